@@ -1,0 +1,51 @@
+"""Legal names. The one home of the rule for everything that comes from outside."""
+
+import re
+
+from routebook.errors import InvalidInputError
+
+MAX_NAME_CHARACTERS = 255
+"""RocketMQ's own limit for a topic; brokers and clusters get the same."""
+
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+_NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def check_name(field: str, name: str) -> str:
+    """A topic, broker, cluster or key name: RocketMQ peers send `%RETRY%group` and worse, so nearly all is legal."""
+    if not 1 <= len(name) <= MAX_NAME_CHARACTERS or _FORBIDDEN.search(name):
+        raise InvalidInputError(field, name, f"1 to {MAX_NAME_CHARACTERS} characters, none of them a control character")
+    return name
+
+
+def check_address(field: str, address: str) -> str:
+    """`host:port`, as a broker names its own listener; IPv6 in brackets."""
+    found = _ADDRESS.fullmatch(address)
+    if not found or len(address) > MAX_NAME_CHARACTERS or not 1 <= int(found["port"]) <= 65535:
+        raise InvalidInputError(field, address, "host:port with a port from 1 to 65535, IPv6 in brackets")
+    return address
+
+
+def check_namespace(namespace: str) -> str:
+    """Part of every key's slot tag, so no braces or colons."""
+    if not _NAMESPACE.fullmatch(namespace):
+        raise InvalidInputError("namespace", namespace, "1 to 64 of A-Z a-z 0-9 . _ -")
+    return namespace
+
+
+def check_broker_id(broker_id: int) -> int:
+    """0 is the master; a signed 64-bit number on the wire."""
+    if not 0 <= broker_id < 2**63:
+        raise InvalidInputError("broker id", broker_id, "0 (master) to 9223372036854775807")
+    return broker_id
+
+
+def member_name(cluster: str, address: str) -> str:
+    """How one instance is called in sorted sets and hashes. An address has no slash: the last one separates."""
+    return f"{cluster}/{address}"
+
+
+def split_member(member: str) -> tuple[str, str]:
+    cluster, _, address = member.rpartition("/")
+    return cluster, address
