@@ -1,11 +1,11 @@
-"""The rules of the route table in their plainest form: dictionaries, and one step of the rules after the other.
+"""The rules of the route table in their plainest form: dictionaries, and one step of a rule after the other.
 
-This is what the Lua scripts must agree with, so it owes nothing to them: it takes from the product the plain values
-of `model` and no rule. It is slow and holds everything in memory on purpose. Input is taken to be legal (the ports
-check it).
+This is what the Lua scripts must agree with, so it owes nothing to them: it takes from the product the plain
+values of `model` and no rule. It is slow and holds everything in memory on purpose. Input is taken to be legal
+(the ports check it).
 
-Step numbers are those of RocketMQ's route table rules, registration and unregistration, sections 4 and 8 of
-the rules that this project was built from. Where Routebook departs from RocketMQ on purpose, the line says "departure".
+The numbers of steps are those by which RocketMQ's own registration is told: one after the other, 1 to 15.
+Where Routebook departs from RocketMQ on purpose, the line says "departure".
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -211,7 +211,7 @@ class ReferenceRegistry:
         # departure: an entry without a seat is dropped all the same
         if group is None or address not in group.addresses.values():
             return
-        # departure: a seat that the group's own cluster still hears from stays, else it goes whoever made the group
+        # departure: a seat that the group's own cluster still hears from stays; any other goes
         if cluster != group.cluster and (group.cluster, address) in self.live:
             return
         self._leave(cluster, entry.broker, address)
@@ -239,7 +239,7 @@ class ReferenceRegistry:
         return entry is not None and entry.incarnation == wish.incarnation
 
     def _leave(self, cluster: str, broker: str, address: str) -> None:
-        """Removes by address, the id plays no part. An empty group goes with all its entries; mappings stay."""
+        """Removes by address, whatever the id. An empty group goes with all its entries; mappings stay."""
         group = self.groups.get(broker)
         if group is None:
             return
@@ -291,7 +291,7 @@ class ReferenceRegistry:
         return len(names)
 
     def set_write_permission(self, broker: str, *, writable: bool) -> int:
-        """The number of entries of the name, changed or not. Adding sets read and write, and drops other bits."""
+        """The number of entries of the name, changed or not. Adding drops all bits but read and write."""
         touched = 0
         for entries in self.topics.values():
             if broker in entries:
