@@ -1,0 +1,116 @@
+"""What each setting is called, how its text is read, what is allowed. Derived from `fields.py` alone."""
+
+import difflib
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from annotated_types import Ge, Le
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from routebook.errors import InvalidInputError, SettingsError
+from routebook.settings.fields import About, Settings
+from routebook.settings.masking import mask, mask_stray
+
+VARIABLE_PREFIX = "ROUTEBOOK_"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    name: str
+    about: About
+    default: Any
+    allowed: str
+    adapter: TypeAdapter[Any]
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return VARIABLE_PREFIX + self.name.upper()
+
+    def parse(self, text: str) -> Any:
+        """The value that a text means. The error names the key, the value (masked) and what is allowed."""
+        try:
+            return self.adapter.validate_python(text.strip())
+        except ValidationError:
+            # `from None`: pydantic's own message repeats the input, which may be a secret.
+            raise InvalidInputError(self.name, self.masked(text), self.allowed) from None
+
+    def text(self, value: Any) -> str:
+        """The canonical text: `parse(text(v)) == v`."""
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def masked(self, text: str) -> str:
+        return mask(self.about.secret, text)
+
+
+def _allowed(annotation: Any, metadata: list[Any], about: About) -> str:
+    if about.allowed:
+        return about.allowed
+    if get_origin(annotation) is Literal:
+        return ", ".join(get_args(annotation))
+    if annotation is bool:
+        return "true or false"
+    low = [str(item.ge) for item in metadata if isinstance(item, Ge)]
+    high = [str(item.le) for item in metadata if isinstance(item, Le)]
+    return f"a whole number from {low[0]} to {high[0]}" if low and high else "a text"
+
+
+def _setting(name: str, field: FieldInfo) -> Setting:
+    about = next(item for item in field.metadata if isinstance(item, About))
+    constraints = tuple(item for item in field.metadata if not isinstance(item, About))
+    annotation: Any = field.annotation
+    kind: Any = Annotated[(annotation, *constraints)] if constraints else annotation
+    return Setting(name, about, field.default, _allowed(annotation, field.metadata, about), TypeAdapter(kind))
+
+
+@cache
+def all_settings() -> dict[str, Setting]:
+    """In the order in which `fields.py` tells them."""
+    return {name: _setting(name, field) for name, field in Settings.model_fields.items()}
+
+
+@cache
+def names_of_properties() -> dict[str, str]:
+    """RocketMQ's own key -> our name."""
+    return {
+        one.about.properties_name: name for name, one in all_settings().items() if one.about.properties_name
+    }
+
+
+def find(key: str, shown: str | None = None, value: str | None = None) -> Setting:
+    """The setting of that name. `shown` is how the user wrote it: a flag, a variable, a key of a file."""
+    found = all_settings().get(key)
+    if found is None:
+        raise unknown(key, shown or key, value)
+    return found
+
+
+def unknown(key: str, shown: str, value: str | None) -> SettingsError:
+    written = shown if value is None else f"{shown} (value {mask_stray(key, value)!r})"
+    return SettingsError(f"{written} is not a setting.", advice=_advice(key, shown))
+
+
+def _advice(key: str, shown: str) -> str:
+    near = nearest(key)
+    if near is None:
+        return "Allowed are: " + ", ".join(all_settings()) + "."
+    one = all_settings()[near]
+    if shown.startswith("--"):
+        return f"Did you mean {one.flag}?"
+    return f"Did you mean {one.variable if shown.startswith(VARIABLE_PREFIX) else near}?"
+
+
+def nearest(key: str) -> str | None:
+    """What was probably meant, RocketMQ's own names included."""
+    aliases = names_of_properties()
+    if key in aliases:
+        return aliases[key]
+    folded = {name.replace("_", ""): name for name in all_settings()}
+    folded |= {alias.lower(): name for alias, name in aliases.items()}
+    close = difflib.get_close_matches(key.lower().replace("_", "").replace("-", ""), folded, n=1, cutoff=0.7)
+    return folded[close[0]] if close else None
