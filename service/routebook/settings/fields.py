@@ -102,7 +102,7 @@ class Settings(BaseModel):
     remoting_port: Annotated[
         Port,
         About(
-            "RocketMQ's own port for brokers, clients and mqadmin; all of them expect 9876. 0 takes a free one.",
+            "RocketMQ's own port for brokers, clients and mqadmin; all expect 9876. 0 takes a free one.",
             properties_name="listenPort",
         ),
     ] = 9876

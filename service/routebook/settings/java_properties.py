@@ -1,4 +1,4 @@
-"""Java's properties syntax as `java.util.Properties.load` reads it: RocketMQ's own files are written in it."""
+"""Java's properties syntax as `java.util.Properties.load` reads it: RocketMQ's own files are in it."""
 
 import re
 from collections.abc import Iterator

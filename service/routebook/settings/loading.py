@@ -48,7 +48,7 @@ def load(
     file: Path | None = None,
     profile: Profile = "up",
 ) -> Loaded:
-    """Flags by setting name (None: not given). SettingsError for anything unknown, out of range or at odds."""
+    """Flags by setting name (None: not given). SettingsError for what is unknown, out of range or at odds."""
     content = read_file(file) if file is not None else FileContent()
     sources = (
         (Origin.FILE, content.known),

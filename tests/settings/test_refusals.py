@@ -1,0 +1,130 @@
+"""What does not fit stops the start, with the key's name, the value, and what is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from routebook.errors import SettingsError
+from routebook.settings import load
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("http_port", "65536", "a whole number from 0 to 65535"),
+        ("http_port", "-1", "a whole number from 0 to 65535"),
+        ("http_port", "80.5", "a whole number from 0 to 65535"),
+        ("http_port", "", "a whole number from 0 to 65535"),
+        ("workers", "0", "a whole number from 1 to 256"),
+        ("log_level", "loud", "debug, info, warning, error"),
+        ("support_acting_master", "maybe", "true or false"),
+        ("namespace", "a:b", "1 to 64 of A-Z a-z 0-9 . _ -"),
+        ("proxy_from", "10.0.0.0/33", "networks such as 10.0.0.0/8"),
+        ("advertised_addresses", "host", "host:port"),
+        ("redis_url", "http://localhost", "a URL that begins with redis://"),
+        ("bind_address", "no host", "an IP address or a host name"),
+        ("admin_token", "two words", "printable ASCII"),
+    ],
+)
+def test_a_value_out_of_range_is_named_with_what_is_allowed(name: str, text: str, allowed: str) -> None:
+    variable = f"ROUTEBOOK_{name.upper()}"
+    with pytest.raises(SettingsError) as raised:
+        load({}, {variable: text})
+    message = str(raised.value)
+    assert name in message
+    assert variable in message
+    assert allowed in message
+
+
+def test_the_value_is_shown_unless_it_is_a_secret() -> None:
+    with pytest.raises(SettingsError, match="'65536'"):
+        load({"http_port": "65536"})
+    for name, text in (
+        ("admin_token", "hunter 2"),
+        ("redis_url", "hunter2"),
+        ("redis_url", "http://u:hunter2@h"),
+    ):
+        with pytest.raises(SettingsError) as raised:
+            load({name: text})
+        assert "hunter" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "hint"),
+    [
+        ({"htp_port": "1"}, {}, "Did you mean --http-port?"),
+        ({}, {"ROUTEBOOK_HTTP_PROT": "1"}, "Did you mean ROUTEBOOK_HTTP_PORT?"),
+        ({}, {"ROUTEBOOK_LISTEN_PORT": "1"}, "Did you mean ROUTEBOOK_REMOTING_PORT?"),
+        ({}, {"ROUTEBOOK_XYZZY": "1"}, "Allowed are: remoting_port, "),
+    ],
+)
+def test_an_unknown_flag_or_variable_suggests_the_nearest(
+    flags: dict[str, str | None], environ: dict[str, str], hint: str
+) -> None:
+    with pytest.raises(SettingsError, match="is not a setting") as raised:
+        load(flags, environ)
+    assert hint in str(raised.value)
+    assert "'1'" in str(raised.value)
+
+
+def test_an_unknown_toml_key_suggests_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "routebook.toml"
+    file.write_text("listenPort = 9876\n")
+    with pytest.raises(
+        SettingsError, match=r"listenPort in .*routebook.toml .*'9876'.* Did you mean remoting_port\?"
+    ):
+        load(file=file)
+
+
+def test_a_secret_under_a_mistyped_name_is_not_shown() -> None:
+    for variable, value in (
+        ("ROUTEBOOK_REDIS_UR", "redis://:hunter2@h"),
+        ("ROUTEBOOK_ADMIN_TOKN_TOKEN", "hunter2"),
+    ):
+        with pytest.raises(SettingsError) as raised:
+            load({}, {variable: value})
+        assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "ROUTEBOOK_TEST_REDIS_URL",
+        "ROUTEBOOK_REDIS_SERVER",
+        "ROUTEBOOK_URL",
+        "ROUTEBOOK_SERVICE_HOST",
+        "ROUTEBOOK_SERVICE_PORT_HTTP",
+        "ROUTEBOOK_PORT_8080_TCP_ADDR",
+        "ROUTEBOOK_ADMIN_SERVICE_PORT",
+        "HOME",
+    ],
+)
+def test_variables_of_others_stop_nothing(variable: str) -> None:
+    load({}, {variable: "anything"})
+
+
+def test_a_kubernetes_service_link_is_not_taken_for_a_port() -> None:
+    environ = {"ROUTEBOOK_PORT": "tcp://10.96.0.7:8080", "ROUTEBOOK_HTTP_PORT": "tcp://10.96.0.7:8080"}
+    assert load({}, environ).settings.http_port == 8080
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"scan_not_active_broker_interval_ms": "5000", "broker_timeout_ms": "5000"},
+        {"scan_not_active_broker_interval_ms": "10000", "lease_ms": "10000"},
+        {"store_timeout_ms": "1000", "lease_ms": "900", "scan_not_active_broker_interval_ms": "100"},
+        {"min_version_wait_ms": "10000", "request_timeout_ms": "10000"},
+        {"http_port": "8080", "admin_port": "8080"},
+    ],
+)
+def test_settings_at_odds_are_both_named(flags: dict[str, str | None]) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(flags)
+    first, second, *_ = flags
+    assert first in str(raised.value)
+    assert second in str(raised.value)
+
+
+def test_two_ports_may_both_take_a_free_one() -> None:
+    load({"http_port": "0", "admin_port": "0"})
