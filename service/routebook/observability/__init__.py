@@ -1,0 +1,1 @@
+"""Logs and metrics: what people and programs see of a running worker."""

@@ -1,0 +1,87 @@
+"""Log lines: two formats, a level that follows the setting, no secret."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from routebook.observability.logs import start_logs
+from routebook.settings import LiveSettings, load
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("routebook")
+    before = (root.handlers[:], root.level, ours.level)
+    yield
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    ours.setLevel(before[2])
+    logging.captureWarnings(False)
+
+
+def started(**flags: str) -> tuple[LiveSettings, io.StringIO]:
+    live, stream = LiveSettings(load(flags)), io.StringIO()
+    start_logs(live, stream)
+    return live, stream
+
+
+log = logging.getLogger("routebook.test")
+
+
+def test_text_has_instant_level_message_and_values() -> None:
+    _, stream = started()
+    log.info("broker changed", extra={"broker": "b-1", "cause": "new address"})
+    words = stream.getvalue().split()
+    assert words[0].endswith("Z")
+    assert stream.getvalue().endswith('info    broker changed broker=b-1 cause="new address"\n')
+
+
+def test_json_is_one_object_a_line() -> None:
+    _, stream = started(log_format="json")
+    log.warning("two\nlines", extra={"count": 3, "secret_free": None})
+    (line,) = stream.getvalue().splitlines()
+    said = json.loads(line)
+    assert said["message"] == "two\nlines"
+    assert (said["level"], said["count"], said["secret_free"]) == ("warning", 3, None)
+
+
+def test_the_level_follows_a_change_at_run_time() -> None:
+    live, stream = started()
+    log.debug("unheard")
+    live.apply({"log_level": "debug"})
+    log.debug("heard")
+    live.apply({"log_level": "error"})
+    log.warning("unheard")
+    assert stream.getvalue().split()[-1] == "heard"
+    assert "unheard" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_no_secret_is_written_wherever_it_comes_from(log_format: str) -> None:
+    _, stream = started(
+        log_format=log_format,
+        admin_token='sesame"open',
+        redis_url="sentinel://u:hunt%40er@a:1/m?sentinel_password=swordfish",
+    )
+    log.info(
+        'token sesame"open of redis://other:guessed@h:1', extra={"url": "x hunt%40er y", "also": "hunt@er"}
+    )
+    try:
+        raise RuntimeError("swordfish in a traceback")
+    except RuntimeError:
+        log.exception("failed")
+    written = stream.getvalue()
+    for secret in ("sesame", "hunt%40er", "hunt@er", "swordfish", "guessed"):
+        assert secret not in written
+    assert "in a traceback" in written
+
+
+def test_libraries_are_heard_from_warning_on() -> None:
+    _, stream = started(log_level="debug")
+    logging.getLogger("uvicorn.error").info("everyday")
+    logging.getLogger("uvicorn.error").warning("trouble")
+    assert "everyday" not in stream.getvalue()
+    assert "trouble" in stream.getvalue()
