@@ -1,0 +1,28 @@
+--[[
+Makes a worker the leader when nobody is. Tokens only rise, even over a failover that lost the counter: they start from the
+clock.
+
+KEYS[1]  meta
+
+ARGV[1]  worker
+ARGV[2]  nonce     random, so that two leases of one worker differ
+ARGV[3]  lease_ms
+
+reply    {status, version, the lease in force} DONE, UNCHANGED (another one leads)
+]]
+-- include: statuses
+-- include: keys
+-- include: clock
+-- include: changes
+
+local worker, nonce, lease_ms = ARGV[1], ARGV[2], ARGV[3]
+
+local held = redis.call('GET', table_key('leader'))
+if held then
+  return { UNCHANGED, current_version(), held }
+end
+local token = math.max(tonumber(redis.call('GET', table_key('leader:token')) or '0') + 1, server_ms())
+local lease = ms_text(token) .. ':' .. worker .. ':' .. nonce
+redis.call('SET', table_key('leader:token'), ms_text(token))
+redis.call('SET', table_key('leader'), lease, 'PX', lease_ms)
+return { DONE, current_version(), lease }

@@ -1,0 +1,24 @@
+--[[
+Removes one key-value; its namespace stays, possibly empty.
+
+KEYS[1]  meta
+
+ARGV[1]  by         JSON members `"actor":…,"source":…` for the history
+ARGV[2]  namespace
+ARGV[3]  key
+ARGV[4]  carried    1: workers still show it though the store has lost it; the history says that it is gone
+
+reply    {status, version} DONE, UNKNOWN
+]]
+-- include: statuses
+-- include: keys
+-- include: json
+-- include: clock
+-- include: changes
+
+local by, namespace, key, carried = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
+
+if redis.call('HDEL', key_of('kv', namespace), key) == 0 and not carried then
+  return { UNKNOWN, current_version() }
+end
+return { DONE, append_change('kv-deleted', by, '"namespace":' .. quote(namespace) .. ',"key":' .. quote(key)) }

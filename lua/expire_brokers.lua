@@ -1,0 +1,74 @@
+--[[
+Removes the members that a scan found due. Each is compared once more: the same incarnation, still past its deadline; so a
+decision that came late removes nothing. The batch stops after QUEUE_ENTRIES_PER_BATCH queue entries, for the store's sake.
+
+KEYS[1]   meta
+
+ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
+ARGV[2]   lease   the leader's whole lease
+ARGV[3…]  member, incarnation
+
+reply     {status, version, members looked at, removed member, …} DONE, UNCHANGED (none was due any more), FENCED
+]]
+-- include: statuses
+-- include: keys
+-- include: hashes
+-- include: json
+-- include: clock
+-- include: changes
+-- include: deadline_clock
+-- include: leadership
+-- include: groups
+-- include: slices
+-- include: write_permission
+-- include: removal
+
+local by, lease = ARGV[1], ARGV[2]
+local FIRST_MEMBER, QUEUE_ENTRIES_PER_BATCH = 3, 10000
+if not leads(lease) then
+  return { FENCED, current_version(), 0 }
+end
+
+local deadline_now = deadline_clock(by)
+local deadlines = table_key('deadlines')
+
+local function is_due(member, incarnation, instance)
+  local deadline = redis.call('ZSCORE', deadlines, member)
+  return deadline and tonumber(deadline) < deadline_now and (instance.inc or '') == incarnation
+end
+
+-- The same address may be registered under two clusters; the one the group belongs to keeps the seat.
+local function lives_elsewhere(cluster, address, broker)
+  local home = redis.call('HGET', key_of('broker', broker), 'cluster')
+  return home and home ~= cluster and redis.call('EXISTS', key_of('instance', member_of(home, address))) == 1
+end
+
+local function expire(member, incarnation)
+  local instance = read_hash(key_of('instance', member))
+  if not is_due(member, incarnation, instance) then
+    return 0, false
+  end
+  if not instance.broker then
+    redis.call('ZREM', deadlines, member)
+    redis.call('ZREM', table_key('heartbeats'), member)
+    return 0, true
+  end
+  local cluster, address = string.match(member, '^(.*)/([^/]*)$')
+  local touched = remove_member({ cluster = cluster, broker = instance.broker, address = address, cause = 'expired',
+    lost_ms = '', keep_seat = lives_elsewhere(cluster, address, instance.broker) }, by)
+  return touched, true
+end
+
+local looked_at, touched_in_all, removed = 0, 0, {}
+for at = FIRST_MEMBER, #ARGV, 2 do
+  if touched_in_all >= QUEUE_ENTRIES_PER_BATCH then
+    break
+  end
+  local touched, gone = expire(ARGV[at], ARGV[at + 1])
+  touched_in_all = touched_in_all + touched
+  looked_at = looked_at + 1
+  if gone then
+    removed[#removed + 1] = ARGV[at]
+  end
+end
+return { #removed > 0 and DONE or UNCHANGED, current_version(), looked_at, unpack(removed) }

@@ -1,0 +1,47 @@
+--[[
+A worker that is gone: its sessions are forgotten with it, and the brokers it heard get one full timeout more, since nobody
+may have heard them lately. In parts; the worker itself goes with the last one.
+
+KEYS[1]  meta
+
+ARGV[1]  by      JSON members `"actor":…,"source":…` for the history
+ARGV[2]  lease   the leader's whole lease, which also asks that the worker's own has ended; empty when the worker itself leaves
+ARGV[3]  worker
+
+reply    {status, version} DONE, STALE (there is more: call again), UNCHANGED (it lives), FENCED
+]]
+-- include: statuses
+-- include: keys
+-- include: clock
+-- include: changes
+-- include: deadline_clock
+-- include: leadership
+
+local by, lease, worker = ARGV[1], ARGV[2], ARGV[3]
+local MEMBERS_PER_CALL = 1000
+
+if lease ~= '' and not leads(lease) then
+  return { FENCED, current_version() }
+end
+local deadline_now, server_now = deadline_clock(by)
+local lease_end = redis.call('ZSCORE', table_key('workers'), worker)
+if lease ~= '' and lease_end and tonumber(lease_end) >= server_now then
+  return { UNCHANGED, current_version() }
+end
+
+local sessions = key_of('sessions', worker)
+local found = redis.call('HSCAN', sessions, '0', 'COUNT', MEMBERS_PER_CALL)[2]
+for i = 1, #found, 2 do
+  local member, incarnation = found[i], string.match(found[i + 1], '^%d+ (.*)$')
+  local known = redis.call('HMGET', key_of('instance', member), 'inc', 'timeout')
+  if known[1] == incarnation then
+    redis.call('ZADD', table_key('deadlines'), 'GT', ms_text(deadline_now + tonumber(known[2])), member)
+  end
+  redis.call('HDEL', sessions, member)
+end
+if redis.call('EXISTS', sessions) == 1 then
+  return { STALE, current_version() }
+end
+redis.call('ZREM', table_key('workers'), worker)
+redis.call('HDEL', table_key('workers:about'), worker)
+return { DONE, current_version() }

@@ -1,0 +1,33 @@
+--[[
+A bare sign of life. It creates nothing: an instance that is not in the book is told so.
+
+KEYS[1]   meta
+
+ARGV[1]   by       JSON members `"actor":…,"source":…` for the history
+ARGV[2]   cluster
+ARGV[3]   broker   name of the group, used when no address is given
+ARGV[4]   id       its seat, used when no address is given
+ARGV[5]   address  empty: whoever sits in that seat
+
+reply     {status, version, data version} UNCHANGED, UNKNOWN
+]]
+-- include: statuses
+-- include: keys
+-- include: clock
+-- include: changes
+-- include: deadline_clock
+-- include: heartbeat
+
+local by, cluster, broker, id, address = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+if address == '' then
+  address = redis.call('HGET', key_of('broker', broker), 'addr:' .. id) or ''
+end
+local member = member_of(cluster, address)
+local known = redis.call('HMGET', key_of('instance', member), 'inc', 'timeout', 'dv')
+if not known[1] then
+  return { UNKNOWN, current_version(), '' }
+end
+local deadline_now, server_now = deadline_clock(by)
+mark_heard(member, known[2], deadline_now, server_now)
+return { UNCHANGED, current_version(), known[3] }

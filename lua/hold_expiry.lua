@@ -1,0 +1,27 @@
+--[[
+Too many fell due at once: nobody is removed until an operator lets it happen or the silent ones are heard again.
+
+KEYS[1]   meta
+
+ARGV[1]   by       JSON members `"actor":…,"source":…` for the history
+ARGV[2]   lease    the leader's whole lease
+ARGV[3]   brokers  JSON list of (the first) names, for the history
+
+reply     {status, version} DONE, UNCHANGED (held already), FENCED
+]]
+-- include: statuses
+-- include: keys
+-- include: clock
+-- include: changes
+-- include: leadership
+
+local by, lease, brokers = ARGV[1], ARGV[2], ARGV[3]
+local expiry = table_key('expiry')
+if not leads(lease) then
+  return { FENCED, current_version() }
+end
+redis.call('HSET', expiry, 'brokers', brokers)
+if redis.call('HSETNX', expiry, 'held_since_ms', ms_text(server_ms())) == 0 then
+  return { UNCHANGED, current_version() }
+end
+return { DONE, append_change('expiry-held', by, '"brokers":' .. brokers) }

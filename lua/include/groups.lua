@@ -1,0 +1,63 @@
+--[[
+Groups: the brokers that share a name. `broker:<name>` holds cluster, zone, acting, rev and `addr:<id>`; the revision is the
+version of the last change to seats, flags, queues or mappings, and what a learnt digest or a worked-out difference rests on.
+Uses: keys, hashes, json.
+]]
+local function seats_of(group)
+  local seats = {}
+  for field, value in pairs(group) do
+    local id = string.match(field, '^addr:(.+)$')
+    if id then
+      seats[id] = value
+    end
+  end
+  return seats
+end
+
+local function smallest_id(seats)
+  local smallest
+  for id in pairs(seats) do
+    if not smallest or tonumber(id) < tonumber(smallest) then
+      smallest = id
+    end
+  end
+  return smallest
+end
+
+local function set_revision(broker, version)
+  redis.call('HSET', key_of('broker', broker), 'rev', version)
+end
+
+local function clusters_naming(broker)
+  local naming = {}
+  for _, cluster in ipairs(redis.call('SMEMBERS', table_key('clusters'))) do
+    if redis.call('SISMEMBER', key_of('cluster', cluster), broker) == 1 then
+      naming[#naming + 1] = cluster
+    end
+  end
+  table.sort(naming)
+  return naming
+end
+
+local function all_broker_names()
+  local names, seen = {}, {}
+  for _, cluster in ipairs(redis.call('SMEMBERS', table_key('clusters'))) do
+    for _, name in ipairs(redis.call('SMEMBERS', key_of('cluster', cluster))) do
+      if not seen[name] then
+        seen[name] = true
+        names[#names + 1] = name
+      end
+    end
+  end
+  table.sort(names)
+  return names
+end
+
+-- The fields of a `group-changed` entry: what the group looks like now. `members` are live entries that went with it.
+local function group_fields(cluster, broker, members)
+  local flags = redis.call('HMGET', key_of('broker', broker), 'zone', 'acting')
+  return '"cluster":' .. quote(cluster) .. ',"broker":' .. quote(broker)
+    .. ',"clusters":' .. string_list(clusters_naming(broker))
+    .. ',"zone":' .. (flags[1] and quote(flags[1]) or 'null') .. ',"acting":' .. (flags[2] and 'true' or 'false')
+    .. ',"members":' .. string_list(members)
+end

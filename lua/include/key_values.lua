@@ -1,0 +1,10 @@
+--[[
+Key-values live in one hash a namespace; the set `kv` names them all, since an emptied namespace stays. Uses: keys, json,
+changes.
+]]
+local function put_key_value(namespace, key, value, sha256, by)
+  redis.call('SADD', table_key('kv'), namespace)
+  redis.call('HSET', key_of('kv', namespace), key, value)
+  return append_change('kv-put', by,
+    '"namespace":' .. quote(namespace) .. ',"key":' .. quote(key) .. ',"sha256":"' .. sha256 .. '"')
+end

@@ -1,0 +1,18 @@
+--[[
+The names of all keys, built from the one key that every script is given. All of a name space lives in one hash slot, since
+its slot tag `{namespace}` is part of the prefix; so a script may touch what it builds here, on a Cluster too.
+]]
+local prefix = string.match(KEYS[1], '^(rb:{[^}]+}:)meta$')
+local META = KEYS[1]
+
+local function table_key(name)
+  return prefix .. name
+end
+
+local function key_of(kind, name)
+  return prefix .. kind .. ':' .. name
+end
+
+local function member_of(cluster, address)
+  return cluster .. '/' .. address
+end

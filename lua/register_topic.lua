@@ -1,0 +1,59 @@
+--[[
+Puts queue entries of one topic on brokers that are in the book, without any registration (Apache's 217). A topic nobody has
+needs all of its brokers known; one that exists takes entries in order up to the first unknown broker.
+
+KEYS[1]   meta
+
+ARGV[1]   by     JSON members `"actor":…,"source":…` for the history
+ARGV[2]   topic
+ARGV[3…]  broker, packed queue data, queue item as JSON
+
+reply     {status, version, entries put} DONE, UNCHANGED, UNKNOWN (a broker is; entries before it may have been put)
+]]
+-- include: statuses
+-- include: keys
+-- include: hashes
+-- include: json
+-- include: clock
+-- include: changes
+-- include: groups
+-- include: topic_queues
+
+local by, topic = ARGV[1], ARGV[2]
+local FIRST_ENTRY, ENTRY_LENGTH = 3, 3
+
+local function is_known_topic()
+  for _, broker in ipairs(all_broker_names()) do
+    if redis.call('HEXISTS', key_of('queues', broker), topic) == 1 then
+      return true
+    end
+  end
+  return false
+end
+
+local known, unknown = {}, false
+for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do
+  if redis.call('EXISTS', key_of('broker', ARGV[at])) == 0 then
+    unknown = true
+    break
+  end
+  known[#known + 1] = at
+end
+if unknown and (#known == 0 or not is_known_topic()) then
+  return { UNKNOWN, current_version(), 0 }
+end
+
+local put = 0
+for _, at in ipairs(known) do
+  local broker, packed, item = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local key = key_of('queues', broker)
+  if redis.call('HGET', key, topic) ~= packed then
+    redis.call('HSET', key, topic, packed)
+    append_queue_change(broker, item, 'register-topic', by)
+    put = put + 1
+  end
+end
+if unknown then
+  return { UNKNOWN, current_version(), put }
+end
+return { put > 0 and DONE or UNCHANGED, current_version(), put }

@@ -1,0 +1,28 @@
+--[[
+Ends a hold. An operator lets everyone who is due by now expire; the leader ends a hold that has become needless, and lets
+nobody go by that.
+
+KEYS[1]   meta
+
+ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
+ARGV[2]   let_go  1: those due by now may expire, however many
+
+reply     {status, version} DONE, UNCHANGED (nothing is held)
+]]
+-- include: statuses
+-- include: keys
+-- include: clock
+-- include: changes
+-- include: deadline_clock
+
+local by, let_go = ARGV[1], ARGV[2] == '1'
+local expiry = table_key('expiry')
+local held = redis.call('HMGET', expiry, 'held_since_ms', 'brokers')
+if not held[1] then
+  return { UNCHANGED, current_version() }
+end
+if let_go then
+  redis.call('HSET', expiry, 'released_to', ms_text(deadline_clock(by)))
+end
+redis.call('HDEL', expiry, 'held_since_ms', 'brokers')
+return { DONE, append_change('expiry-released', by, '"brokers":' .. (held[2] or '[]')) }

@@ -1,0 +1,27 @@
+--[[
+A worker's sign of life, once a second: its own lease, and the proof that somebody can hear brokers. It says what the store
+is, so that a worker notices another one without asking more.
+
+KEYS[1]  meta
+
+ARGV[1]  by        JSON members `"actor":…,"source":…` for the history
+ARGV[2]  worker
+ARGV[3]  lease_ms
+ARGV[4]  about     JSON: what `status` shows of this worker
+
+reply    {status, version, ms, identity, history} DONE
+]]
+-- include: statuses
+-- include: keys
+-- include: clock
+-- include: changes
+-- include: deadline_clock
+
+local by, worker, lease_ms, about = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+
+local _, now = deadline_clock(by)
+redis.call('HSET', META, 'alive_ms', ms_text(now))
+redis.call('ZADD', table_key('workers'), ms_text(now + lease_ms), worker)
+redis.call('HSET', table_key('workers:about'), worker, about)
+local heads = redis.call('HMGET', META, 'ms', 'history')
+return { DONE, current_version(), heads[1] or '0', redis.call('GET', table_key('identity')) or '', heads[2] or '' }

@@ -1,0 +1,32 @@
+--[[
+Writes back run-time settings that a store has lost: only where there is none.
+
+KEYS[1]   meta
+
+ARGV[1]   by  JSON members `"actor":…,"source":…` for the history
+ARGV[2…]  key, value, value as the history may show it
+
+reply     {status, version, number written} DONE, UNCHANGED
+]]
+-- include: statuses
+-- include: keys
+-- include: json
+-- include: clock
+-- include: changes
+-- include: settings
+-- include: restoring
+
+local by = ARGV[1]
+local FIRST_ENTRY, ENTRY_LENGTH = 2, 3
+
+if is_restored() then
+  return { UNCHANGED, current_version(), 0 }
+end
+local written = 0
+for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do
+  if redis.call('HEXISTS', table_key('settings'), ARGV[at]) == 0 then
+    put_setting(ARGV[at], ARGV[at + 1], ARGV[at + 2], by)
+    written = written + 1
+  end
+end
+return { written > 0 and DONE or UNCHANGED, current_version(), written }

@@ -1,0 +1,44 @@
+--[[
+The registration that changes nothing: nearly all traffic of a live fleet. If this very registration was seen before and its
+group has not changed since, it is a sign of life and no more; else the worker sends the whole of it.
+
+KEYS[1]   meta
+
+ARGV[1]   by       JSON members `"actor":…,"source":…` for the history
+ARGV[2]   cluster
+ARGV[3]   broker   name of the group
+ARGV[4]   id
+ARGV[5]   address
+ARGV[6]   digest   of header fields and body
+ARGV[7]   worker   whose connection this came over, opening a session; empty for none
+
+reply     {status, version, incarnation, master address, master HA address}
+          UNCHANGED, STALE (register in full)
+]]
+-- include: statuses
+-- include: keys
+-- include: clock
+-- include: changes
+-- include: deadline_clock
+-- include: sessions
+-- include: heartbeat
+-- include: master_of
+
+local by, cluster, broker, id, address = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local digest, worker = ARGV[6], ARGV[7]
+
+local member = member_of(cluster, address)
+local known = redis.call('HMGET', key_of('instance', member), 'inc', 'digests', 'rev', 'timeout')
+local revision = redis.call('HGET', key_of('broker', broker), 'rev')
+local is_same = known[1] and revision and known[3] == revision and string.find(known[2], digest, 1, true)
+if not is_same then
+  return { STALE, current_version(), '', '', '' }
+end
+
+local deadline_now, server_now = deadline_clock(by)
+mark_heard(member, known[4], deadline_now, server_now)
+if worker ~= '' then
+  open_session(worker, member, known[1])
+end
+local master, master_ha = master_of(cluster, broker, id)
+return { UNCHANGED, current_version(), known[1], master, master_ha }

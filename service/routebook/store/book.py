@@ -1,0 +1,51 @@
+"""The book as one worker holds it: a connection, the keys of one name space, the scripts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from routebook.store.client import StoreClient, StoreReplyError
+from routebook.store.keys import Keys
+from routebook.store.replies import Status, status_of
+from routebook.store.scripts import ScriptSet
+
+SCHEMA = 1
+"""Layout of the tables. A store with a newer one refuses our start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    client: StoreClient
+    keys: Keys
+    scripts: ScriptSet
+
+    async def run(self, script: str, *args: str | int) -> list[Any]:
+        """One script. Every key it touches is built from `meta`; the reply begins with a status and the version."""
+        reply = await self.scripts.run(self.client, script, self.keys.meta, *args)
+        if not isinstance(reply, list):
+            raise StoreReplyError(
+                f"{script} answered {reply!r}.", advice="Another program may be using this name space."
+            )
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What most scripts say: how it went, and the version of the book afterwards."""
+
+    status: Status
+    version: int
+
+    @classmethod
+    def of(cls, reply: list[Any]) -> "Outcome":
+        return cls(status_of(reply), int(reply[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class CountedOutcome:
+    status: Status
+    version: int
+    count: int
+
+    @classmethod
+    def of(cls, reply: list[Any]) -> "CountedOutcome":
+        return cls(status_of(reply), int(reply[1]), int(reply[2]))

@@ -1,0 +1,144 @@
+"""The history: one entry a change, as the scripts append it (docs/changes come with the pipeline; spec §2)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from routebook.errors import StoreReplyError
+from routebook.model.names import member_name
+from routebook.store.book import Book
+
+KINDS: Final = (
+    "broker-registered",
+    "broker-changed",
+    "broker-removed",
+    "group-changed",
+    "queues-changed",
+    "write-permission",
+    "kv-put",
+    "kv-deleted",
+    "settings-changed",
+    "expiry-held",
+    "expiry-released",
+    "blind",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entry of the history. Its id `<ms>-<version>` is the version every answer speaks of."""
+
+    ms: int
+    version: int
+    kind: str
+    fields: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        return f"{self.ms}-{self.version}"
+
+    @property
+    def broker(self) -> str | None:
+        """The group it is about, whose image has to be read anew."""
+        return self.fields.get("broker")
+
+    @property
+    def topics(self) -> frozenset[str] | None:
+        """The topics whose queues it names; None when all of the group's may have changed."""
+        if self.kind == "write-permission":
+            return None
+        return frozenset(item["t"] for item in self.fields.get("queues", ()))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Groups whose static mappings were written by it."""
+        return tuple(self.fields.get("mapped", ()))
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Live entries that may have come, changed or gone with it."""
+        if "addr" in self.fields:
+            return (member_name(self.fields["cluster"], self.fields["addr"]),)
+        return tuple(self.fields.get("members", ()))
+
+
+def split_id(entry_id: str) -> tuple[int, int]:
+    ms, _, version = entry_id.partition("-")
+    return int(ms), int(version)
+
+
+def parse_change(entry_id: bytes, payload: bytes) -> Change:
+    ms, version = split_id(entry_id.decode())
+    try:
+        fields = json.loads(payload)
+        return Change(ms, version, fields["kind"], fields)
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreReplyError(
+            f"Entry {ms}-{version} of the history cannot be read: {error}.",
+            advice="Something other than Routebook writes to this name space.",
+        ) from error
+
+
+def _parse_entries(entries: list[Any]) -> list[Change]:
+    return [
+        parse_change(entry_id, dict(zip(fields[::2], fields[1::2], strict=True))[b"d"])
+        for entry_id, fields in entries
+    ]
+
+
+async def read_changes(
+    book: Book, after: tuple[int, int], *, count: int, block_ms: int | None = None
+) -> list[Change]:
+    """What came after that id; waits for something when `block_ms` is given."""
+    start = f"{after[0]}-{after[1]}"
+    key = book.keys.changes
+    if block_ms is None:
+        reply = await book.client.call("XREAD", "COUNT", count, "STREAMS", key, start)
+    else:
+        reply = await book.client.call_blocking(
+            "XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", key, start, block_ms=block_ms
+        )
+    return _parse_entries(reply[0][1]) if reply else []
+
+
+async def has_change(book: Book, ms: int, version: int) -> bool:
+    entry = f"{ms}-{version}"
+    return bool(await book.client.call("XRANGE", book.keys.changes, entry, entry))
+
+
+async def first_change(book: Book) -> tuple[int, int] | None:
+    """Id of the oldest entry that trimming has left."""
+    reply = await book.client.call("XRANGE", book.keys.changes, "-", "+", "COUNT", 1)
+    return split_id(reply[0][0].decode()) if reply else None
+
+
+async def changes_between(book: Book, since_version: int, limit: int) -> list[Change]:
+    """The entries after that version, oldest first. An id begins with a time, so its place is found by halving."""
+    first = await first_change(book)
+    if first is None:
+        return []
+    newest = await book.client.call("XREVRANGE", book.keys.changes, "+", "-", "COUNT", 1)
+    start = await _place_of(book, max(since_version + 1, first[1]), first, split_id(newest[0][0].decode()))
+    reply = await book.client.call("XRANGE", book.keys.changes, f"{start[0]}-{start[1]}", "+", "COUNT", limit)
+    return _parse_entries(reply)
+
+
+async def _place_of(
+    book: Book, version: int, first: tuple[int, int], last: tuple[int, int]
+) -> tuple[int, int]:
+    """An id at which the entry of that version, or the next one, stands: the largest ms whose first entry is not beyond it."""
+    low, high = first[0], last[0]
+    while low < high:
+        middle = (low + high + 1) // 2
+        reply = await book.client.call("XRANGE", book.keys.changes, middle, "+", "COUNT", 1)
+        if reply and split_id(reply[0][0].decode())[1] <= version:
+            low = middle
+        else:
+            high = middle - 1
+    return low, version
+
+
+async def trim_history(book: Book, max_entries: int) -> int:
+    """A plain bound; whole macro nodes go, so a few entries more may stay."""
+    return int(await book.client.call("XTRIM", book.keys.changes, "MAXLEN", "~", max_entries))

@@ -1,0 +1,70 @@
+"""How values look in the store, and as members of a change's JSON."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+
+from routebook.model.caller import Caller
+from routebook.model.topic import QueueData, TopicMapping
+
+
+def compact_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def pack_caller(caller: Caller) -> str:
+    """The members every change begins with, ready made."""
+    return compact_json({"actor": caller.actor, "source": caller.source})[1:-1]
+
+
+def sha256_of(value: str) -> str:
+    return hashlib.sha256(value.encode()).hexdigest()
+
+
+def queue_item(topic: str, queue: QueueData) -> str:
+    """One entry of a change's `queues`: written by hand, since a registration has thousands."""
+    return (
+        f'{{"t":{json.dumps(topic, ensure_ascii=False)},"r":{queue.read_queues},"w":{queue.write_queues}'
+        f',"p":{queue.perm},"f":{queue.flags}}}'
+    )
+
+
+def removed_item(topic: str) -> str:
+    return f'{{"t":{json.dumps(topic, ensure_ascii=False)},"x":1}}'
+
+
+def pack_mapping(mapping: TopicMapping) -> str:
+    return compact_json(
+        {
+            "topic": mapping.topic,
+            "bname": mapping.bname,
+            "totalQueues": mapping.total_queues,
+            "epoch": mapping.epoch,
+            "dirty": mapping.dirty,
+            "scope": mapping.scope,
+            "currIdMap": [list(pair) for pair in mapping.current_ids],
+        }
+    )
+
+
+def unpack_mapping(packed: bytes | str) -> TopicMapping:
+    read = json.loads(packed)
+    return TopicMapping(
+        topic=read["topic"],
+        bname=read["bname"],
+        total_queues=read["totalQueues"],
+        epoch=read["epoch"],
+        dirty=read["dirty"],
+        scope=read["scope"],
+        current_ids=tuple((logical, physical) for logical, physical in read["currIdMap"]),
+    )
+
+
+def pack_filters(filters: Iterable[str] | None) -> str:
+    """Empty text leaves the stored list alone; `[]` removes it."""
+    return "" if filters is None else compact_json(list(filters))
+
+
+def pairs(flat: list[bytes]) -> Mapping[str, str]:
+    """A hash reply (field, value, field, value, …) as a mapping."""
+    return {flat[i].decode(): flat[i + 1].decode() for i in range(0, len(flat), 2)}

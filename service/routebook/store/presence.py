@@ -1,0 +1,56 @@
+"""open_book, renew_worker, forget_worker, open_session, close_session: who is there to hear brokers."""
+
+import secrets
+from dataclasses import dataclass
+
+from routebook.errors import StoreUnsuitableError
+from routebook.model.caller import Caller
+from routebook.store.book import SCHEMA, Book, Outcome
+from routebook.store.packing import pack_caller
+from routebook.store.replies import Status, status_of, text
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What the store is and how far it has come. Empty and 0 when it holds nothing."""
+
+    identity: str
+    history: str
+    version: int
+    ms: int
+    schema: int = SCHEMA
+
+
+async def open_book(book: Book) -> Heads:
+    """Gives the store an identity and a history when it has none; refuses a layout newer than ours."""
+    reply = await book.run("open_book", secrets.token_hex(8), secrets.token_hex(8), SCHEMA)
+    if status_of(reply) is Status.REFUSED:
+        raise StoreUnsuitableError(
+            f"The store's tables have layout {int(reply[5])}; this Routebook knows up to {SCHEMA}.",
+            advice="Run a Routebook at least as new as the one that wrote them, or name another ROUTEBOOK_NAMESPACE.",
+        )
+    return Heads(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2]), int(reply[5]))
+
+
+async def renew_worker(book: Book, worker: str, lease_ms: int, about: str, *, caller: Caller) -> Heads:
+    reply = await book.run("renew_worker", pack_caller(caller), worker, lease_ms, about)
+    return Heads(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2]))
+
+
+async def forget_worker(book: Book, worker: str, *, caller: Caller, lease: str = "") -> Status:
+    """STALE says that there is more to forget: call again. Without a lease the worker itself leaves."""
+    return Outcome.of(await book.run("forget_worker", pack_caller(caller), lease, worker)).status
+
+
+async def open_session(book: Book, worker: str, cluster: str, address: str) -> tuple[Status, str]:
+    """The incarnation that the session stands for."""
+    reply = await book.run("open_session", worker, cluster, address)
+    return status_of(reply), text(reply[2])
+
+
+async def close_session(
+    book: Book, worker: str, cluster: str, address: str, incarnation: str
+) -> tuple[Status, bool]:
+    """Whether any worker still holds a connection of that incarnation."""
+    reply = await book.run("close_session", worker, cluster, address, incarnation)
+    return status_of(reply), bool(reply[2])

@@ -1,0 +1,184 @@
+"""What a replica, and `status`, read from the store. Nothing here writes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from routebook.model.broker import BrokerGroup, Instance
+from routebook.model.data_version import DataVersion
+from routebook.model.names import split_member
+from routebook.model.topic import QueueData, TopicMapping
+from routebook.store.book import Book
+from routebook.store.lease import Lease
+from routebook.store.packing import pairs, unpack_mapping
+from routebook.store.presence import Heads
+from routebook.store.replies import text
+
+__all__ = ["GroupImage", "Heads", "read_groups", "read_heads", "read_instances"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupImage:
+    """One group at one instant."""
+
+    group: BrokerGroup | None
+    clusters: frozenset[str]
+    """Those whose set names it; the group itself belongs to the first that registered it."""
+    queues: Mapping[str, QueueData | None]
+    """None: the topic has no entry any more."""
+    all_queues: bool
+    mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
+
+
+async def read_heads(book: Book) -> Heads:
+    identity, meta = await book.client.pipeline(
+        [
+            ("GET", book.keys.table("identity")),
+            ("HMGET", book.keys.meta, "history", "version", "ms", "schema"),
+        ]
+    )
+    return Heads(text(identity), text(meta[0]), int(meta[1] or 0), int(meta[2] or 0), int(meta[3] or 0))
+
+
+async def list_broker_names(book: Book) -> list[tuple[str, list[str]]]:
+    """Every cluster with the names it lists; a name may have no group (left over, as in Apache's)."""
+    clusters = sorted(text(name) for name in await book.client.call("SMEMBERS", book.keys.table("clusters")))
+    if not clusters:
+        return []
+    listed = await book.client.pipeline(
+        [("SMEMBERS", book.keys.of("cluster", cluster)) for cluster in clusters]
+    )
+    return [
+        (cluster, sorted(text(name) for name in names))
+        for cluster, names in zip(clusters, listed, strict=True)
+    ]
+
+
+async def read_groups(book: Book, wanted: Mapping[str, frozenset[str] | None]) -> dict[str, GroupImage]:
+    """Each group as one script saw it. `wanted` names the topics to read, None all of them."""
+    if not wanted:
+        return {}
+    topics = {broker: None if names is None else sorted(names) for broker, names in wanted.items()}
+    arguments = [
+        [broker, "1"] if names is None else [broker, "0", *names] for broker, names in topics.items()
+    ]
+    replies = await book.scripts.run_all(book.client, "read_group", book.keys.meta, arguments)
+    return {
+        broker: _group_image(broker, names, reply)
+        for (broker, names), reply in zip(topics.items(), replies, strict=True)
+    }
+
+
+def _group_image(broker: str, topics: Sequence[str] | None, reply: list[Any]) -> GroupImage:
+    clusters, flat_group, flat_queues, flat_mappings = reply
+    queues: dict[str, QueueData | None]
+    if topics is None:
+        queues = {topic: QueueData.unpack(packed) for topic, packed in pairs(flat_queues).items()}
+    else:
+        queues = {
+            topic: None if packed is None else QueueData.unpack(packed.decode())
+            for topic, packed in zip(topics, flat_queues, strict=True)
+        }
+    mappings = {topic: unpack_mapping(packed) for topic, packed in pairs(flat_mappings).items()}
+    return GroupImage(
+        group=_group(broker, pairs(flat_group)),
+        clusters=frozenset(text(cluster) for cluster in clusters),
+        queues=queues,
+        all_queues=topics is None,
+        mappings=mappings,
+    )
+
+
+def _group(broker: str, fields: Mapping[str, str]) -> BrokerGroup | None:
+    if "cluster" not in fields:
+        return None
+    addresses = {int(name[5:]): value for name, value in fields.items() if name.startswith("addr:")}
+    return BrokerGroup(
+        name=broker,
+        cluster=fields["cluster"],
+        zone=fields.get("zone"),
+        acting_master=fields.get("acting") == "1",
+        addresses=dict(sorted(addresses.items())),
+        revision=int(fields.get("rev", "0")),
+    )
+
+
+async def list_mapped(book: Book) -> list[str]:
+    return sorted(text(name) for name in await book.client.call("SMEMBERS", book.keys.table("mapped")))
+
+
+async def list_members(book: Book) -> list[str]:
+    return [text(member) for member in await book.client.call("ZRANGE", book.keys.table("deadlines"), 0, -1)]
+
+
+async def read_instances(book: Book, members: Sequence[str]) -> dict[str, Instance | None]:
+    if not members:
+        return {}
+    commands: list[list[str]] = [["HGETALL", book.keys.of("instance", member)] for member in members]
+    replies = await book.client.pipeline([*commands, ["HMGET", book.keys.table("filters"), *members]])
+    filters = replies.pop()
+    return {
+        member: _instance(member, pairs(flat), listed)
+        for member, flat, listed in zip(members, replies, filters, strict=True)
+    }
+
+
+def _instance(member: str, fields: Mapping[str, str], filters: bytes | None) -> Instance | None:
+    if "inc" not in fields:
+        return None
+    cluster, address = split_member(member)
+    return Instance(
+        cluster=cluster,
+        address=address,
+        broker=fields["broker"],
+        broker_id=int(fields["id"]),
+        incarnation=fields["inc"],
+        timeout_ms=int(fields["timeout"]),
+        ha_address=fields["ha"],
+        data_version=DataVersion.unpack(fields["dv"]),
+        filters=tuple(json.loads(filters)) if filters else (),
+    )
+
+
+async def read_kv_namespaces(book: Book) -> list[str]:
+    return sorted(text(name) for name in await book.client.call("SMEMBERS", book.keys.table("kv")))
+
+
+async def read_kv(book: Book, namespace: str) -> dict[str, str]:
+    return dict(pairs(await book.client.call("HGETALL", book.keys.of("kv", namespace))))
+
+
+async def read_settings(book: Book) -> dict[str, str]:
+    return dict(pairs(await book.client.call("HGETALL", book.keys.table("settings"))))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """What `status` and `expiry status` add to the replica's own knowledge."""
+
+    lease: Lease | None
+    expiry: Mapping[str, str]
+    workers: Mapping[str, int]
+    """Worker → end of its lease, ms."""
+    about: Mapping[str, str]
+    now_ms: int
+
+
+async def read_service_state(book: Book) -> ServiceState:
+    leader, expiry, workers, about, now = await book.client.pipeline(
+        [
+            ("GET", book.keys.table("leader")),
+            ("HGETALL", book.keys.table("expiry")),
+            ("ZRANGE", book.keys.table("workers"), 0, -1, "WITHSCORES"),
+            ("HGETALL", book.keys.table("workers:about")),
+            ("TIME",),
+        ]
+    )
+    return ServiceState(
+        lease=Lease.parse(text(leader)),
+        expiry=pairs(expiry),
+        workers={worker: int(float(end)) for worker, end in pairs(workers).items()},
+        about=pairs(about),
+        now_ms=int(now[0]) * 1000 + int(now[1]) // 1000,
+    )

@@ -1,0 +1,206 @@
+"""register_broker, stage_queues, touch_broker, heartbeat_broker: how a broker comes into the book and stays."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from routebook.model.broker import Registration
+from routebook.model.caller import Caller
+from routebook.model.data_version import DataVersion
+from routebook.model.topic import QueueData, TopicMapping
+from routebook.store.book import Book
+from routebook.store.packing import pack_caller, pack_filters, pack_mapping, queue_item, removed_item
+from routebook.store.replies import Status, status_of, text
+
+ITEMS_PER_CHUNK: Final = 1000
+"""Queue items of one entry of the history (spec: at most 1,000 topics, 256 KiB)."""
+
+CHUNK_BYTES: Final = 200_000
+"""Long topic names end a chunk before its number does."""
+
+STAGE_FROM_TOPICS: Final = 4000
+"""A difference this large is prepared in parts and put in place in one step: the store is never blocked for 20 ms."""
+
+TOPICS_PER_STAGE: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDifference:
+    """What a registration would change in the queues of its group, worked out against a known state of them."""
+
+    new: Mapping[str, QueueData] = field(default_factory=dict)
+    differing: Mapping[str, QueueData] = field(default_factory=dict)
+    dropped: Sequence[str] = ()
+    mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return len(self.new) + len(self.differing) + len(self.dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class SeatReply:
+    """What register and touch answer."""
+
+    status: Status
+    version: int
+    incarnation: str
+    master_address: str
+    master_ha_address: str
+
+    @classmethod
+    def of(cls, reply: list[Any]) -> "SeatReply":
+        return cls(status_of(reply), int(reply[1]), text(reply[2]), text(reply[3]), text(reply[4]))
+
+
+def new_incarnation() -> str:
+    """64 random bits: tells one stay of an address in its seat from the next."""
+    return secrets.token_hex(8)
+
+
+async def register_broker(
+    book: Book,
+    registration: Registration,
+    difference: QueueDifference,
+    *,
+    caller: Caller,
+    timeout_ms: int,
+    digest: str,
+    base: tuple[str, int],
+    replaces_known: bool,
+    worker: str = "",
+) -> SeatReply:
+    """`base` is (history, revision of the group) that the difference rests on; STALE says that it no longer holds.
+
+    `replaces_known` says whether the data version is expected to count as changed; it matters only for a table so large that
+    it is staged, since the staged table either has the differing topics in it or has not.
+    """
+    staged = ""
+    if difference.size >= STAGE_FROM_TOPICS:
+        staged = await _stage(book, registration.broker, difference, with_differing=replaces_known)
+        if not staged:
+            return SeatReply(Status.STALE, 0, "", "", "")
+    acting = registration.acting_master
+    version = registration.data_version
+    table_size = len(registration.table_keys if registration.table_keys is not None else registration.topics)
+    arguments: list[str | int] = [
+        pack_caller(caller),
+        registration.cluster,
+        registration.broker,
+        registration.broker_id,
+        registration.address,
+        registration.ha_address,
+        registration.zone or "",
+        "" if acting is None else int(acting),
+        timeout_ms,
+        version.pack() if version else "",
+        new_incarnation(),
+        digest,
+        pack_filters(registration.filters),
+        f"{base[0]}:{base[1]}",
+        int(table_size == 1 and not registration.full),
+        staged,
+        int(bool(staged) and replaces_known and bool(difference.differing)),
+        worker,
+        *_difference_arguments(difference, staged=bool(staged), with_differing=replaces_known),
+    ]
+    return SeatReply.of(await book.run("register_broker", *arguments))
+
+
+def _difference_arguments(
+    difference: QueueDifference, *, staged: bool, with_differing: bool
+) -> list[str | int]:
+    """Counts, then the lists; a staged table is in the store already and only its history is sent."""
+    mappings = [
+        part for topic, m in difference.mappings.items() for part in (m.bname, topic, pack_mapping(m))
+    ]
+    if staged:
+        lists: list[str | int] = [0, 0, 0, len(difference.mappings)]
+    else:
+        lists = [
+            len(difference.new),
+            len(difference.differing),
+            len(difference.dropped),
+            len(difference.mappings),
+            *_packed(difference.new),
+            *_packed(difference.differing),
+            *difference.dropped,
+        ]
+    differing = difference.differing if with_differing or not staged else {}
+    chunks = [
+        *_chunks("n", [queue_item(topic, queue) for topic, queue in difference.new.items()]),
+        *_chunks("d", [queue_item(topic, queue) for topic, queue in differing.items()]),
+        *_chunks("x", [removed_item(topic) for topic in difference.dropped]),
+    ]
+    return [*lists, *mappings, *chunks]
+
+
+def _packed(queues: Mapping[str, QueueData]) -> list[str]:
+    return [part for topic, queue in queues.items() for part in (topic, queue.pack())]
+
+
+def _chunks(kind: str, items: list[str]) -> list[str | int]:
+    """Ready-made pieces of the history, each small enough for one entry."""
+    arguments: list[str | int] = []
+    chunk: list[str] = []
+    size = 0
+    for item in items:
+        if chunk and (len(chunk) == ITEMS_PER_CHUNK or size + len(item) > CHUNK_BYTES):
+            arguments += [kind, len(chunk), ",".join(chunk)]
+            chunk, size = [], 0
+        chunk.append(item)
+        size += len(item)
+    if chunk:
+        arguments += [kind, len(chunk), ",".join(chunk)]
+    return arguments
+
+
+async def _stage(book: Book, broker: str, difference: QueueDifference, *, with_differing: bool) -> str:
+    """Returns the name of the prepared table; empty when it vanished meanwhile (a pause of a minute)."""
+    name = secrets.token_hex(8)
+    puts = iter([*difference.new.items(), *(difference.differing.items() if with_differing else ())])
+    drops = iter(difference.dropped)
+    first = 1
+    while True:
+        part = dict(islice(puts, TOPICS_PER_STAGE))
+        gone = list(islice(drops, TOPICS_PER_STAGE - len(part)))
+        if not part and not gone and not first:
+            return name
+        reply = await book.run("stage_queues", name, broker, first, len(part), *_packed(part), *gone)
+        if status_of(reply) is Status.UNKNOWN:
+            return ""
+        first = 0
+
+
+async def touch_broker(
+    book: Book, registration: Registration, *, caller: Caller, digest: str, worker: str = ""
+) -> SeatReply:
+    return SeatReply.of(
+        await book.run(
+            "touch_broker",
+            pack_caller(caller),
+            registration.cluster,
+            registration.broker,
+            registration.broker_id,
+            registration.address,
+            digest,
+            worker,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    status: Status
+    version: int
+    data_version: DataVersion | None
+
+
+async def heartbeat_broker(
+    book: Book, cluster: str, broker: str, broker_id: int, *, caller: Caller, address: str = ""
+) -> HeartbeatReply:
+    """Without an address, whoever sits in that seat is meant."""
+    reply = await book.run("heartbeat_broker", pack_caller(caller), cluster, broker, broker_id, address)
+    return HeartbeatReply(status_of(reply), int(reply[1]), DataVersion.unpack(text(reply[2])))

@@ -1,0 +1,127 @@
+"""unregister_brokers, scan_deadlines, expire_brokers, hold_expiry, release_expiry: how a broker leaves the book."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from routebook.model.caller import Caller
+from routebook.store.book import Book, Outcome
+from routebook.store.packing import compact_json, pack_caller
+from routebook.store.replies import Status, status_of, text
+
+Cause = Literal["unregistered", "connection-lost", "operator"]
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Without an address, whoever sits in the seat; without an incarnation, the current one."""
+
+    cluster: str
+    broker: str
+    broker_id: int
+    address: str = ""
+    incarnation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeparturesReply:
+    status: Status
+    version: int
+    statuses: tuple[Status, ...]
+
+
+async def unregister_brokers(
+    book: Book,
+    departures: Iterable[Departure],
+    *,
+    caller: Caller,
+    cause: Cause = "unregistered",
+    lost_ms: int | None = None,
+    carried: bool = False,
+) -> DeparturesReply:
+    """`carried`: workers still show what the store has lost, so the history must say that it is gone."""
+    arguments: list[str | int] = [
+        pack_caller(caller),
+        cause,
+        "" if lost_ms is None else lost_ms,
+        int(carried),
+    ]
+    for departure in departures:
+        arguments += [
+            departure.cluster,
+            departure.broker,
+            departure.broker_id,
+            departure.address,
+            departure.incarnation,
+        ]
+    reply = await book.run("unregister_brokers", *arguments)
+    return DeparturesReply(status_of(reply), int(reply[1]), tuple(Status(status) for status in reply[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class DueMember:
+    member: str
+    incarnation: str
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What the leader's look found. `clock` is the deadline clock, which stops while nobody can be heard."""
+
+    status: Status
+    clock: int = 0
+    instances: int = 0
+    due: int = 0
+    unreleased: int = 0
+    released_to: int = 0
+    held_since_ms: int | None = None
+    members: tuple[DueMember, ...] = ()
+
+
+async def scan_deadlines(book: Book, lease: str, *, caller: Caller, limit: int) -> Scan:
+    reply = await book.run("scan_deadlines", pack_caller(caller), lease, limit)
+    if status_of(reply) is Status.FENCED:
+        return Scan(Status.FENCED)
+    listed = reply[8:]
+    return Scan(
+        status=Status.DONE,
+        clock=int(reply[2]),
+        instances=int(reply[3]),
+        due=int(reply[4]),
+        unreleased=int(reply[5]),
+        released_to=int(reply[6]),
+        held_since_ms=int(reply[7]) if reply[7] else None,
+        members=tuple(
+            DueMember(text(listed[i]), text(listed[i + 1]), int(float(listed[i + 2])))
+            for i in range(0, len(listed), 3)
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryReply:
+    status: Status
+    version: int
+    looked_at: int
+    removed: tuple[str, ...] = ()
+
+
+async def expire_brokers(
+    book: Book, lease: str, members: Sequence[DueMember], *, caller: Caller
+) -> ExpiryReply:
+    """Stops early when it touched many queue entries: call again with the members after `looked_at`."""
+    arguments = [part for due in members for part in (due.member, due.incarnation)]
+    reply = await book.run("expire_brokers", pack_caller(caller), lease, *arguments)
+    return ExpiryReply(
+        status_of(reply), int(reply[1]), int(reply[2]), tuple(text(member) for member in reply[3:])
+    )
+
+
+async def hold_expiry(book: Book, lease: str, brokers: Sequence[str], *, caller: Caller) -> Outcome:
+    return Outcome.of(await book.run("hold_expiry", pack_caller(caller), lease, compact_json(list(brokers))))
+
+
+async def release_expiry(book: Book, *, caller: Caller, let_go: bool) -> Outcome:
+    """`let_go`: those due by now may expire, however many. Without it the hold merely ends."""
+    return Outcome.of(await book.run("release_expiry", pack_caller(caller), int(let_go)))
