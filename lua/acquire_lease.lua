@@ -12,8 +12,8 @@ reply    {status, version, the lease in force} DONE, UNCHANGED (another one lead
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: clock
--- include: changes
 
 local worker, nonce, lease_ms = ARGV[1], ARGV[2], ARGV[3]
 

@@ -11,7 +11,7 @@ reply    {status, version, history in force} DONE, UNCHANGED (renamed before)
 ]]
 -- include: statuses
 -- include: keys
--- include: changes
+-- include: version
 
 local lost, new = ARGV[1], ARGV[2]
 

@@ -12,7 +12,7 @@ reply    {status, version, 1 if any worker still holds a connection of it} DONE,
 ]]
 -- include: statuses
 -- include: keys
--- include: changes
+-- include: version
 -- include: sessions
 
 local worker, cluster, address, incarnation = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -12,6 +12,7 @@ reply    {status, version} DONE, UNKNOWN
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: json
 -- include: clock
 -- include: changes

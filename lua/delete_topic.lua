@@ -13,7 +13,7 @@ reply     {status, version, entries removed} DONE, UNCHANGED (nobody had it)
 ]]
 -- include: statuses
 -- include: keys
--- include: hashes
+-- include: version
 -- include: json
 -- include: clock
 -- include: changes

@@ -12,6 +12,7 @@ reply     {status, version, members looked at, removed member, …} DONE, UNCHAN
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: hashes
 -- include: json
 -- include: clock
@@ -37,10 +38,18 @@ local function is_due(member, incarnation, instance)
   return deadline and tonumber(deadline) < deadline_now and (instance.inc or '') == incarnation
 end
 
--- The same address may be registered under two clusters; the one the group belongs to keeps the seat.
-local function lives_elsewhere(cluster, address, broker)
-  local home = redis.call('HGET', key_of('broker', broker), 'cluster')
-  return home and home ~= cluster and redis.call('EXISTS', key_of('instance', member_of(home, address))) == 1
+-- Its address was replaced in its seat, or is registered under two clusters, of which the group's own one keeps the seat.
+local function holds_no_seat(cluster, address, broker)
+  local group = read_hash(key_of('broker', broker))
+  if group.cluster ~= cluster and redis.call('EXISTS', key_of('instance', member_of(group.cluster or '', address))) == 1 then
+    return true
+  end
+  for _, holder in pairs(seats_of(group)) do
+    if holder == address then
+      return false
+    end
+  end
+  return true
 end
 
 local function expire(member, incarnation)
@@ -54,8 +63,12 @@ local function expire(member, incarnation)
     return 0, true
   end
   local cluster, address = string.match(member, '^(.*)/([^/]*)$')
+  if holds_no_seat(cluster, address, instance.broker) then
+    drop_alone(cluster, instance.broker, member, by)
+    return 0, true
+  end
   local touched = remove_member({ cluster = cluster, broker = instance.broker, address = address, cause = 'expired',
-    lost_ms = '', keep_seat = lives_elsewhere(cluster, address, instance.broker) }, by)
+    lost_ms = '' }, by)
   return touched, true
 end
 

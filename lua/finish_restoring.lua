@@ -7,6 +7,6 @@ reply    {status, version} DONE, UNCHANGED (another worker was first)
 ]]
 -- include: statuses
 -- include: keys
--- include: changes
+-- include: version
 
 return { redis.call('HSETNX', META, 'restored', '1') == 1 and DONE or UNCHANGED, current_version() }

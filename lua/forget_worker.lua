@@ -12,6 +12,7 @@ reply    {status, version} DONE, STALE (there is more: call again), UNCHANGED (i
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: clock
 -- include: changes
 -- include: deadline_clock

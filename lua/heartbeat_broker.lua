@@ -13,6 +13,7 @@ reply     {status, version, data version} UNCHANGED, UNKNOWN
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: clock
 -- include: changes
 -- include: deadline_clock

@@ -11,6 +11,7 @@ reply     {status, version} DONE, UNCHANGED (held already), FENCED
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: clock
 -- include: changes
 -- include: leadership

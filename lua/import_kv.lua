@@ -10,6 +10,7 @@ reply     {status, version} DONE, UNCHANGED (imported before, or the store has h
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: json
 -- include: clock
 -- include: changes

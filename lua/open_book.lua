@@ -11,7 +11,7 @@ reply    {status, version, ms, identity, history, schema of the store} DONE, UNC
 ]]
 -- include: statuses
 -- include: keys
--- include: changes
+-- include: version
 
 local identity, history, schema = ARGV[1], ARGV[2], tonumber(ARGV[3])
 

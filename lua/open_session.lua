@@ -11,7 +11,7 @@ reply    {status, version, incarnation} DONE, UNKNOWN
 ]]
 -- include: statuses
 -- include: keys
--- include: changes
+-- include: version
 -- include: sessions
 
 local worker, cluster, address = ARGV[1], ARGV[2], ARGV[3]

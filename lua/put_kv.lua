@@ -13,6 +13,7 @@ reply    {status, version} DONE, UNCHANGED
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: json
 -- include: clock
 -- include: changes

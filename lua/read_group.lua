@@ -11,7 +11,6 @@ reply     {clusters that list it, group as field and value, queue entries (topic
           mappings as topic and value}; no status: nothing can go wrong
 ]]
 -- include: keys
--- include: hashes
 -- include: json
 -- include: groups
 -- include: slices

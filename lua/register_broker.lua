@@ -36,6 +36,7 @@ reply     {status, version, incarnation, master address, master HA address}
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: hashes
 -- include: json
 -- include: clock
@@ -137,7 +138,7 @@ if turned_down or refused then
     drop_instance(member)
   end
   if is_new_group or flags_changed or joined or loses_instance then
-    set_revision(broker, append_change('group-changed', by, group_fields(cluster, broker, { member })))
+    set_revision(broker, append_change('group-changed', by, group_fields(cluster, broker, { member }, false)))
   end
   return { refused and REFUSED or TURNED_DOWN, current_version(), '', '', '' }
 end
@@ -156,12 +157,12 @@ end
 redis.call('HSET', group_key, 'addr:' .. id, address)
 
 -- Its queues and mappings. ------------------------------------------------------------------------------------------------
-local items = read_items(FIRST_ITEM, counts)
+local items = read_items(ARGV, FIRST_ITEM, counts)
 local queue_chunks, mapped = {}, {}
 if publishes then
   queue_chunks = apply_queues(broker, items, replaces, staged)
   if replaces then
-    mapped = apply_mappings(items.mappings)
+    mapped = apply_mappings(items)
   end
 elseif staged ~= '' then
   redis.call('UNLINK', key_of('staged', staged))
@@ -199,6 +200,11 @@ local revision = group.rev or '0'
 if group_changed then
   revision = tostring(book_version)
   set_revision(broker, revision)
+  for _, host in ipairs(mapped) do
+    if host ~= broker and redis.call('EXISTS', key_of('broker', host)) == 1 then
+      set_revision(host, revision)
+    end
+  end
 end
 
 -- A digest says: this very registration would change nothing. It holds as long as the group does not change; several are

@@ -12,7 +12,7 @@ reply     {status, version, entries put} DONE, UNCHANGED, UNKNOWN (a broker is; 
 ]]
 -- include: statuses
 -- include: keys
--- include: hashes
+-- include: version
 -- include: json
 -- include: clock
 -- include: changes

@@ -11,6 +11,7 @@ reply     {status, version} DONE, UNCHANGED (nothing is held)
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: clock
 -- include: changes
 -- include: deadline_clock

@@ -9,7 +9,7 @@ reply    {status, version} DONE, FENCED (it was lost before)
 ]]
 -- include: statuses
 -- include: keys
--- include: changes
+-- include: version
 -- include: leadership
 
 local lease = ARGV[1]

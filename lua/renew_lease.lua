@@ -10,7 +10,7 @@ reply    {status, version} DONE, FENCED (it was lost)
 ]]
 -- include: statuses
 -- include: keys
--- include: changes
+-- include: version
 -- include: leadership
 
 local lease, lease_ms = ARGV[1], ARGV[2]

@@ -13,6 +13,7 @@ reply    {status, version, ms, identity, history} DONE
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: clock
 -- include: changes
 -- include: deadline_clock

@@ -11,6 +11,7 @@ reply     {status, version, number written} DONE, UNCHANGED
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: json
 -- include: clock
 -- include: changes

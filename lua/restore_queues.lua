@@ -11,7 +11,7 @@ reply     {status, version, number written} DONE, UNCHANGED, UNKNOWN (the broker
 ]]
 -- include: statuses
 -- include: keys
--- include: hashes
+-- include: version
 -- include: json
 -- include: clock
 -- include: changes

@@ -10,6 +10,7 @@ reply     {status, version, number written} DONE, UNCHANGED
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: json
 -- include: clock
 -- include: changes

@@ -13,6 +13,7 @@ reply     {status, version, deadline clock, instances, due, due and not released
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: clock
 -- include: changes
 -- include: deadline_clock

@@ -12,6 +12,7 @@ reply    {status, version} DONE, UNCHANGED
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: json
 -- include: clock
 -- include: changes

@@ -12,6 +12,7 @@ reply     {status, version, topics of that broker} DONE, UNCHANGED, UNKNOWN (no 
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: json
 -- include: clock
 -- include: changes

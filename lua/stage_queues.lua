@@ -14,8 +14,7 @@ reply     {status, version} DONE, UNKNOWN (the preparation is gone: start over)
 ]]
 -- include: statuses
 -- include: keys
--- include: clock
--- include: changes
+-- include: version
 -- include: slices
 
 local staged, broker, is_first, put = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])

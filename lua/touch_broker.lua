@@ -17,6 +17,7 @@ reply     {status, version, incarnation, master address, master HA address}
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: clock
 -- include: changes
 -- include: deadline_clock

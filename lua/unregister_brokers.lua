@@ -16,6 +16,7 @@ reply     {status, version, status of each}
 ]]
 -- include: statuses
 -- include: keys
+-- include: version
 -- include: hashes
 -- include: json
 -- include: clock

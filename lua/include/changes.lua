@@ -2,10 +2,6 @@
 The one writer of the history. An entry's id is `<ms>-<version>`: ms never falls, versions have no holes, and both are kept
 in `meta` by the script that makes the change, so they commit together. Uses: keys, clock.
 ]]
-local function current_version()
-  return tonumber(redis.call('HGET', META, 'version') or '0')
-end
-
 local function append_change(kind, by, fields)
   local version = redis.call('HINCRBY', META, 'version', 1)
   local ms = math.max(server_ms(), tonumber(redis.call('HGET', META, 'ms') or '0'))

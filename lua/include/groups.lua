@@ -1,7 +1,7 @@
 --[[
 Groups: the brokers that share a name. `broker:<name>` holds cluster, zone, acting, rev and `addr:<id>`; the revision is the
 version of the last change to seats, flags, queues or mappings, and what a learnt digest or a worked-out difference rests on.
-Uses: keys, hashes, json.
+Uses: keys, json.
 ]]
 local function seats_of(group)
   local seats = {}
@@ -53,11 +53,12 @@ local function all_broker_names()
   return names
 end
 
--- The fields of a `group-changed` entry: what the group looks like now. `members` are live entries that went with it.
-local function group_fields(cluster, broker, members)
+-- The fields of a `group-changed` entry: what the group looks like now. `members` are live entries that went with it;
+-- `group_removed` says that an empty group went, with whatever queues it had.
+local function group_fields(cluster, broker, members, group_removed)
   local flags = redis.call('HMGET', key_of('broker', broker), 'zone', 'acting')
   return '"cluster":' .. quote(cluster) .. ',"broker":' .. quote(broker)
     .. ',"clusters":' .. string_list(clusters_naming(broker))
     .. ',"zone":' .. (flags[1] and quote(flags[1]) or 'null') .. ',"acting":' .. (flags[2] and 'true' or 'false')
-    .. ',"members":' .. string_list(members)
+    .. ',"members":' .. string_list(members) .. (group_removed and ',"group_removed":true' or '')
 end

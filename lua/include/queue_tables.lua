@@ -1,9 +1,9 @@
 --[[
-What a registration does to the queue table of its group, and how that is written into the history. Uses: keys, json,
+What a registration does to the queue table of its group, and how that is written into the history. Uses: keys,
 changes, slices.
 ]]
 -- Cuts the arguments from `first` on into the lists that register_broker's header names.
-local function read_items(first, counts)
+local function read_items(list, first, counts)
   local at = first
   local function take(number)
     local from = at
@@ -11,8 +11,8 @@ local function read_items(first, counts)
     return { from = from, to = at - 1 }
   end
   local items = { new = take(2 * counts.new), differing = take(2 * counts.differing), dropped = take(counts.dropped),
-    mappings = take(3 * counts.mappings) }
-  items.chunks = { from = at, to = #ARGV }
+    mappings = take(3 * counts.mappings), list = list }
+  items.chunks = { from = at, to = #list }
   return items
 end
 
@@ -24,26 +24,26 @@ local function apply_queues(broker, items, replaces, staged)
     redis.call('RENAME', key_of('staged', staged), key)
     redis.call('PERSIST', key)
   else
-    call_in_slices('HSET', key, ARGV, items.new.from, items.new.to)
+    call_in_slices('HSET', key, items.list, items.new.from, items.new.to)
     if replaces then
-      call_in_slices('HSET', key, ARGV, items.differing.from, items.differing.to)
+      call_in_slices('HSET', key, items.list, items.differing.from, items.differing.to)
     end
-    call_in_slices('HDEL', key, ARGV, items.dropped.from, items.dropped.to)
+    call_in_slices('HDEL', key, items.list, items.dropped.from, items.dropped.to)
   end
   local chunks = {}
   for at = items.chunks.from, items.chunks.to, 3 do
-    if ARGV[at] ~= 'd' or replaces then
-      chunks[#chunks + 1] = { tonumber(ARGV[at + 1]), ARGV[at + 2] }
+    if items.list[at] ~= 'd' or replaces then
+      chunks[#chunks + 1] = { tonumber(items.list[at + 1]), items.list[at + 2] }
     end
   end
   return chunks
 end
 
 -- Returns the names of the host brokers whose mappings were written.
-local function apply_mappings(range)
+local function apply_mappings(items)
   local hosts, seen = {}, {}
-  for at = range.from, range.to, 3 do
-    local host, topic, mapping = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  for at = items.mappings.from, items.mappings.to, 3 do
+    local host, topic, mapping = items.list[at], items.list[at + 1], items.list[at + 2]
     redis.call('HSET', key_of('mapping', host), topic, mapping)
     redis.call('SADD', table_key('mapped'), host)
     if not seen[host] then

@@ -39,7 +39,14 @@ local function remove_write_when_masterless(removal, by, group)
   return total
 end
 
--- removal: cluster, broker, address, cause, lost_ms ('' unless a connection was lost), keep_seat (the instance goes alone)
+-- An instance that holds no seat (any more) leaves alone.
+local function drop_alone(cluster, broker, member, by)
+  drop_instance(member)
+  redis.call('HDEL', table_key('filters'), member)
+  append_change('group-changed', by, group_fields(cluster, broker, { member }, false))
+end
+
+-- removal: cluster, broker, address, cause, lost_ms ('' unless a connection was lost)
 local function remove_member(removal, by)
   local member = member_of(removal.cluster, removal.address)
   local instance = read_hash(key_of('instance', member))
@@ -51,7 +58,7 @@ local function remove_member(removal, by)
   local group = read_hash(group_key)
   local emptied, remaining = {}, 0
   for id, address in pairs(seats_of(group)) do
-    if address == removal.address and not removal.keep_seat then
+    if address == removal.address then
       emptied[#emptied + 1] = id
       redis.call('HDEL', group_key, 'addr:' .. id)
       group['addr:' .. id] = nil
@@ -61,7 +68,7 @@ local function remove_member(removal, by)
   end
 
   local existed = next(group) ~= nil
-  local group_removed = existed and remaining == 0 and not removal.keep_seat
+  local group_removed = existed and remaining == 0
   local touched = 0
   if group_removed then
     touched = redis.call('HLEN', key_of('queues', removal.broker))
@@ -77,7 +84,7 @@ local function remove_member(removal, by)
   end
   local changed = #emptied > 0 or group_removed or instance.inc ~= nil or had_filters
   if changed and #emptied == 0 then
-    append_change('group-changed', by, group_fields(removal.cluster, removal.broker, { member }))
+    append_change('group-changed', by, group_fields(removal.cluster, removal.broker, { member }, group_removed))
   end
   if existed and not group_removed then
     touched = touched + remove_write_when_masterless(removal, by, group)

@@ -5,7 +5,7 @@ from typing import Any
 
 from routebook.store.client import StoreClient, StoreReplyError
 from routebook.store.keys import Keys
-from routebook.store.replies import Status, status_of
+from routebook.store.statuses import Status, status_of
 from routebook.store.scripts import ScriptSet
 
 SCHEMA = 1

@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass
 
 from routebook.store.book import Book, Outcome
-from routebook.store.replies import Status, status_of, text
+from routebook.store.statuses import Status, status_of, text
 
 
 @dataclass(frozen=True, slots=True)

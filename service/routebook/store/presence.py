@@ -7,7 +7,7 @@ from routebook.errors import StoreUnsuitableError
 from routebook.model.caller import Caller
 from routebook.store.book import SCHEMA, Book, Outcome
 from routebook.store.packing import pack_caller
-from routebook.store.replies import Status, status_of, text
+from routebook.store.statuses import Status, status_of, text
 
 
 @dataclass(frozen=True, slots=True)

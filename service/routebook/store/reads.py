@@ -13,7 +13,7 @@ from routebook.store.book import Book
 from routebook.store.lease import Lease
 from routebook.store.packing import pairs, unpack_mapping
 from routebook.store.presence import Heads
-from routebook.store.replies import text
+from routebook.store.statuses import text
 
 __all__ = ["GroupImage", "Heads", "read_groups", "read_heads", "read_instances"]
 

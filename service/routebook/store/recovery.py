@@ -7,7 +7,7 @@ from routebook.model.caller import Caller
 from routebook.model.topic import QueueData
 from routebook.store.book import Book, CountedOutcome
 from routebook.store.packing import pack_caller, queue_item, sha256_of
-from routebook.store.replies import text
+from routebook.store.statuses import text
 
 
 async def begin_history(book: Book, *, history: str) -> str:

@@ -12,7 +12,7 @@ from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.book import Book
 from routebook.store.packing import pack_caller, pack_filters, pack_mapping, queue_item, removed_item
-from routebook.store.replies import Status, status_of, text
+from routebook.store.statuses import Status, status_of, text
 
 ITEMS_PER_CHUNK: Final = 1000
 """Queue items of one entry of the history (spec: at most 1,000 topics, 256 KiB)."""

@@ -7,7 +7,7 @@ from typing import Literal
 from routebook.model.caller import Caller
 from routebook.store.book import Book, Outcome
 from routebook.store.packing import compact_json, pack_caller
-from routebook.store.replies import Status, status_of, text
+from routebook.store.statuses import Status, status_of, text
 
 Cause = Literal["unregistered", "connection-lost", "operator"]
 
