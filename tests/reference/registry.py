@@ -1,8 +1,8 @@
 """The rules of the route table in their plainest form: dictionaries, and one step of a rule after the other.
 
-This is what the Lua scripts must agree with, so it owes nothing to them: it takes from the product the plain
-values of `model` and no rule. It is slow and holds everything in memory on purpose. Input is taken to be legal
-(the ports check it).
+This is what the Lua scripts must agree with, so it owes nothing to them: it takes from the product the
+plain values of `model` and no rule. It is slow and holds everything in memory on purpose. Input is taken to
+be legal (the ports check it).
 
 The numbers of steps are those by which RocketMQ's own registration is told: one after the other, 1 to 15.
 Where Routebook departs from RocketMQ on purpose, the line says "departure".
@@ -103,7 +103,7 @@ class ReferenceRegistry:
             self.live.pop(member, None)
             return Answer("turned-down")
         # 7; departure: a registration that says it is complete may hold one topic
-        if said.broker_id not in group.addresses and len(said.topics) == 1 and not said.full:
+        if said.broker_id not in group.addresses and len(keys_of_table(said)) == 1 and not said.full:
             return Answer("refused")
         # 8
         before = group.addresses.get(said.broker_id)
@@ -116,7 +116,7 @@ class ReferenceRegistry:
             self._publish(said, group, first=first, prime=prime)
         # 11; departure: the incarnation tells this stay on the seat from every other one
         known = self.live.get(member)
-        stays = known is not None and before == said.address and known.broker == said.broker
+        stays = known is not None and before == said.address
         self.live[member] = self._live_entry(said, known.incarnation if known and stays else incarnation)
         # 12
         if said.filters is not None:
@@ -317,3 +317,8 @@ class ReferenceRegistry:
 
 def state_version(data_version: DataVersion | None) -> int:
     return data_version.state_version if data_version is not None else 0
+
+
+def keys_of_table(said: Registration) -> frozenset[str]:
+    """The keys that the topics came under, which need not be their names."""
+    return said.table_keys if said.table_keys is not None else frozenset(said.topics)

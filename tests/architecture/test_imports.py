@@ -1,0 +1,115 @@
+"""Imports point one way, in no circle, and outside libraries enter only where they belong."""
+
+import pytest
+from tests.architecture.sources import imports_of, modules
+
+BELOW = {
+    "errors": set(),
+    "model": {"errors"},
+    "wire": {"errors", "model"},
+    "settings": {"errors", "model"},
+    "observability": {"errors", "settings"},
+    "store": {"errors", "model", "settings", "observability"},
+    "replica": {"errors", "model", "settings", "observability", "store"},
+    "registry": {"errors", "model", "settings", "observability", "store", "replica"},
+    "http_api": {"errors", "model", "settings", "observability", "store", "replica", "registry"},
+    "remoting_api": {"errors", "model", "wire", "settings", "observability", "store", "replica", "registry"},
+    "client": {"errors", "model", "wire"},
+}
+"""What a layer may import besides itself. The two ports share verbs, not each other."""
+
+ABOVE_ALL = {"process", "cli", "__main__"}
+ONLY_IN = {
+    "redis": {"store"},
+    "fastapi": {"http_api"},
+    "click": {"cli"},
+    "prometheus_client": {"observability"},
+}
+KNOWS_NO_IO = {"model", "wire"}
+IO_LIBRARIES = {"asyncio", "redis", "socket", "httpx", "uvloop"}
+
+
+def layer_of(module: str) -> str:
+    """The first name below the package; the package's own `__init__` is a layer without a name."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def inner_imports(module: str) -> list[tuple[str, int]]:
+    return [(name, line) for name, line in imports_of(module) if name.split(".")[0] == "routebook"]
+
+
+def test_every_module_has_a_place() -> None:
+    assert {layer_of(module) for module in modules()} <= set(BELOW) | ABOVE_ALL | {""}
+
+
+@pytest.mark.parametrize("layer", sorted(BELOW))
+def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
+    wrong = [
+        f"{module}:{line} imports {name}"
+        for module in modules()
+        if layer_of(module) == layer
+        for name, line in inner_imports(module)
+        if layer_of(name) not in BELOW[layer] | {layer, ""}
+    ]
+    assert wrong == []
+
+
+def test_nobody_but_the_command_line_imports_process() -> None:
+    importers = {
+        layer_of(m) for m in modules() for name, _ in inner_imports(m) if layer_of(name) == "process"
+    }
+    assert importers <= {"process", "cli"}
+
+
+def test_nobody_imports_the_command_line_but_the_entry_point() -> None:
+    importers = {layer_of(m) for m in modules() for name, _ in inner_imports(m) if layer_of(name) == "cli"}
+    assert importers <= {"cli", "__main__"}
+
+
+def test_outside_libraries_enter_where_they_belong() -> None:
+    wrong = [
+        f"{module}:{line} imports {name}"
+        for module in modules()
+        for name, line in imports_of(module)
+        if layer_of(module) not in ONLY_IN.get(name.split(".")[0], {layer_of(module)})
+    ]
+    assert wrong == []
+
+
+def test_model_and_wire_know_no_input_and_output() -> None:
+    wrong = [
+        f"{module}:{line} imports {name}"
+        for module in modules()
+        if layer_of(module) in KNOWS_NO_IO
+        for name, line in imports_of(module)
+        if name.split(".")[0] in IO_LIBRARIES
+    ]
+    assert wrong == []
+
+
+def test_no_import_goes_in_a_circle() -> None:
+    edges = {m: sorted({name for name, _ in inner_imports(m) if name in modules()} - {m}) for m in modules()}
+    assert find_circle(edges) is None
+
+
+def find_circle(edges: dict[str, list[str]]) -> str | None:
+    """The first circle found, as "a → b → a"."""
+    done: set[str] = set()
+
+    def walk(module: str, path: list[str]) -> str | None:
+        if module in path:
+            return " → ".join([*path[path.index(module) :], module])
+        if module in done:
+            return None
+        for imported in edges[module]:
+            circle = walk(imported, [*path, module])
+            if circle:
+                return circle
+        done.add(module)
+        return None
+
+    return next((circle for circle in (walk(module, []) for module in sorted(edges)) if circle), None)
+
+
+def test_a_circle_would_be_found() -> None:
+    assert find_circle({"a": ["b"], "b": ["c"], "c": ["b"]}) == "b → c → b"
