@@ -1,6 +1,7 @@
 """What an error reply of the store means to Routebook, and what a person should do about it.
 
-Redis before 7 wraps an error met inside a script ("ERR Error running script …: -OOM …"); both shapes are read here.
+Redis before 7 wraps an error met inside a script ("ERR Error running script …: -OOM …"); both shapes are
+read here.
 """
 
 import re
@@ -10,17 +11,15 @@ from redis.exceptions import RedisError
 
 from routebook.errors import StoreError, StoreUnavailableError
 
-_IN_SCRIPT = re.compile(
-    r"-(OOM|READONLY|MISCONF|NOPERM|NOREPLICAS|MASTERDOWN|CLUSTERDOWN)\b ?(.*)", re.DOTALL
-)
+_IN_SCRIPT = re.compile(r"-(OOM|READONLY|MISCONF|NOPERM|NOREPLICAS|MASTERDOWN|CLUSTERDOWN)\b ?(.*)", re.DOTALL)
 
 _ADVICE: Mapping[str, str] = {
     "LOADING": "It is reading its data after a start; wait.",
     "OOM": "Raise maxmemory of the store, or free memory there; Routebook needs maxmemory-policy noeviction.",
     "MISCONF": "The store cannot write to its disk: look at its log and at the free space there.",
     "READONLY": "That server is a replica; name the primary, or use a sentinel:// or cluster:// address.",
-    "MASTERDOWN": "That server is a replica that has lost its primary; wait for the failover or name the primary.",
-    "NOREPLICAS": "Too few replicas are in touch with the primary (min-replicas-to-write); look at the replicas.",
+    "MASTERDOWN": "That server is a replica that has lost its primary; wait for the failover.",
+    "NOREPLICAS": "Too few replicas are in touch with the primary (min-replicas-to-write): look at them.",
     "CLUSTERDOWN": "The cluster has slots that nobody serves: look at CLUSTER INFO.",
     "MOVED": "The slot has moved to another node; the next call looks for it.",
     "ASK": "The slot is being moved to another node; try again.",
@@ -29,9 +28,11 @@ _ADVICE: Mapping[str, str] = {
     "NOAUTH": "Give user and password in the store's address.",
     "WRONGPASS": "Check user and password in the store's address, and that the user is on.",
 }
-"""Errors under which nothing can be done with the store for the moment. Nothing was written: the command was refused."""
+"""Errors under which nothing can be done with the store for the moment. The command was refused: nothing was
+written.
+"""
 
-_AT_ANOTHER_PRIMARY = frozenset({"READONLY", "MOVED", "MASTERDOWN", "CLUSTERDOWN"})
+_CONNECT_ANEW = frozenset({"READONLY", "MOVED", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH"})
 _REDIRECTED = frozenset({"READONLY", "MOVED"})
 
 
@@ -45,11 +46,12 @@ class StoreRefusedError(StoreUnavailableError):
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"The store refuses: {code} {text}.".replace("..", "."), advice=_ADVICE[code])
         self.code = code
+        self.text = text
 
     @property
-    def at_another_primary(self) -> bool:
-        """The connection is to the wrong server now."""
-        return self.code in _AT_ANOTHER_PRIMARY
+    def wants_new_connection(self) -> bool:
+        """The connection is to the wrong server now, or has lost its user."""
+        return self.code in _CONNECT_ANEW
 
     @property
     def redirected(self) -> bool:

