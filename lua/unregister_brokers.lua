@@ -31,11 +31,15 @@ local by, cause, lost_ms, carried = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 local FIRST_REQUEST, REQUEST_LENGTH = 5, 5
 
 local function unregister(cluster, broker, id, address, incarnation)
-  if address == '' then
+  local by_seat = address == ''
+  if by_seat then
     address = redis.call('HGET', key_of('broker', broker), 'addr:' .. id) or ''
   end
   local member = member_of(cluster, address)
   local current = redis.call('HGET', key_of('instance', member), 'inc')
+  if by_seat and not current then
+    return UNKNOWN
+  end
   if incarnation ~= '' and current ~= incarnation then
     return current and STALE or UNKNOWN
   end

@@ -64,6 +64,11 @@ class LiveSettings:
         check_together(self._current.model_copy(update={key: value}))
         return one.text(value)
 
+    def masked(self, key: str, text: str) -> str:
+        """What logs and the history may show of a value."""
+        one = catalogue.all_settings().get(key)
+        return one.masked(text) if one else text
+
     def apply(self, overrides: Mapping[str, str]) -> None:
         """All run-time settings of the store, whole: what is missing goes back to file or default."""
         changes = {

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from routebook.store.client import StoreClient, StoreReplyError
+from routebook.errors import StoreUnsuitableError
+from routebook.store.client import StoreClient
 from routebook.store.keys import Keys
-from routebook.store.statuses import Status, status_of
 from routebook.store.scripts import ScriptSet
+from routebook.store.statuses import Status, status_of
 
 SCHEMA = 1
 """Layout of the tables. A store with a newer one refuses our start."""
@@ -22,7 +23,7 @@ class Book:
         """One script. Every key it touches is built from `meta`; the reply begins with a status and the version."""
         reply = await self.scripts.run(self.client, script, self.keys.meta, *args)
         if not isinstance(reply, list):
-            raise StoreReplyError(
+            raise StoreUnsuitableError(
                 f"{script} answered {reply!r}.", advice="Another program may be using this name space."
             )
         return reply

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from routebook.errors import StoreReplyError
+from routebook.errors import StoreUnsuitableError
 from routebook.model.names import member_name
 from routebook.store.book import Book
 
@@ -74,7 +74,7 @@ def parse_change(entry_id: bytes, payload: bytes) -> Change:
         fields = json.loads(payload)
         return Change(ms, version, fields["kind"], fields)
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreReplyError(
+        raise StoreUnsuitableError(
             f"Entry {ms}-{version} of the history cannot be read: {error}.",
             advice="Something other than Routebook writes to this name space.",
         ) from error
@@ -82,14 +82,11 @@ def parse_change(entry_id: bytes, payload: bytes) -> Change:
 
 def _parse_entries(entries: list[Any]) -> list[Change]:
     return [
-        parse_change(entry_id, dict(zip(fields[::2], fields[1::2], strict=True))[b"d"])
-        for entry_id, fields in entries
+        parse_change(entry_id, dict(zip(fields[::2], fields[1::2], strict=True))[b"d"]) for entry_id, fields in entries
     ]
 
 
-async def read_changes(
-    book: Book, after: tuple[int, int], *, count: int, block_ms: int | None = None
-) -> list[Change]:
+async def read_changes(book: Book, after: tuple[int, int], *, count: int, block_ms: int | None = None) -> list[Change]:
     """What came after that id; waits for something when `block_ms` is given."""
     start = f"{after[0]}-{after[1]}"
     key = book.keys.changes
@@ -124,10 +121,8 @@ async def changes_between(book: Book, since_version: int, limit: int) -> list[Ch
     return _parse_entries(reply)
 
 
-async def _place_of(
-    book: Book, version: int, first: tuple[int, int], last: tuple[int, int]
-) -> tuple[int, int]:
-    """An id at which the entry of that version, or the next one, stands: the largest ms whose first entry is not beyond it."""
+async def _place_of(book: Book, version: int, first: tuple[int, int], last: tuple[int, int]) -> tuple[int, int]:
+    """An id at or just before the entry of that version: the largest ms whose first entry is not beyond it."""
     low, high = first[0], last[0]
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""acquire_lease, renew_lease, release_lease: who leads. Losing the lease is harmless: every script of the leader names it."""
+"""acquire_lease, renew_lease, release_lease: who leads. Every script of the leader names its lease."""
 
 import secrets
 from dataclasses import dataclass

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from routebook.model.broker import BrokerGroup, Instance
@@ -16,6 +17,9 @@ from routebook.store.presence import Heads
 from routebook.store.statuses import text
 
 __all__ = ["GroupImage", "Heads", "read_groups", "read_heads", "read_instances"]
+
+_unpack_queue = lru_cache(maxsize=16_384)(QueueData.unpack)
+"""A fleet has some dozens of distinct values, and a load reads up to millions of entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +78,10 @@ def _group_image(broker: str, topics: Sequence[str] | None, reply: list[Any]) ->
     clusters, flat_group, flat_queues, flat_mappings = reply
     queues: dict[str, QueueData | None]
     if topics is None:
-        queues = {topic: QueueData.unpack(packed) for topic, packed in pairs(flat_queues).items()}
+        queues = {topic: _unpack_queue(packed) for topic, packed in pairs(flat_queues).items()}
     else:
         queues = {
-            topic: None if packed is None else QueueData.unpack(packed.decode())
+            topic: None if packed is None else _unpack_queue(packed.decode())
             for topic, packed in zip(topics, flat_queues, strict=True)
         }
     mappings = {topic: unpack_mapping(packed) for topic, packed in pairs(flat_mappings).items()}

@@ -74,8 +74,8 @@ async def register_broker(
 ) -> SeatReply:
     """`base` is (history, revision of the group) that the difference rests on; STALE says that it no longer holds.
 
-    `replaces_known` says whether the data version is expected to count as changed; it matters only for a table so large that
-    it is staged, since the staged table either has the differing topics in it or has not.
+    `replaces_known` says whether the data version is expected to count as changed; it matters only for a table so
+    large that it is staged, since the staged table either has the differing topics in it or has not.
     """
     staged = ""
     if difference.size >= STAGE_FROM_TOPICS:

@@ -1,7 +1,7 @@
 """The Lua scripts: found, put together from their includes once, and run by content hash.
 
-The hash is the version: in a rolling upgrade old and new workers each run their own text. A store that has forgotten a script
-(restart, failover, SCRIPT FLUSH) is sent the text again within the same call.
+The hash is the version: in a rolling upgrade old and new workers each run their own text. A store that has forgotten a
+script (restart, failover, SCRIPT FLUSH) is sent the text again within the same call.
 """
 
 import hashlib
@@ -105,12 +105,10 @@ class ScriptSet:
         except NoScriptError:
             return await client.call("EVAL", script.source, 1, key, *args)
 
-    async def run_all(
-        self, client: StoreClient, name: str, key: str, arguments: list[list[str]]
-    ) -> list[Any]:
+    async def run_all(self, client: StoreClient, name: str, key: str, arguments: list[list[str]]) -> list[Any]:
         """One script that only reads, many times, in one pipeline: so it may be repeated when the store forgot it."""
         script = self._scripts[name]
-        commands = [("EVALSHA", script.sha1, 1, key, *args) for args in arguments]
+        commands: list[list[str | int]] = [["EVALSHA", script.sha1, 1, key, *args] for args in arguments]
         try:
             return await client.pipeline(commands)
         except NoScriptError:

@@ -1,0 +1,76 @@
+"""What a registration would change, worked out against the table, so that only that travels to the store.
+
+The effect of a registration has its home in `lua/register_broker.lua`. Here is merely left out what cannot change
+anything; the script refuses the rest when the group is no longer the one this was worked out against.
+"""
+
+import hashlib
+
+from routebook.model.broker import MASTER_ID, BrokerGroup, Registration
+from routebook.model.topic import QueueData
+from routebook.replica.table import Table
+from routebook.store.registration import QueueDifference
+
+
+def registration_digest(registration: Registration, *, drops_missing: bool, timeout_ms: int) -> str:
+    """Of everything that a repeat would do: header fields, body, and the settings that change its effect."""
+    r = registration
+    header = (
+        r.cluster,
+        r.broker,
+        r.broker_id,
+        r.address,
+        r.ha_address,
+        r.zone,
+        timeout_ms,
+        r.acting_master,
+        r.data_version,
+        sorted(r.table_keys) if r.table_keys is not None else None,
+        r.filters,
+        r.full,
+        drops_missing,
+    )
+    digest = hashlib.blake2b(repr(header).encode(), digest_size=16)
+    for topic in sorted(r.topics):
+        digest.update(f"\n{topic}\t{r.topics[topic].pack()}".encode())
+    for topic in sorted(r.mappings):
+        digest.update(f"\n{topic}\t{r.mappings[topic]!r}".encode())
+    return digest.hexdigest()
+
+
+def may_publish(group: BrokerGroup | None, registration: Registration) -> bool:
+    """Only the master and, of those that know acting masters, the smallest id put topics into the table."""
+    if registration.broker_id == MASTER_ID:
+        return True
+    if registration.acting_master is None:
+        return False
+    others = (id_ for id_, address in (group.addresses.items() if group else ()) if address != registration.address)
+    return all(registration.broker_id <= other for other in others)
+
+
+def work_out_difference(table: Table, registration: Registration, *, drops_missing: bool) -> QueueDifference:
+    if not may_publish(table.groups.get(registration.broker), registration):
+        return QueueDifference()
+    known = table.queues_of(registration.broker)
+    new: dict[str, QueueData] = {}
+    differing: dict[str, QueueData] = {}
+    # A stand-in for the master publishes its topics read-only.
+    stands_in = registration.broker_id != MASTER_ID and registration.acting_master
+    for topic, queue in registration.topics.items():
+        wanted = queue.without_write() if stands_in else queue
+        before = known.get(topic)
+        if before is None:
+            new[topic] = wanted
+        elif before != wanted:
+            differing[topic] = wanted
+    dropped: list[str] = []
+    if drops_missing and not registration.mappings:
+        named = registration.topics.keys() if registration.table_keys is None else registration.table_keys
+        dropped = [topic for topic in known if topic not in named]
+    own = table.mappings_of_broker(registration.broker)
+    mappings = {
+        topic: mapping
+        for topic, mapping in registration.mappings.items()
+        if mapping.bname != registration.broker or own.get(topic) != mapping
+    }
+    return QueueDifference(new, differing, dropped, mappings)

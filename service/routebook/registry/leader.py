@@ -1,0 +1,174 @@
+"""The one worker that expires brokers, trims the history and forgets dead workers.
+
+Losing the lease must be harmless, not impossible: each script of the leader names its whole lease, so what an older
+leader still sends is refused; and each removal names the incarnation it decided about, so a decision that came late
+removes nothing.
+"""
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from routebook.errors import StoreError
+from routebook.model.caller import Caller
+from routebook.model.names import split_member
+from routebook.observability.metrics import Metrics
+from routebook.registry.key_value_log import KeyValueLog
+from routebook.replica.replica import Replica
+from routebook.settings.live import LiveSettings
+from routebook.store.book import Book
+from routebook.store.changes import trim_history
+from routebook.store.lease import Lease, acquire_lease, release_lease, renew_lease
+from routebook.store.presence import forget_worker
+from routebook.store.reads import read_service_state
+from routebook.store.removal import (
+    DueMember,
+    Scan,
+    expire_brokers,
+    hold_expiry,
+    release_expiry,
+    scan_deadlines,
+)
+from routebook.store.statuses import Status
+
+_log = logging.getLogger(__name__)
+
+MEMBERS_PER_SCAN: Final = 1000
+TRIM_PERIOD_S: Final = 60.0
+RENEWALS_PER_LEASE: Final = 5
+
+
+class Leader:
+    def __init__(self, book: Book, replica: Replica, live: LiveSettings, worker: str, metrics: Metrics) -> None:
+        self._book = book
+        self._replica = replica
+        self._live = live
+        self._worker = worker
+        self._metrics = metrics
+        self._caller = Caller(worker)
+        self._key_values = KeyValueLog(replica)
+        self._lease: Lease | None = None
+        self._next_scan = 0.0
+        self._next_trim = 0.0
+
+    @property
+    def lease(self) -> Lease | None:
+        return self._lease
+
+    async def run(self) -> None:
+        """Renews or asks for the lease five times a lease; scans when it leads and a scan is due."""
+        while True:
+            lease_ms = self._live.current.lease_ms
+            try:
+                await self._keep_lease(lease_ms)
+                if self._lease:
+                    await self._lead(self._lease)
+            except StoreError as error:
+                _log.debug("Nothing can be led without the store: %s", error)
+            await asyncio.sleep(
+                min(lease_ms / RENEWALS_PER_LEASE, self._live.current.scan_not_active_broker_interval_ms) / 1000
+            )
+
+    async def step_down(self) -> None:
+        """The next leader need not wait for the lease to end."""
+        if not self._lease:
+            return
+        try:
+            await release_lease(self._book, self._lease)
+        except StoreError as error:
+            _log.warning("Stepped down without saying so (%s); the lease ends by itself.", error)
+        self._lease = None
+
+    async def _keep_lease(self, lease_ms: int) -> None:
+        if self._lease and not await renew_lease(self._book, self._lease, lease_ms):
+            _log.warning("Lost the lease with token %d; another worker leads.", self._lease.token)
+            self._lease = None
+        if not self._lease:
+            ours, lease = await acquire_lease(self._book, self._worker, lease_ms)
+            if ours:
+                self._lease = lease
+                self._next_scan = time.monotonic()
+                _log.info("This worker leads now, with token %d.", lease.token)
+        self._metrics.leading(self._lease.token if self._lease else None)
+
+    async def _lead(self, lease: Lease) -> None:
+        now = time.monotonic()
+        self._key_values.tell_when_due(now)
+        if now >= self._next_scan:
+            # From the plan, not from now: scans do not drift. But none is made up for after a pause.
+            period = self._live.current.scan_not_active_broker_interval_ms / 1000
+            self._next_scan = max(self._next_scan + period, now)
+            await self._scan(lease)
+            await self._forget_dead_workers(lease)
+        if now >= self._next_trim:
+            self._next_trim = now + TRIM_PERIOD_S
+            await trim_history(self._book, self._live.current.history_max_entries)
+
+    # -- expiry
+
+    async def _scan(self, lease: Lease) -> None:
+        while True:
+            scan = await scan_deadlines(self._book, lease.whole, caller=self._caller, limit=MEMBERS_PER_SCAN)
+            if scan.status is Status.FENCED:
+                self._lease = None
+                return
+            self._metrics.scan()
+            held = self._is_mass_expiry(scan)
+            await self._tell_hold(lease, scan, held=held)
+            due = [member for member in scan.members if not held or member.deadline <= scan.released_to]
+            if not due:
+                return
+            await self._expire(lease, due)
+            if len(scan.members) < MEMBERS_PER_SCAN or len(due) < len(scan.members):
+                return
+
+    def _is_mass_expiry(self, scan: Scan) -> bool:
+        """So many at once is more likely our fault, or the network's, than theirs."""
+        settings = self._live.current
+        return (
+            scan.unreleased >= settings.hold_minimum and scan.unreleased * 100 > settings.hold_percent * scan.instances
+        )
+
+    async def _tell_hold(self, lease: Lease, scan: Scan, *, held: bool) -> None:
+        self._metrics.expiry_held(held)
+        if held:
+            names = sorted({self._broker_of(member) for member in scan.members if member.deadline > scan.released_to})
+            outcome = await hold_expiry(self._book, lease.whole, names, caller=self._caller)
+            if outcome.status is Status.DONE:
+                _log.error(
+                    "Expiry is held: %d of %d brokers fell due at once. `routebook expiry release` lets it happen.",
+                    scan.unreleased,
+                    scan.instances,
+                )
+        elif scan.held_since_ms is not None:
+            await release_expiry(self._book, caller=self._caller, let_go=False)
+            _log.warning("Expiry is no longer held: %d of %d brokers are due.", scan.due, scan.instances)
+
+    def _broker_of(self, due: DueMember) -> str:
+        instance = self._replica.table.instances.get(due.member)
+        return instance.broker if instance else split_member(due.member)[1]
+
+    async def _expire(self, lease: Lease, due: list[DueMember]) -> None:
+        while due:
+            reply = await expire_brokers(self._book, lease.whole, due, caller=self._caller)
+            if reply.status is Status.FENCED:
+                self._lease = None
+                return
+            for member in reply.removed:
+                _log.info("Expired %s: no sign of life within its timeout.", member)
+            self._metrics.expired(len(reply.removed))
+            due = due[reply.looked_at :]
+
+    # -- workers
+
+    async def _forget_dead_workers(self, lease: Lease) -> None:
+        state = await read_service_state(self._book)
+        for worker, lease_end in state.workers.items():
+            if lease_end >= state.now_ms:
+                continue
+            status = Status.STALE
+            while status is Status.STALE:
+                status = await forget_worker(self._book, worker, caller=self._caller, lease=lease.whole)
+            if status is Status.DONE:
+                _log.warning("Worker %s is gone; its brokers get one full timeout more.", worker)

@@ -1,0 +1,45 @@
+"""A worker's sign of life, once a second: keeps its lease and the deadline clock, and notices another store."""
+
+import asyncio
+import json
+import logging
+from typing import Any, Final
+
+from routebook.errors import StoreError
+from routebook.model.caller import Caller
+from routebook.replica.replica import Replica
+from routebook.store.book import Book
+from routebook.store.presence import forget_worker, renew_worker
+from routebook.store.statuses import Status
+
+_log = logging.getLogger(__name__)
+
+PERIOD_S: Final = 1.0
+WORKER_LEASE_MS: Final = 10_000
+"""Ten signs of life may be lost before a worker counts as dead."""
+
+
+class Presence:
+    def __init__(self, book: Book, replica: Replica, worker: str, about: dict[str, Any]) -> None:
+        self._book = book
+        self._replica = replica
+        self._worker = worker
+        self._about = json.dumps(about)
+        self._caller = Caller(worker)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                heads = await renew_worker(self._book, self._worker, WORKER_LEASE_MS, self._about, caller=self._caller)
+                self._replica.check_heads(heads)
+            except StoreError as error:
+                _log.debug("No sign of life could be given: %s", error)
+            await asyncio.sleep(PERIOD_S)
+
+    async def leave(self) -> None:
+        """Its sessions are forgotten, and the brokers it heard get a full timeout: nobody is removed since we go."""
+        try:
+            while await forget_worker(self._book, self._worker, caller=self._caller) is Status.STALE:
+                pass
+        except StoreError as error:
+            _log.warning("Left without saying so (%s); the lease ends by itself.", error)

@@ -1,0 +1,141 @@
+"""How a registration reaches the book: first the question whether it changes anything, then only what it changes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from routebook.errors import NotReadyError, NotSeenYetError, RefusedError
+from routebook.model.broker import Registration, RegistrationResult, RegistrationStatus
+from routebook.model.caller import Caller
+from routebook.model.names import check_address, check_broker_id, check_name
+from routebook.registry.difference import registration_digest, work_out_difference
+from routebook.replica.replica import Replica
+from routebook.settings.live import LiveSettings
+from routebook.store.book import Book
+from routebook.store.registration import SeatReply, register_broker, touch_broker
+from routebook.store.statuses import Status
+
+ATTEMPTS: Final = 20
+"""The group may change under us; each time we wait for the change and start over. Others finish meanwhile."""
+
+_RESULTS: Final[dict[Status, RegistrationStatus]] = {
+    Status.DONE: "changed",
+    Status.UNCHANGED: "unchanged",
+    Status.TURNED_DOWN: "turned-down",
+    Status.REFUSED: "refused",
+}
+
+
+def check_registration(registration: Registration) -> None:
+    """Validated before anything starts: Apache's stops in the middle and leaves debris."""
+    check_name("cluster", registration.cluster)
+    check_name("broker", registration.broker)
+    check_broker_id(registration.broker_id)
+    check_address("address", registration.address)
+    for topic in registration.topics:
+        check_name("topic", topic)
+    for topic, mapping in registration.mappings.items():
+        check_name("topic", topic)
+        check_name("host broker of a mapping", mapping.bname)
+
+
+class Registrar:
+    def __init__(self, book: Book, replica: Replica, live: LiveSettings) -> None:
+        self._book = book
+        self._replica = replica
+        self._live = live
+        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    async def register(
+        self, registration: Registration, caller: Caller, *, digest: str | None = None, worker: str = ""
+    ) -> RegistrationResult:
+        """`worker` opens a session: this came over a connection whose end would mean something."""
+        check_registration(registration)
+        settings = self._live.current
+        drops_missing = registration.replace_topics or settings.delete_topic_with_broker_registration
+        timeout_ms = registration.timeout_ms or settings.broker_timeout_ms
+        digest = digest or registration_digest(registration, drops_missing=drops_missing, timeout_ms=timeout_ms)
+        if registration.member in self._replica.table.instances:
+            reply = await touch_broker(self._book, registration, caller=caller, digest=digest, worker=worker)
+            if reply.status is Status.UNCHANGED:
+                return _result(reply)
+        async with self._turn(registration.broker):
+            reply = await self._register_in_full(
+                registration, caller, digest, worker, drops_missing=drops_missing, timeout_ms=timeout_ms
+            )
+        await self._replica.wait_for(reply.version, settings.min_version_wait_ms)
+        if reply.status is Status.REFUSED:
+            raise RefusedError(
+                f"Broker {registration.broker} id {registration.broker_id} is not in the book and sent one topic.",
+                advice="Send its whole table first; a single topic is an increment.",
+            )
+        return _result(reply)
+
+    async def _register_in_full(
+        self,
+        registration: Registration,
+        caller: Caller,
+        digest: str,
+        worker: str,
+        *,
+        drops_missing: bool,
+        timeout_ms: int,
+    ) -> SeatReply:
+        for _ in range(ATTEMPTS):
+            if not self._replica.complete:
+                raise NotReadyError("The table is not loaded yet.", advice="Try again in a second.")
+            table = self._replica.table
+            group = table.groups.get(registration.broker)
+            instance = table.instances.get(registration.member)
+            seated = group is not None and registration.broker_id in group.addresses
+            known = instance is not None and instance.data_version is not None
+            replaces = not (seated and known and instance and instance.data_version == registration.data_version)
+            reply = await register_broker(
+                self._book,
+                registration,
+                work_out_difference(table, registration, drops_missing=drops_missing),
+                caller=caller,
+                timeout_ms=timeout_ms,
+                digest=digest,
+                base=(self._replica.history, group.revision if group else 0),
+                replaces_known=replaces,
+                worker=worker,
+            )
+            if reply.status is not Status.STALE:
+                return reply
+            await self._catch_up(reply.version)
+        raise NotReadyError(
+            f"Broker {registration.broker} changed {ATTEMPTS} times while it was being registered.",
+            advice="Try again; if it goes on, look for two brokers that share this name and id.",
+        )
+
+    async def _catch_up(self, version: int) -> None:
+        """Not reaching it in time is no failure yet: the next attempt looks anew."""
+        try:
+            await self._replica.wait_for(version, self._live.current.store_timeout_ms)
+        except NotSeenYetError:
+            return
+
+    @asynccontextmanager
+    async def _turn(self, broker: str) -> AsyncIterator[None]:
+        """One registration of a group at a time on this worker: they would only make each other start over."""
+        lock, waiting = self._turns.get(broker, (asyncio.Lock(), 0))
+        self._turns[broker] = (lock, waiting + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, waiting = self._turns.pop(broker)
+            if waiting > 1:
+                self._turns[broker] = (lock, waiting - 1)
+
+
+def _result(reply: SeatReply) -> RegistrationResult:
+    return RegistrationResult(
+        status=_RESULTS[reply.status],
+        version=reply.version,
+        incarnation=reply.incarnation,
+        master_address=reply.master_address,
+        master_ha_address=reply.master_ha_address,
+    )

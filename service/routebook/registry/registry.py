@@ -1,0 +1,212 @@
+"""The registry: every verb that a port calls, in one place. Reads are answered from memory (`reading`), writes go to
+the store as one script each, and an answer to a write leaves only when this worker's own table shows it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from routebook.errors import InvalidInputError, NotFoundError, StoreError
+from routebook.model.broker import Registration, RegistrationResult
+from routebook.model.caller import Caller
+from routebook.model.names import check_name
+from routebook.model.topic import QueueData
+from routebook.registry.reading import Reading
+from routebook.registry.registrar import Registrar
+from routebook.registry.status import ExpiryState, Status, WorkerInfo, expiry_state, worker_infos
+from routebook.replica.replica import Replica
+from routebook.settings.live import LiveSettings
+from routebook.store.book import Book
+from routebook.store.changes import Change, changes_between
+from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.reads import read_service_state
+from routebook.store.registration import heartbeat_broker
+from routebook.store.removal import Cause, Departure, release_expiry, unregister_brokers
+from routebook.store.statuses import Status as Outcome
+from routebook.store.topics import delete_topic, register_topic, set_write_permission
+
+__all__ = ["Caller", "Registry", "Touched"]
+
+MAX_VALUE_CHARACTERS = 65_536
+"""Of a key-value: an order configuration of a thousand brokers has some 20,000."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """How many entries an operator's verb was about, and the version of the book afterwards."""
+
+    count: int
+    version: int
+
+
+class Registry:
+    def __init__(self, book: Book, replica: Replica, live: LiveSettings, *, worker: str) -> None:
+        self.worker = worker
+        self.replica = replica
+        self.live = live
+        self.reading = Reading(replica, live)
+        self.registrar = Registrar(book, replica, live)
+        self._book = book
+
+    # -- what holds for every answer
+
+    @property
+    def version(self) -> int:
+        return self.replica.version
+
+    @property
+    def history(self) -> str:
+        return self.replica.history
+
+    @property
+    def stale_seconds(self) -> float:
+        """0 when in touch with the store."""
+        return self.replica.stale_ms() / 1000
+
+    async def wait_for_version(self, version: int) -> None:
+        await self.replica.wait_for(version, self.live.current.min_version_wait_ms)
+
+    async def _seen(self, version: int) -> int:
+        await self.replica.wait_for(version, self.live.current.min_version_wait_ms)
+        return version
+
+    def find_route(self, topic: str) -> bytes:
+        """The hot path of both ports."""
+        return self.reading.find_route(topic)
+
+    # -- brokers
+
+    async def register(
+        self, registration: Registration, caller: Caller, *, digest: str | None = None
+    ) -> RegistrationResult:
+        return await self.registrar.register(registration, caller, digest=digest)
+
+    async def heartbeat(self, cluster: str, broker: str, broker_id: int, caller: Caller, *, address: str = "") -> int:
+        reply = await heartbeat_broker(self._book, cluster, broker, broker_id, caller=caller, address=address)
+        if reply.status is Outcome.UNKNOWN:
+            raise NotFoundError(
+                "broker",
+                f"{cluster}/{broker}/{broker_id}",
+                advice="Register it; a heartbeat creates nothing.",
+            )
+        return reply.version
+
+    async def unregister(
+        self,
+        cluster: str,
+        broker: str,
+        broker_id: int,
+        caller: Caller,
+        *,
+        address: str = "",
+        incarnation: str = "",
+        cause: Cause = "unregistered",
+    ) -> int:
+        """Without an address, whoever sits in that seat of the group."""
+        carried = self.replica.is_recovering
+        if carried and not address:
+            group = self.replica.view.groups.get(broker)
+            address = group.addresses.get(broker_id, "") if group and group.cluster == cluster else ""
+        reply = await unregister_brokers(
+            self._book,
+            [Departure(cluster, broker, broker_id, address, incarnation)],
+            caller=caller,
+            cause=cause,
+            carried=carried and bool(address),
+        )
+        if reply.statuses[0] is not Outcome.DONE:
+            raise NotFoundError(
+                "broker", f"{cluster}/{broker}/{broker_id}", advice="It was not there, so nothing changed."
+            )
+        return await self._seen(reply.version)
+
+    async def set_write_permission(self, broker: str, writable: bool, caller: Caller) -> Touched:
+        outcome = await set_write_permission(self._book, check_name("broker", broker), writable=writable, caller=caller)
+        return Touched(outcome.count, await self._seen(outcome.version))
+
+    # -- topics
+
+    async def register_topic(self, topic: str, queues: Mapping[str, QueueData], caller: Caller) -> Touched:
+        check_name("topic", topic)
+        outcome = await register_topic(self._book, topic, queues, caller=caller)
+        await self._seen(outcome.version)
+        if outcome.status is Outcome.UNKNOWN:
+            raise NotFoundError(
+                "broker",
+                next((name for name in queues if name not in self.replica.view.groups), ""),
+                advice=f"{outcome.count} of {len(queues)} entries were put; a new topic needs all its brokers known.",
+            )
+        return Touched(outcome.count, outcome.version)
+
+    async def delete_topic(self, topic: str, cluster: str | None, caller: Caller) -> Touched:
+        carried: Iterable[str] = ()
+        if self.replica.is_recovering:
+            view = self.replica.view
+            listed = view.groups.keys() if cluster is None else view.clusters.get(cluster, set())
+            carried = [broker for broker in view.brokers_of(topic) if broker in listed]
+        outcome = await delete_topic(
+            self._book, check_name("topic", topic), cluster=cluster or "", caller=caller, carried_by=carried
+        )
+        return Touched(outcome.count, await self._seen(outcome.version))
+
+    # -- key-values and settings
+
+    async def put_kv(self, namespace: str, key: str, value: str, caller: Caller) -> int:
+        check_name("namespace", namespace)
+        check_name("key", key)
+        if len(value) > MAX_VALUE_CHARACTERS:
+            raise InvalidInputError("value", value, f"at most {MAX_VALUE_CHARACTERS} characters")
+        return await self._seen((await put_kv(self._book, namespace, key, value, caller=caller)).version)
+
+    async def delete_kv(self, namespace: str, key: str, caller: Caller) -> int:
+        carried = self.replica.is_recovering and key in self.replica.view.kv.get(namespace, {})
+        outcome = await delete_kv(self._book, namespace, key, caller=caller, carried=carried)
+        if outcome.status is Outcome.UNKNOWN:
+            raise NotFoundError("key", f"{namespace}/{key}", advice="It was not there, so nothing changed.")
+        return await self._seen(outcome.version)
+
+    async def change_setting(self, key: str, value: str, caller: Caller) -> int:
+        canonical = self.live.check(key, value)
+        shown = self.live.masked(key, canonical)
+        return await self._seen((await set_setting(self._book, key, canonical, shown, caller=caller)).version)
+
+    # -- what the service says of itself: these ask the store
+
+    async def expiry_state(self) -> ExpiryState:
+        return expiry_state(await read_service_state(self._book))
+
+    async def release_expiry(self, caller: Caller) -> ExpiryState:
+        outcome = await release_expiry(self._book, caller=caller, let_go=True)
+        await self._seen(outcome.version)
+        return await self.expiry_state()
+
+    async def changes(self, since: int, limit: int) -> list[Change]:
+        return await changes_between(self._book, since, limit)
+
+    async def status(self) -> Status:
+        """Answered without the store too, then with what this worker knows alone."""
+        expiry: ExpiryState | None = None
+        workers: tuple[WorkerInfo, ...] = ()
+        try:
+            state = await read_service_state(self._book)
+            expiry, workers = expiry_state(state), worker_infos(state)
+        except StoreError:
+            pass
+        view = self.replica.view
+        return Status(
+            worker=self.worker,
+            namespace=self._book.keys.namespace,
+            version=self.version,
+            history=self.history,
+            digest=self.replica.digest,
+            complete=self.replica.complete,
+            stale_seconds=self.stale_seconds,
+            recovering=self.replica.is_recovering,
+            expiry=expiry,
+            workers=workers,
+            brokers=sum(len(group.addresses) for group in view.groups.values()),
+            groups=len(view.groups),
+            topics=len(view.topics),
+            clusters=len(view.clusters),
+            history_max_entries=self.live.current.history_max_entries,
+            scripts=self._book.scripts.fingerprint,
+        )

@@ -1,0 +1,72 @@
+"""After the store lost its data: writes back what no broker brings, from the table this worker still remembers.
+
+Any worker that remembers does it, since the leader may be a new one that does not; only absent keys are written, and
+the first worker to finish ends it for all. Queue entries that came from register-topic follow when their broker is back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+from routebook.errors import StoreError
+from routebook.model.caller import Caller
+from routebook.model.topic import QueueData
+from routebook.replica.replica import Replica
+from routebook.settings.live import LiveSettings
+from routebook.store.book import Book
+from routebook.store.recovery import finish_restoring, restore_kv, restore_queues, restore_settings
+
+_log = logging.getLogger(__name__)
+
+PERIOD_S: Final = 0.5
+ENTRIES_PER_CALL: Final = 1000
+
+
+class Restoring:
+    def __init__(self, book: Book, replica: Replica, live: LiveSettings, worker: str) -> None:
+        self._book = book
+        self._replica = replica
+        self._live = live
+        self._caller = Caller(worker)
+        self._restored = ""
+        """The history whose key-values and settings are written back."""
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            if not self._replica.is_recovering:
+                continue
+            try:
+                if self._restored != self._replica.history:
+                    await self._restore_shared_values()
+                await self._restore_queues()
+            except StoreError as error:
+                _log.debug("Restoring waits for the store: %s", error)
+
+    async def _restore_shared_values(self) -> None:
+        history = self._replica.history
+        written = 0
+        for namespace, values in self._replica.carried_kv().items():
+            items = iter(values.items())
+            part: Mapping[str, str] = dict(islice(items, ENTRIES_PER_CALL))
+            while True:
+                written += (await restore_kv(self._book, namespace, part, caller=self._caller)).count
+                part = dict(islice(items, ENTRIES_PER_CALL))
+                if not part:
+                    break
+        settings = {
+            key: (value, self._live.masked(key, value)) for key, value in self._replica.carried_settings().items()
+        }
+        written += (await restore_settings(self._book, settings, caller=self._caller)).count
+        await finish_restoring(self._book)
+        self._restored = history
+        _log.warning("The store had lost its data: wrote back %d key-values and settings.", written)
+
+    async def _restore_queues(self) -> None:
+        lost: Mapping[str, Mapping[str, QueueData]] = self._replica.carried_queues()
+        for broker, queues in lost.items():
+            outcome = await restore_queues(self._book, broker, queues, caller=self._caller)
+            if outcome.count:
+                _log.warning("Wrote back %d topics of %s that no broker brings.", outcome.count, broker)
