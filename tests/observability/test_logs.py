@@ -66,9 +66,7 @@ def test_no_secret_is_written_wherever_it_comes_from(log_format: str) -> None:
         admin_token='sesame"open',
         redis_url="sentinel://u:hunt%40er@a:1/m?sentinel_password=swordfish",
     )
-    log.info(
-        'token sesame"open of redis://other:guessed@h:1', extra={"url": "x hunt%40er y", "also": "hunt@er"}
-    )
+    log.info('token sesame"open of redis://other:guessed@h:1', extra={"url": "x hunt%40er y", "also": "hunt@er"})
     try:
         raise RuntimeError("swordfish in a traceback")
     except RuntimeError:

@@ -68,9 +68,7 @@ def test_toml_values_keep_their_types(tmp_path: Path) -> None:
     assert settings.advertised == ("a:9876", "[::1]:9876")
 
 
-@pytest.mark.parametrize(
-    "line", ["http_port = true", "http_port = 80.5", "workers = []", "[http_port]\nx = 1"]
-)
+@pytest.mark.parametrize("line", ["http_port = true", "http_port = 80.5", "workers = []", "[http_port]\nx = 1"])
 def test_a_toml_value_of_another_type_is_refused(line: str, tmp_path: Path) -> None:
     file = tmp_path / "routebook.toml"
     file.write_text(line)

@@ -70,9 +70,7 @@ def test_an_unknown_flag_or_variable_suggests_the_nearest(
 def test_an_unknown_toml_key_suggests_the_nearest(tmp_path: Path) -> None:
     file = tmp_path / "routebook.toml"
     file.write_text("listenPort = 9876\n")
-    with pytest.raises(
-        SettingsError, match=r"listenPort in .*routebook.toml .*'9876'.* Did you mean remoting_port\?"
-    ):
+    with pytest.raises(SettingsError, match=r"listenPort in .*routebook.toml .*'9876'.* Did you mean remoting_port\?"):
         load(file=file)
 
 
@@ -112,7 +110,6 @@ def test_a_kubernetes_service_link_is_not_taken_for_a_port() -> None:
     "flags",
     [
         {"scan_not_active_broker_interval_ms": "5000", "broker_timeout_ms": "5000"},
-        {"scan_not_active_broker_interval_ms": "10000", "lease_ms": "10000"},
         {"store_timeout_ms": "1000", "lease_ms": "900", "scan_not_active_broker_interval_ms": "100"},
         {"min_version_wait_ms": "10000", "request_timeout_ms": "10000"},
         {"http_port": "8080", "admin_port": "8080"},

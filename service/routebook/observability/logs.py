@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable
+from functools import partial
 from typing import TextIO
 from urllib.parse import unquote
 
@@ -68,12 +69,14 @@ class JsonFormat(_Masked):
         return self.clean(str(value))
 
 
-def start_logs(live: LiveSettings, stream: TextIO | None = None) -> None:
-    """For the whole process. The level follows the setting while running."""
+def start_logs(live: LiveSettings, stream: TextIO | None = None, *, worker: int | None = None) -> None:
+    """For the whole process. The level follows the setting; `worker` marks the lines of one of several."""
     settings = live.current
     form = JsonFormat if settings.log_format == "json" else TextFormat
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(form(secrets_of(settings)))
+    if worker is not None:
+        handler.addFilter(partial(_mark_with_worker, worker))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     # Libraries speak up when something is wrong; their everyday lines would bury ours.
@@ -92,6 +95,11 @@ def secrets_of(settings: Settings) -> list[str]:
     return [settings.admin_token, *passwords, *map(unquote, passwords)]
 
 
+def _mark_with_worker(worker: int, record: logging.LogRecord) -> bool:
+    record.worker = worker
+    return True
+
+
 def _set_level(settings: Settings) -> None:
     logging.getLogger(_OURS).setLevel(settings.log_level.upper())
 
@@ -107,11 +115,7 @@ def _extras(record: logging.LogRecord) -> dict[str, object]:
 
 def _word(value: object) -> str:
     text = str(value)
-    return (
-        json.dumps(text, ensure_ascii=False)
-        if not text or any(letter in text for letter in ' "=\n')
-        else text
-    )
+    return json.dumps(text, ensure_ascii=False) if not text or any(letter in text for letter in ' "=\n') else text
 
 
 def _trace(record: logging.LogRecord, before: str) -> str:

@@ -39,9 +39,7 @@ class Metrics:
         self._build_table()
         self._build_feed()
         self._build_leader()
-        self._gauge("build_info", "Always 1; the version as a label.", ("version",)).labels(__version__).set(
-            1
-        )
+        self._gauge("build_info", "Always 1; the version as a label.", ("version",)).labels(__version__).set(1)
 
     def exposition(self) -> bytes:
         """Prometheus text. Values that age by themselves are taken now."""
@@ -127,9 +125,7 @@ class Metrics:
         for port in ports:
             for result in results:
                 self._lookups[port, result] = lookups.labels(port, result)
-        self._registrations = self._counter(
-            "registrations_total", "Registrations by what they did.", ("kind",)
-        )
+        self._registrations = self._counter("registrations_total", "Registrations by what they did.", ("kind",))
         self._heartbeats = self._counter("heartbeats_total", "Heartbeats accepted.")
         labels = ("method", "route", "status")
         self._http_requests = self._counter("http_requests_total", "HTTP requests answered.", labels)
@@ -150,9 +146,7 @@ class Metrics:
         self._loads = self._counter("feed_loads_total", "Loads of the whole table, by reason.", ("reason",))
         self._lag = self._histogram("feed_lag_seconds", "From a change to this replica.", (), _HTTP_SECONDS)
         labels = ("script", "result")
-        self._store_calls = self._counter(
-            "store_calls_total", "Calls to the store, by script and result.", labels
-        )
+        self._store_calls = self._counter("store_calls_total", "Calls to the store, by script and result.", labels)
         self._store_seconds = self._histogram(
             "store_call_seconds", "Time of a call to the store.", ("script",), _STORE_SECONDS
         )
@@ -170,7 +164,5 @@ class Metrics:
     def _gauge(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
         return Gauge(f"routebook_{name}", text, labels, registry=self.registry)
 
-    def _histogram(
-        self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]
-    ) -> Histogram:
+    def _histogram(self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"routebook_{name}", text, labels, registry=self.registry, buckets=buckets)

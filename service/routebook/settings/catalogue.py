@@ -77,9 +77,7 @@ def all_settings() -> dict[str, Setting]:
 @cache
 def names_of_properties() -> dict[str, str]:
     """RocketMQ's own key -> our name."""
-    return {
-        one.about.properties_name: name for name, one in all_settings().items() if one.about.properties_name
-    }
+    return {one.about.properties_name: name for name, one in all_settings().items() if one.about.properties_name}
 
 
 def find(key: str, shown: str | None = None, value: str | None = None) -> Setting:

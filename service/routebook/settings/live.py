@@ -8,6 +8,7 @@ from routebook.errors import InvalidInputError, SettingsError
 from routebook.settings import catalogue
 from routebook.settings.fields import Settings
 from routebook.settings.loading import Loaded, Origin
+from routebook.settings.masking import mask_unknown
 from routebook.settings.rules import check_together
 
 _log = logging.getLogger(__name__)
@@ -44,6 +45,11 @@ class LiveSettings:
             rows.append((name, one.masked(text) if masked else text, str(self.origin(name))))
         return rows
 
+    def masked(self, key: str, text: str) -> str:
+        """What may be shown of a value, also of a key that this release does not know."""
+        one = catalogue.all_settings().get(key)
+        return one.masked(text) if one else mask_unknown(key, text)
+
     def subscribe(self, callback: Callable[[Settings], None]) -> Callable[[], None]:
         """Called with the new settings after each change. Returns what ends it."""
         self._subscribers.append(callback)
@@ -53,9 +59,7 @@ class LiveSettings:
         """The canonical text of a change at run time; raises when it must not be made."""
         one = catalogue.find(key)
         if not one.about.at_run_time:
-            changeable = ", ".join(
-                name for name, one in catalogue.all_settings().items() if one.about.at_run_time
-            )
+            changeable = ", ".join(name for name, one in catalogue.all_settings().items() if one.about.at_run_time)
             raise SettingsError(
                 f"{key} cannot be changed at run time.",
                 advice=f"Set {one.variable} and start again. Changeable are: {changeable}.",
@@ -64,16 +68,9 @@ class LiveSettings:
         check_together(self._current.model_copy(update={key: value}))
         return one.text(value)
 
-    def masked(self, key: str, text: str) -> str:
-        """What logs and the history may show of a value."""
-        one = catalogue.all_settings().get(key)
-        return one.masked(text) if one else text
-
     def apply(self, overrides: Mapping[str, str]) -> None:
         """All run-time settings of the store, whole: what is missing goes back to file or default."""
-        changes = {
-            key: value for key, text in overrides.items() if (value := self._accepted(key, text)) is not None
-        }
+        changes = {key: value for key, text in overrides.items() if (value := self._accepted(key, text)) is not None}
         self._refused = {key: text for key, text in self._refused.items() if overrides.get(key) == text}
         settings = self._loaded.settings.model_copy(update=changes)
         self._at_run_time = frozenset(changes)
@@ -87,9 +84,7 @@ class LiveSettings:
         """None when it does not count here: a stronger source, or (said once) one of another release."""
         one = catalogue.all_settings().get(key)
         if one is None or not one.about.at_run_time:
-            return self._refuse(
-                key, text, "is not one of the settings of this release that change at run time"
-            )
+            return self._refuse(key, text, "is not one of the settings of this release that change at run time")
         if self._loaded.origins[key] in _STRONGER:
             return None
         try:

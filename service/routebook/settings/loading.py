@@ -80,9 +80,7 @@ def _parse(name: str, text: str, origin: Origin, file: Path | None) -> Any:
         return one.parse(text)
     except InvalidInputError as error:
         where = {Origin.FLAG: one.flag, Origin.VARIABLE: one.variable, Origin.FILE: str(file)}[origin]
-        raise SettingsError(
-            f"{name} is {error.value!r} (from {where}).", advice=f"Allowed: {error.allowed}."
-        ) from None
+        raise SettingsError(f"{name} is {error.value!r} (from {where}).", advice=f"Allowed: {error.allowed}.") from None
 
 
 def _warnings(kept: Mapping[str, str], file: Path | None) -> tuple[str, ...]:

@@ -14,9 +14,7 @@ EXEMPT_PREFIXES = {"ROUTEBOOK_TEST_": "the test suite's own"}
 # Kubernetes puts the address of every Service into every pod: one called routebook gives
 # ROUTEBOOK_PORT=tcp://10.0.0.1:8080, one called routebook-http even gives ROUTEBOOK_HTTP_PORT.
 # Nobody wrote those, so nobody is to blame for them.
-_SERVICE_LINK_NAME = re.compile(
-    r"ROUTEBOOK_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_.+)?)"
-)
+_SERVICE_LINK_NAME = re.compile(r"ROUTEBOOK_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_.+)?)")
 _SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://[^ ]+:[0-9]+")
 
 
