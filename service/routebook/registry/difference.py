@@ -5,6 +5,7 @@ anything; the script refuses the rest when the group is no longer the one this w
 """
 
 import hashlib
+from collections.abc import Iterable
 
 from routebook.model.broker import MASTER_ID, BrokerGroup, Registration
 from routebook.model.topic import QueueData
@@ -52,6 +53,7 @@ def work_out_difference(table: Table, registration: Registration, *, drops_missi
     if not may_publish(table.groups.get(registration.broker), registration):
         return QueueDifference()
     known = table.queues_of(registration.broker)
+    dropped = _dropped(known, registration) if drops_missing and not registration.mappings else set()
     new: dict[str, QueueData] = {}
     differing: dict[str, QueueData] = {}
     # A stand-in for the master publishes its topics read-only.
@@ -59,18 +61,20 @@ def work_out_difference(table: Table, registration: Registration, *, drops_missi
     for topic, queue in registration.topics.items():
         wanted = queue.without_write() if stands_in else queue
         before = known.get(topic)
-        if before is None:
-            new[topic] = wanted
-        elif before != wanted:
-            differing[topic] = wanted
-    dropped: list[str] = []
-    if drops_missing and not registration.mappings:
-        named = registration.topics.keys() if registration.table_keys is None else registration.table_keys
-        dropped = [topic for topic in known if topic not in named]
+        if before == wanted:
+            continue
+        # What goes by its key in the table and comes back by its name is new again.
+        (new if before is None or topic in dropped else differing)[topic] = wanted
     own = table.mappings_of_broker(registration.broker)
     mappings = {
         topic: mapping
         for topic, mapping in registration.mappings.items()
         if mapping.bname != registration.broker or own.get(topic) != mapping
     }
-    return QueueDifference(new, differing, dropped, mappings)
+    return QueueDifference(new, differing, sorted(dropped - registration.topics.keys()), mappings)
+
+
+def _dropped(known: Iterable[str], registration: Registration) -> set[str]:
+    """Known topics that the table does not name. It is the table's keys that count, not the topics' own names."""
+    named = registration.topics.keys() if registration.table_keys is None else registration.table_keys
+    return {topic for topic in known if topic not in named}

@@ -54,7 +54,7 @@ class Registrar:
         check_registration(registration)
         settings = self._live.current
         drops_missing = registration.replace_topics or settings.delete_topic_with_broker_registration
-        timeout_ms = registration.timeout_ms or settings.broker_timeout_ms
+        timeout_ms = settings.broker_timeout_ms if registration.timeout_ms is None else registration.timeout_ms
         digest = digest or registration_digest(registration, drops_missing=drops_missing, timeout_ms=timeout_ms)
         if registration.member in self._replica.table.instances:
             reply = await touch_broker(self._book, registration, caller=caller, digest=digest, worker=worker)

@@ -1,7 +1,8 @@
 """After the store lost its data: writes back what no broker brings, from the table this worker still remembers.
 
 Any worker that remembers does it, since the leader may be a new one that does not; only absent keys are written, and
-the first worker to finish ends it for all. Queue entries that came from register-topic follow when their broker is back.
+the first worker to finish ends it for all. Queue entries that came from register-topic follow
+when their broker is back.
 """
 
 import asyncio
