@@ -1,0 +1,161 @@
+"""Topics, key-values, settings, the opening of a book, and what is written back after a loss."""
+
+import pytest
+from tests.properties.plain_worker import CALLER, PlainWorker
+from tests.reference.build import A, registration, topics
+from tests.support.scripts import history, kinds, newest
+
+from routebook.errors import StoreUnsuitableError
+from routebook.model.topic import QueueData
+from routebook.store.book import Book
+from routebook.store.changes import changes_between, first_change, has_change, trim_history
+from routebook.store.kv import delete_kv, import_kv, put_kv, set_setting
+from routebook.store.presence import open_book
+from routebook.store.reads import read_groups, read_heads, read_kv, read_settings
+from routebook.store.recovery import begin_history, finish_restoring, restore_kv, restore_queues, restore_settings
+from routebook.store.statuses import Status
+from routebook.store.topics import delete_topic, register_topic
+
+
+async def test_a_topic_registered_by_request_is_marked_as_such(book: Book) -> None:
+    await PlainWorker(book).register(registration())
+    await register_topic(book, "extra", {"broker-a": QueueData(4, 4)}, caller=CALLER)
+    image = (await read_groups(book, {"broker-a": frozenset({"extra"})}))["broker-a"]
+    assert image.queues == {"extra": QueueData(4, 4, by_request=True)}
+    assert (await newest(book)).fields["cause"] == "register-topic"
+
+
+async def test_a_new_topic_with_an_unknown_broker_is_not_put_at_all(book: Book) -> None:
+    await PlainWorker(book).register(registration())
+    reply = await register_topic(book, "extra", {"broker-a": QueueData(), "nobody": QueueData()}, caller=CALLER)
+    assert (reply.status, reply.count) == (Status.UNKNOWN, 0)
+
+
+async def test_a_known_topic_is_put_up_to_the_first_unknown_broker(book: Book) -> None:
+    await PlainWorker(book).register(registration())
+    wanted = {"broker-a": QueueData(1, 1), "nobody": QueueData()}
+    reply = await register_topic(book, "orders", wanted, caller=CALLER)
+    assert (reply.status, reply.count) == (Status.UNKNOWN, 1)
+
+
+async def test_a_deleted_topic_is_told_for_each_broker(book: Book) -> None:
+    worker = PlainWorker(book)
+    await worker.register(registration())
+    await worker.register(registration("127.0.0.9:1", broker="broker-b", cluster="west"))
+    reply = await delete_topic(book, "orders", caller=CALLER, cluster="west")
+    assert reply.count == 1
+    assert (await newest(book)).fields["broker"] == "broker-b"
+    reply = await delete_topic(book, "orders", caller=CALLER)
+    assert reply.count == 1
+    assert (await newest(book)).fields["queues"] == [{"t": "orders", "x": 1}]
+
+
+async def test_deleting_what_is_not_there_says_nothing_to_the_history(book: Book) -> None:
+    assert (await delete_topic(book, "orders", caller=CALLER)).status is Status.UNCHANGED
+    assert await kinds(book) == []
+
+
+async def test_a_deletion_during_recovery_reaches_what_workers_still_show(book: Book) -> None:
+    reply = await delete_topic(book, "orders", caller=CALLER, carried_by=["broker-a"])
+    assert reply.status is Status.DONE
+    assert (await newest(book)).fields["broker"] == "broker-a"
+
+
+async def test_the_history_shows_a_hash_of_a_value_and_not_the_value(book: Book) -> None:
+    await put_kv(book, "ns", "key", "secret", caller=CALLER)
+    change = await newest(book)
+    assert "secret" not in str(change.fields)
+    assert len(change.fields["sha256"]) == 64
+
+
+async def test_an_emptied_namespace_stays(book: Book) -> None:
+    await put_kv(book, "ns", "key", "value", caller=CALLER)
+    assert (await delete_kv(book, "ns", "key", caller=CALLER)).status is Status.DONE
+    assert (await delete_kv(book, "ns", "key", caller=CALLER)).status is Status.UNKNOWN
+    assert await book.client.call("SISMEMBER", book.keys.table("kv"), "ns") == 1
+
+
+async def test_apaches_file_is_taken_over_once(book: Book) -> None:
+    assert (await import_kv(book, {"a": {"k": "v"}}, caller=CALLER)).status is Status.DONE
+    await delete_kv(book, "a", "k", caller=CALLER)
+    assert (await import_kv(book, {"a": {"k": "v"}}, caller=CALLER)).status is Status.UNCHANGED
+    assert await read_kv(book, "a") == {}
+
+
+async def test_apaches_file_never_covers_what_the_store_holds(book: Book) -> None:
+    await put_kv(book, "a", "k", "ours", caller=CALLER)
+    assert (await import_kv(book, {"a": {"k": "theirs"}}, caller=CALLER)).status is Status.UNCHANGED
+    assert await read_kv(book, "a") == {"k": "ours"}
+
+
+async def test_a_setting_is_told_as_it_may_be_shown(book: Book) -> None:
+    await set_setting(book, "some_key", "hidden", "***", caller=CALLER)
+    assert await read_settings(book) == {"some_key": "hidden"}
+    assert (await newest(book)).fields["value"] == "***"
+
+
+async def test_a_store_gets_one_identity_and_one_history(book: Book) -> None:
+    first, second = await open_book(book), await open_book(book)
+    assert first == second
+    assert first.identity
+    assert (await read_heads(book)).history == first.history
+
+
+async def test_a_layout_newer_than_ours_is_refused(book: Book) -> None:
+    await book.client.call("HSET", book.keys.meta, "schema", 99)
+    with pytest.raises(StoreUnsuitableError, match="layout 99"):
+        await open_book(book)
+
+
+async def test_a_history_that_lost_its_tail_is_renamed_once(book: Book) -> None:
+    lost = (await open_book(book)).history
+    renamed = await begin_history(book, history=lost)
+    assert renamed != lost
+    assert await begin_history(book, history=lost) == renamed
+
+
+async def test_only_absent_values_are_written_back_and_only_until_one_has_finished(book: Book) -> None:
+    await put_kv(book, "ns", "kept", "new", caller=CALLER)
+    assert (await restore_kv(book, "ns", {"kept": "old", "lost": "old"}, caller=CALLER)).count == 1
+    assert (await restore_settings(book, {"s": ("1", "1")}, caller=CALLER)).count == 1
+    await finish_restoring(book)
+    assert (await restore_kv(book, "ns", {"late": "old"}, caller=CALLER)).count == 0
+    assert await read_kv(book, "ns") == {"kept": "new", "lost": "old"}
+
+
+async def test_topics_by_request_come_back_when_their_broker_did(book: Book) -> None:
+    lost = {"extra": QueueData(by_request=True), "orders": QueueData(1, 1, by_request=True)}
+    assert (await restore_queues(book, "broker-a", lost, caller=CALLER)).status is Status.UNKNOWN
+    await PlainWorker(book).register(registration())
+    assert (await restore_queues(book, "broker-a", lost, caller=CALLER)).count == 1
+
+
+async def test_changes_are_found_by_version_also_after_trimming(book: Book) -> None:
+    for n in range(30):
+        await put_kv(book, "ns", f"k{n}", "v", caller=CALLER)
+    assert [change.version for change in await changes_between(book, 10, 5)] == [11, 12, 13, 14, 15]
+    assert [change.version for change in await changes_between(book, 28, 5)] == [29, 30]
+    assert await changes_between(book, 30, 5) == []
+    await book.client.call("XTRIM", book.keys.changes, "MAXLEN", 5)
+    assert [change.version for change in await changes_between(book, 0, 2)] == [26, 27]
+    first = await first_change(book)
+    assert first is not None
+    assert await has_change(book, *first)
+    assert not await has_change(book, first[0], 3)
+
+
+async def test_versions_go_on_after_everything_was_trimmed(book: Book) -> None:
+    await put_kv(book, "ns", "a", "v", caller=CALLER)
+    await book.client.call("XTRIM", book.keys.changes, "MAXLEN", 0)
+    await trim_history(book, 10)
+    await put_kv(book, "ns", "b", "v", caller=CALLER)
+    assert [change.version for change in await history(book)] == [2]
+
+
+async def test_odd_names_survive_the_history(book: Book) -> None:
+    odd = '%RETRY%grüppe "x"\\/日本'
+    await PlainWorker(book).register(registration(A, broker=odd, topics=topics(odd, "orders")))
+    change = await newest(book)
+    assert change.broker == odd
+    assert change.topics == {odd, "orders"}
+    assert odd in (await read_groups(book, {odd: None}))[odd].queues

@@ -1,0 +1,76 @@
+"""Putting scripts together, and running them on a store that forgets."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.scripts import CALLER
+
+from routebook.errors import ScriptError
+from routebook.store.book import Book
+from routebook.store.client import StoreClient
+from routebook.store.embedded import EmbeddedStore
+from routebook.store.keys import Keys
+from routebook.store.kv import put_kv
+from routebook.store.presence import open_book
+from routebook.store.reads import read_groups
+from routebook.store.scripts import ScriptSet
+from routebook.store.url import StoreUrl
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_an_include_is_expanded_once(tmp_path: Path) -> None:
+    write(tmp_path, "include/one.lua", "local one = 1\n")
+    write(tmp_path, "include/two.lua", "-- include: one\nlocal two = 2\n")
+    write(tmp_path, "say.lua", "-- include: one\n-- include: two\nreturn one + two\n")
+    assert ScriptSet.load(tmp_path)["say"].source.count("local one = 1") == 1
+
+
+def test_headers_do_not_travel(tmp_path: Path) -> None:
+    write(tmp_path, "say.lua", "--[[\nA long story.\n]]\nreturn 1\n")
+    assert "story" not in ScriptSet.load(tmp_path)["say"].source
+
+
+def test_a_missing_include_names_the_chain(tmp_path: Path) -> None:
+    write(tmp_path, "include/one.lua", "-- include: nowhere\n")
+    write(tmp_path, "say.lua", "-- include: one\n")
+    with pytest.raises(ScriptError, match="say → one → nowhere"):
+        ScriptSet.load(tmp_path)
+
+
+def test_a_circular_include_names_the_chain(tmp_path: Path) -> None:
+    write(tmp_path, "include/one.lua", "-- include: two\n")
+    write(tmp_path, "include/two.lua", "-- include: one\n")
+    write(tmp_path, "say.lua", "-- include: one\n")
+    with pytest.raises(ScriptError, match="say → one → two → one"):
+        ScriptSet.load(tmp_path)
+
+
+def test_no_script_at_all_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ScriptError, match="holds no Lua script"):
+        ScriptSet.load(tmp_path)
+
+
+def test_a_changed_script_changes_the_fingerprint(tmp_path: Path) -> None:
+    write(tmp_path, "say.lua", "return 1\n")
+    before = ScriptSet.load(tmp_path).fingerprint
+    write(tmp_path, "say.lua", "return 2\n")
+    assert ScriptSet.load(tmp_path).fingerprint != before
+
+
+async def test_scripts_that_the_store_forgot_are_sent_again() -> None:
+    with EmbeddedStore(None, port=0) as store:
+        client = StoreClient(StoreUrl.parse(store.url), slot_key="rb:{t}:meta", timeout_ms=5000)
+        await client.open()
+        book = Book(client, Keys("t"), ScriptSet.load())
+        await open_book(book)
+        for n in range(3):
+            await client.call("SCRIPT", "FLUSH")
+            await put_kv(book, "ns", f"k{n}", "v", caller=CALLER)
+            await client.call("SCRIPT", "FLUSH")
+            assert (await read_groups(book, {"nobody": None}))["nobody"].group is None
+        await client.close()
