@@ -1,0 +1,110 @@
+"""How long does one script block the store, for brokers of 100 to 70,000 topics? Goal: 20 ms with 10,000.
+
+Starts a store of its own, registers one broker a size, and reads the server's own slow log: what other clients wait for.
+
+    .venv/bin/python benchmarks/script_blocking.py
+"""
+
+import argparse
+import asyncio
+import statistics
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from routebook.model.broker import Registration
+from routebook.model.caller import Caller
+from routebook.model.data_version import DataVersion
+from routebook.model.topic import QueueData
+from routebook.store.book import Book
+from routebook.store.client import StoreClient
+from routebook.store.embedded import EmbeddedStore
+from routebook.store.keys import Keys
+from routebook.store.lease import acquire_lease
+from routebook.store.presence import open_book
+from routebook.store.reads import read_groups
+from routebook.store.registration import QueueDifference, register_broker, touch_broker
+from routebook.store.removal import DueMember, expire_brokers
+from routebook.store.scripts import ScriptSet
+from routebook.store.topics import set_write_permission
+from routebook.store.url import StoreUrl
+
+CALLER = Caller("benchmark", "127.0.0.1:1")
+DIGEST = "d" * 32
+SIZES = (100, 1_000, 10_000, 70_000)
+
+
+class Bench:
+    def __init__(self, book: Book, history: str, topics: int) -> None:
+        self.book = book
+        self.history = history
+        self.said = Registration(
+            cluster="bench",
+            broker=f"broker-{topics}",
+            broker_id=0,
+            address="127.0.0.2:10911",
+            data_version=DataVersion(0, 1, 1),
+            topics={f"a-topic-with-a-usual-name-{n:06d}": QueueData(8, 8, 6, n % 4) for n in range(topics)},
+        )
+
+    async def register(self, difference: QueueDifference, counter: int = 1) -> None:
+        image = (await read_groups(self.book, {self.said.broker: frozenset()}))[self.said.broker]
+        await register_broker(
+            self.book,
+            replace(self.said, data_version=DataVersion(0, counter, counter)),
+            difference,
+            caller=CALLER,
+            timeout_ms=120_000,
+            digest=DIGEST,
+            base=(self.history, image.group.revision if image.group else 0),
+            replaces_known=True,
+        )
+
+    async def blocked(self, work: Callable[[], Awaitable[Any]], command: str = "EVALSHA") -> float:
+        """The longest single command of that kind, in ms."""
+        client = self.book.client
+        await client.call("SLOWLOG", "RESET")
+        await work()
+        entries = await client.call("SLOWLOG", "GET", 200)
+        return max((entry[2] / 1000 for entry in entries if entry[3][0].decode() == command), default=0.0)
+
+    async def run(self) -> dict[str, float]:
+        wiped = {topic: replace(queue, perm=4) for topic, queue in self.said.topics.items()}
+        member = f"bench/{self.said.address}"
+        found = {
+            "first registration": await self.blocked(lambda: self.register(QueueDifference(new=self.said.topics))),
+            "touch": await self.blocked(lambda: touch_broker(self.book, self.said, caller=CALLER, digest=DIGEST)),
+            "nothing changed, in full": await self.blocked(lambda: self.register(QueueDifference())),
+            "every topic changed": await self.blocked(lambda: self.register(QueueDifference(differing=wiped), 2)),
+            "write permission": await self.blocked(
+                lambda: set_write_permission(self.book, self.said.broker, writable=True, caller=CALLER)
+            ),
+            "a replica's re-read": await self.blocked(lambda: read_groups(self.book, {self.said.broker: None})),
+        }
+        _, lease = await acquire_lease(self.book, "benchmark", 60_000)
+        incarnation = await self.book.client.call("HGET", self.book.keys.of("instance", member), "inc")
+        await self.book.client.call("ZADD", self.book.keys.table("deadlines"), 1, member)
+        due = [DueMember(member, incarnation.decode(), 1)]
+        found["expiry"] = await self.blocked(lambda: expire_brokers(self.book, lease.whole, due, caller=CALLER))
+        return found
+
+
+async def measure(rounds: int) -> None:
+    with EmbeddedStore(None) as store:
+        client = StoreClient(StoreUrl.parse(store.url), slot_key="rb:{bench}:meta", timeout_ms=30_000)
+        await client.open()
+        book = Book(client, Keys("bench"), ScriptSet.load())
+        await client.call("CONFIG", "SET", "slowlog-log-slower-than", 0)
+        history = (await open_book(book)).history
+        print(f"{'ms blocked (median, worst of ' + str(rounds) + ')':38}" + "".join(f"{size:>18,}" for size in SIZES))
+        results = {size: [await Bench(book, history, size).run() for _ in range(rounds)] for size in SIZES}
+        for name in results[SIZES[0]][0]:
+            cells = [[run[name] for run in results[size]] for size in SIZES]
+            print(f"{name:38}" + "".join(f"{statistics.median(c):>10.2f} {max(c):>7.2f}" for c in cells))
+        await client.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    asyncio.run(measure(parser.parse_args().rounds))
