@@ -1,6 +1,6 @@
 """How long does one script block the store, for brokers of 100 to 70,000 topics? Goal: 20 ms with 10,000.
 
-Starts a store of its own, registers one broker a size, and reads the server's own slow log: what other clients wait for.
+Starts a store of its own, registers one broker a size, and reads the server's own slow log: what others wait for.
 
     .venv/bin/python benchmarks/script_blocking.py
 """
