@@ -1,0 +1,93 @@
+"""What a replica holds: the store's table, the table shown to readers, and where in the history they stand.
+
+In normal operation both are one object. Everything here is one synchronous step, or a generator of such steps
+between which the event loop may serve readers: each step leaves what is shown consistent.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from routebook.replica.difference import changed_topics
+from routebook.replica.load import Position
+from routebook.replica.recovery import Recovery
+from routebook.replica.reread import Reread
+from routebook.replica.table import Table
+from routebook.store.changes import Change
+
+START = Position(identity="", history="", ms=0, version=0)
+
+
+class Contents:
+    def __init__(self) -> None:
+        self.table = Table()
+        self.shown = self.table
+        self.position = START
+        self.recovery: Recovery | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self.position != START
+
+    def apply(self, changes: Sequence[Change], read: Reread) -> set[str]:
+        """Topics whose shown route may have changed."""
+        if self.recovery is None:
+            changed = read.apply_to(self.table)
+        else:
+            changed = self._apply_in_recovery(self.recovery, changes, read)
+        self.position = self.position.after(changes[-1])
+        return changed
+
+    def replace(self, table: Table, position: Position, window_ms: int) -> Iterator[set[str]]:
+        """Take a newly loaded table. After the end of a history what was shown is carried over into the
+        next.
+        """
+        same_history = (position.identity, position.history) == (
+            self.position.identity,
+            self.position.history,
+        )
+        if not self.is_complete or (same_history and self.recovery is None):
+            yield from self._swap(table, position)
+        else:
+            yield from self._carry_over(table, Table() if not same_history else self.table, window_ms)
+            self.position = position
+
+    def end_recovery(self) -> Iterator[set[str]]:
+        """Nothing is carried any more."""
+        self.recovery = None
+        return self._swap(self.table, self.position)
+
+    def _swap(self, table: Table, position: Position) -> Iterator[set[str]]:
+        changed: set[str] = set()
+        for topics in changed_topics(self.shown, table):
+            changed |= topics
+            yield set()
+        self.table, self.shown, self.position = table, table, position
+        yield changed
+
+    def _carry_over(self, table: Table, before: Table, window_ms: int) -> Iterator[set[str]]:
+        if self.recovery is None or before is not self.table:
+            self.recovery = Recovery(self.shown, window_ms)
+        yield from self.recovery.rebase(before, table)
+        self.table = table
+
+    def _apply_in_recovery(self, recovery: Recovery, changes: Sequence[Change], read: Reread) -> set[str]:
+        changed: set[str] = set()
+        for change in changes:
+            changed |= recovery.forget(change)
+        table = self.table
+        for broker, image in read.groups.items():
+            before = table.image_of(broker, None if image.all_queues else image.queues)
+            table.apply_group(broker, image)
+            changed |= recovery.merge_group(broker, before, image)
+        for member, instance in read.instances.items():
+            gone = table.instances.get(member)
+            table.apply_instance(member, instance)
+            changed |= recovery.merge_instance(member, gone, instance)
+        for namespace, values in read.kv.items():
+            said = table.kv.get(namespace)
+            table.apply_kv(namespace, values)
+            changed |= recovery.merge_kv(namespace, said, values)
+        if read.settings is not None:
+            earlier = dict(table.settings)
+            table.apply_settings(read.settings)
+            recovery.merge_settings(earlier, read.settings)
+        return changed

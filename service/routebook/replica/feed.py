@@ -1,0 +1,277 @@
+"""Following the history of the store, entry by entry, and noticing when it is not the history we know.
+
+Invariant: an entry is applied only when it is the next one of the history we verified on the connections in
+use now. Whatever casts doubt (connections made anew, another identity or history, a version that went back)
+is looked into before anything more is applied; until that is settled, readers go on seeing the old table.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from routebook.errors import StoreError, StoreUnavailableError
+from routebook.replica.contents import Contents
+from routebook.replica.load import CHANGES_PER_READ, GapError, Position, check_contiguous, load
+from routebook.replica.reread import reread
+from routebook.store.book import Book
+from routebook.store.changes import Change, first_change, has_change, read_changes
+from routebook.store.presence import Heads
+from routebook.store.reads import read_heads
+from routebook.store.recovery import begin_history
+
+_log = logging.getLogger(__name__)
+
+WAIT_MS: Final = 1_000
+"""How long a read waits for something new: also how often the heads are looked at when nothing happens."""
+IN_TOUCH_MS: Final = 2 * WAIT_MS + 500
+"""Silence of this length is not one of the history but one of the store."""
+MAX_COALESCED_CHANGES: Final = 2_000
+MAX_COALESCED_TOPICS: Final = 5_000
+"""A burst is applied in one step: not larger than what keeps the event loop busy for some 20 ms."""
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 0.5
+LOADS_IN_A_ROW: Final = 3
+"""A history that moves on faster than we load it is loaded again at once, but not for ever."""
+
+
+@dataclass(slots=True)
+class FeedCounts:
+    """Since the start, for metrics."""
+
+    changes: int = 0
+    loads: int = 0
+    gaps: int = 0
+    lost_tails: int = 0
+    losses: int = 0
+    """Changes of identity or history that were met."""
+    reconnects: int = 0
+
+
+Touched = Callable[[set[str], Position], None]
+"""Told in the same step in which the shown table changed: which routes may differ, and since when."""
+
+
+class Feed:
+    """Of one replica. `run` until cancelled; everything else is for the replica to ask."""
+
+    def __init__(self, book: Book, contents: Contents, touched: Touched, recovery_window_ms: Callable[[], int]) -> None:
+        self.counts = FeedCounts()
+        self._book = book
+        self._contents = contents
+        self._touched = touched
+        self._recovery_window_ms = recovery_window_ms
+        self._epoch: int | None = None
+        self._follows = False
+        self._doubted = False
+        self._failing = False
+        self._last_contact = time.monotonic()
+        self._heads_read = 0.0
+
+    # -- what the replica asks
+
+    @property
+    def follows(self) -> bool:
+        """The table shown is the store's, as far as one can know."""
+        return self._follows and not self._doubted and self._is_connected_as_verified()
+
+    def stale_ms(self) -> int:
+        """0 while in touch. A load may take long: there the client knows that the store answers."""
+        age_ms = int((time.monotonic() - self._last_contact) * 1000)
+        if self._failing:
+            return age_ms
+        age_ms = min(age_ms, self._book.client.contact_age_ms())
+        return age_ms if age_ms > IN_TOUCH_MS else 0
+
+    def check_heads(self, heads: Heads) -> None:
+        """Somebody has seen these. They may be older than what we have, so they only make us look
+        ourselves.
+        """
+        position = self._contents.position
+        if not position.is_same_history(heads) or heads.version < position.version:
+            self._doubted = True
+
+    async def run(self) -> None:
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                await self._advance()
+            except Exception as error:  # whatever it is: a feed that ended would leave a worker that never learns
+                self._note_failure(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+            else:
+                self._note_contact()
+                pause = FIRST_PAUSE_S
+
+    def _note_failure(self, error: Exception) -> None:
+        if not isinstance(error, StoreUnavailableError):
+            # An entry that cannot be read, say: what stands in the tables is enough to go on from.
+            self._follows = False
+        if not self._failing:
+            trace = None if isinstance(error, StoreError) else error
+            _log.warning("The history cannot be followed; answers come from memory. %s", error, exc_info=trace)
+        self._failing = True
+
+    def _note_contact(self) -> None:
+        if self._failing:
+            _log.info("The history is followed again.")
+        self._failing = False
+        now = time.monotonic()
+        recovery = self._contents.recovery
+        if recovery:
+            recovery.spend(int(min(now - self._last_contact, IN_TOUCH_MS / 1000) * 1000))
+        self._last_contact = now
+
+    # -- one step
+
+    async def _advance(self) -> None:
+        if not self._follows:
+            await self._load_until_it_holds()
+        elif self._doubted or not self._is_connected_as_verified():
+            await self._verify()
+        else:
+            await self._follow()
+
+    def _is_connected_as_verified(self) -> bool:
+        return self._epoch == self._book.client.epoch
+
+    async def _follow(self) -> None:
+        try:
+            changes = await self._read_waiting(WAIT_MS)
+            if changes and self._is_connected_as_verified():
+                await self._take(changes)
+        except GapError as gap:
+            self._meet_gap(gap)
+            return
+        if time.monotonic() - self._heads_read >= WAIT_MS / 1000:
+            await self._look_at_heads()
+        await self._end_recovery_when_due()
+
+    async def _take(self, changes: list[Change]) -> None:
+        check_contiguous(changes, self._contents.position)
+        read = await reread(self._book, changes)
+        if not self._is_connected_as_verified():
+            return  # what was read may be another store's
+        self.counts.changes += len(changes)
+        changed = self._contents.apply(changes, read)
+        self._touched(changed, self._contents.position)
+
+    async def _read_waiting(self, block_ms: int) -> list[Change]:
+        """All that waits, within bounds; a change written in several parts is never cut."""
+        changes = await self._read_after(None, block_ms)
+        while changes and (_is_cut(changes[-1]) or len(changes) % CHANGES_PER_READ == 0):
+            if _is_much(changes) and not _is_cut(changes[-1]):
+                break
+            more = await self._read_after(changes[-1], None)
+            if not more:
+                break
+            changes += more
+        return changes
+
+    async def _read_after(self, last: Change | None, block_ms: int | None) -> list[Change]:
+        position = self._contents.position
+        after = (last.ms, last.version) if last else (position.ms, position.version)
+        return await read_changes(self._book, after, count=CHANGES_PER_READ, block_ms=block_ms)
+
+    async def _look_at_heads(self) -> None:
+        """A store that was emptied keeps its connections and says nothing: only this shows it."""
+        position = self._contents.position
+        heads = await read_heads(self._book)
+        self._heads_read = time.monotonic()
+        if not position.is_same_history(heads) or heads.version < position.version:
+            self._doubted = True
+        elif heads.version > position.version and not await self._read_after(None, None):
+            self._meet_gap(GapError(f"version {heads.version} is there, but no entry after {position.version}"))
+
+    def _meet_gap(self, gap: GapError) -> None:
+        _log.warning("The history has a gap (%s): the table is loaded anew.", gap)
+        self.counts.gaps += 1
+        self._follows = False
+
+    async def _end_recovery_when_due(self) -> None:
+        recovery = self._contents.recovery
+        if recovery and recovery.is_over(self._contents.table):
+            _log.info("Recovery has ended.", extra={"seats_given_up": recovery.state.awaited_seats})
+            await self._show(self._contents.end_recovery(), self._contents.position)
+
+    # -- in doubt
+
+    async def _verify(self) -> None:
+        """Are these connections to the store whose history we know, and does it still have our last entry?"""
+        epoch = self._book.client.epoch
+        heads = await read_heads(self._book)
+        position = self._contents.position
+        if not position.is_same_history(heads):
+            self._follows = False
+        elif not await self._has_our_entry(heads, position):
+            await self._meet_lost_tail(position)
+        if epoch == self._book.client.epoch:
+            self.counts.reconnects += self._epoch != epoch
+            self._epoch = epoch
+            self._doubted = False
+
+    async def _has_our_entry(self, heads: Heads, position: Position) -> bool:
+        """A trimmed entry is no lost one: then the versions that are left must lie behind ours."""
+        if heads.version < position.version:
+            return False
+        if position.version == 0 or (heads.version, heads.ms) == (position.version, position.ms):
+            return True
+        if heads.version == position.version:
+            return False
+        if await has_change(self._book, position.ms, position.version):
+            return True
+        first = await first_change(self._book)
+        return first is None or first[1] > position.version
+
+    async def _meet_lost_tail(self, position: Position) -> None:
+        _log.warning("The store has lost changes that were seen here: a new history begins.")
+        self.counts.lost_tails += 1
+        self._follows = False
+        await begin_history(self._book, history=position.history)
+
+    # -- loading anew
+
+    async def _load_until_it_holds(self) -> None:
+        for _ in range(LOADS_IN_A_ROW):
+            epoch = self._book.client.epoch
+            try:
+                table, position = await load(self._book)
+            except GapError as gap:
+                _log.info("The history moved on while it was loaded (%s).", gap)
+                continue
+            heads = await read_heads(self._book)
+            if epoch == self._book.client.epoch and position.is_same_history(heads):
+                break
+        else:
+            return
+        self._note_load(position)
+        steps = self._contents.replace(table, position, self._recovery_window_ms())
+        await self._show(steps, position)
+        self._epoch, self._follows, self._doubted = epoch, True, False
+
+    def _note_load(self, position: Position) -> None:
+        known = self._contents.position
+        self.counts.loads += 1
+        if self._contents.is_complete and (known.identity, known.history) != (position.identity, position.history):
+            self.counts.losses += 1
+            _log.warning("The store has another history than before: what it lacks is carried over for a while.")
+
+    async def _show(self, steps: Iterator[set[str]], position: Position) -> None:
+        """Readers are served between steps."""
+        for topics in steps:
+            self._touched(topics, position)
+            await asyncio.sleep(0)
+        self._touched(set(), position)
+
+
+def _is_cut(change: Change) -> bool:
+    return bool(change.fields.get("part", 0) + 1 < change.fields.get("parts", 1))
+
+
+def _is_much(changes: list[Change]) -> bool:
+    if len(changes) >= MAX_COALESCED_CHANGES:
+        return True
+    return sum(len(change.fields.get("queues", ())) for change in changes) >= MAX_COALESCED_TOPICS

@@ -1,0 +1,108 @@
+"""Loading everything anew: the heads first, then all of it in portions, then what has changed meanwhile. What
+comes out is as consistent as if it had been followed from the beginning.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeVar
+
+from routebook.replica.reread import read_key_values, reread
+from routebook.replica.table import Table
+from routebook.store.book import Book
+from routebook.store.changes import Change, read_changes
+from routebook.store.presence import Heads, open_book
+from routebook.store.reads import (
+    list_broker_names,
+    list_mapped,
+    list_members,
+    read_groups,
+    read_heads,
+    read_instances,
+    read_kv_namespaces,
+    read_settings,
+)
+
+GROUPS_PER_READ: Final = 4
+"""A group may have 10 000 topics: the store and our event loop are held up for some 20 ms by each of those.
+"""
+MEMBERS_PER_READ: Final = 200
+CHANGES_PER_READ: Final = 256
+"""An entry has up to 256 KiB."""
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where in which history a table stands."""
+
+    identity: str
+    history: str
+    ms: int
+    version: int
+
+    @classmethod
+    def of(cls, heads: Heads) -> "Position":
+        return cls(heads.identity, heads.history, heads.ms, heads.version)
+
+    def after(self, change: Change) -> "Position":
+        return Position(self.identity, self.history, change.ms, change.version)
+
+    def is_same_history(self, heads: Heads) -> bool:
+        return (self.identity, self.history) == (heads.identity, heads.history)
+
+
+class GapError(Exception):
+    """Entries of the history are missing between what we have seen and what comes next."""
+
+
+def check_contiguous(changes: Sequence[Change], position: Position) -> None:
+    expected = position.version
+    for change in changes:
+        expected += 1
+        if change.version != expected:
+            raise GapError(f"version {expected} is missing, {change.version} is there")
+
+
+async def load(book: Book) -> tuple[Table, Position]:
+    heads = await read_heads(book)
+    if not (heads.identity and heads.history):
+        heads = await open_book(book)
+    table = Table()
+    await _load_groups(book, table)
+    await _load_instances(book, table)
+    for namespace, values in (await read_key_values(book, await read_kv_namespaces(book))).items():
+        table.apply_kv(namespace, values)
+    table.apply_settings(await read_settings(book))
+    return table, await _catch_up(book, table, Position.of(heads))
+
+
+async def _load_groups(book: Book, table: Table) -> None:
+    names = {name for _, listed in await list_broker_names(book) for name in listed}
+    for portion in _portions(sorted(names.union(await list_mapped(book))), GROUPS_PER_READ):
+        images = await read_groups(book, dict.fromkeys(portion))
+        for broker, image in images.items():
+            table.apply_group(broker, image)
+            await asyncio.sleep(0)
+
+
+async def _load_instances(book: Book, table: Table) -> None:
+    for portion in _portions(await list_members(book), MEMBERS_PER_READ):
+        for member, instance in (await read_instances(book, portion)).items():
+            table.apply_instance(member, instance)
+
+
+async def _catch_up(book: Book, table: Table, position: Position) -> Position:
+    while changes := await read_changes(book, (position.ms, position.version), count=CHANGES_PER_READ, block_ms=None):
+        check_contiguous(changes, position)
+        (await reread(book, changes)).apply_to(table)
+        position = position.after(changes[-1])
+    return position
+
+
+def _portions(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    remaining = iter(items)
+    while portion := list(islice(remaining, size)):
+        yield portion

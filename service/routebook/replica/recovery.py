@@ -1,0 +1,207 @@
+"""After the store lost data: what readers are shown until the fleet is back.
+
+Invariant: shown is what the store says now, and whatever of the table before the loss nobody has contradicted
+since. Seat by seat and entry by entry the store's word wins, and what is deleted in the new history goes from
+both. Nothing is kept twice: what is *carried* is whatever the shown table has and the store's table has not.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from routebook.model.broker import BrokerGroup, Instance
+from routebook.model.topic import QueueData
+from routebook.replica.table import Table
+from routebook.store.changes import Change
+from routebook.store.reads import GroupImage
+
+SETTLE_MS: Final = 3_000
+"""What is carried stays so long after the last seat has returned: a broker may bring its topics in several
+registrations, and the leader needs a moment to write back what no broker brings.
+"""
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryState:
+    """For status and metrics."""
+
+    awaited_seats: int
+    spent_ms: int
+    window_ms: int
+
+
+class Recovery:
+    """Keeps the shown table while the store's own fills up again. No clock: it is told how much time has
+    passed.
+    """
+
+    def __init__(self, shown: Table, window_ms: int) -> None:
+        self.shown = shown
+        self._window_ms = window_ms
+        self._awaited: dict[str, int] = {}
+        self._spent_ms = 0
+        self._since_return_ms = 0
+
+    @property
+    def state(self) -> RecoveryState:
+        return RecoveryState(sum(self._awaited.values()), self._spent_ms, self._window_ms)
+
+    def spend(self, elapsed_ms: int) -> None:
+        """Time in which brokers could have come back: none of it passes while the store is out of touch."""
+        self._spent_ms += elapsed_ms
+        self._since_return_ms = 0 if self._awaited else self._since_return_ms + elapsed_ms
+
+    def is_over(self, table: Table) -> bool:
+        if self._spent_ms >= self._window_ms:
+            return True
+        if self._awaited or self._since_return_ms < SETTLE_MS:
+            return False
+        return not (self.carried_kv(table) or self.carried_settings(table) or self.carried_queues(table))
+
+    # -- what has to be written back
+
+    def carried_kv(self, table: Table) -> dict[str, dict[str, str]]:
+        """By name space, the keys that the store lacks."""
+        found = {name: _lacking(values, table.kv.get(name, {})) for name, values in self.shown.kv.items()}
+        return {name: values for name, values in found.items() if values}
+
+    def carried_settings(self, table: Table) -> dict[str, str]:
+        return _lacking(self.shown.settings, table.settings)
+
+    def carried_queues(self, table: Table) -> dict[str, dict[str, QueueData]]:
+        """By broker: entries that no broker brings (they came from register-topic), of groups that are
+        back.
+        """
+        found = {name: _lacking(self.shown.queues_of(name), table.queues_of(name)) for name in table.groups}
+        by_request = {
+            name: {topic: queue for topic, queue in queues.items() if queue.by_request}
+            for name, queues in found.items()
+        }
+        return {name: queues for name, queues in by_request.items() if queues}
+
+    # -- following the store
+
+    def rebase(self, before: Table, now: Table) -> Iterator[set[str]]:
+        """A whole new table stands in for the one before. In steps of one broker, each with the topics whose
+        shown route may have changed.
+        """
+        for broker in sorted(self.shown.names() | now.names()):
+            yield self.merge_group(broker, before.image_of(broker), now.image_of(broker))
+        changed: set[str] = set()
+        for member in {*self.shown.instances, *now.instances}:
+            changed |= self.merge_instance(member, before.instances.get(member), now.instances.get(member))
+        for namespace in {*self.shown.kv, *now.kv}:
+            changed |= self.merge_kv(namespace, before.kv.get(namespace), now.kv.get(namespace))
+        self.merge_settings(before.settings, now.settings)
+        yield changed
+
+    def forget(self, change: Change) -> set[str]:
+        """A deletion in the new history, which may be of something that only we still show. What the store
+        has again since then comes back with the merge that follows.
+        """
+        changed: set[str] = set()
+        if change.kind == "broker-removed" and change.broker:
+            changed |= self._forget_seat(change.broker, change.fields["addr"])
+            for member in change.members:
+                changed |= self.shown.apply_instance(member, None)
+        if change.broker and (gone := [item["t"] for item in change.fields.get("queues", ()) if "x" in item]):
+            image = self.shown.image_of(change.broker, gone)
+            changed |= self.shown.apply_group(change.broker, replace(image, queues=dict.fromkeys(gone)))
+        if change.kind == "kv-deleted":
+            namespace, key = change.fields["namespace"], change.fields["key"]
+            if namespace in self.shown.kv:
+                values = {name: value for name, value in self.shown.kv[namespace].items() if name != key}
+                changed |= self.shown.apply_kv(namespace, values)
+        return changed
+
+    def _forget_seat(self, broker: str, address: str) -> set[str]:
+        """Removal is by address. A group without seats is left to the merge: its queues may be wanted
+        there.
+        """
+        group = self.shown.groups.get(broker)
+        if group is None or address not in group.addresses.values():
+            return set()
+        others = {broker_id: other for broker_id, other in group.addresses.items() if other != address}
+        image = self.shown.image_of(broker, ())
+        return self.shown.apply_group(broker, replace(image, group=replace(group, addresses=others)))
+
+    def merge_group(self, broker: str, before: GroupImage, now: GroupImage) -> set[str]:
+        """The store said `before` of this group and says `now`; both of the same topics, or both of all."""
+        shown = self.shown.image_of(broker, None if now.all_queues else now.queues)
+        changed = self.shown.apply_group(broker, carry_over(shown, before, now))
+        self._await(broker, now.group)
+        return changed
+
+    def merge_instance(self, member: str, before: Instance | None, now: Instance | None) -> set[str]:
+        newest = now if now or before else self.shown.instances.get(member)
+        return self.shown.apply_instance(member, newest)
+
+    def merge_kv(self, namespace: str, before: Mapping[str, str] | None, now: Mapping[str, str] | None) -> set[str]:
+        shown = self.shown.kv.get(namespace)
+        if shown is None and now is None:
+            return set()
+        return self.shown.apply_kv(namespace, _newest_of(shown or {}, before or {}, now or {}))
+
+    def merge_settings(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        self.shown.apply_settings(_newest_of(self.shown.settings, before, now))
+
+    def _await(self, broker: str, now: BrokerGroup | None) -> None:
+        shown = self.shown.groups.get(broker)
+        missing = _lacking(shown.addresses, now.addresses if now else {}) if shown else {}
+        if missing:
+            self._awaited[broker] = len(missing)
+        else:
+            self._awaited.pop(broker, None)
+
+
+def carry_over(shown: GroupImage, before: GroupImage, now: GroupImage) -> GroupImage:
+    """What to show of a group from now on. A group of which no seat is known any more is not carried."""
+    group = _carry_group(shown.group, before.group, now.group)
+    mappings = {**shown.mappings, **now.mappings}
+    if group is None:
+        return replace(now, mappings=mappings)
+    queues = _newest_of(shown.queues, before.queues, now.queues)
+    return GroupImage(
+        group=group,
+        clusters=now.clusters | (shown.clusters - before.clusters),
+        queues=queues if now.all_queues else {topic: queues.get(topic) for topic in now.queues},
+        all_queues=now.all_queues,
+        mappings=mappings,
+    )
+
+
+def _carry_group(shown: BrokerGroup | None, before: BrokerGroup | None, now: BrokerGroup | None) -> BrokerGroup | None:
+    """One id has one address, and an address sits on one id only."""
+    if shown is None:
+        return now
+    said, taken = before.addresses if before else {}, now.addresses if now else {}
+    carried = {
+        broker_id: address
+        for broker_id, address in shown.addresses.items()
+        if said.get(broker_id) != address and broker_id not in taken and address not in taken.values()
+    }
+    if now is None:
+        return replace(shown, addresses=carried) if carried else None
+    return replace(now, addresses=dict(sorted({**carried, **taken}.items())))
+
+
+def _newest_of(
+    shown: Mapping[str, _Value | None], before: Mapping[str, _Value | None], now: Mapping[str, _Value | None]
+) -> dict[str, _Value]:
+    """What is now, and of the rest what was never the store's to delete."""
+    carried = {key: value for key, value in shown.items() if before.get(key) is None}
+    return {key: value for key, value in {**carried, **_present(now)}.items() if value is not None}
+
+
+def _present(values: Mapping[str, _Value | None]) -> Mapping[str, _Value | None]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _lacking(shown: Mapping[_Key, _Value], there: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
+    """What is shown is never less than what is there, so equal sizes say that nothing is lacking."""
+    if len(shown) == len(there):
+        return {}
+    return {key: value for key, value in shown.items() if key not in there}

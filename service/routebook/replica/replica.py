@@ -1,0 +1,226 @@
+"""The route table of one name space in the memory of one worker: answers without a step to the store."""
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from routebook.errors import NotReadyError, NotSeenYetError
+from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
+from routebook.replica.answers import DEFAULT_MAX_BYTES, Answers
+from routebook.replica.contents import Contents
+from routebook.replica.encode import encode_route
+from routebook.replica.feed import Feed, FeedCounts
+from routebook.replica.load import Position
+from routebook.replica.pick_up import pick_up_route
+from routebook.replica.recovery import RecoveryState
+from routebook.replica.subscriptions import Subscription, Subscriptions
+from routebook.replica.table import Table
+from routebook.settings import LiveSettings, Settings
+from routebook.store.book import Book
+from routebook.store.presence import Heads
+
+MAX_COMPARED: int = 256
+"""A change that touches more routes than that is told of without encoding each of them to see whether it
+differs.
+"""
+
+
+class Replica:
+    """`run` fills it and keeps it current; everything else answers at once, or waits for what `run` brings."""
+
+    def __init__(self, book: Book, live_settings: LiveSettings, *, max_answer_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._live_settings = live_settings
+        self._contents = Contents()
+        self._feed = Feed(book, self._contents, self._touched, self._recovery_window_ms)
+        self._answers = Answers(max_answer_bytes)
+        self._subscriptions = Subscriptions()
+        self._shape = _shape_of(live_settings.current)
+        self._applied_settings: dict[str, str] = {}
+        self._moved = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follows the store until cancelled, through whatever happens to it."""
+        unsubscribe = self._live_settings.subscribe(self._settings_changed)
+        try:
+            await self._feed.run()
+        finally:
+            unsubscribe()
+
+    # -- what is known
+
+    @property
+    def view(self) -> Table:
+        """What readers are shown: during a recovery, what the store says and what it has lost and not
+        contradicted.
+        """
+        return self._contents.shown
+
+    @property
+    def table(self) -> Table:
+        """What the store holds, as far as it has been followed."""
+        return self._contents.table
+
+    @property
+    def complete(self) -> bool:
+        """A whole table has been loaded once."""
+        return self._contents.is_complete
+
+    @property
+    def current(self) -> bool:
+        """Complete, in touch with the store, and following its history: what is not here does not exist."""
+        return self.complete and self._feed.follows and self.stale_ms() == 0
+
+    @property
+    def version(self) -> int:
+        return self._contents.position.version
+
+    @property
+    def history(self) -> str:
+        return self._contents.position.history
+
+    @property
+    def identity(self) -> str:
+        return self._contents.position.identity
+
+    @property
+    def digest(self) -> str:
+        """Of `table`: equal on all workers that have seen the same version."""
+        return self._contents.table.digest
+
+    @property
+    def counts(self) -> FeedCounts:
+        return self._feed.counts
+
+    @property
+    def watchers(self) -> int:
+        return len(self._subscriptions)
+
+    def stale_ms(self) -> int:
+        """Age of the last contact with the store; 0 while in touch."""
+        return self._feed.stale_ms()
+
+    def route_bytes(self, topic: str) -> bytes | None:
+        """The route as standard JSON. Kept until the route changes; None when there is none."""
+        body = self._answers.get(topic)
+        if body is None:
+            acting, order = self._shape
+            route = pick_up_route(self.view, topic, support_acting_master=acting, order_conf_enabled=order)
+            if route is None:
+                return None
+            body = encode_route(route)
+            self._answers.keep(topic, body)
+        return body
+
+    # -- waiting
+
+    async def wait_complete(self, timeout_ms: int) -> None:
+        if not await self._wait(lambda: self.complete, timeout_ms):
+            raise NotReadyError(
+                f"The table was not loaded within {timeout_ms} ms.",
+                advice="Is the store reachable? See the log, and `routebook doctor`.",
+            )
+
+    async def wait_for(self, version: int, timeout_ms: int) -> None:
+        """Until this replica has seen that version of the history it follows."""
+        if not await self._wait(lambda: self.version >= version, timeout_ms):
+            raise NotSeenYetError(version, self.version)
+
+    async def _wait(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not condition():
+                    await self._moved.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def subscribe(self, topic: str | None = None) -> Subscription:
+        """Changes of one route, or (None) of all, from now on."""
+        return self._subscriptions.add(topic)
+
+    def check_heads(self, heads: Heads) -> None:
+        """What somebody else has seen of the store, who asks it more often than the feed does."""
+        self._feed.check_heads(heads)
+
+    # -- after a loss
+
+    @property
+    def recovery(self) -> RecoveryState | None:
+        return self._contents.recovery.state if self._contents.recovery else None
+
+    def carried_kv(self) -> dict[str, dict[str, str]]:
+        """By name space: key-values that the store lost and the leader has to write back."""
+        recovery = self._contents.recovery
+        return recovery.carried_kv(self.table) if recovery else {}
+
+    def carried_settings(self) -> dict[str, str]:
+        """Run-time settings to write back."""
+        recovery = self._contents.recovery
+        return recovery.carried_settings(self.table) if recovery else {}
+
+    def carried_queues(self) -> dict[str, dict[str, QueueData]]:
+        """By broker that is back: queues that came from register-topic, which no broker brings."""
+        recovery = self._contents.recovery
+        return recovery.carried_queues(self.table) if recovery else {}
+
+    def carried_brokers_of(self, topic: str) -> list[str]:
+        """Brokers whose entry is shown though the store has it no more: a deletion has to name them."""
+        if self._contents.recovery is None:
+            return []
+        return [name for name in self.view.brokers_of(topic) if topic not in self.table.queues_of(name)]
+
+    def is_carried_seat(self, broker: str, address: str) -> bool:
+        """Shown, though the store does not have it: an unregistration has to say so."""
+        return self._contents.recovery is not None and address in _addresses(self.view, broker).difference(
+            _addresses(self.table, broker)
+        )
+
+    def is_carried_key(self, namespace: str, key: str) -> bool:
+        return self._contents.recovery is not None and (
+            key in self.view.kv.get(namespace, {}) and key not in self.table.kv.get(namespace, {})
+        )
+
+    # -- told by the feed
+
+    def _touched(self, topics: Collection[str], position: Position) -> None:
+        stale = self._answers.take_out(topics)
+        self._tell(topics, stale, position)
+        if self.view.settings != self._applied_settings:
+            self._applied_settings = dict(self.view.settings)
+            self._live_settings.apply(self._applied_settings)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def _tell(self, topics: Collection[str], stale: dict[str, bytes], position: Position) -> None:
+        if not self._subscriptions or not topics:
+            return
+        wanted = self._subscriptions.wanted(topics)
+        if len(wanted) <= MAX_COMPARED:
+            wanted = [topic for topic in wanted if topic not in stale or stale[topic] != self.route_bytes(topic)]
+        self._subscriptions.publish(wanted, position.ms, position.version)
+
+    def _settings_changed(self, settings: Settings) -> None:
+        """Two settings shape routes: the routes they concern are told of like any other change."""
+        before, self._shape = self._shape, _shape_of(settings)
+        topics: set[str] = set()
+        if before[0] != self._shape[0]:
+            topics |= {
+                topic
+                for name, group in self.view.groups.items()
+                if group.acting_master
+                for topic in self.view.queues_of(name)
+            }
+        if before[1] != self._shape[1]:
+            topics |= self.view.kv.get(ORDER_TOPIC_NAMESPACE, {}).keys()
+        self._tell(topics, self._answers.take_out(topics), self._contents.position)
+
+    def _recovery_window_ms(self) -> int:
+        return self._live_settings.current.recovery_window_ms
+
+
+def _shape_of(settings: Settings) -> tuple[bool, bool]:
+    return settings.support_acting_master, settings.order_message_enable
+
+
+def _addresses(table: Table, broker: str) -> set[str]:
+    group = table.groups.get(broker)
+    return set(group.addresses.values()) if group else set()

@@ -1,0 +1,261 @@
+"""The whole route table of one name space, pure: no clock, no store, no loop.
+
+What the store says is applied as images, each a whole consistent thing (a broker group with some or all of
+its queues, an instance, a key-value name space). Every apply method returns the topics whose route may have
+changed, and keeps the digest. Callers get live mappings, not copies: they read, and do not keep them across
+an `await`.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from sys import intern
+
+from routebook.model.broker import BrokerGroup, Instance
+from routebook.model.names import member_name
+from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData, TopicMapping
+from routebook.replica.digest import (
+    Digest,
+    group_facts,
+    instance_facts,
+    kv_facts,
+    mapping_fact,
+    membership_facts,
+    setting_fact,
+)
+from routebook.replica.queues import Queues
+from routebook.store.reads import GroupImage
+
+
+class Table:
+    """Groups, queues, clusters, instances, mappings, key-values and settings, with indexes and a digest."""
+
+    def __init__(self) -> None:
+        self._digest = Digest()
+        self._queues = Queues(self._digest)
+        self._groups: dict[str, BrokerGroup] = {}
+        self._clusters: dict[str, set[str]] = {}
+        self._clusters_of: dict[str, frozenset[str]] = {}
+        self._mappings: dict[str, dict[str, TopicMapping]] = {}
+        self._mappings_by_topic: dict[str, dict[str, TopicMapping]] = {}
+        self._instances: dict[str, Instance] = {}
+        self._kv: dict[str, dict[str, str]] = {}
+        self._settings: dict[str, str] = {}
+
+    # -- what readers see
+
+    @property
+    def groups(self) -> Mapping[str, BrokerGroup]:
+        return self._groups
+
+    @property
+    def clusters(self) -> Mapping[str, set[str]]:
+        """Cluster → names listed under it; a name may stand under several, and may have no group."""
+        return self._clusters
+
+    @property
+    def instances(self) -> Mapping[str, Instance]:
+        """By member name (`cluster/address`)."""
+        return self._instances
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Every topic with a queue entry."""
+        return self._queues.topics.keys()
+
+    @property
+    def kv(self) -> Mapping[str, Mapping[str, str]]:
+        return self._kv
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        return self._settings
+
+    @property
+    def digest(self) -> str:
+        return self._digest.text
+
+    @property
+    def entry_count(self) -> int:
+        """Number of queue entries."""
+        return len(self._queues)
+
+    def queues_of(self, broker: str) -> Mapping[str, QueueData]:
+        return self._queues.of_broker(broker)
+
+    def brokers_of(self, topic: str) -> Mapping[str, QueueData]:
+        return self._queues.of_topic(topic)
+
+    def mappings_of_broker(self, broker: str) -> Mapping[str, TopicMapping]:
+        return self._mappings.get(broker, {})
+
+    def mappings_of_topic(self, topic: str) -> Mapping[str, TopicMapping]:
+        return self._mappings_by_topic.get(topic, {})
+
+    def filters_at(self, cluster: str, address: str) -> tuple[str, ...]:
+        instance = self._instances.get(member_name(cluster, address))
+        return instance.filters if instance else ()
+
+    def names(self) -> set[str]:
+        """Every broker name of which anything is known."""
+        return {*self._groups, *self._clusters_of, *self._queues.brokers, *self._mappings}
+
+    def image_of(self, broker: str, topics: Iterable[str] | None = None) -> GroupImage:
+        """What `apply_group` would need to say the same; of `topics` only, or (None) of all."""
+        queues = self._queues.of_broker(broker)
+        return GroupImage(
+            group=self._groups.get(broker),
+            clusters=self._clusters_of.get(broker, frozenset()),
+            queues=dict(queues) if topics is None else {topic: queues.get(topic) for topic in topics},
+            all_queues=topics is None,
+            mappings=dict(self._mappings.get(broker, {})),
+        )
+
+    # -- what the store says
+
+    def apply_group(self, broker: str, image: GroupImage) -> set[str]:
+        changed = self._queues.update(broker, image.queues, complete=image.all_queues)
+        changed |= self._apply_mappings(broker, image)
+        self._apply_clusters(broker, image.clusters)
+        if self._exchange_group(broker, image.group):
+            changed.update(self._queues.of_broker(broker))
+        return changed
+
+    def apply_instance(self, member: str, instance: Instance | None) -> set[str]:
+        before = self._instances.get(member)
+        if before == instance:
+            return set()
+        self._digest.remove_all(instance_facts(before))
+        self._digest.add_all(instance_facts(instance))
+        if instance is None:
+            del self._instances[member]
+        else:
+            self._instances[member] = instance
+        old_filters = before.filters if before else ()
+        new_filters = instance.filters if instance else ()
+        either = instance or before
+        if old_filters == new_filters or either is None:
+            return set()
+        return self._topics_at(either.cluster, either.address)
+
+    def apply_kv(self, namespace: str, values: Mapping[str, str] | None) -> set[str]:
+        before = self._kv.get(namespace)
+        if before == values:
+            return set()
+        self._digest.remove_all(kv_facts(namespace, None if before is None else before.items()))
+        self._digest.add_all(kv_facts(namespace, None if values is None else values.items()))
+        if values is None:
+            del self._kv[namespace]
+        else:
+            self._kv[namespace] = dict(values)
+        if namespace != ORDER_TOPIC_NAMESPACE:
+            return set()
+        old, new = before or {}, values or {}
+        return {key for key in {*old, *new} if old.get(key) != new.get(key)}
+
+    def apply_settings(self, settings: Mapping[str, str]) -> bool:
+        """True when something changed: which routes that concerns is for those to say who know the
+        settings.
+        """
+        if settings == self._settings:
+            return False
+        self._digest.remove_all(setting_fact(*item) for item in self._settings.items())
+        self._digest.add_all(setting_fact(*item) for item in settings.items())
+        self._settings = dict(settings)
+        return True
+
+    def compute_digest(self) -> str:
+        """From nothing but the facts: what `digest` must be at any time."""
+        fresh = Digest()
+        fresh.add_all(self._facts())
+        return fresh.text
+
+    # -- parts
+
+    def _facts(self) -> Iterator[int]:
+        return chain(
+            chain.from_iterable(map(group_facts, self._groups.values())),
+            chain.from_iterable(membership_facts(name, found) for name, found in self._clusters_of.items()),
+            self._queues.facts(),
+            (
+                mapping_fact(broker, topic, mapping)
+                for broker, mappings in self._mappings.items()
+                for topic, mapping in mappings.items()
+            ),
+            chain.from_iterable(map(instance_facts, self._instances.values())),
+            chain.from_iterable(kv_facts(namespace, values.items()) for namespace, values in self._kv.items()),
+            (setting_fact(*item) for item in self._settings.items()),
+        )
+
+    def _exchange_group(self, broker: str, group: BrokerGroup | None) -> bool:
+        before = self._groups.get(broker)
+        if group is None:
+            self._groups.pop(broker, None)
+        else:
+            self._groups[intern(broker)] = group
+        if looks_alike(before, group):
+            return False
+        self._digest.remove_all(group_facts(before))
+        self._digest.add_all(group_facts(group))
+        return True
+
+    def _apply_clusters(self, broker: str, clusters: frozenset[str]) -> None:
+        before = self._clusters_of.get(broker, frozenset())
+        if before == clusters:
+            return
+        self._digest.remove_all(membership_facts(broker, before - clusters))
+        self._digest.add_all(membership_facts(broker, clusters - before))
+        for cluster in before - clusters:
+            self._clusters[cluster].discard(broker)
+            if not self._clusters[cluster]:
+                del self._clusters[cluster]
+        for cluster in clusters - before:
+            self._clusters.setdefault(intern(cluster), set()).add(intern(broker))
+        if clusters:
+            self._clusters_of[intern(broker)] = clusters
+        else:
+            del self._clusters_of[broker]
+
+    def _apply_mappings(self, broker: str, image: GroupImage) -> set[str]:
+        """Every image carries all mappings of its broker: they are few."""
+        mine = self._mappings.get(broker, {})
+        changed = {topic for topic, mapping in image.mappings.items() if mine.get(topic) != mapping}
+        changed |= mine.keys() - image.mappings.keys()
+        for topic in changed:
+            self._exchange_mapping(broker, intern(topic), image.mappings.get(topic))
+        return changed
+
+    def _exchange_mapping(self, broker: str, topic: str, mapping: TopicMapping | None) -> None:
+        for outer, key, inner in (
+            (self._mappings, broker, topic),
+            (self._mappings_by_topic, topic, broker),
+        ):
+            found = outer.setdefault(key, {})
+            before = found.pop(inner, None)
+            if mapping is not None:
+                found[inner] = mapping
+            if not found:
+                del outer[key]
+        if before is not None:
+            self._digest.remove_all([mapping_fact(broker, topic, before)])
+        if mapping is not None:
+            self._digest.add_all([mapping_fact(broker, topic, mapping)])
+
+    def _topics_at(self, cluster: str, address: str) -> set[str]:
+        """Topics of every group of the cluster that has this address: filters are looked up by both."""
+        found: set[str] = set()
+        for name, group in self._groups.items():
+            if group.cluster == cluster and address in group.addresses.values():
+                found.update(self._queues.of_broker(name))
+        return found
+
+
+def looks_alike(one: BrokerGroup | None, other: BrokerGroup | None) -> bool:
+    """Equal but for the revision, which no answer shows."""
+    if one is None or other is None:
+        return one is other
+    return (one.cluster, one.zone, one.acting_master, one.addresses) == (
+        other.cluster,
+        other.zone,
+        other.acting_master,
+        other.addresses,
+    )

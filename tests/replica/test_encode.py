@@ -1,0 +1,110 @@
+"""The very bytes: what a RocketMQ 5.5 name server writes, with lists in the order of names."""
+
+import json
+
+from tests.replica.build import A, B, group, image, instance, mapping, route_of, table_of
+
+from routebook.model.route import TopicRoute
+from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData, TopicMapping
+from routebook.replica.encode import encode_cluster_info, encode_member_group, encode_route, encode_topic_list
+from routebook.replica.pick_up import (
+    TopicList,
+    pick_up_cluster_info,
+    pick_up_member_group,
+)
+from routebook.replica.table import Table
+
+
+def test_a_full_route_is_written_as_the_reference_writes_it() -> None:
+    table = table_of(image(group({1: B, 0: A}), {"orders": QueueData(8, 8)}, mappings={"orders": mapping()}))
+    table.apply_instance(f"east/{A}", instance(filters=("10.0.0.1:30000",)))
+    table.apply_kv(ORDER_TOPIC_NAMESPACE, {"orders": "broker-a:8"})
+    assert encode_route(route_of(table, order=True)).decode() == (
+        '{"brokerDatas":[{"brokerAddrs":{"0":"127.0.0.1:10911","1":"127.0.0.2:10911"},"brokerName":"broker-a",'
+        '"cluster":"east","enableActingMaster":false}],'
+        '"filterServerTable":{"127.0.0.1:10911":["10.0.0.1:30000"]},'
+        '"orderTopicConf":"broker-a:8",'
+        '"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8}],'
+        '"topicQueueMappingByBroker":{"broker-a":{"bname":"broker-a","currIdMap":{"0":0,"2":1},"dirty":false,'
+        '"epoch":7,"scope":"__global__","topic":"orders","totalQueues":4}}}'
+    )
+
+
+def test_what_is_not_there_is_left_out_and_an_empty_group_keeps_its_map() -> None:
+    route = route_of(table_of(image(group({}, zone="az-1", acting_master=True), ["orders"])))
+    assert encode_route(route).decode() == (
+        '{"brokerDatas":[{"brokerAddrs":{},"brokerName":"broker-a","cluster":"east","enableActingMaster":true,'
+        '"zoneName":"az-1"}],"filterServerTable":{},'
+        '"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":16,"topicSysFlag":0,"writeQueueNums":16}]}'
+    )
+
+
+def test_an_empty_zone_is_a_value() -> None:
+    route = route_of(table_of(image(group(zone=""), ["orders"])))
+    assert b'"zoneName":""' in encode_route(route)
+
+
+def test_text_is_raw_utf_8_with_plain_slashes() -> None:
+    table = table_of(image(group(name="Müller/經紀", cluster="%a\\b"), ["t"]))
+    written = encode_route(route_of(table, "t"))
+    assert '"brokerName":"Müller/經紀","cluster":"%a\\\\b"'.encode() in written
+
+
+def test_half_a_surrogate_pair_does_not_stop_an_answer() -> None:
+    route = TopicRoute(queues={}, groups=(), order_conf="x\ud800y")
+    assert b'"orderTopicConf":"x?y"' in encode_route(route)
+
+
+def test_integers_a_double_would_round_are_quoted() -> None:
+    exact, beyond = 2**53 - 1, 2**53
+    mappings = {
+        "a": TopicMapping("t", "a", epoch=exact, current_ids=((0, -exact),)),
+        "b": TopicMapping("t", "b", epoch=beyond, current_ids=((0, -beyond),)),
+    }
+    written = json.loads(encode_route(TopicRoute(queues={}, groups=(), mappings=mappings)))
+    found = written["topicQueueMappingByBroker"]
+    assert (found["a"]["epoch"], found["a"]["currIdMap"]) == (exact, {"0": -exact})
+    assert (found["b"]["epoch"], found["b"]["currIdMap"]) == (str(beyond), {"0": str(-beyond)})
+
+
+def test_maps_keyed_by_numbers_are_ordered_by_number() -> None:
+    addresses = {10: "h:10", 2: "h:2", 0: "h:0"}
+    written = encode_route(route_of(table_of(image(group(addresses), ["orders"]))))
+    assert b'{"0":"h:0","2":"h:2","10":"h:10"}' in written
+
+
+def test_all_objects_have_their_keys_in_alphabetical_order() -> None:
+    table = table_of(image(group(zone="z"), ["orders"], mappings={"orders": mapping()}))
+    table.apply_kv(ORDER_TOPIC_NAMESPACE, {"orders": "x"})
+    for written in (
+        encode_route(route_of(table, order=True)),
+        encode_cluster_info(pick_up_cluster_info(table)),
+    ):
+        assert written.decode() == json.dumps(json.loads(written), sort_keys=True, separators=(",", ":"))
+
+
+def test_cluster_info() -> None:
+    assert (
+        encode_cluster_info(pick_up_cluster_info(Table())) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+    )
+    table = table_of(image(group(), ["orders"]))
+    assert encode_cluster_info(pick_up_cluster_info(table)).decode() == (
+        '{"brokerAddrTable":{"broker-a":{"brokerAddrs":{"0":"127.0.0.1:10911"},"brokerName":"broker-a",'
+        '"cluster":"east","enableActingMaster":false}},"clusterAddrTable":{"east":["broker-a"]}}'
+    )
+
+
+def test_member_group() -> None:
+    table = table_of(image(group({1: B, 0: A}, zone="z", acting_master=True)))
+    assert encode_member_group(pick_up_member_group(table, "east", "broker-a")).decode() == (
+        '{"brokerMemberGroup":{"brokerAddrs":{"0":"127.0.0.1:10911","1":"127.0.0.2:10911"},'
+        '"brokerName":"broker-a","cluster":"east"}}'
+    )
+    assert encode_member_group(pick_up_member_group(table, "y", "x")) == (
+        b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"x","cluster":"y"}}'
+    )
+
+
+def test_topic_lists() -> None:
+    assert encode_topic_list(TopicList(("A", "B"))) == b'{"topicList":["A","B"]}'
+    assert encode_topic_list(TopicList((), "h:1")) == b'{"brokerAddr":"h:1","topicList":[]}'
