@@ -2,7 +2,7 @@
 the store as one script each, and an answer to a write leaves only when this worker's own table shows it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from routebook.errors import InvalidInputError, NotFoundError, StoreError
@@ -10,6 +10,7 @@ from routebook.model.broker import Registration, RegistrationResult
 from routebook.model.caller import Caller
 from routebook.model.names import check_name
 from routebook.model.topic import QueueData
+from routebook.registry.carried import carried_brokers_of, is_carried_key, is_carried_seat
 from routebook.registry.reading import Reading
 from routebook.registry.registrar import Registrar
 from routebook.registry.status import ExpiryState, Status, WorkerInfo, expiry_state, worker_infos
@@ -38,47 +39,24 @@ class Touched:
     version: int
 
 
-class Registry:
+class Registry(Reading):
     def __init__(self, book: Book, replica: Replica, live: LiveSettings, *, worker: str) -> None:
+        super().__init__(replica, live)
         self.worker = worker
-        self.replica = replica
-        self.live = live
-        self.reading = Reading(replica, live)
-        self.registrar = Registrar(book, replica, live)
+        self._registrar = Registrar(book, replica, live)
         self._book = book
 
-    # -- what holds for every answer
-
-    @property
-    def version(self) -> int:
-        return self.replica.version
-
-    @property
-    def history(self) -> str:
-        return self.replica.history
-
-    @property
-    def stale_seconds(self) -> float:
-        """0 when in touch with the store."""
-        return self.replica.stale_ms() / 1000
-
-    async def wait_for_version(self, version: int) -> None:
-        await self.replica.wait_for(version, self.live.current.min_version_wait_ms)
-
     async def _seen(self, version: int) -> int:
-        await self.replica.wait_for(version, self.live.current.min_version_wait_ms)
+        """A write is answered when this worker's own table shows it."""
+        await self.wait_for_version(version)
         return version
-
-    def find_route(self, topic: str) -> bytes:
-        """The hot path of both ports."""
-        return self.reading.find_route(topic)
 
     # -- brokers
 
     async def register(
         self, registration: Registration, caller: Caller, *, digest: str | None = None
     ) -> RegistrationResult:
-        return await self.registrar.register(registration, caller, digest=digest)
+        return await self._registrar.register(registration, caller, digest=digest)
 
     async def heartbeat(self, cluster: str, broker: str, broker_id: int, caller: Caller, *, address: str = "") -> int:
         reply = await heartbeat_broker(self._book, cluster, broker, broker_id, caller=caller, address=address)
@@ -102,16 +80,15 @@ class Registry:
         cause: Cause = "unregistered",
     ) -> int:
         """Without an address, whoever sits in that seat of the group."""
-        carried = self.replica.is_recovering
-        if carried and not address:
-            group = self.replica.view.groups.get(broker)
-            address = group.addresses.get(broker_id, "") if group and group.cluster == cluster else ""
+        group = self.replica.view.groups.get(broker)
+        shown = group.addresses.get(broker_id, "") if group and group.cluster == cluster else ""
+        carried = is_carried_seat(self.replica, broker, address or shown)
         reply = await unregister_brokers(
             self._book,
-            [Departure(cluster, broker, broker_id, address, incarnation)],
+            [Departure(cluster, broker, broker_id, shown if carried and not address else address, incarnation)],
             caller=caller,
             cause=cause,
-            carried=carried and bool(address),
+            carried=carried,
         )
         if reply.statuses[0] is not Outcome.DONE:
             raise NotFoundError(
@@ -138,11 +115,7 @@ class Registry:
         return Touched(outcome.count, outcome.version)
 
     async def delete_topic(self, topic: str, cluster: str | None, caller: Caller) -> Touched:
-        carried: Iterable[str] = ()
-        if self.replica.is_recovering:
-            view = self.replica.view
-            listed = view.groups.keys() if cluster is None else view.clusters.get(cluster, set())
-            carried = [broker for broker in view.brokers_of(topic) if broker in listed]
+        carried = carried_brokers_of(self.replica, topic, cluster)
         outcome = await delete_topic(
             self._book, check_name("topic", topic), cluster=cluster or "", caller=caller, carried_by=carried
         )
@@ -158,7 +131,7 @@ class Registry:
         return await self._seen((await put_kv(self._book, namespace, key, value, caller=caller)).version)
 
     async def delete_kv(self, namespace: str, key: str, caller: Caller) -> int:
-        carried = self.replica.is_recovering and key in self.replica.view.kv.get(namespace, {})
+        carried = is_carried_key(self.replica, namespace, key)
         outcome = await delete_kv(self._book, namespace, key, caller=caller, carried=carried)
         if outcome.status is Outcome.UNKNOWN:
             raise NotFoundError("key", f"{namespace}/{key}", advice="It was not there, so nothing changed.")
