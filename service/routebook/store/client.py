@@ -222,8 +222,7 @@ class StoreClient:
             on_end(link)
 
         connection = await self._dialer.dial_primary(address)
-        name = f"The store at {self._dialer.name(address)}"
-        link = Link(connection, name, on_answer=self._answered, on_end=ended)
+        link = Link(connection, self._dialer.name(address), on_answer=self._answered, on_end=ended)
         link.ended.add_done_callback(self._tasks.discard)
         self._open_links.add(link)
         return link

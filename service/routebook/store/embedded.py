@@ -112,6 +112,11 @@ class EmbeddedStore:
         return self._port
 
     @property
+    def options(self) -> Mapping[str, str]:
+        """What was asked for beyond the usual."""
+        return self._options
+
+    @property
     def process_id(self) -> int:
         """Of the server itself, not of its keeper."""
         return int((self._started.run_dir / keeper.PROCESS_ID_FILE).read_text())

@@ -54,12 +54,12 @@ class Link:
     def __init__(
         self,
         connection: AbstractConnection,
-        name: str,
+        place: str,
         *,
         on_answer: Callable[[], None],
         on_end: Callable[["Link"], None],
     ) -> None:
-        self.name = name
+        self._place = place
         self._connection = connection
         # redis-py has no public way to write without waiting; a wait here could be cancelled, which closes
         # its connection.
@@ -68,11 +68,12 @@ class Link:
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._requests: deque[Request] = deque()
+        self._lost = f"The connection to the store at {place} was lost."
         self._failure: str | None = None
         self._finishing = False
         self.ended_quietly = False
         """By us, or while nobody waited (as by a server that closes idle connections): no sign of trouble."""
-        self._reading = asyncio.create_task(self._read(), name=f"read {name}")
+        self._reading = asyncio.create_task(self._read(), name=f"read {place}")
 
     @property
     def ended(self) -> asyncio.Task[None]:
@@ -90,10 +91,13 @@ class Link:
 
         Written before the first wait, so calls of one task keep their order.
         """
+        if self._writer.is_closing():
+            # Reset by the peer a moment ago, which the reader has not seen yet; or by us.
+            self.break_off(self._lost)
         if self._failure is not None:
             raise StoreUnavailableError(self._failure)
         if self._writer.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            raise StoreUnavailableError(f"{self.name} does not read what is sent to it.")
+            raise StoreUnavailableError(f"The store at {self._place} does not read what is sent to it.")
         request = Request(self._loop.create_future(), wanted, deadline)
         self._requests.append(request)
         self._writer.write(packed)
@@ -114,7 +118,7 @@ class Link:
 
     def close(self) -> None:
         """At once, whatever the peer does."""
-        self.break_off(f"The connection to {self.name} was closed.", on_purpose=True)
+        self.break_off(f"The connection to the store at {self._place} was closed.", on_purpose=True)
 
     def finish(self) -> None:
         """Close when the answers owed have come, or are overdue; nothing new is to be sent."""
@@ -123,7 +127,7 @@ class Link:
             self.close()
 
     def _time_out(self, request: Request) -> None:
-        why = f"{self.name} did not answer in time."
+        why = f"The store at {self._place} did not answer in time."
         if not request.future.done():
             request.future.set_exception(StoreUnavailableError(why))
         # Only when the answer that is due next is itself overdue is the connection at fault. Else the store
@@ -132,12 +136,12 @@ class Link:
             self.break_off(why)
 
     async def _read(self) -> None:
-        why = f"The connection to {self.name} was lost."
+        why = self._lost
         try:
             while True:
                 self._take(await self._next_reply())
         except RedisError as error:
-            why = f"The connection to {self.name} was lost: {error}"
+            why = f"The connection to the store at {self._place} was lost: {error}"
         finally:
             self.break_off(why)
             await self._disconnect()

@@ -1,0 +1,207 @@
+"""The client when the network or the store is ill: calls end in time, and no answer reaches the wrong caller."""
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.support.fault_proxy import FaultProxy
+from tests.support.waiting import until
+
+from routebook.errors import StoreUnavailableError
+from routebook.store.client import StoreClient
+from routebook.store.embedded import EmbeddedStore
+from routebook.store.url import StoreUrl
+
+TIMEOUT_MS = 300
+SLACK_S = 0.25
+"""What a busy machine may add to a deadline."""
+
+
+@pytest.fixture
+async def proxy(store_url: str) -> AsyncIterator[FaultProxy]:
+    async with FaultProxy.before(store_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def client(proxy: FaultProxy) -> AsyncIterator[StoreClient]:
+    """Through the proxy, and impatient."""
+    client = StoreClient(StoreUrl.parse(proxy.url), slot_key="rb:{t}:meta", timeout_ms=TIMEOUT_MS)
+    await client.open()
+    yield client
+    await client.close()
+
+
+async def works(client: StoreClient) -> bool:
+    try:
+        return bool(await client.call("PING") == b"PONG")
+    except StoreUnavailableError:
+        return False
+
+
+async def seconds_until_refused(client: StoreClient, *words: str, timeout_ms: int | None = None) -> float:
+    begun = time.monotonic()
+    with pytest.raises(StoreUnavailableError):
+        await client.call(*words, timeout_ms=timeout_ms)
+    return time.monotonic() - begun
+
+
+async def test_a_call_to_a_stalled_store_ends_at_its_deadline(proxy: FaultProxy, client: StoreClient) -> None:
+    proxy.stall()
+    for _ in range(3):
+        # The first finds a connection, the later ones wait for one: the deadline covers both.
+        assert await seconds_until_refused(client, "PING") < TIMEOUT_MS / 1000 + SLACK_S
+    assert not client.in_touch
+    assert await seconds_until_refused(client, "PING", timeout_ms=50) < 0.05 + SLACK_S
+    proxy.heal()
+    await until(lambda: works(client))
+
+
+async def test_a_thousand_callers_of_a_stalled_store_all_end_in_time(proxy: FaultProxy, client: StoreClient) -> None:
+    proxy.stall()
+    took = await asyncio.gather(*[seconds_until_refused(client, "PING") for _ in range(1000)])
+    assert max(took) < TIMEOUT_MS / 1000 + SLACK_S
+    accepted = proxy.accepted
+    proxy.heal()
+    await until(lambda: works(client))
+    assert proxy.accepted - accepted <= 3
+
+
+async def test_a_process_that_is_stopped_is_given_up_and_found_again() -> None:
+    with EmbeddedStore(None, port=0) as store:
+        client = StoreClient(StoreUrl.parse(store.url), slot_key="k", timeout_ms=TIMEOUT_MS)
+        await client.open()
+        os.kill(store.process_id, signal.SIGSTOP)
+        assert await seconds_until_refused(client, "SET", "k", "v") < TIMEOUT_MS / 1000 + SLACK_S
+        os.kill(store.process_id, signal.SIGCONT)
+        await until(lambda: works(client))
+        await client.close()
+
+
+async def test_an_answer_that_is_lost_is_not_asked_for_again(
+    proxy: FaultProxy, client: StoreClient, namespace: str
+) -> None:
+    key = f"rb:{{{namespace}}}:count"
+    proxy.hold_answers()
+    with pytest.raises(StoreUnavailableError):
+        await client.call("INCR", key)
+    proxy.cut()
+    proxy.heal()
+    await until(lambda: works(client))
+    assert await client.call("GET", key) == b"1"
+
+
+async def test_a_cut_connection_fails_only_the_calls_on_it(proxy: FaultProxy, client: StoreClient) -> None:
+    proxy.hold_answers()
+    calls = [asyncio.create_task(client.call("PING")) for _ in range(10)]
+    await asyncio.sleep(0.02)
+    epoch = client.epoch
+    proxy.cut()
+    for call in calls:
+        with pytest.raises(StoreUnavailableError):
+            await call
+    proxy.heal()
+    assert await client.call("PING") == b"PONG"
+    assert client.epoch == epoch + 1
+
+
+async def test_a_refused_connection_is_said_at_once_and_tried_with_pauses(
+    proxy: FaultProxy, client: StoreClient
+) -> None:
+    await proxy.refuse()
+    await until(lambda: not client.in_touch)
+    begun = time.monotonic()
+    took = [await seconds_until_refused(client, "PING") for _ in range(4)]
+    assert max(took) < SLACK_S
+    # 50 ms between attempts: the refused ones cannot have been many.
+    assert time.monotonic() - begun > 0.1
+    await proxy.accept()
+    await until(lambda: works(client))
+
+
+async def test_a_slow_store_delays_calls_but_does_not_queue_them_up(proxy: FaultProxy, client: StoreClient) -> None:
+    """Connections lent out one call at a time would let 8 calls through in each round trip, and fail the rest."""
+    proxy.delay_s = 0.15
+    begun = time.monotonic()
+    answers = await asyncio.gather(*[client.call("ECHO", str(n), timeout_ms=2000) for n in range(500)])
+    assert answers == [str(n).encode() for n in range(500)]
+    assert time.monotonic() - begun < 1.5
+
+
+async def test_calls_do_not_wait_behind_a_long_pipeline(proxy: FaultProxy, client: StoreClient) -> None:
+    loading = asyncio.create_task(client.pipeline([("ECHO", "x" * 1000)] * 20_000, timeout_ms=20_000))
+    await asyncio.sleep(0.01)
+    begun = time.monotonic()
+    assert await client.call("PING", timeout_ms=5000) == b"PONG"
+    quick = time.monotonic() - begun
+    assert len(await loading) == 20_000
+    assert quick < time.monotonic() - begun
+
+
+async def test_a_call_out_of_time_behind_a_longer_one_does_not_break_it_off() -> None:
+    with EmbeddedStore(None, port=0) as store:
+        patient = StoreClient(StoreUrl.parse(store.url), slot_key="k", timeout_ms=5000, connections=1)
+        await patient.open()
+        long_one = asyncio.create_task(patient.call("BLPOP", "nothing", "0.4", timeout_ms=5000))
+        await asyncio.sleep(0.01)
+        assert await seconds_until_refused(patient, "PING", timeout_ms=50) < 0.05 + SLACK_S
+        assert await long_one is None
+        assert await patient.call("ECHO", "next") == b"next"
+        assert patient.epoch == 1
+        await patient.close()
+
+
+async def test_a_cancelled_call_leaves_no_answer_for_another(proxy: FaultProxy, client: StoreClient) -> None:
+    """Callers cancelled at every moment, connections cut under them: each reply still matches its request."""
+    chance = random.Random(20)
+    wrong: list[tuple[str, object]] = []
+    answered = 0
+
+    async def caller(name: int) -> None:
+        nonlocal answered
+        for turn in range(200):
+            word = f"{name}-{turn}"
+            try:
+                if turn % 5:
+                    replies = [await client.call("ECHO", word)]
+                else:
+                    replies = await client.pipeline([("ECHO", word)] * chance.choice([2, 20]))
+            except StoreUnavailableError:
+                continue
+            wrong.extend((word, reply) for reply in replies if reply != word.encode())
+            answered += 1
+
+    async def disturb(tasks: list[asyncio.Task[None]]) -> None:
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(chance.random() * 0.01)
+            victim = chance.randrange(len(tasks))
+            if chance.random() < 0.9:
+                tasks[victim].cancel()
+                await asyncio.gather(tasks[victim], return_exceptions=True)
+                if chance.random() < 0.5:
+                    tasks[victim] = asyncio.create_task(caller(victim))
+            elif chance.random() < 0.3:
+                proxy.cut()
+
+    tasks = [asyncio.create_task(caller(name)) for name in range(40)]
+    async with asyncio.timeout(60):
+        await disturb(tasks)
+    assert wrong == []
+    assert answered > 1000
+    await until(lambda: works(client))
+
+
+async def test_closing_does_not_wait_for_a_store_that_hangs(proxy: FaultProxy, client: StoreClient) -> None:
+    proxy.stall()
+    calls = [asyncio.create_task(client.call("PING")) for _ in range(5)]
+    await asyncio.sleep(0.01)
+    begun = time.monotonic()
+    await client.close()
+    assert time.monotonic() - begun < SLACK_S
+    for call in calls:
+        with pytest.raises(StoreUnavailableError):
+            await call

@@ -1,0 +1,76 @@
+"""On a cluster: the name space's slot decides whose connection, and MOVED is followed without a caller noticing."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from redis.crc import key_slot
+from tests.support.topologies import ClusterTrio, ask, kill
+from tests.support.waiting import until
+
+from routebook.errors import StoreUnavailableError
+from routebook.store.client import StoreClient
+from routebook.store.url import StoreUrl
+
+
+@pytest.fixture(scope="module")
+def trio() -> Iterator[ClusterTrio]:
+    with ClusterTrio() as trio:
+        yield trio
+
+
+def new_client(url: str, namespace: str) -> StoreClient:
+    return StoreClient(StoreUrl.parse(url), slot_key=f"rb:{{{namespace}}}:meta", timeout_ms=1000)
+
+
+async def test_every_name_space_is_found_from_any_node(trio: ClusterTrio) -> None:
+    served_by = set()
+    for number in range(12):
+        key = f"rb:{{n{number}}}:meta"
+        client = new_client(f"cluster://127.0.0.1:{trio.ports[number % 3]}", f"n{number}")
+        await client.open()
+        await client.call("EVAL", "return redis.call('set', KEYS[1], ARGV[1])", 1, key, number)
+        owner = trio.owner_of(key_slot(key.encode()))
+        assert ask(owner, "GET", key) == str(number)
+        served_by.add(owner)
+        assert client.epoch == 1
+        await client.close()
+    assert served_by == set(trio.ports)
+
+
+async def test_a_moved_slot_is_followed_by_the_very_call(trio: ClusterTrio, namespace: str) -> None:
+    client = new_client(trio.url, namespace)
+    await client.open()
+    key = f"rb:{{{namespace}}}:k"
+    await client.call("SET", key, "kept")
+    for epoch in (2, 3):
+        await asyncio.to_thread(trio.move_slot, key_slot(key.encode()))
+        assert await client.call("GET", key) == b"kept"
+        assert client.epoch == epoch
+    await client.close()
+
+
+async def test_a_pipeline_to_a_moved_slot_fails_once(trio: ClusterTrio, namespace: str) -> None:
+    client = new_client(trio.url, namespace)
+    await client.open()
+    key = f"rb:{{{namespace}}}:k"
+    await asyncio.to_thread(trio.move_slot, key_slot(key.encode()))
+    commands = [("RPUSH", key, number) for number in range(20)]
+    with pytest.raises(StoreUnavailableError, match="MOVED"):
+        await client.pipeline(commands)
+    assert await client.pipeline(commands) == list(range(1, 21))
+    await client.close()
+
+
+async def test_a_dead_node_that_is_not_ours_does_no_harm(namespace: str) -> None:
+    with ClusterTrio() as trio:
+        owner = trio.owner_of(key_slot(f"{{{namespace}}}".encode()))
+        kill(next(node for node in trio.nodes if node.port != owner))
+        client = new_client(trio.url, namespace)
+        await client.open()
+        key = f"rb:{{{namespace}}}:k"
+        await until(lambda: client.call("SET", key, "v"))
+        kill(next(node for node in trio.nodes if node.port == owner))
+        with pytest.raises(StoreUnavailableError):
+            await client.call("GET", key)
+        await client.close()

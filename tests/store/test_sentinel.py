@@ -1,0 +1,105 @@
+"""Behind Sentinel: the primary is found, a failover followed, a lone dissenting sentinel outvoted."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.support.fault_proxy import FaultProxy
+from tests.support.topologies import SentinelTrio, ask, kill
+from tests.support.waiting import until
+
+from routebook.errors import StoreUnavailableError
+from routebook.store.client import StoreClient
+from routebook.store.url import StoreUrl
+
+
+@pytest.fixture
+def own_trio() -> Iterator[SentinelTrio]:
+    """To be harmed."""
+    with SentinelTrio() as trio:
+        yield trio
+
+
+@pytest.fixture(scope="module")
+def trio() -> Iterator[SentinelTrio]:
+    """To be looked at only."""
+    with SentinelTrio() as trio:
+        yield trio
+
+
+def new_client(url: str) -> StoreClient:
+    return StoreClient(StoreUrl.parse(url), slot_key="rb:{t}:meta", timeout_ms=1000)
+
+
+async def wrote(client: StoreClient, value: str) -> bool:
+    try:
+        return bool(await client.call("SET", "k", value) == b"OK")
+    except StoreUnavailableError:
+        return False
+
+
+async def test_writes_come_back_after_the_primary_is_killed(own_trio: SentinelTrio) -> None:
+    client = new_client(own_trio.url)
+    await client.open()
+    await client.call("SET", "k", "before")
+    await client.call("WAIT", 1, 1000)
+    kill(own_trio.primary)
+    begun = time.monotonic()
+    await until(lambda: wrote(client, "after"), timeout_s=15)
+    assert time.monotonic() - begun < 15
+    assert own_trio.replica.port
+    assert ask(own_trio.replica.port, "GET", "k") == "after"
+    assert client.epoch == 2
+    await client.close()
+
+
+async def test_a_primary_that_is_demoted_is_left_within_the_very_call(own_trio: SentinelTrio) -> None:
+    client = new_client(own_trio.url)
+    await client.open()
+    primary, replica = own_trio.primary.port or 0, own_trio.replica.port or 0
+    ask(own_trio.sentinel_ports[0], "SENTINEL", "FAILOVER", "book")
+    await until(lambda: all(own_trio.names_primary(port) == replica for port in own_trio.sentinel_ports))
+    # The sentinels would do this too, but wait eight seconds before.
+    ask(primary, "REPLICAOF", "127.0.0.1", replica)
+    assert await client.call("SET", "k", "at the new one") == b"OK"
+    assert ask(replica, "GET", "k") == "at the new one"
+    await client.close()
+
+
+async def test_a_dead_sentinel_costs_nothing(trio: SentinelTrio) -> None:
+    ask_nobody = "127.0.0.1:1"
+    url = f"sentinel://{ask_nobody},127.0.0.1:{trio.sentinel_ports[0]},127.0.0.1:{trio.sentinel_ports[1]}/book"
+    client = new_client(url)
+    begun = time.monotonic()
+    await client.open()
+    assert time.monotonic() - begun < 0.5
+    await client.close()
+
+
+async def test_a_sentinel_that_hangs_does_not_hold_up_the_others(trio: SentinelTrio) -> None:
+    async with FaultProxy("127.0.0.1", trio.sentinel_ports[0]) as proxy:
+        proxy.stall()
+        others = ",".join(f"127.0.0.1:{port}" for port in trio.sentinel_ports[1:])
+        client = new_client(f"sentinel://127.0.0.1:{proxy.port},{others}/book")
+        begun = time.monotonic()
+        await client.open()
+        assert time.monotonic() - begun < 0.5
+        await client.close()
+
+
+async def test_a_lone_sentinel_that_names_an_old_primary_is_outvoted(own_trio: SentinelTrio) -> None:
+    stranger = own_trio.sentinel_ports[0]
+    ask(stranger, "SENTINEL", "REMOVE", "book")
+    ask(stranger, "SENTINEL", "MONITOR", "book", "127.0.0.1", own_trio.replica.port or 0, 2)
+    client = new_client(own_trio.url)
+    await client.open()
+    await client.call("SET", "k", "v")
+    assert ask(own_trio.primary.port or 0, "GET", "k") == "v"
+    await client.close()
+
+
+async def test_an_unknown_master_is_said_by_name(trio: SentinelTrio) -> None:
+    client = new_client(trio.url.removesuffix("book") + "other")
+    with pytest.raises(StoreUnavailableError, match="no master 'other'"):
+        await client.open()
+    await client.close()

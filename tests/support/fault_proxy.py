@@ -1,0 +1,126 @@
+"""A TCP proxy inside the test that does to a connection what networks do: delay, stall, lose answers, cut, refuse."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from types import TracebackType
+from typing import Self
+
+CHUNK_BYTES = 65536
+
+
+class FaultProxy:
+    """Stands in front of one server: `async with FaultProxy.before(url) as proxy: … proxy.url …`. Faults hold for
+    connections there are and for new ones, until `heal`.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._upstream = (host, port)
+        self.port = 0
+        self.accepted = 0
+        self.delay_s = 0.0
+        """Added in each direction, without holding back what comes behind."""
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._requests_flow = asyncio.Event()
+        self._answers_flow = asyncio.Event()
+        self.heal()
+
+    @classmethod
+    def before(cls, url: str) -> Self:
+        """`url`: of the run's store, `redis://host:port`."""
+        host, _, port = url.removeprefix("redis://").rpartition(":")
+        return cls(host, int(port))
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        await self.accept()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.refuse()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def accept(self) -> None:
+        """On the same port as before."""
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def refuse(self) -> None:
+        """New connections are refused, present ones reset: a server that is down."""
+        if self._server:
+            self._server.close()
+        self.cut()
+
+    def stall(self) -> None:
+        """Nothing passes, nothing breaks: a server that hangs, or a partition. What is sent waits, as in TCP."""
+        self._requests_flow.clear()
+        self._answers_flow.clear()
+
+    def hold_answers(self) -> None:
+        """Requests arrive and are carried out; their answers do not come."""
+        self._answers_flow.clear()
+
+    def heal(self) -> None:
+        self.delay_s = 0.0
+        self._requests_flow.set()
+        self._answers_flow.set()
+
+    def cut(self) -> None:
+        """Reset every connection."""
+        for writer in self._writers:
+            connection = writer.get_extra_info("socket")
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        task = asyncio.current_task()
+        assert task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._writers.add(writer)
+        upstream: asyncio.StreamWriter | None = None
+        try:
+            upstream_reader, upstream = await asyncio.open_connection(*self._upstream)
+            self._writers.add(upstream)
+            async with asyncio.TaskGroup() as pumps:
+                pumps.create_task(self._pump(reader, upstream, self._requests_flow))
+                pumps.create_task(self._pump(upstream_reader, writer, self._answers_flow))
+        except* OSError:
+            pass
+        finally:
+            for end in filter(None, (writer, upstream)):
+                self._writers.discard(end)
+                end.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def deliver() -> None:
+            while True:
+                due, data = await waiting.get()
+                await asyncio.sleep(due - loop.time())
+                await flow.wait()
+                if not data or writer.is_closing():
+                    raise ConnectionResetError
+                writer.write(data)
+                await writer.drain()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(deliver())
+            data = b"to begin with"
+            while data:
+                data = await reader.read(CHUNK_BYTES)
+                waiting.put_nowait((loop.time() + self.delay_s, data))

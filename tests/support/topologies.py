@@ -1,0 +1,193 @@
+"""Sentinel and Cluster as processes of this machine: ready in a few seconds, and as mortal as the real ones."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from routebook.store import keeper
+from routebook.store.embedded import EmbeddedStore, find_server
+
+READY_SECONDS = 20.0
+MASTER = "book"
+
+
+def ask(port: int, *words: str | int) -> Any:
+    """One command to one server, by a connection of its own."""
+    options: dict[str, Any] = {"protocol": 2, "decode_responses": True, "socket_timeout": 5}
+    with redis.Redis(host="127.0.0.1", port=port, retry=Retry(NoBackoff(), 0), **options) as server:
+        return server.execute_command(*words)
+
+
+def kill(store: EmbeddedStore) -> None:
+    """As a machine dies."""
+    os.kill(store.process_id, signal.SIGKILL)
+
+
+def _wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            if condition():
+                return
+        except redis.RedisError:
+            pass
+        assert time.monotonic() < deadline, f"not within {READY_SECONDS:g} s: {what}"
+        time.sleep(0.02)
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+class _Topology:
+    """Starts in order, stops in reverse, also when the start fails half way."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._stack = stack
+            self._start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        raise NotImplementedError
+
+
+class SentinelTrio(_Topology):
+    """A primary, a replica, three sentinels that fail over after half a second of silence."""
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        super().__init__()
+        options = {"repl-diskless-sync-delay": "0"} | (options or {})
+        self.primary = EmbeddedStore(None, port=0, options=options)
+        self.replica = EmbeddedStore(None, port=0, options=options)
+        self.sentinel_ports: list[int] = []
+
+    @property
+    def url(self) -> str:
+        return f"sentinel://{','.join(f'127.0.0.1:{port}' for port in self.sentinel_ports)}/{MASTER}"
+
+    def _start(self) -> None:
+        for store in (self.primary, self.replica):
+            self._stack.enter_context(store)
+        assert self.primary.port
+        assert self.replica.port
+        ask(self.replica.port, "REPLICAOF", "127.0.0.1", self.primary.port)
+        self.sentinel_ports = [self._start_sentinel(self.primary.port) for _ in range(3)]
+        _wait_for(self._complete, "sentinels know each other and the replica")
+
+    @staticmethod
+    def names_primary(sentinel_port: int) -> int:
+        """The port of the primary, as this sentinel sees it."""
+        return int(ask(sentinel_port, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
+
+    def _start_sentinel(self, primary_port: int) -> int:
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="routebook-sentinel-")))
+        port = _free_port()
+        config = folder / "sentinel.conf"
+        config.write_text(
+            f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
+            f"sentinel monitor {MASTER} 127.0.0.1 {primary_port} 2\n"
+            f"sentinel down-after-milliseconds {MASTER} 500\nsentinel failover-timeout {MASTER} 3000\n"
+        )
+        arguments = [str(folder), "", str(find_server()), str(config), "--sentinel"]
+        command = [sys.executable, "-I", "-S", keeper.__file__, *arguments]
+        with (folder / "log").open("wb") as log:
+            sentinel = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
+        self._stack.enter_context(sentinel)
+        _wait_for(lambda: ask(port, "PING"), "a sentinel answers")
+        return port
+
+    def _complete(self) -> bool:
+        return all(self._knows_all(port) for port in self.sentinel_ports)
+
+    @staticmethod
+    def _knows_all(port: int) -> bool:
+        reply = ask(port, "SENTINEL", "MASTER", MASTER)
+        state = dict(zip(reply[::2], reply[1::2], strict=True))
+        return int(state["num-other-sentinels"]) == 2 and int(state["num-slaves"]) == 1
+
+
+class ClusterTrio(_Topology):
+    """Three nodes, each with a third of the slots, no replicas."""
+
+    SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes = [EmbeddedStore(None, port=0, options=self._options()) for _ in self.SLOTS]
+
+    @staticmethod
+    def _options() -> dict[str, str]:
+        return {
+            "cluster-enabled": "yes",
+            "cluster-port": str(_free_port()),
+            "cluster-node-timeout": "1000",
+            "cluster-require-full-coverage": "no",
+        }
+
+    @property
+    def ports(self) -> list[int]:
+        return [node.port or 0 for node in self.nodes]
+
+    @property
+    def url(self) -> str:
+        return f"cluster://{','.join(f'127.0.0.1:{port}' for port in self.ports)}"
+
+    def _start(self) -> None:
+        for number, (node, (first, last)) in enumerate(zip(self.nodes, self.SLOTS, strict=True), 1):
+            self._stack.enter_context(node)
+            assert node.port
+            ask(node.port, "CLUSTER", "ADDSLOTSRANGE", first, last)
+            ask(node.port, "CLUSTER", "SET-CONFIG-EPOCH", number)
+        for node, port in list(zip(self.nodes, self.ports, strict=True))[1:]:
+            bus = int(node.options["cluster-port"])
+            ask(self.ports[0], "CLUSTER", "MEET", "127.0.0.1", port, bus)
+        _wait_for(lambda: all(map(self._complete, self.ports)), "the nodes know each other")
+
+    @staticmethod
+    def _complete(port: int) -> bool:
+        info = ask(port, "CLUSTER", "INFO")
+        return "cluster_state:ok" in info and "cluster_known_nodes:3" in info
+
+    def owner_of(self, slot: int) -> int:
+        """The port of the node that serves it."""
+        for first, last, primary, *_ in ask(self.ports[0], "CLUSTER", "SLOTS"):
+            if first <= slot <= last:
+                return int(primary[1])
+        raise AssertionError(f"nobody serves slot {slot}")
+
+    def move_slot(self, slot: int) -> None:
+        """To another node, its keys too, as `redis-cli --cluster reshard` does."""
+        source = self.owner_of(slot)
+        target = next(port for port in self.ports if port != source)
+        source_id, target_id = (str(ask(port, "CLUSTER", "MYID")) for port in (source, target))
+        ask(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
+        ask(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
+        while keys := ask(source, "CLUSTER", "GETKEYSINSLOT", slot, 100):
+            ask(source, "MIGRATE", "127.0.0.1", target, "", 0, 5000, "KEYS", *keys)
+        for port in (target, source):
+            ask(port, "CLUSTER", "SETSLOT", slot, "NODE", target_id)
