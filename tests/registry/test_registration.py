@@ -1,0 +1,163 @@
+"""Registering through the verbs: visible here when answered, cheap when nothing changed, right when others interfere."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from tests.reference.build import A, B, registration, topics, version
+from tests.support.in_process import CALLER, running_worker
+from tests.support.waiting import until
+
+from routebook.errors import InvalidInputError, NotFoundError, RefusedError
+from routebook.model.topic import QueueData
+from routebook.store.changes import changes_between
+
+
+async def test_a_registration_is_visible_here_when_it_is_answered(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        for n in range(20):
+            topic = f"topic-{n}"
+            said = registration(data_version=version(n), topics=topics("orders", topic))
+            result = await worker.registry.register(said, CALLER)
+            assert json.loads(worker.registry.find_route(topic))["brokerDatas"][0]["brokerAddrs"] == {"0": A}
+            assert worker.registry.version >= result.version
+
+
+async def test_another_worker_sees_it_and_has_the_same_digest(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as one, running_worker(store_url, namespace) as other:
+        result = await one.registry.register(registration(), CALLER)
+        await other.registry.wait_for_version(result.version)
+        assert other.registry.find_route("orders") == one.registry.find_route("orders")
+        assert other.replica.digest == one.replica.digest
+
+
+async def test_the_same_again_changes_nothing_on_any_worker(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as one, running_worker(store_url, namespace) as other:
+        first = await one.registry.register(registration(), CALLER)
+        await other.registry.wait_for_version(first.version)
+        again = await other.registry.register(registration(), CALLER)
+        assert (again.status, again.version) == ("unchanged", first.version)
+        assert again.incarnation == first.incarnation
+
+
+async def test_a_slave_is_told_its_master_also_when_nothing_changed(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        await worker.registry.register(registration(A, 0), CALLER)
+        slave = registration(B, 1)
+        for expected in ("changed", "unchanged"):
+            result = await worker.registry.register(slave, CALLER)
+            assert (result.status, result.master_address) == (expected, A)
+            assert result.master_ha_address == "127.0.0.1:10912"
+
+
+async def test_workers_that_register_one_group_at_once_all_get_through(store_url: str, namespace: str) -> None:
+    """Each works on what it knows; whoever is overtaken starts over."""
+    async with running_worker(store_url, namespace) as one, running_worker(store_url, namespace) as other:
+        members = [
+            registration(f"127.0.0.{n + 1}:10911", n, topics=topics("orders", f"own-{n}", "shared")) for n in range(20)
+        ]
+        workers = (one, other)
+        await asyncio.gather(*(workers[n % 2].registry.register(said, CALLER) for n, said in enumerate(members)))
+        group = one.registry.broker("broker-a").group
+        assert group.addresses == {n: f"127.0.0.{n + 1}:10911" for n in range(20)}
+        await until(lambda: one.replica.digest == other.replica.digest)
+
+
+async def test_a_hundred_registrations_at_once_end_in_one_state(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as one, running_worker(store_url, namespace) as other:
+        said = [
+            registration(
+                f"127.0.1.{n}:10911", broker=f"broker-{n % 25}", broker_id=n // 25, topics=topics(f"t{n}", "all")
+            )
+            for n in range(100)
+        ]
+        await asyncio.gather(*((one if n % 3 else other).registry.register(r, CALLER) for n, r in enumerate(said)))
+        await until(lambda: one.replica.digest == other.replica.digest)
+        assert sum(len(one.registry.broker(name).group.addresses) for name in one.registry.brokers()) == 100
+        changes = await changes_between(one.book, 0, 10_000)
+        assert [change.version for change in changes] == list(range(1, len(changes) + 1))
+        assert sum(change.kind == "broker-registered" for change in changes) == 100
+
+
+async def test_one_topic_from_an_unknown_broker_is_refused_unless_it_is_the_whole_table(
+    store_url: str, namespace: str
+) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        single = registration(topics=topics("only"))
+        with pytest.raises(RefusedError, match="one topic"):
+            await worker.registry.register(single, CALLER)
+        await worker.registry.register(replace(single, full=True), CALLER)
+        assert worker.registry.topics() == ("only",)
+
+
+async def test_replacing_removes_what_is_not_named_and_merging_does_not(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        await worker.registry.register(registration(), CALLER)
+        await worker.registry.register(registration(data_version=version(2), topics=topics("a", "b")), CALLER)
+        assert set(worker.registry.topics()) == {"orders", "payments", "a", "b"}
+        only = registration(data_version=version(3), topics=topics("a", "b"), replace_topics=True)
+        await worker.registry.register(only, CALLER)
+        assert set(worker.registry.topics()) == {"a", "b"}
+
+
+async def test_turning_the_deletion_option_on_is_seen_by_the_next_repeat(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        await worker.registry.register(registration(), CALLER)
+        await worker.registry.register(registration(data_version=version(2), topics=topics("a", "b")), CALLER)
+        await worker.registry.change_setting("delete_topic_with_broker_registration", "true", CALLER)
+        await worker.registry.register(registration(data_version=version(2), topics=topics("a", "b")), CALLER)
+        assert set(worker.registry.topics()) == {"a", "b"}
+
+
+async def test_a_table_of_ten_thousand_topics_is_whole_or_not_there(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as one, running_worker(store_url, namespace) as other:
+        many = {f"topic-{n:05d}": QueueData(flags=n % 7) for n in range(10_000)}
+        seen: set[int] = set()
+
+        async def look() -> None:
+            while True:
+                seen.add(len(other.replica.view.queues_of("broker-a")))
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(look())
+        result = await one.registry.register(registration(topics=many), CALLER)
+        await other.registry.wait_for_version(result.version)
+        await asyncio.sleep(0)
+        watching.cancel()
+        assert seen <= {0, 10_000}
+        assert len(other.registry.topics()) == 10_000
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cluster": ""},
+        {"broker": "a\nb"},
+        {"broker_id": -1},
+        {"address": "nowhere"},
+        {"address": "127.0.0.1:99999"},
+        {"topics": topics("")},
+        {"topics": topics("x" * 256)},
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_right_is_refused_before_anything_starts(
+    store_url: str, namespace: str, wrong: dict[str, object]
+) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        with pytest.raises(InvalidInputError):
+            await worker.registry.register(replace(registration(), **wrong), CALLER)  # type: ignore[arg-type]
+        assert worker.registry.version == 0
+
+
+async def test_leaving_takes_effect_before_the_answer(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        await worker.registry.register(registration(), CALLER)
+        await worker.registry.unregister("east", "broker-a", 0, CALLER)
+        with pytest.raises(NotFoundError):
+            worker.registry.find_route("orders")
+        with pytest.raises(NotFoundError):
+            await worker.registry.unregister("east", "broker-a", 0, CALLER)
+        with pytest.raises(NotFoundError):
+            await worker.registry.heartbeat("east", "broker-a", 0, CALLER)

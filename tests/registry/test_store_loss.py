@@ -1,0 +1,153 @@
+"""The store goes away, comes back, or comes back empty: what readers see, and what is there again without anybody's help."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tests.reference.build import A, registration, topics, version
+from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.waiting import until
+
+from routebook.errors import NotFoundError, NotReadyError, RoutebookError, StoreUnavailableError
+from routebook.model.topic import QueueData
+from routebook.store.embedded import EmbeddedStore
+
+B = "127.0.0.2:10911"
+
+
+def kill(store: EmbeddedStore) -> None:
+    os.kill(store.process_id, signal.SIGKILL)
+    store.stop()
+
+
+async def fill(worker: InProcessWorker) -> None:
+    await worker.registry.register(registration(A), CALLER)
+    await worker.registry.register(registration(B, broker="broker-b", topics=topics("orders", "billing")), CALLER)
+    await worker.registry.register_topic("by-request", {"broker-a": QueueData(4, 4)}, CALLER)
+    await worker.registry.put_kv("ORDER_TOPIC_CONFIG", "orders", "broker-a:8", CALLER)
+    await worker.registry.change_setting("hold_percent", "77", CALLER)
+
+
+def knows(worker: InProcessWorker, *names: str) -> None:
+    for name in names:
+        worker.registry.find_route(name)
+
+
+async def test_lookups_go_on_without_a_store_and_writes_are_refused_soon() -> None:
+    with EmbeddedStore(None, port=0) as store:
+        async with running_worker(store.url, "t") as worker:
+            await fill(worker)
+            kill(store)
+            began = time.monotonic()
+            with pytest.raises(StoreUnavailableError):
+                await worker.registry.put_kv("ns", "key", "value", CALLER)
+            assert time.monotonic() - began < 1.5
+            await until(lambda: worker.registry.stale_seconds > 0)
+            for _ in range(100):
+                knows(worker, "orders", "billing", "by-request")
+            with pytest.raises(NotReadyError):
+                worker.registry.find_route("never-heard-of")
+
+
+async def test_a_store_that_comes_back_with_its_data_is_followed_again(tmp_path: Path) -> None:
+    with EmbeddedStore(tmp_path / "data", port=0) as store:
+        async with running_worker(store.url, "t") as worker:
+            await fill(worker)
+            before = (worker.replica.digest, worker.registry.version, worker.registry.history)
+            store.stop()
+            await until(lambda: worker.registry.stale_seconds > 0)
+            store.start()
+            await until(lambda: worker.registry.stale_seconds == 0)
+            assert (worker.replica.digest, worker.registry.version, worker.registry.history) == before
+            with pytest.raises(NotFoundError):
+                worker.registry.find_route("never-heard-of")
+            await worker.registry.register(registration(data_version=version(9), topics=topics("new", "x")), CALLER)
+            knows(worker, "new")
+
+
+async def test_an_empty_store_never_makes_a_known_topic_unknown(tmp_path: Path) -> None:
+    with EmbeddedStore(None, port=0) as store:
+        async with running_worker(store.url, "t", recovery_window_ms=20_000) as worker:
+            await fill(worker)
+            history = worker.registry.history
+            worker.lead()
+            worker.spawn(worker.restoring.run())
+            misses: list[RoutebookError] = []
+
+            async def look_up() -> None:
+                while True:
+                    try:
+                        knows(worker, "orders", "billing", "by-request")
+                    except RoutebookError as error:
+                        misses.append(error)
+                    await asyncio.sleep(0)
+
+            looking = worker.spawn(look_up())
+            kill(store)
+            await until(lambda: worker.registry.stale_seconds > 0)
+            store.start()
+            await until(lambda: worker.registry.history not in ("", history))
+            # Key-values and settings are back although no broker has spoken yet.
+            await until(lambda: worker.replica.table.kv.get("ORDER_TOPIC_CONFIG") == {"orders": "broker-a:8"})
+            await until(lambda: worker.replica.table.settings == {"hold_percent": "77"})
+            assert worker.replica.is_recovering
+            # Brokers come back one by one; the topic by request follows its broker.
+            await worker.registry.register(registration(A), CALLER)
+            await until(lambda: "by-request" in worker.replica.table.queues_of("broker-a"))
+            knows(worker, "billing")
+            await worker.registry.register(
+                registration(B, broker="broker-b", topics=topics("orders", "billing")), CALLER
+            )
+            await until(lambda: not worker.replica.is_recovering, timeout_s=15)
+            knows(worker, "orders", "billing", "by-request")
+            assert not looking.done()
+            assert misses == []
+
+
+async def test_what_is_deleted_while_recovering_is_gone_for_all_who_still_showed_it() -> None:
+    with EmbeddedStore(None, port=0) as store:
+        async with (
+            running_worker(store.url, "t") as one,
+            running_worker(store.url, "t") as other,
+        ):
+            await fill(one)
+            await other.registry.wait_for_version(one.registry.version)
+            histories = one.registry.history
+            await one.client.call("FLUSHALL")
+            await until(lambda: one.replica.is_recovering and other.replica.is_recovering)
+            assert one.registry.history == other.registry.history != histories
+            await one.registry.delete_topic("billing", None, CALLER)
+            await one.registry.unregister("east", "broker-a", 0, CALLER)
+            await one.registry.delete_kv("ORDER_TOPIC_CONFIG", "orders", CALLER)
+            await other.registry.wait_for_version(one.registry.version)
+            for worker in (one, other):
+                with pytest.raises(NotFoundError):
+                    worker.registry.find_route("billing")
+                with pytest.raises(NotFoundError):
+                    worker.registry.find_route("payments")
+                with pytest.raises(NotFoundError):
+                    worker.registry.kv_value("ORDER_TOPIC_CONFIG", "orders")
+                knows(worker, "orders")
+
+
+async def test_what_never_comes_back_goes_with_the_recovery_window() -> None:
+    with EmbeddedStore(None, port=0) as store:
+        async with running_worker(store.url, "t", recovery_window_ms=1000) as worker:
+            await fill(worker)
+            await worker.client.call("FLUSHALL")
+            await until(lambda: worker.replica.is_recovering)
+            await until(lambda: not worker.replica.is_recovering)
+            with pytest.raises(NotFoundError):
+                worker.registry.find_route("billing")
+
+
+async def test_a_cold_worker_on_a_young_store_may_be_told_to_wait(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace, warm_up_ms=600) as worker:
+        with pytest.raises(NotReadyError, match="warming up"):
+            worker.registry.find_route("orders")
+        await asyncio.sleep(0.7)
+        with pytest.raises(NotFoundError):
+            worker.registry.find_route("orders")

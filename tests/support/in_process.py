@@ -1,0 +1,96 @@
+"""Whole workers in the test's own process, without ports: everything between a verb and a real store."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from routebook.model.caller import Caller
+from routebook.observability.metrics import Metrics
+from routebook.registry.leader import Leader
+from routebook.registry.presence import Presence
+from routebook.registry.registry import Registry
+from routebook.registry.restoring import Restoring
+from routebook.replica.replica import Replica
+from routebook.settings.live import LiveSettings
+from routebook.settings.loading import load
+from routebook.store.book import Book
+from routebook.store.client import StoreClient
+from routebook.store.keys import Keys
+from routebook.store.presence import open_book
+from routebook.store.scripts import ScriptSet
+from routebook.store.url import StoreUrl
+
+CALLER = Caller("operator", "127.0.0.1:1")
+
+
+@dataclass
+class InProcessWorker:
+    name: str
+    client: StoreClient
+    book: Book
+    live: LiveSettings
+    replica: Replica
+    registry: Registry
+    leader: Leader
+    presence: Presence
+    restoring: Restoring
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self.tasks.append(task)
+        return task
+
+    def lead(self) -> None:
+        """Takes part in the election, and scans when it wins."""
+        self.spawn(self.presence.run())
+        self.spawn(self.leader.run())
+
+    async def end(self) -> None:
+        """Without a farewell, as one that was killed."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.tasks.clear()
+        await self.client.close()
+
+
+async def start_worker(store_url: str, namespace: str, **settings: Any) -> InProcessWorker:
+    flags = {name: str(value) for name, value in settings.items()}
+    live = LiveSettings(load(flags | {"redis_url": store_url, "namespace": namespace}, {}, None, profile="serve"))
+    name = f"worker-{secrets.token_hex(3)}"
+    keys = Keys(namespace)
+    client = StoreClient(
+        StoreUrl.parse(store_url), slot_key=keys.meta, timeout_ms=live.current.store_timeout_ms, connections=4
+    )
+    await client.open()
+    book = Book(client, keys, ScriptSet.load())
+    await open_book(book)
+    metrics = Metrics()
+    replica = Replica(book, live)
+    worker = InProcessWorker(
+        name=name,
+        client=client,
+        book=book,
+        live=live,
+        replica=replica,
+        registry=Registry(book, replica, live, worker=name),
+        leader=Leader(book, replica, live, name, metrics),
+        presence=Presence(book, replica, name, {}),
+        restoring=Restoring(book, replica, live, name),
+    )
+    worker.spawn(replica.run())
+    await replica.wait_complete(10_000)
+    return worker
+
+
+@asynccontextmanager
+async def running_worker(store_url: str, namespace: str, **settings: Any) -> AsyncIterator[InProcessWorker]:
+    worker = await start_worker(store_url, namespace, **settings)
+    try:
+        yield worker
+    finally:
+        await worker.end()
