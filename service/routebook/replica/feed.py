@@ -8,9 +8,9 @@ is looked into before anything more is applied; until that is settled, readers g
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from routebook.errors import StoreError, StoreUnavailableError
 from routebook.replica.contents import Contents
@@ -50,18 +50,34 @@ class FeedCounts:
     reconnects: int = 0
 
 
-Touched = Callable[[set[str], Position], None]
-"""Told in the same step in which the shown table changed: which routes may differ, and since when."""
+class Audience(Protocol):
+    """Who reads what the feed keeps current. All are called in the same step in which the shown table changes."""
+
+    def foresee(self, changes: Sequence[Change]) -> None:
+        """These are about to be applied; the table is still as it was. Not told of a load: nobody knows its changes."""
+
+    def drop(self, topics: set[str]) -> None:
+        """Encoded routes of these are no longer good."""
+
+    def tell(self, topics: set[str], position: Position) -> None:
+        """These routes may differ, all of them since that position."""
 
 
 class Feed:
     """Of one replica. `run` until cancelled; everything else is for the replica to ask."""
 
-    def __init__(self, book: Book, contents: Contents, touched: Touched, recovery_window_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        book: Book,
+        contents: Contents,
+        audience: Audience,
+        *,
+        recovery_window_ms: Callable[[], int],
+    ) -> None:
         self.counts = FeedCounts()
         self._book = book
         self._contents = contents
-        self._touched = touched
+        self._audience = audience
         self._recovery_window_ms = recovery_window_ms
         self._epoch: int | None = None
         self._follows = False
@@ -86,12 +102,14 @@ class Feed:
         return age_ms if age_ms > IN_TOUCH_MS else 0
 
     def check_heads(self, heads: Heads) -> None:
-        """Somebody has seen these. They may be older than what we have, so they only make us look
-        ourselves.
+        """Somebody has seen these. They may be older than what we have, which alone is no reason for doubt: we
+        look ourselves.
         """
         position = self._contents.position
-        if not position.is_same_history(heads) or heads.version < position.version:
+        if not position.is_same_history(heads):
             self._doubted = True
+        elif heads.version < position.version:
+            self._heads_read = 0.0
 
     async def run(self) -> None:
         pause = FIRST_PAUSE_S
@@ -156,8 +174,9 @@ class Feed:
         if not self._is_connected_as_verified():
             return  # what was read may be another store's
         self.counts.changes += len(changes)
-        changed = self._contents.apply(changes, read)
-        self._touched(changed, self._contents.position)
+        self._audience.foresee(changes)
+        topics = self._contents.apply(changes, read)
+        self._audience.tell(topics, self._contents.position)
 
     async def _read_waiting(self, block_ms: int) -> list[Change]:
         """All that waits, within bounds; a change written in several parts is never cut."""
@@ -260,11 +279,13 @@ class Feed:
             _log.warning("The store has another history than before: what it lacks is carried over for a while.")
 
     async def _show(self, steps: Iterator[set[str]], position: Position) -> None:
-        """Readers are served between steps."""
+        """Readers are served between the steps, and told when all is done."""
+        changed: set[str] = set()
         for topics in steps:
-            self._touched(topics, position)
+            self._audience.drop(topics)
+            changed |= topics
             await asyncio.sleep(0)
-        self._touched(set(), position)
+        self._audience.tell(changed, position)
 
 
 def _is_cut(change: Change) -> bool:

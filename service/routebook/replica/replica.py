@@ -1,7 +1,7 @@
 """The route table of one name space in the memory of one worker: answers without a step to the store."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from routebook.errors import NotReadyError, NotSeenYetError
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
@@ -16,6 +16,7 @@ from routebook.replica.subscriptions import Subscription, Subscriptions
 from routebook.replica.table import Table
 from routebook.settings import LiveSettings, Settings
 from routebook.store.book import Book
+from routebook.store.changes import Change
 from routebook.store.presence import Heads
 
 MAX_COMPARED: int = 256
@@ -23,14 +24,30 @@ MAX_COMPARED: int = 256
 differs.
 """
 
+TellChanges = Callable[[Sequence[Change], Table], None]
+
 
 class Replica:
     """`run` fills it and keeps it current; everything else answers at once, or waits for what `run` brings."""
 
-    def __init__(self, book: Book, live_settings: LiveSettings, *, max_answer_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    def __init__(
+        self,
+        book: Book,
+        live_settings: LiveSettings,
+        *,
+        tell_changes: TellChanges | None = None,
+        max_answer_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        """`tell_changes` is told of each batch of changes while the table is still as it was before them."""
         self._live_settings = live_settings
+        self._tell_changes = tell_changes
         self._contents = Contents()
-        self._feed = Feed(book, self._contents, self._touched, self._recovery_window_ms)
+        self._feed = Feed(
+            book,
+            self._contents,
+            self,
+            recovery_window_ms=lambda: live_settings.current.recovery_window_ms,
+        )
         self._answers = Answers(max_answer_bytes)
         self._subscriptions = Subscriptions()
         self._shape = _shape_of(live_settings.current)
@@ -144,6 +161,13 @@ class Replica:
     # -- after a loss
 
     @property
+    def is_recovering(self) -> bool:
+        """Something is shown that the store has lost: deletions have to be written down even if they find
+        nothing.
+        """
+        return self._contents.recovery is not None
+
+    @property
     def recovery(self) -> RecoveryState | None:
         return self._contents.recovery.state if self._contents.recovery else None
 
@@ -162,28 +186,17 @@ class Replica:
         recovery = self._contents.recovery
         return recovery.carried_queues(self.table) if recovery else {}
 
-    def carried_brokers_of(self, topic: str) -> list[str]:
-        """Brokers whose entry is shown though the store has it no more: a deletion has to name them."""
-        if self._contents.recovery is None:
-            return []
-        return [name for name in self.view.brokers_of(topic) if topic not in self.table.queues_of(name)]
-
-    def is_carried_seat(self, broker: str, address: str) -> bool:
-        """Shown, though the store does not have it: an unregistration has to say so."""
-        return self._contents.recovery is not None and address in _addresses(self.view, broker).difference(
-            _addresses(self.table, broker)
-        )
-
-    def is_carried_key(self, namespace: str, key: str) -> bool:
-        return self._contents.recovery is not None and (
-            key in self.view.kv.get(namespace, {}) and key not in self.table.kv.get(namespace, {})
-        )
-
     # -- told by the feed
 
-    def _touched(self, topics: Collection[str], position: Position) -> None:
-        stale = self._answers.take_out(topics)
-        self._tell(topics, stale, position)
+    def foresee(self, changes: Sequence[Change]) -> None:
+        if self._tell_changes:
+            self._tell_changes(changes, self.table)
+
+    def drop(self, topics: set[str]) -> None:
+        self._answers.take_out(topics)
+
+    def tell(self, topics: set[str], position: Position) -> None:
+        self._tell(topics, self._answers.take_out(topics), position)
         if self.view.settings != self._applied_settings:
             self._applied_settings = dict(self.view.settings)
             self._live_settings.apply(self._applied_settings)
@@ -213,14 +226,6 @@ class Replica:
             topics |= self.view.kv.get(ORDER_TOPIC_NAMESPACE, {}).keys()
         self._tell(topics, self._answers.take_out(topics), self._contents.position)
 
-    def _recovery_window_ms(self) -> int:
-        return self._live_settings.current.recovery_window_ms
-
 
 def _shape_of(settings: Settings) -> tuple[bool, bool]:
     return settings.support_acting_master, settings.order_message_enable
-
-
-def _addresses(table: Table, broker: str) -> set[str]:
-    group = table.groups.get(broker)
-    return set(group.addresses.values()) if group else set()
