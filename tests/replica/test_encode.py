@@ -84,9 +84,7 @@ def test_all_objects_have_their_keys_in_alphabetical_order() -> None:
 
 
 def test_cluster_info() -> None:
-    assert (
-        encode_cluster_info(pick_up_cluster_info(Table())) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
-    )
+    assert encode_cluster_info(pick_up_cluster_info(Table())) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
     table = table_of(image(group(), ["orders"]))
     assert encode_cluster_info(pick_up_cluster_info(table)).decode() == (
         '{"brokerAddrTable":{"broker-a":{"brokerAddrs":{"0":"127.0.0.1:10911"},"brokerName":"broker-a",'

@@ -1,0 +1,107 @@
+"""A replica that follows a store, a worker that changes it, and the ways in which a store loses things."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from tests.properties.plain_worker import CALLER, PlainWorker
+from tests.reference.build import registration
+from tests.support.waiting import until
+
+from routebook.replica.replica import Replica
+from routebook.settings import LiveSettings, load
+from routebook.store.book import Book
+from routebook.store.client import StoreClient
+from routebook.store.reads import read_heads
+from routebook.store.removal import Departure, unregister_brokers
+from routebook.store.url import StoreUrl
+
+Snapshot = Mapping[bytes, bytes]
+
+
+def new_replica(book: Book, **settings: object) -> Replica:
+    flags = {name: str(value).lower() for name, value in settings.items()}
+    return Replica(book, LiveSettings(load(flags)))
+
+
+@asynccontextmanager
+async def running(replica: Replica) -> AsyncIterator[Replica]:
+    task = asyncio.create_task(replica.run())
+    try:
+        await replica.wait_complete(10_000)
+        yield replica
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def following(book: Book, **settings: object) -> AsyncIterator[Replica]:
+    async with running(new_replica(book, **settings)) as replica:
+        yield replica
+
+
+@asynccontextmanager
+async def following_at(url: str, book: Book) -> AsyncIterator[Replica]:
+    """By another way to the same tables, for instance through a proxy."""
+    client = StoreClient(StoreUrl.parse(url), slot_key=book.keys.meta, timeout_ms=1000)
+    await client.open()
+    try:
+        async with following(Book(client, book.keys, book.scripts)) as replica:
+            yield replica
+    finally:
+        await client.close()
+
+
+async def register(book: Book, *args: Any, **changes: Any) -> int:
+    """The version after it; one topic is enough for a new broker."""
+    return (await PlainWorker(book).register(registration(*args, **({"full": True} | changes)))).version
+
+
+async def unregister(book: Book, broker: str, address: str, *, broker_id: int = 0, carried: bool = False) -> int:
+    departure = Departure("east", broker, broker_id, address)
+    return (await unregister_brokers(book, [departure], caller=CALLER, carried=carried)).version
+
+
+async def caught_up(book: Book, *replicas: Replica) -> None:
+    """All have seen what the store holds now."""
+
+    async def same() -> bool:
+        heads = await read_heads(book)
+        return all(
+            (one.identity, one.history, one.version) == (heads.identity, heads.history, heads.version)
+            for one in replicas
+        )
+
+    await until(same)
+
+
+async def keys_of(book: Book) -> list[bytes]:
+    found: list[bytes] = []
+    cursor = b"0"
+    while True:
+        cursor, keys = await book.client.call("SCAN", cursor, "MATCH", book.keys.table("*"), "COUNT", 1000)
+        found += keys
+        if cursor == b"0":
+            return found
+
+
+async def take_snapshot(book: Book) -> Snapshot:
+    """What a replica that lags behind would hold."""
+    keys = await keys_of(book)
+    dumps = await book.client.pipeline([("DUMP", key) for key in keys])
+    return dict(zip(keys, dumps, strict=True))
+
+
+async def lose_everything(book: Book) -> None:
+    if keys := await keys_of(book):
+        await book.client.call("UNLINK", *keys)
+
+
+async def fall_back(book: Book, snapshot: Snapshot) -> None:
+    """A failover to a primary that lacks the newest changes."""
+    remove = [("UNLINK", key) for key in await keys_of(book) if key not in snapshot]
+    restore = [("RESTORE", key, 0, dump, "REPLACE") for key, dump in snapshot.items()]
+    await book.client.pipeline([("MULTI",), *remove, *restore, ("EXEC",)])

@@ -1,0 +1,283 @@
+"""Following a real store: what is applied, when, and what happens when the history is not the one we know."""
+
+import asyncio
+import json
+
+import pytest
+from tests.properties.plain_worker import CALLER
+from tests.reference.build import mapping, topics, version
+from tests.replica.build import A, B, C
+from tests.replica.following import (
+    caught_up,
+    fall_back,
+    following,
+    following_at,
+    new_replica,
+    register,
+    take_snapshot,
+    unregister,
+)
+from tests.support.fault_proxy import FaultProxy
+from tests.support.waiting import until
+
+from routebook.errors import NotReadyError, NotSeenYetError
+from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
+from routebook.store.book import Book
+from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.topics import delete_topic, register_topic, set_write_permission
+
+
+async def test_an_empty_store_is_opened_and_complete(book: Book) -> None:
+    async with following(book) as replica:
+        assert replica.complete
+        assert (replica.version, bool(replica.identity), bool(replica.history)) == (0, True, True)
+        assert replica.current
+        assert replica.route_bytes("orders") is None
+
+
+async def test_what_was_there_is_loaded_and_what_comes_is_followed(book: Book) -> None:
+    await register(book, A)
+    async with following(book) as replica:
+        assert replica.version == 1
+        assert set(replica.table.topics) == {"orders", "payments"}
+        await replica.wait_for(await register(book, B, broker="broker-b", topics=topics("orders")), 2000)
+        assert list(replica.view.brokers_of("orders")) == ["broker-a", "broker-b"]
+        assert replica.counts.loads == 1
+
+
+async def test_every_kind_of_change_arrives(book: Book) -> None:
+    async with following(book) as replica:
+        await register(book, A, mappings={"orders": mapping()}, filters=("f",), zone="z")
+        await register(book, B, 1, acting_master=True)
+        await register(book, C, broker="broker-c", mappings={"orders": mapping(bname="elsewhere")})
+        await register_topic(book, "asked-for", {"broker-a": QueueData(2, 2)}, caller=CALLER)
+        await delete_topic(book, "payments", caller=CALLER)
+        await set_write_permission(book, "broker-c", writable=False, caller=CALLER)
+        await put_kv(book, ORDER_TOPIC_NAMESPACE, "orders", "broker-a:8", caller=CALLER)
+        await put_kv(book, "other", "gone", "x", caller=CALLER)
+        await delete_kv(book, "other", "gone", caller=CALLER)
+        await set_setting(book, "hold_percent", "44", "44", caller=CALLER)
+        await unregister(book, "broker-a", A)
+        await caught_up(book, replica)
+        assert replica.counts.loads == 1
+        async with following(book) as fresh:
+            assert fresh.digest == replica.digest == replica.table.compute_digest()
+        table = replica.table
+        assert table.groups["broker-a"].addresses == {1: B}
+        assert table.queues_of("broker-a")["orders"].perm == 4, "the lost master's topics are read-only"
+        assert set(table.queues_of("broker-c").values()) == {QueueData(perm=4)}
+        assert table.mappings_of_topic("orders").keys() == {"broker-a", "elsewhere"}
+        assert table.kv == {ORDER_TOPIC_NAMESPACE: {"orders": "broker-a:8"}, "other": {}}
+        assert table.settings == {"hold_percent": "44"}
+
+
+async def test_a_group_that_went_leaves_nothing(book: Book) -> None:
+    async with following(book) as replica:
+        empty = replica.digest
+        await register(book, A)
+        await replica.wait_for(await unregister(book, "broker-a", A), 2000)
+        assert replica.route_bytes("orders") is None
+        assert replica.digest == empty
+
+
+async def test_replicas_fed_in_different_portions_have_the_same_digest(book: Book) -> None:
+    async with following(book) as early:
+        for count in range(20):
+            await register(book, A, data_version=version(count), topics=topics(*(f"t-{n}" for n in range(count))))
+            await register(book, B, 1, filters=(f"f{count}",))
+        async with following(book) as late:
+            await register(book, C, broker="broker-c")
+            await unregister(book, "broker-a", B, broker_id=1)
+            await caught_up(book, early, late)
+            assert early.digest == late.digest == early.table.compute_digest() == late.table.compute_digest()
+            assert early.counts.changes > late.counts.changes
+
+
+async def test_no_registration_is_ever_half_visible(book: Book) -> None:
+    """Two names are always registered with equal queue numbers for all their topics; a reader that looks all the
+    time never sees them differ within one broker."""
+    names = [f"topic-{n}" for n in range(50)]
+    rounds = 40
+
+    async def keep_registering(broker: str, address: str) -> None:
+        for number in range(1, rounds + 1):
+            said = topics(*names, read_queues=number)
+            await register(book, address, broker=broker, data_version=version(number), topics=said)
+
+    async with following(book) as replica, asyncio.TaskGroup() as group:
+        writers = [group.create_task(keep_registering(f"broker-{a[-7]}", a)) for a in (A, B)]
+        looks = 0
+        while not all(writer.done() for writer in writers):
+            for queues in (replica.view.queues_of(name) for name in replica.view.groups):
+                assert queues.keys() == set(names)
+                assert len({queue.read_queues for queue in queues.values()}) == 1
+            looks += 1
+            await asyncio.sleep(0)
+        assert looks > rounds
+
+
+async def test_a_change_in_many_parts_is_visible_at_once(book: Book) -> None:
+    many = {f"topic-{n:05d}": QueueData() for n in range(5_500)}
+    async with following(book) as replica:
+        with replica.subscribe() as subscription:
+            await register(book, A, topics=many)
+            first = await anext(subscription)
+            assert len(replica.view.topics) == len(many)
+            assert first.version == replica.version
+
+
+async def test_a_lookup_asks_the_store_nothing(book: Book, store_url: str) -> None:
+    await register(book, A)
+    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book) as replica:
+        proxy.stall()
+        for topic in ("orders", "payments", "nobody-has-this"):
+            assert (replica.route_bytes(topic) is None) == (topic == "nobody-has-this")
+        proxy.heal()
+
+
+async def test_an_answer_is_kept_until_its_route_changes(book: Book) -> None:
+    await register(book, A)
+    async with following(book) as replica:
+        first = replica.route_bytes("orders")
+        await replica.wait_for(await register(book, B, broker="broker-b", topics=topics("other")), 2000)
+        assert replica.route_bytes("orders") is first
+        await replica.wait_for(await register(book, C, 1), 2000)
+        assert json.loads(replica.route_bytes("orders") or b"")["brokerDatas"][0]["brokerAddrs"] == {"0": A, "1": C}
+
+
+async def test_settings_of_the_store_shape_the_answers(book: Book) -> None:
+    await register(book, A, acting_master=True)
+    await register(book, B, 1, acting_master=True)
+    await unregister(book, "broker-a", A)
+    async with following(book) as replica:
+        with replica.subscribe("orders") as subscription:
+            assert json.loads(replica.route_bytes("orders") or b"")["brokerDatas"][0]["brokerAddrs"] == {"1": B}
+            await set_setting(book, "support_acting_master", "true", "true", caller=CALLER)
+            assert (await anext(subscription)).topic == "orders"
+            assert json.loads(replica.route_bytes("orders") or b"")["brokerDatas"][0]["brokerAddrs"] == {"0": B}
+
+
+async def test_waiting_for_a_version_ends_with_it_or_says_how_far_it_is(book: Book) -> None:
+    async with following(book) as replica:
+        waiting = asyncio.create_task(replica.wait_for(1, 5000))
+        await register(book, A)
+        await waiting
+        with pytest.raises(NotSeenYetError) as caught:
+            await replica.wait_for(99, 10)
+        assert (caught.value.wanted, caught.value.seen) == (99, 1)
+
+
+async def test_a_replica_that_cannot_load_says_so(book: Book) -> None:
+    replica = new_replica(book)
+    with pytest.raises(NotReadyError):
+        await replica.wait_complete(10)
+    assert not replica.complete
+    assert not replica.current
+
+
+async def test_a_missing_entry_is_noticed_and_everything_loaded_anew(book: Book) -> None:
+    async with following(book) as replica:
+        before = replica.history
+        await replica.wait_for(await register(book, A), 2000)
+        # As if a change had been made whose entry never came.
+        await book.client.call("HINCRBY", book.keys.meta, "version", 1)
+        await register(book, B, broker="broker-b")
+        await caught_up(book, replica)
+        assert (replica.counts.gaps, replica.counts.loads) == (1, 2)
+        assert (replica.history, replica.recovery) == (before, None)
+        assert "broker-b" in replica.view.groups
+
+
+async def test_a_missing_newest_entry_is_noticed_without_another_change(book: Book) -> None:
+    async with following(book) as replica:
+        await book.client.call("HINCRBY", book.keys.meta, "version", 1)
+        await caught_up(book, replica)
+        assert replica.counts.gaps == 1
+
+
+async def test_trimming_what_was_read_is_no_gap(book: Book, store_url: str) -> None:
+    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book) as replica:
+        await replica.wait_for(await register(book, A), 2000)
+        await book.client.call("XTRIM", book.keys.changes, "MAXLEN", 0)
+        proxy.cut()
+        await until(lambda: replica.counts.reconnects == 1)
+        await register(book, B, broker="broker-b")
+        await caught_up(book, replica)
+        assert (replica.counts.loads, replica.counts.gaps, replica.counts.lost_tails) == (1, 0, 0)
+
+
+async def test_a_reconnect_to_the_same_history_goes_on_where_it_was(book: Book, store_url: str) -> None:
+    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book) as replica:
+        await replica.wait_for(await register(book, A), 2000)
+        proxy.cut()
+        await register(book, B, broker="broker-b")
+        await caught_up(book, replica)
+        assert (replica.counts.loads, replica.counts.reconnects) == (1, 1)
+        assert replica.current
+
+
+async def test_while_the_store_is_away_answers_go_on_and_age(book: Book, store_url: str) -> None:
+    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book) as replica:
+        await replica.wait_for(await register(book, A), 2000)
+        known = replica.route_bytes("orders")
+        await proxy.refuse()
+        await until(lambda: replica.stale_ms() > 300)
+        assert not replica.current
+        assert replica.route_bytes("orders") == known
+        await register(book, B, broker="broker-b")
+        await proxy.accept()
+        async with asyncio.timeout(3):
+            await replica.wait_for(2, 3000)
+        await until(lambda: replica.stale_ms() == 0 and replica.current)
+        assert replica.counts.loads == 1
+
+
+async def test_a_lost_tail_begins_a_new_history_once(book: Book) -> None:
+    async with following(book) as one, following(book) as other:
+        await register(book, A)
+        snapshot = await take_snapshot(book)
+        await register(book, B, broker="broker-b")
+        await caught_up(book, one, other)
+        before = one.history
+        await fall_back(book, snapshot)
+        await until(lambda: one.history != before and other.history != before)
+        await caught_up(book, one, other)
+        assert one.history == other.history
+        assert one.version == 1
+        assert one.counts.lost_tails + other.counts.lost_tails >= 1
+        assert one.digest == other.digest
+        assert one.route_bytes("orders") == other.route_bytes("orders")
+        assert "broker-b" in one.view.groups, "what was lost is shown until it is back"
+        assert "broker-b" not in one.table.groups
+        await register(book, B, broker="broker-b")
+        await caught_up(book, one, other)
+        assert "broker-b" in one.table.groups
+
+
+async def test_a_lost_tail_is_noticed_though_new_changes_reach_the_same_version(book: Book, store_url: str) -> None:
+    """Only the id of our last entry tells: the version is there again, with another time."""
+    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book) as replica:
+        await register(book, A)
+        snapshot = await take_snapshot(book)
+        await replica.wait_for(await register(book, B, broker="broker-b"), 2000)
+        before = replica.history
+        await proxy.refuse()
+        await fall_back(book, snapshot)
+        await register(book, C, broker="broker-c")
+        await register(book, C, 1, broker="broker-c", topics=topics("more", "topics"))
+        await proxy.accept()
+        await until(lambda: replica.history != before)
+        await caught_up(book, replica)
+        assert replica.counts.lost_tails == 1
+        assert replica.view.groups.keys() == {"broker-a", "broker-b", "broker-c"}
+
+
+async def test_an_entry_that_cannot_be_read_does_not_stop_it(book: Book) -> None:
+    async with following(book) as replica:
+        await replica.wait_for(await register(book, A), 2000)
+        heads = await book.client.call("HMGET", book.keys.meta, "ms")
+        await book.client.call("XADD", book.keys.changes, f"{int(heads[0]) + 1}-2", "d", "not json")
+        await book.client.call("HSET", book.keys.meta, "version", 2, "ms", int(heads[0]) + 1)
+        await register(book, B, broker="broker-b")
+        await caught_up(book, replica)
+        assert "broker-b" in replica.view.groups
