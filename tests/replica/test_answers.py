@@ -1,0 +1,33 @@
+"""Kept answers are bounded, and gone when they are no longer good."""
+
+from routebook.replica.answers import Answers
+
+
+def test_the_oldest_goes_when_there_is_too_much() -> None:
+    answers = Answers(max_bytes=10)
+    for topic in ("a", "b", "c"):
+        answers.keep(topic, b"1234")
+    assert (answers.get("a"), answers.get("b"), answers.get("c")) == (None, b"1234", b"1234")
+    assert (answers.held_bytes, len(answers)) == (8, 2)
+
+
+def test_one_that_is_too_large_is_not_kept() -> None:
+    answers = Answers(max_bytes=3)
+    answers.keep("a", b"1234")
+    assert (answers.get("a"), answers.held_bytes) == (None, 0)
+
+
+def test_taking_out_returns_what_was_there() -> None:
+    answers = Answers()
+    for topic in ("a", "b", "c"):
+        answers.keep(topic, topic.encode())
+    assert answers.take_out({"a", "x"}) == {"a": b"a"}
+    assert answers.take_out({"b", "x", "y", "z"}) == {"b": b"b"}
+    assert (answers.get("c"), answers.held_bytes) == (b"c", 1)
+
+
+def test_keeping_again_replaces() -> None:
+    answers = Answers()
+    answers.keep("a", b"12")
+    answers.keep("a", b"345")
+    assert (answers.get("a"), answers.held_bytes) == (b"345", 3)

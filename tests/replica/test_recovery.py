@@ -1,0 +1,297 @@
+"""After a loss: old and new together, the new winning, deletions applied to both."""
+
+from typing import Any
+
+import pytest
+from tests.properties.plain_worker import CALLER
+from tests.reference.build import mapping, topics, version
+from tests.replica.build import A, B, C, group, image, instance, table_of
+from tests.replica.following import caught_up, following, lose_everything, register, unregister
+from tests.support.waiting import until
+
+from routebook.model.topic import PERM_READ, QueueData
+from routebook.replica import recovery as recovery_module
+from routebook.replica.recovery import SETTLE_MS, Recovery, carry_over
+from routebook.replica.table import Table
+from routebook.store.book import Book
+from routebook.store.changes import Change
+from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.presence import open_book
+from routebook.store.recovery import restore_kv, restore_queues, restore_settings
+from routebook.store.topics import delete_topic, register_topic
+
+NOTHING = image(None)
+QUEUE = QueueData()
+
+
+def change(kind: str, **fields: Any) -> Change:
+    return Change(1, 1, kind, fields)
+
+
+# -- one group
+
+
+def test_a_seat_that_is_not_back_is_carried_with_the_queues() -> None:
+    shown = image(group({0: A, 1: B}), ["orders", "payments"], mappings={"orders": mapping()})
+    now = image(group({1: B}, zone="new"), {"orders": QueueData(4, 4)})
+    merged = carry_over(shown, NOTHING, now)
+    assert merged.group == group({0: A, 1: B}, zone="new")
+    assert merged.queues == {"orders": QueueData(4, 4), "payments": QUEUE}
+    assert merged.mappings == {"orders": mapping()}
+
+
+def test_an_address_sits_on_one_id_only_and_the_new_one_wins() -> None:
+    shown = image(group({0: A, 1: B}))
+    assert carry_over(shown, NOTHING, image(group({0: B}))).group == group({0: B})
+    assert carry_over(shown, NOTHING, image(group({1: A}))).group == group({1: A})
+    assert carry_over(shown, NOTHING, image(group({0: C}))).group == group({0: C, 1: B})
+
+
+def test_what_the_store_had_and_has_no_more_goes() -> None:
+    shown = image(group({0: A, 1: B}), ["orders", "payments"])
+    before, now = image(group({1: B}), ["orders"]), image(group({}), [])
+    merged = carry_over(shown, before, now)
+    assert merged.group == group({0: A})
+    assert merged.queues == {"payments": QUEUE}
+
+
+def test_a_removed_group_stays_while_other_seats_are_awaited() -> None:
+    shown, before = image(group({0: A, 1: B}), ["orders"]), image(group({1: B}), [])
+    assert carry_over(shown, before, NOTHING).group == group({0: A})
+    alone = image(group({1: B}), ["orders"])
+    assert carry_over(alone, before, NOTHING) == NOTHING
+
+
+def test_an_image_of_some_topics_says_nothing_of_the_others() -> None:
+    shown = image(group(), {"orders": QUEUE, "gone": QUEUE, "new": None}, all_queues=False)
+    before = image(group(), {"orders": None, "gone": QUEUE, "new": None}, all_queues=False)
+    now = image(group(), {"orders": None, "gone": None, "new": QUEUE}, all_queues=False)
+    merged = carry_over(shown, before, now)
+    assert (merged.queues, merged.all_queues) == ({"orders": QUEUE, "gone": None, "new": QUEUE}, False)
+
+
+# -- deletions in the new history
+
+
+def test_a_seat_that_leaves_in_the_new_history_is_not_carried() -> None:
+    shown = table_of(image(group({0: A, 1: B}), ["orders"]))
+    shown.apply_instance(f"east/{A}", instance())
+    recovery = Recovery(shown, 1000)
+    gone = change("broker-removed", cluster="east", broker="broker-a", id=0, addr=A)
+    assert recovery.forget(gone) == {"orders"}
+    assert shown.groups["broker-a"].addresses == {1: B}
+    assert not shown.instances
+
+
+def test_a_topic_deleted_in_the_new_history_is_not_carried() -> None:
+    shown = table_of(image(group(), ["orders", "payments"]))
+    items = [{"t": "orders", "x": 1}, {"t": "payments", "r": 1, "w": 1, "p": 6, "f": 0}]
+    assert Recovery(shown, 1000).forget(change("queues-changed", broker="broker-a", queues=items)) == {"orders"}
+    assert set(shown.topics) == {"payments"}
+
+
+def test_a_key_deleted_in_the_new_history_is_not_carried() -> None:
+    shown = Table()
+    shown.apply_kv("n", {"k": "v", "other": "v"})
+    Recovery(shown, 1000).forget(change("kv-deleted", namespace="n", key="k"))
+    Recovery(shown, 1000).forget(change("kv-deleted", namespace="unknown", key="k"))
+    assert shown.kv == {"n": {"other": "v"}}
+
+
+def test_an_address_that_moves_to_another_id_keeps_its_queues() -> None:
+    """Its old seat is removed and its new one named in one batch, which names no topics."""
+    shown, now = table_of(image(group({1: A}), ["orders"])), table_of(image(group({1: A}), ["orders"]))
+    recovery = Recovery(shown, 1000)
+    recovery.forget(change("broker-removed", cluster="east", broker="broker-a", id=1, addr=A, cause="moved"))
+    before = now.image_of("broker-a", ())
+    after = image(group({0: A}), {}, all_queues=False)
+    now.apply_group("broker-a", after)
+    recovery.merge_group("broker-a", before, after)
+    assert shown.digest == now.digest
+
+
+# -- its end
+
+
+def filled(window_ms: int = 100_000) -> tuple[Recovery, Table]:
+    """One broker with one seat is awaited."""
+    shown, now = table_of(image(group(), ["orders"])), Table()
+    recovery = Recovery(shown, window_ms)
+    for _ in recovery.rebase(Table(), now):
+        pass
+    return recovery, now
+
+
+def bring_back(recovery: Recovery, now: Table, *said: str) -> None:
+    before = now.image_of("broker-a")
+    now.apply_group("broker-a", image(group(), said))
+    recovery.merge_group("broker-a", before, now.image_of("broker-a"))
+
+
+def test_it_ends_a_moment_after_the_last_seat_is_back() -> None:
+    recovery, now = filled()
+    recovery.spend(SETTLE_MS)
+    assert recovery.state.awaited_seats == 1
+    assert not recovery.is_over(now)
+    bring_back(recovery, now, "orders")
+    assert not recovery.is_over(now)
+    recovery.spend(SETTLE_MS)
+    assert recovery.state.awaited_seats == 0
+    assert recovery.is_over(now)
+
+
+def test_it_waits_for_what_has_to_be_written_back_but_not_for_what_no_broker_says_any_more() -> None:
+    recovery, now = filled()
+    recovery.shown.apply_group("broker-a", image(group(), {"orders": QueueData(by_request=True)}, all_queues=False))
+    bring_back(recovery, now, "other")
+    recovery.spend(SETTLE_MS)
+    assert recovery.carried_queues(now) == {"broker-a": {"orders": QueueData(by_request=True)}}
+    assert not recovery.is_over(now)
+    recovery.shown.apply_group("broker-a", image(group(), {"orders": QUEUE}, all_queues=False))
+    assert recovery.is_over(now)
+
+
+def test_it_ends_with_its_window_whatever_is_missing() -> None:
+    recovery, now = filled(window_ms=5000)
+    recovery.spend(4999)
+    assert not recovery.is_over(now)
+    recovery.spend(1)
+    assert recovery.is_over(now)
+
+
+# -- against a store
+
+
+async def test_an_emptied_store_leaves_the_known_answers_and_new_ones_win(book: Book) -> None:
+    await register(book, A, mappings={"orders": mapping()})
+    await register(book, B, broker="broker-b", topics=topics("orders", "billing"))
+    async with following(book) as replica:
+        old, known = replica.identity, replica.route_bytes("orders")
+        await lose_everything(book)
+        await until(lambda: replica.identity != old)
+        assert replica.route_bytes("orders") == known
+        assert replica.is_recovering
+        assert replica.recovery
+        assert replica.recovery.awaited_seats == 2
+        assert not replica.table.groups
+        assert replica.counts.losses == 1
+        await register(book, A, data_version=version(5), topics=topics("orders", read_queues=3))
+        await caught_up(book, replica)
+        assert replica.view.brokers_of("orders") == {"broker-a": QueueData(read_queues=3), "broker-b": QUEUE}
+        assert replica.recovery.awaited_seats == 1
+        assert set(replica.view.topics) == {"orders", "payments", "billing"}
+        assert set(replica.table.topics) == {"orders"}
+
+
+async def test_deletions_in_the_new_history_apply_to_what_is_carried(book: Book) -> None:
+    await register(book, A, topics=topics("orders", "payments"))
+    await register(book, B, broker="broker-b", topics=topics("orders"))
+    await put_kv(book, "n", "k", "v", caller=CALLER)
+    async with following(book) as replica:
+        old = replica.identity
+        await lose_everything(book)
+        await until(lambda: replica.identity != old)
+        await delete_topic(book, "payments", caller=CALLER, carried_by=["broker-a"])
+        await unregister(book, "broker-b", B, carried=True)
+        await delete_kv(book, "n", "k", caller=CALLER, carried=True)
+        await caught_up(book, replica)
+        assert replica.view.brokers_of("orders").keys() == {"broker-a"}
+        assert replica.route_bytes("payments") is None
+        assert "broker-b" not in replica.view.groups
+        assert "broker-b" not in replica.view.clusters["east"]
+        assert not replica.view.kv.get("n")
+        assert replica.table.digest == replica.table.compute_digest() == Table().digest
+
+
+async def test_what_no_broker_brings_can_be_written_back_and_then_it_ends(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery_module, "SETTLE_MS", 0)
+    await register(book, A)
+    await register_topic(book, "asked-for", {"broker-a": QueueData(2, 2)}, caller=CALLER)
+    await put_kv(book, "n", "k", "v", caller=CALLER)
+    await set_setting(book, "hold_percent", "44", "44", caller=CALLER)
+    async with following(book) as replica:
+        old = replica.identity
+        await lose_everything(book)
+        await until(lambda: replica.identity != old)
+        assert replica.carried_kv() == {"n": {"k": "v"}}
+        assert replica.carried_settings() == {"hold_percent": "44"}
+        assert replica.carried_queues() == {}, "its broker is not back"
+        await restore_kv(book, "n", {"k": "v"}, caller=CALLER)
+        await restore_settings(book, {"hold_percent": ("44", "44")}, caller=CALLER)
+        await register(book, A)
+        await caught_up(book, replica)
+        carried = replica.carried_queues()
+        assert carried == {"broker-a": {"asked-for": QueueData(2, 2, by_request=True)}}
+        await restore_queues(book, "broker-a", carried["broker-a"], caller=CALLER)
+        await until(lambda: not replica.is_recovering)
+        assert replica.view is replica.table
+        assert (replica.carried_kv(), replica.carried_settings(), replica.carried_queues()) == ({}, {}, {})
+        assert "asked-for" in replica.view.topics
+
+
+async def test_the_window_ends_what_never_came_back(book: Book) -> None:
+    await register(book, A)
+    async with following(book, recovery_window_ms=1500) as replica:
+        old = replica.identity
+        await lose_everything(book)
+        await until(lambda: replica.identity != old)
+        with replica.subscribe("orders") as subscription:
+            assert replica.route_bytes("orders")
+            await until(lambda: not replica.is_recovering)
+            assert replica.route_bytes("orders") is None
+            assert (await anext(subscription)).topic == "orders"
+
+
+async def test_a_second_loss_carries_what_is_shown(book: Book) -> None:
+    await register(book, A, topics=topics("orders"))
+    async with following(book) as replica:
+        first = replica.identity
+        await lose_everything(book)
+        await until(lambda: replica.identity != first)
+        await register(book, B, broker="broker-b", topics=topics("billing"))
+        await caught_up(book, replica)
+        second = replica.identity
+        await lose_everything(book)
+        await until(lambda: replica.identity not in {first, second})
+        assert set(replica.view.topics) == {"orders", "billing"}
+        assert replica.recovery
+        assert replica.recovery.awaited_seats == 2
+
+
+async def test_a_gap_during_recovery_keeps_what_is_carried(book: Book) -> None:
+    await register(book, A, topics=topics("orders"))
+    async with following(book) as replica:
+        old = replica.identity
+        await lose_everything(book)
+        await until(lambda: replica.identity != old)
+        await register(book, B, broker="broker-b", topics=topics("billing"))
+        await caught_up(book, replica)
+        await book.client.call("HINCRBY", book.keys.meta, "version", 1)
+        await until(lambda: replica.counts.gaps == 1 and replica.counts.loads == 3)
+        assert set(replica.view.topics) == {"orders", "billing"}
+        await unregister(book, "broker-b", B)
+        await caught_up(book, replica)
+        assert set(replica.view.topics) == {"orders"}
+
+
+async def test_a_cold_worker_carries_nothing(book: Book) -> None:
+    await register(book, A)
+    await lose_everything(book)
+    await open_book(book)
+    async with following(book) as replica:
+        assert not replica.is_recovering
+        assert replica.route_bytes("orders") is None
+
+
+async def test_a_read_only_entry_of_the_new_history_wins(book: Book) -> None:
+    await register(book, A, acting_master=True)
+    async with following(book) as replica:
+        old = replica.identity
+        await lose_everything(book)
+        await until(lambda: replica.identity != old)
+        await register(book, B, 1, acting_master=True)
+        await caught_up(book, replica)
+        assert replica.view.groups["broker-a"].addresses == {0: A, 1: B}
+        assert replica.view.queues_of("broker-a")["orders"].perm == PERM_READ
