@@ -1,0 +1,211 @@
+"""Whether a store may be used for a book, and what to set when it may not. Each rule has its one home here.
+
+`check_store` stops a start at the first error; `diagnose` (for `routebook doctor`) shows everything that was found.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from routebook.errors import StoreUnsuitableError
+from routebook.store.client import StoreClient, StoreReplyError
+from routebook.store.keys import Keys
+
+MIN_VERSION = (6, 2)
+"""For COPY, and XTRIM by exact ids."""
+MIN_VALKEY_VERSION = (7, 2)
+"""Its first one, of Redis 7.2."""
+
+_EMPTY_SCRIPT_SHA1 = hashlib.sha1(b"return", usedforsecurity=False).hexdigest()
+_PROBES = (
+    "TIME; SCRIPT LOAD return; EVAL return 1 text",
+    f"EVALSHA {_EMPTY_SCRIPT_SHA1} 1 text",
+    "SET text 1; SETNX text 1; GET text; EXISTS text; PEXPIRE text 60000; PERSIST text",
+    "COPY text other; RENAME other text",
+    "HSET hash f 1; HSETNX hash f 1; HGET hash f; HMGET hash f; HGETALL hash; HLEN hash; HEXISTS hash f",
+    "HINCRBY hash f 1; HSCAN hash 0; HDEL hash f",
+    "SADD set m; SISMEMBER set m; SMEMBERS set; SREM set m",
+    "ZADD zset 1 m; ZSCORE zset m; ZCARD zset; ZCOUNT zset 0 1; ZRANGE zset 0 1; ZRANGEBYSCORE zset 0 1; ZREM zset m",
+    "XADD stream * d v; XRANGE stream - +; XREVRANGE stream + -; XREAD STREAMS stream $; XTRIM stream MAXLEN ~ 1",
+    "UNLINK text other hash set zset stream; DEL text",
+)
+"""Commands on the keys of `probes`. A test compares them with what the scripts use."""
+
+Level = Literal["ok", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: Level
+    subject: str
+    message: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """What a store says of itself; empty or None where its user may not ask."""
+
+    server: str
+    version: str
+    max_memory_bytes: int
+    eviction_policy: str
+    append_only: bool | None
+    replicas: int
+    min_replicas: int | None
+    disk_trouble: bool
+    refused_commands: tuple[str, ...]
+
+    def __str__(self) -> str:
+        kept = {True: "append-only file", False: "no append-only file", None: "persistence unknown"}[self.append_only]
+        return f"{self.server} {self.version or 'of unknown version'}, {kept}, {self.replicas} replicas"
+
+
+async def check_store(client: StoreClient, namespace: str) -> StoreFacts:
+    """Raises StoreUnsuitableError naming everything that has to be set first."""
+    facts = await read_facts(client, namespace)
+    errors = [finding for finding in judge(facts, namespace) if finding.level == "error"]
+    if errors:
+        raise StoreUnsuitableError(
+            " ".join(finding.message for finding in errors), advice=" ".join(finding.advice for finding in errors)
+        )
+    return facts
+
+
+async def diagnose(client: StoreClient, namespace: str) -> list[Finding]:
+    return list(judge(await read_facts(client, namespace), namespace))
+
+
+async def read_facts(client: StoreClient, namespace: str) -> StoreFacts:
+    info = await _read_info(client)
+    valkey = info.get("server_name") == "valkey" or "valkey_version" in info
+    return StoreFacts(
+        server="Valkey" if valkey else "Redis",
+        version=info.get("valkey_version") or info.get("redis_version", ""),
+        max_memory_bytes=int(info.get("maxmemory", 0)),
+        eviction_policy=info.get("maxmemory_policy", ""),
+        append_only=info["aof_enabled"] == "1" if "aof_enabled" in info else None,
+        replicas=int(info.get("connected_slaves", 0)),
+        min_replicas=await _read_min_replicas(client),
+        disk_trouble="err" in (info.get("aof_last_write_status"), info.get("rdb_last_bgsave_status")),
+        refused_commands=await _probe(client, namespace),
+    )
+
+
+def judge(facts: StoreFacts, namespace: str) -> Iterator[Finding]:
+    """Rules only: no store is asked."""
+    yield _judge_version(facts)
+    yield _judge_memory(facts)
+    yield _judge_permission(facts, namespace)
+    yield _judge_persistence(facts)
+    if facts.replicas:
+        yield _judge_replicas(facts)
+
+
+def _judge_version(facts: StoreFacts) -> Finding:
+    name = f"{facts.server} {facts.version}"
+    if not facts.version:
+        advice = "Grant it INFO, or make sure by hand."
+        return Finding("warning", "store version", "The store's user may not see its version.", advice)
+    least = MIN_VALKEY_VERSION if facts.server == "Valkey" else MIN_VERSION
+    if _numbers(facts.version) < least:
+        needed = ".".join(map(str, least))
+        advice = f"Use {facts.server} {needed} or newer."
+        return Finding("error", "store version", f"The store is {name}, older than {needed}.", advice)
+    return Finding("ok", "store version", f"The store is {name}.")
+
+
+def _judge_memory(facts: StoreFacts) -> Finding:
+    policy = facts.eviction_policy
+    if policy and policy != "noeviction":
+        message = f"The store's maxmemory-policy is {policy}: short of memory it would drop brokers and topics."
+        advice = "Set it: CONFIG SET maxmemory-policy noeviction, and the same in its configuration file."
+        return Finding("error", "eviction policy", message, advice)
+    if not policy:
+        advice = "Make sure that maxmemory-policy is noeviction."
+        return Finding("warning", "eviction policy", "The store's user may not see its eviction policy.", advice)
+    bound = f"{facts.max_memory_bytes >> 20} MiB" if facts.max_memory_bytes else "unbounded"
+    return Finding("ok", "eviction policy", f"Nothing is evicted; memory is {bound}.")
+
+
+def _judge_permission(facts: StoreFacts, namespace: str) -> Finding:
+    if not facts.refused_commands:
+        return Finding("ok", "permission", "The store's user may do all that is needed.")
+    message = f"The store's user may not use {', '.join(facts.refused_commands)} on keys of name space {namespace}."
+    advice = f"Set it: ACL SETUSER <user> ~rb:{{{namespace}}}:* +@all -@dangerous +info, or list these commands."
+    return Finding("error", "permission", message, advice)
+
+
+def _judge_persistence(facts: StoreFacts) -> Finding:
+    if facts.disk_trouble:
+        advice = "Look at its log and at the free space there; it refuses writes until it can."
+        return Finding("error", "persistence", "The store cannot write its data to disk.", advice)
+    if facts.append_only is None:
+        advice = "Make sure that appendonly is yes."
+        return Finding("warning", "persistence", "The store's user may not see whether data is kept.", advice)
+    if not facts.append_only:
+        message = "The store's append-only file is off: a restart loses what was written since its last snapshot."
+        advice = "Set it: CONFIG SET appendonly yes. Without it the book is filled again by brokers and workers."
+        return Finding("warning", "persistence", message, advice)
+    return Finding("ok", "persistence", "The store keeps an append-only file.")
+
+
+def _judge_replicas(facts: StoreFacts) -> Finding:
+    if facts.min_replicas == 0:
+        message = f"The store has {facts.replicas} replicas, but takes writes when cut off from all of them."
+        advice = "Set it: CONFIG SET min-replicas-to-write 1, so that an old primary refuses what would be lost."
+        return Finding("warning", "replicas", message, advice)
+    return Finding("ok", "replicas", f"{facts.replicas} replicas are connected.")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+async def _read_info(client: StoreClient) -> Mapping[str, str]:
+    """Without the permission: what HELLO tells everybody."""
+    try:
+        text = (await client.call("INFO")).decode(errors="replace")
+    except StoreReplyError:
+        return await _read_greeting(client)
+    pairs = (line.partition(":") for line in text.splitlines() if not line.startswith("#"))
+    return {name: value for name, separator, value in pairs if separator}
+
+
+async def _read_greeting(client: StoreClient) -> Mapping[str, str]:
+    try:
+        reply = await client.call("HELLO", 2)
+    except StoreReplyError:
+        return {}
+    greeting = {str(name, "utf8"): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    server, version = greeting.get("server", b"").decode(), greeting.get("version", b"").decode()
+    return {"server_name": server, f"{server}_version": version}
+
+
+async def _read_min_replicas(client: StoreClient) -> int | None:
+    try:
+        reply = await client.call("CONFIG", "GET", "min-replicas-to-write")
+    except StoreReplyError:
+        return None
+    return int(reply[1]) if reply else None
+
+
+def probes(namespace: str) -> list[list[str]]:
+    """Each command that Routebook uses, once, really carried out on keys of the name space that nobody else has."""
+    keys = Keys(namespace)
+    names = {kind: keys.of("probe", kind) for kind in ("text", "other", "hash", "set", "zset", "stream")}
+    commands = "; ".join(_PROBES).split("; ")
+    return [[names.get(word, word) for word in command.split()] for command in commands]
+
+
+async def _probe(client: StoreClient, namespace: str) -> tuple[str, ...]:
+    """The commands that were refused. One after the other, for a pipeline shows only the first refusal."""
+    refused = []
+    for command in probes(namespace):
+        try:
+            await client.call(*command)
+        except StoreReplyError as error:
+            if error.code == "NOPERM":
+                refused.append(command[0])
+    return tuple(dict.fromkeys(refused))
