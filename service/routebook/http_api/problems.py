@@ -1,0 +1,174 @@
+"""What went wrong, as `application/problem+json` (RFC 9457). The one table from errors to HTTP statuses.
+
+`type` is a short stable word that programs compare; `detail` says what happened with values; `advice` what
+to do.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from routebook.errors import (
+    ForbiddenError,
+    InvalidInputError,
+    NotFoundError,
+    NotReadyError,
+    NotSeenYetError,
+    RefusedError,
+    RoutebookError,
+    SettingsError,
+    StoreError,
+    StoreUnavailableError,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One sort of problem: its word, its status, and headers that go with it."""
+
+    type: str
+    status: int
+    title: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+_RETRY_SOON: Final = {"Retry-After": "1"}
+_CLOSE: Final = {"Connection": "close"}
+
+BROKEN_JSON = Kind("broken-json", 400, "The body is not JSON")
+BAD_REQUEST = Kind("bad-request", 400, "The request cannot be understood")
+FORBIDDEN = Kind("forbidden", 403, "Not allowed from here")
+FOREIGN_ORIGIN = Kind("foreign-origin", 403, "A page of another site may not do this")
+NOT_FOUND = Kind("not-found", 404, "Not in the book")
+UNKNOWN_BROKER = Kind("unknown-broker", 404, "No such broker is registered")
+NO_SUCH_PATH = Kind("no-such-path", 404, "There is nothing at this path")
+WRONG_METHOD = Kind("method-not-allowed", 405, "This path does not take that method")
+TOO_SLOW = Kind("request-too-slow", 408, "The request did not arrive in time", _CLOSE)
+REFUSED = Kind("refused", 409, "The rules of the book say no")
+TOO_LARGE = Kind("body-too-large", 413, "The body is larger than allowed", _CLOSE)
+INVALID = Kind("invalid-input", 422, "A value is not allowed")
+INTERNAL = Kind("internal-error", 500, "Routebook made a mistake")
+NOT_READY = Kind("not-ready", 503, "The table cannot be trusted yet", _RETRY_SOON)
+STORE_UNAVAILABLE = Kind("store-unavailable", 503, "The store does not answer", _RETRY_SOON)
+STORE_TROUBLE = Kind("store-trouble", 503, "The store refused the work", _RETRY_SOON)
+BUSY = Kind("busy", 503, "Too much at once", _RETRY_SOON | _CLOSE)
+NOT_SEEN_YET = Kind("not-seen-yet", 504, "This worker has not seen that version", _RETRY_SOON)
+
+# The first class that fits wins, so the more particular one stands first.
+_BY_ERROR: Final[tuple[tuple[type[RoutebookError], Kind], ...]] = (
+    (InvalidInputError, INVALID),
+    (SettingsError, INVALID),
+    (NotFoundError, NOT_FOUND),
+    (NotReadyError, NOT_READY),
+    (NotSeenYetError, NOT_SEEN_YET),
+    (RefusedError, REFUSED),
+    (ForbiddenError, FORBIDDEN),
+    (StoreUnavailableError, STORE_UNAVAILABLE),
+    (StoreError, STORE_TROUBLE),
+    (RoutebookError, INTERNAL),
+)
+
+_BY_STATUS: Final = {404: NO_SUCH_PATH, 405: WRONG_METHOD, 413: TOO_LARGE}
+
+
+class Problem(Exception):  # noqa: N818 - it is what is sent, not only what failed
+    """A problem of this port itself; what the book reports has an error class of its own."""
+
+    def __init__(self, kind: Kind, detail: str, *, advice: str = "") -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.advice = advice
+
+
+def problem_response(kind: Kind, detail: str, *, advice: str = "", **members: Any) -> Response:
+    body = {"type": kind.type, "title": kind.title, "status": kind.status, "detail": detail}
+    if advice:
+        body["advice"] = advice
+    content = json.dumps(body | members, ensure_ascii=True).encode("ascii")
+    return Response(content, kind.status, headers=dict(kind.headers), media_type=MEDIA_TYPE)
+
+
+def response_to_error(error: RoutebookError) -> Response:
+    kind = next(kind for error_class, kind in _BY_ERROR if isinstance(error, error_class))
+    if isinstance(error, NotFoundError):
+        kind = Kind(f"{error.what.replace(' ', '-')}-not-found", kind.status, kind.title)
+    # What the store said in its own words stays in the log: it may name hosts and keys.
+    if kind is STORE_TROUBLE:
+        return problem_response(kind, "The store refused the work.", advice="Run `routebook doctor`.")
+    return problem_response(kind, error.message, advice=error.advice)
+
+
+async def answer_routebook_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RoutebookError)  # noqa: S101 - registered for this class only
+    del request
+    return response_to_error(error)
+
+
+async def answer_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)  # noqa: S101 - registered for this class only
+    del request
+    return problem_response(error.kind, error.detail, advice=error.advice)
+
+
+async def answer_http_exception(request: Request, error: Exception) -> Response:
+    """Unknown paths, wrong methods, and bodies that FastAPI could not even read."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+    kind = _BY_STATUS.get(error.status_code, BAD_REQUEST)
+    path = request.url.path[:200]
+    if kind is NO_SUCH_PATH:
+        return problem_response(kind, f"There is nothing at {path!r}.", advice="See /docs for all paths.")
+    if kind is WRONG_METHOD:
+        allowed = (error.headers or {}).get("Allow", "")
+        response = problem_response(
+            kind,
+            f"{path!r} does not take {request.method}.",
+            advice=f"Allowed: {allowed}." if allowed else "",
+        )
+        if allowed:
+            response.headers["Allow"] = allowed
+        return response
+    return problem_response(kind, str(error.detail), advice="Send one JSON object, in UTF-8.")
+
+
+async def answer_validation_error(request: Request, error: Exception) -> Response:
+    """Says where each fault is and what would do; never repeats the input, which may be a secret or
+    megabytes.
+    """
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
+    del request
+    faults = error.errors()
+    if any(fault["type"] == "json_invalid" for fault in faults):
+        reason = faults[0].get("ctx", {}).get("error", "it does not parse")
+        return problem_response(
+            BROKEN_JSON, f"The body is not JSON: {reason}.", advice="Send one JSON object, in UTF-8."
+        )
+    said = [{"where": _where(fault["loc"]), "fault": _fault(fault)} for fault in faults[:20]]
+    detail = "; ".join(f"{item['where']}: {item['fault']}" for item in said[:3])
+    advice = "See /docs for the fields and their limits."
+    return problem_response(INVALID, f"{detail}.", advice=advice, errors=said)
+
+
+async def answer_unexpected(request: Request, error: Exception) -> Response:
+    """Nothing of an inner failure leaks to a peer; the server logs it with its trace."""
+    del request, error
+    return problem_response(INTERNAL, "Something failed inside.", advice="Look into the log of this worker.")
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    """A field's place, made printable: keys of an object come from outside."""
+    text = ".".join(str(part) for part in location)[:200]
+    return text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "extra_forbidden":
+        return "unknown field"
+    return str(fault["msg"])[:300].encode("ascii", "backslashreplace").decode("ascii")

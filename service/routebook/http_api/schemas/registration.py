@@ -1,0 +1,144 @@
+"""A broker announces itself."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from routebook.http_api.schemas.shapes import INT32_MAX, INT64_MAX, Answer, Given, Version
+from routebook.model.broker import Registration, RegistrationResult
+from routebook.model.data_version import DataVersion
+from routebook.model.names import check_address, check_broker_id, check_name
+from routebook.model.topic import QueueData, TopicMapping
+
+_COUNT = Annotated[int, Field(ge=0, le=INT32_MAX)]
+_LONG = Annotated[int, Field(ge=-(2**63), le=INT64_MAX)]
+
+REGISTRATION_EXAMPLE: dict[str, Any] = {
+    "address": "127.0.0.11:10911",
+    "topics": {
+        "TopicA": {"read_queues": 8, "write_queues": 8, "perm": 6},
+        "TopicB": {"read_queues": 4, "write_queues": 4, "perm": 6},
+    },
+    "timeout_ms": 30000,
+}
+
+
+class QueuesGiven(Given):
+    """What a broker offers of one topic."""
+
+    read_queues: _COUNT = 8
+    write_queues: _COUNT = 8
+    perm: int = Field(6, ge=0, le=15, description="Sum of 4 (read), 2 (write), 1 (inherit), 8 (priority).")
+    flags: _COUNT = Field(0, description="1 = unit topic, 2 = has unit subscription.")
+
+    def as_queue_data(self) -> QueueData:
+        return QueueData(self.read_queues, self.write_queues, self.perm, self.flags)
+
+
+class DataVersionGiven(Given):
+    """The version a broker gives its topic table; equal only when all three numbers are."""
+
+    state_version: _LONG = 0
+    timestamp: _LONG = 0
+    counter: _LONG = 0
+
+    def as_data_version(self) -> DataVersion:
+        return DataVersion(self.state_version, self.timestamp, self.counter)
+
+
+class MappingGiven(Given):
+    """A static topic: which logical queue lives in which physical one."""
+
+    bname: str = Field(description="The host broker's name.")
+    total_queues: _COUNT = 0
+    epoch: _LONG = 0
+    dirty: bool = False
+    scope: str = Field("__global__", max_length=255)
+    current_ids: dict[_COUNT, _COUNT] = Field(default_factory=dict, description="Logical queue → physical queue.")
+
+    def as_mapping(self, topic: str) -> TopicMapping:
+        bname = check_name("bname", self.bname)
+        ids = tuple(sorted(self.current_ids.items()))
+        return TopicMapping(topic, bname, self.total_queues, self.epoch, self.dirty, self.scope, ids)
+
+
+class RegistrationGiven(Given):
+    """A full registration: even one topic is enough for a new broker. Topics merge with those registered
+    before.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [REGISTRATION_EXAMPLE]})
+
+    address: str = Field(description="`host:port` of the broker's own listener; IPv6 in brackets.")
+    topics: dict[str, QueuesGiven] = Field(default_factory=dict, description="By topic name.")
+    timeout_ms: int | None = Field(
+        None,
+        ge=1,
+        le=INT32_MAX,
+        description="Removed after so long without a sign of life; null takes the service's (120 000).",
+    )
+    data_version: DataVersionGiven | None = Field(None, description="Null counts as changed every time.")
+    ha_address: str = Field("", max_length=255, description="Replication address, handed to slaves.")
+    zone: str | None = Field(None, max_length=255)
+    acting_master: bool | None = Field(
+        False, description="Whether the smallest slave may stand in for a lost master; null = a 4.x broker."
+    )
+    mappings: dict[str, MappingGiven] = Field(default_factory=dict, description="Static topics, by topic name.")
+    filters: list[str] | None = Field(
+        None, max_length=1000, description="Filter servers; null leaves the list alone, [] removes it."
+    )
+
+    def as_registration(self, cluster: str, broker: str, broker_id: int, *, replace: bool) -> Registration:
+        return Registration(
+            cluster=check_name("cluster", cluster),
+            broker=check_name("broker", broker),
+            broker_id=check_broker_id(broker_id),
+            address=check_address("address", self.address),
+            ha_address=check_address("ha_address", self.ha_address) if self.ha_address else "",
+            zone=check_name("zone", self.zone) if self.zone else None,
+            timeout_ms=self.timeout_ms,
+            acting_master=self.acting_master,
+            data_version=self.data_version.as_data_version() if self.data_version else None,
+            topics={check_name("topic", name): queues.as_queue_data() for name, queues in self.topics.items()},
+            mappings={check_name("topic", name): item.as_mapping(name) for name, item in self.mappings.items()},
+            filters=tuple(check_name("filter", text) for text in self.filters) if self.filters is not None else None,
+            full=True,
+            replace_topics=replace,
+        )
+
+
+class Registered(Answer):
+    """What a broker is told."""
+
+    status: Literal["unchanged", "changed", "turned-down"] = Field(
+        description="turned-down: another member has the seat with a higher state version.",
+        examples=["changed"],
+    )
+    version: Version
+    master_address: str | None = Field(description="Of a slave's master, when it lives.", examples=[None])
+    master_ha_address: str | None = Field(description="Where to replicate from.", examples=[None])
+    incarnation: str = Field(description="Names this stay of this address in its seat.", examples=["5f0c9a1be2d34c77"])
+
+    @classmethod
+    def of(cls, result: RegistrationResult) -> "Registered":
+        assert result.status != "refused"  # noqa: S101 - a problem by then
+        return cls(
+            status=result.status,
+            version=result.version,
+            master_address=result.master_address or None,
+            master_ha_address=result.master_ha_address or None,
+            incarnation=result.incarnation,
+        )
+
+
+class TopicGiven(Given):
+    """Queues of one topic on brokers that are registered already."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"queues": {"broker-a": {"read_queues": 4, "write_queues": 4}}}]}
+    )
+
+    queues: dict[str, QueuesGiven] = Field(min_length=1, description="By broker name.")
+
+    def as_queues(self) -> dict[str, QueueData]:
+        return {check_name("broker", name): queues.as_queue_data() for name, queues in self.queues.items()}

@@ -1,0 +1,71 @@
+"""A worker's HTTP port for tests: real registry, real store, real socket."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from tests.http_api.ports import served
+
+from routebook.http_api.app import HttpApp, create_app
+from routebook.observability.metrics import Metrics
+from routebook.registry.registry import Registry
+from routebook.replica.replica import Replica
+from routebook.settings import LiveSettings, load
+from routebook.store.book import Book
+from routebook.store.presence import open_book
+
+CLUSTER = "DefaultCluster"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What a test may look at; what it asks goes through `http`."""
+
+    port: int
+    http: httpx.AsyncClient
+    registry: Registry
+    metrics: Metrics
+    app: HttpApp
+
+    async def put_broker(self, name: str = "broker-a", broker_id: int = 0, **body: Any) -> httpx.Response:
+        """Valid by default; the test says what matters to it."""
+        given = {"address": f"127.0.0.{11 + broker_id}:10911", "topics": {"TopicA": {}}, **body}
+        answer = await self.http.put(seat(name, broker_id), json=given)
+        assert answer.status_code == 200, answer.text
+        return answer
+
+
+def seat(name: str = "broker-a", broker_id: int = 0, cluster: str = CLUSTER) -> str:
+    return f"/v1/clusters/{cluster}/brokers/{name}/{broker_id}"
+
+
+@asynccontextmanager
+async def running(book: Book, **settings: str) -> AsyncIterator[Worker]:
+    """A worker without the background that expires: tests decide what happens."""
+    live = LiveSettings(load(settings))
+    metrics = Metrics()
+    await open_book(book)
+    replica = Replica(book, live)
+    feed = asyncio.create_task(replica.run())
+    try:
+        await replica.wait_complete(10_000)
+        registry = Registry(book, replica, live, worker="test-worker")
+        app = create_app(registry, live, metrics)
+        async with (
+            served(app, request_timeout_ms=live.current.request_timeout_ms) as port,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+        ):
+            yield Worker(port, http, registry, metrics, app)
+    finally:
+        feed.cancel()
+        await asyncio.gather(feed, return_exceptions=True)
+
+
+@pytest.fixture
+async def worker(book: Book) -> AsyncIterator[Worker]:
+    async with running(book, min_version_wait_ms="300") as one:
+        yield one
