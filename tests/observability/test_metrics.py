@@ -24,9 +24,8 @@ def busy_worker(times: int) -> Metrics:
         metrics.http_request("GET", "/v1/routes/{topic}", 200, 0.001)
         metrics.watcher_came()
         metrics.store_call("touch_broker", "ok", 0.0003)
-        metrics.feed_lag(0.004)
         metrics.scan()
-    metrics.feed_load("start")
+    metrics.feed(changes=times, loads=1, breaks={"gap": times})
     metrics.expired(times)
     metrics.table(brokers=7, topics=11, clusters=2)
     metrics.replica(version=100 + times, stale_seconds=times, complete=times != 3)
@@ -44,7 +43,17 @@ def test_what_happened_can_be_read() -> None:
     assert found["routebook_store_calls_total", (("result", "ok"), ("script", "touch_broker"))] == 2
     assert found["routebook_expired_brokers_total", ()] == 2
     assert (found["routebook_leader", ()], found["routebook_leader_token", ()]) == (1, 42)
-    assert found["routebook_feed_loads_total", (("reason", "start"),)] == 1
+    assert found["routebook_feed_loads_total", ()] == 1
+
+
+def test_totals_that_somebody_else_counts_become_counters() -> None:
+    metrics = Metrics()
+    for gaps in (0, 2, 2, 5):
+        metrics.feed(changes=10 * gaps, loads=1 + gaps, breaks={"gap": gaps})
+    found = samples(metrics.exposition().decode())
+    assert found["routebook_feed_breaks_total", (("reason", "gap"),)] == 5
+    assert found["routebook_feed_changes_total", ()] == 50
+    assert found["routebook_feed_loads_total", ()] == 6
 
 
 def test_two_workers_in_one_process_share_no_numbers() -> None:
@@ -81,6 +90,6 @@ def test_merging_one_changes_nothing() -> None:
 
 def test_awkward_labels_survive_merging() -> None:
     metrics = Metrics()
-    metrics.feed_load('a "quoted"\\ reason\nin two lines')
+    metrics.http_request("GET", 'a "quoted"\\ route\nin two lines', 200, 0.1)
     text = metrics.exposition().decode()
     assert samples(merge_expositions([text])) == samples(text)

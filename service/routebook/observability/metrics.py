@@ -3,7 +3,7 @@
 One `Metrics` a worker, on a registry of its own: two workers in one process (tests) do not share numbers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from prometheus_client import (
@@ -85,13 +85,12 @@ class Metrics:
         self._stale_seconds.set(stale_seconds)
         self._complete.set(complete)
 
-    def feed_load(self, reason: str) -> None:
-        """The whole table was loaded anew."""
-        self._loads.labels(reason).inc()
-
-    def feed_lag(self, seconds: float) -> None:
-        """From the change in the store to its being in this replica."""
-        self._lag.observe(max(seconds, 0.0))
+    def feed(self, *, changes: int, loads: int, breaks: Mapping[str, int]) -> None:
+        """Totals since the start: changes applied, loads of the whole table, and what broke the feed."""
+        self._advance(self._changes, "changes", changes)
+        self._advance(self._loads, "loads", loads)
+        for reason, total in breaks.items():
+            self._advance(self._breaks.labels(reason), reason, total)
 
     def store_call(self, script: str, result: str, seconds: float) -> None:
         """`result` is ok, or the kind of failure."""
@@ -143,8 +142,10 @@ class Metrics:
         self._complete = self._gauge("replica_complete", "1 when the whole table is loaded.")
 
     def _build_feed(self) -> None:
-        self._loads = self._counter("feed_loads_total", "Loads of the whole table, by reason.", ("reason",))
-        self._lag = self._histogram("feed_lag_seconds", "From a change to this replica.", (), _HTTP_SECONDS)
+        self._totals: dict[str, int] = {}
+        self._changes = self._counter("feed_changes_total", "Changes taken from the store's stream.")
+        self._loads = self._counter("feed_loads_total", "Loads of the whole table.")
+        self._breaks = self._counter("feed_breaks_total", "What made the replica doubt its table.", ("reason",))
         labels = ("script", "result")
         self._store_calls = self._counter("store_calls_total", "Calls to the store, by script and result.", labels)
         self._store_seconds = self._histogram(
@@ -157,6 +158,11 @@ class Metrics:
         self._scans = self._counter("scans_total", "Scans for silent brokers.")
         self._expired = self._counter("expired_brokers_total", "Broker instances removed for silence.")
         self._held = self._gauge("expiry_held", "1 while a mass expiry waits for an operator.")
+
+    def _advance(self, counter: Counter, name: str, total: int) -> None:
+        """Somebody else counts; a counter here can only be told by how much that grew."""
+        counter.inc(max(total - self._totals.get(name, 0), 0))
+        self._totals[name] = total
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
         return Counter(f"routebook_{name}", text, labels, registry=self.registry)

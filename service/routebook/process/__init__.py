@@ -1,0 +1,1 @@
+"""Builds everything, and knows the order of start and stop."""

@@ -1,0 +1,69 @@
+# `make` alone explains the targets. Needed beforehand: Python >= 3.11 and make, nothing else.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+INSTALL := $(PIP) install --require-hashes --no-deps --no-compile
+ARGS ?=
+
+# Stamps: what is newer than its stamp gets installed, nothing else.
+RUNTIME := .venv/.runtime-installed
+DEV := .venv/.dev-installed
+
+.DEFAULT_GOAL := help
+.PHONY: help up test test-all check format bench lock clean
+
+help: ## Explain the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: $(RUNTIME) ## Start an embedded store and one worker on this machine; Ctrl-C stops all of it
+	@$(BIN)/routebook up --end-with-parent $(ARGS)
+
+test: $(DEV) ## Run the default tests (ARGS= goes to pytest)
+	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-all: $(DEV) ## Run all tests; what this machine lacks is skipped with its reason
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV) ## Check format, lint, types and layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest --quiet tests/architecture
+
+format: $(DEV) ## Bring the code into its format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(DEV) ## Run the benchmarks, each printing its question, machine and result
+	@for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+# No registry in the files: whoever installs has their own. Universal: one file for Linux and macOS, all Pythons.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
+
+lock: $(DEV) ## Choose newer versions of all requirements and write the lock files
+	@$(COMPILE) --upgrade --extra embedded --output-file requirements.lock pyproject.toml
+	@$(COMPILE) --upgrade --extra embedded --extra dev --constraint requirements.lock \
+		--output-file requirements-dev.lock pyproject.toml
+	@printf 'hatchling\neditables\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
+		--output-file requirements-build.lock -
+
+clean: ## Remove what was built; the data of `make up` in .routebook/ stay
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	@find service tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Routebook needs Python 3.11 or newer; this is %d.%d. Name another: make PYTHON=python3.12" % v[:2])'
+	@echo "Making .venv and installing the locked requirements; this happens once."
+	@$(PYTHON) -m venv .venv
+
+# The project itself is built with the locked tools that were just installed, so nothing unhashed comes in.
+$(RUNTIME): .venv/pyvenv.cfg requirements.lock requirements-build.lock pyproject.toml
+	@$(INSTALL) -r requirements.lock -r requirements-build.lock
+	@$(PIP) install --no-deps --no-build-isolation --no-index --editable .
+	@touch $@
+
+$(DEV): $(RUNTIME) requirements-dev.lock
+	@$(INSTALL) -r requirements-dev.lock
+	@touch $@

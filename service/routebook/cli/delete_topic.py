@@ -1,0 +1,19 @@
+"""`routebook delete-topic TOPIC`"""
+
+import click
+
+from routebook.cli.service import Service, as_json, asks_service, part, print_json
+
+
+@click.command("delete-topic")
+@click.argument("topic")
+@click.option("--cluster", help="Only from the brokers of this cluster.")
+@as_json
+@asks_service
+def command(service: Service, topic: str, cluster: str | None, json_: bool) -> None:
+    """Delete a topic from the book. It comes back if a broker still registers it."""
+    done = service.ask("DELETE", f"/v1/topics/{part(topic)}", params={"cluster": cluster})
+    if json_:
+        print_json(done)
+    else:
+        click.echo(f"{topic} is deleted from {done['count']} brokers (version {done['version']}).")

@@ -1,0 +1,135 @@
+"""The service that a command asks: its address, its errors, its pages."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from urllib.parse import quote
+
+import click
+import httpx
+
+from routebook.cli.exits import AnswerIsNoError, HistoryMissingError, ServiceUnreachableError
+from routebook.errors import RoutebookError, SettingsError
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+URL_VARIABLE = "ROUTEBOOK_URL"
+TOKEN_VARIABLE = "ROUTEBOOK_ADMIN_TOKEN"  # noqa: S105 a name, not a token
+_PAGE = 1000
+_TIMEOUT_SECONDS = 15.0
+"""Above the service's own deadlines, so that its answer says what was wrong."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Service:
+    """One service, asked synchronously."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url.rstrip("/")
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        try:
+            # Proxies of the environment are for the world outside; a name service is inside.
+            self.http = httpx.Client(base_url=self.url, headers=headers, timeout=_TIMEOUT_SECONDS, trust_env=False)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise SettingsError(f"{url!r} is no address of a service.", advice=f"Example: {DEFAULT_URL}.") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.http.close()
+
+    def get(self, path: str, **params: object) -> Any:
+        return self.ask("GET", path, params=params)
+
+    def ask(self, method: str, path: str, *, params: dict[str, Any] | None = None, body: object = None) -> Any:
+        """The answer's JSON. Raises what the exit code follows from."""
+        given = {key: value for key, value in (params or {}).items() if value is not None}
+        with self.reaching():
+            answer = self.http.request(method, path, params=given, json=body)
+        if answer.is_success:
+            return answer.json() if answer.content else {}
+        raise error_of(answer)
+
+    def pages(self, path: str, key: str, **params: object) -> Iterator[Any]:
+        """All entries of a list, whatever their number."""
+        cursor = None
+        while True:
+            page = self.get(path, limit=_PAGE, cursor=cursor, **params)
+            yield from page[key]
+            cursor = page.get("next_cursor")
+            if not cursor:
+                return
+
+    @contextmanager
+    def reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.UnsupportedProtocol as error:
+            raise SettingsError(
+                f"{self.url!r} is no address of a service.", advice=f"Example: {DEFAULT_URL}."
+            ) from error
+        except httpx.TransportError as error:
+            raise ServiceUnreachableError(
+                f"No answer from {self.url}: {str(error) or type(error).__name__}.",
+                advice=f"Start one with `routebook up`, or name another with --url or {URL_VARIABLE}.",
+            ) from error
+
+
+def error_of(answer: httpx.Response) -> RoutebookError:
+    """problem+json as an error. 404 and 409 are a no; 400 and 422 wrong usage; 5xx a service that cannot."""
+    problem = _problem(answer)
+    message = str(problem.get("detail") or problem.get("title") or f"HTTP status {answer.status_code}.")
+    advice = str(problem.get("advice") or "")
+    status = answer.status_code
+    if status == 410:
+        return HistoryMissingError(message, advice=advice)
+    if status >= 500 or status == 429:
+        return ServiceUnreachableError(message, advice=advice)
+    if status in (400, 405, 413, 415, 422):
+        return SettingsError(message, advice=advice)
+    return AnswerIsNoError(message, advice=advice)
+
+
+def _problem(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        answer.read()
+        found = answer.json()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def part(text: str) -> str:
+    """A name as a part of a path: topics are called `%RETRY%group` and worse."""
+    return quote(text, safe="")
+
+
+def asks_service(command: Callable[Concatenate[Service, P], R]) -> Callable[P, R]:
+    """Gives a command its service, and the two options that say which."""
+
+    @click.option("--url", default=None, help=f"Service to ask; else {URL_VARIABLE}, else {DEFAULT_URL}.")
+    @click.option("--token", default=None, help=f"Bearer token for administrative verbs; else {TOKEN_VARIABLE}.")
+    @wraps(command)
+    def with_service(*args: Any, url: str | None, token: str | None, **kwargs: Any) -> R:
+        chosen_url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+        chosen_token = token if token is not None else os.environ.get(TOKEN_VARIABLE, "")
+        with Service(chosen_url, chosen_token) as service:
+            return command(service, *args, **kwargs)
+
+    return with_service  # type: ignore[return-value]  # two keyword arguments more, given by click
+
+
+def as_json(command: Callable[P, R]) -> Callable[P, R]:
+    return click.option("--json", "json_", is_flag=True, help="Print JSON, for programs.")(command)
+
+
+def print_json(value: object) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))

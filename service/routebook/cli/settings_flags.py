@@ -1,0 +1,69 @@
+"""The flags of `up` and `serve`: one for each setting, made from the one list of settings; and `-c`, `-p`."""
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from routebook.cli.service import print_json
+from routebook.cli.tables import print_table
+from routebook.settings import LiveSettings, Loaded, Profile, catalogue, load
+
+
+def with_settings(profile: Profile) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Gives a command its loaded settings, or prints them (`-p`) and ends."""
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        @wraps(command)
+        def with_loaded(file: Path | None, print_: bool, json_: bool, **given: Any) -> int:
+            flags = {name: given.pop(name) for name in catalogue.all_settings()}
+            loaded = load(flags, os.environ, file, profile)
+            if print_:
+                print_settings(loaded, json_)
+                return 0
+            return command(loaded, **given)
+
+        options: Callable[..., int] = with_loaded
+        for one in reversed(catalogue.all_settings().values()):
+            options = _flag(one)(options)
+        options = click.option("--json", "json_", is_flag=True, help="With -p: print JSON.")(options)
+        options = click.option(
+            "-p",
+            "print_",
+            is_flag=True,
+            help="Print the effective settings and their origins, secrets masked, and exit.",
+        )(options)
+        return click.option(
+            "-c",
+            "file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Settings file: TOML, or RocketMQ's namesrv.conf / .properties.",
+        )(options)
+
+    return decorate
+
+
+def _flag(one: catalogue.Setting) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    # Texts, not click's types: range and message have their one home in the settings.
+    default = "" if one.default in ("", None) else f"  [{one.text(one.default)}]"
+    return click.option(one.flag, one.name, metavar="VALUE", default=None, help=f"{one.about.why}{default}")
+
+
+def print_settings(loaded: Loaded, json_: bool) -> None:
+    rows = LiveSettings(loaded).describe(masked=True)
+    if json_:
+        print_json(
+            {
+                "settings": [{"key": key, "value": value, "origin": origin} for key, value, origin in rows],
+                "kept_properties": dict(loaded.kept_properties),
+            }
+        )
+        return
+    print_table(("setting", "value", "origin"), rows)
+    if loaded.kept_properties:
+        click.echo("\nKept, without effect here:")
+        print_table(("property", "value"), sorted(loaded.kept_properties.items()))

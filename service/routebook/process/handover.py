@@ -1,0 +1,40 @@
+"""What a supervisor tells a worker process: one line of JSON on its standard input, which then stays open.
+
+By standard input and not by arguments or variables, because secrets are in it; and the settings as the
+supervisor read them, because a file that changes must not give two workers of one service different settings.
+The end of the input means that the supervisor is gone.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from routebook.settings import Loaded, Origin, Settings, catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    number: int
+    http_socket: int
+    """File descriptor of the listening socket, inherited."""
+    admin_socket: str
+    """Where to serve health and metrics for the supervisor."""
+    values: dict[str, str]
+    origins: dict[str, str]
+
+    @classmethod
+    def of(cls, loaded: Loaded, *, number: int, http_socket: int, admin_socket: Path) -> "Handover":
+        values = {name: one.text(getattr(loaded.settings, name)) for name, one in catalogue.all_settings().items()}
+        origins = {name: str(origin) for name, origin in loaded.origins.items()}
+        return cls(number, http_socket, str(admin_socket), values, origins)
+
+    def loaded(self) -> Loaded:
+        settings = Settings(**{name: catalogue.find(name).parse(text) for name, text in self.values.items()})
+        return Loaded(settings, {name: Origin(origin) for name, origin in self.origins.items()})
+
+    def to_line(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "Handover":
+        return cls(**json.loads(line))

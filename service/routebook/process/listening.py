@@ -1,0 +1,99 @@
+"""Takes the ports before anything else starts, so that a taken one is one sentence and not half a service."""
+
+import contextlib
+import errno
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+from routebook.errors import SettingsError
+from routebook.settings import catalogue
+
+BACKLOG = 2048
+MAX_SOCKET_PATH_BYTES = 100
+"""104 on macOS, 108 on Linux, the ending zero included."""
+
+
+def listen(host: str, port: int, port_setting: str, host_setting: str) -> socket.socket:
+    """A listening socket, non-blocking. Connections wait in it until the start is done."""
+    listener = _bound(host, port, port_setting, host_setting)
+    listener.setblocking(False)
+    return listener
+
+
+def listen_privately(path: Path) -> socket.socket:
+    """A unix socket in a folder of ours."""
+    listener = socket.socket(socket.AF_UNIX)
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    listener.bind(str(path))
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def private_folder() -> Path:
+    """0700, and short enough for a socket's path."""
+    folder = Path(tempfile.mkdtemp(prefix="routebook-"))
+    if len(os.fsencode(folder / "worker-100.sock")) > MAX_SOCKET_PATH_BYTES:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="routebook-", dir="/tmp"))
+    return folder
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+def http_address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _bound(host: str, port: int, port_setting: str, host_setting: str) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise _no_such_host(host, host_setting, str(error)) from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        # A restart must not wait for the connections of the run before.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        # Two that start at once may both bind; only one may listen.
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise _taken(port, port_setting) from error
+        if error.errno == errno.EACCES:
+            raise _not_allowed(port, port_setting) from error
+        raise _no_such_host(host, host_setting, error.strerror or str(error)) from error
+    return listener
+
+
+def _taken(port: int, setting: str) -> SettingsError:
+    one = catalogue.find(setting)
+    return SettingsError(
+        f"Port {port} ({setting}) is taken by another process.",
+        advice=f"Stop that process, or choose another with {one.flag} or {one.variable} (0: a free one).",
+    )
+
+
+def _not_allowed(port: int, setting: str) -> SettingsError:
+    one = catalogue.find(setting)
+    return SettingsError(
+        f"Port {port} ({setting}) may not be used by this user.",
+        advice=f"Choose a port above 1023 with {one.flag} or {one.variable}.",
+    )
+
+
+def _no_such_host(host: str, setting: str, reason: str) -> SettingsError:
+    one = catalogue.find(setting)
+    return SettingsError(
+        f"{setting} is {host!r}, which cannot be listened on: {reason}.",
+        advice=f"Set {one.flag} or {one.variable} to an address of this machine.",
+    )

@@ -1,0 +1,32 @@
+"""`routebook serve`: a service on a store that somebody else runs."""
+
+import sys
+
+from routebook import __version__
+from routebook.errors import SettingsError
+from routebook.process.service import Service, run_service
+from routebook.settings import Loaded
+from routebook.store.url import StoreUrl
+
+
+def run_serve(loaded: Loaded) -> int:
+    if not loaded.settings.redis_url:
+        raise SettingsError(
+            "`serve` needs a store, and redis_url is not set.",
+            advice="Set --redis-url or ROUTEBOOK_REDIS_URL (redis://, unix://, sentinel://, cluster://); "
+            "`routebook up` brings a store of its own.",
+        )
+    # Before the ports are taken: a mistake in it is a wrong setting, not a store that is away.
+    StoreUrl.parse(loaded.settings.redis_url)
+    return run_service(loaded, _announce)
+
+
+def _announce(service: Service) -> None:
+    settings = service.loaded.settings
+    workers = f"{settings.workers} workers" if settings.workers > 1 else "1 worker"
+    line = (
+        f"Routebook {__version__} serves {service.http_address}, health and metrics {service.admin_address}, "
+        f"name space {settings.namespace} on {StoreUrl.parse(settings.redis_url).masked()}, {workers}."
+    )
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

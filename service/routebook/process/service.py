@@ -1,0 +1,122 @@
+"""One service on this machine: its ports, and one worker in this process or several in processes of their own."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import uvloop
+
+from routebook import __version__
+from routebook.observability.logs import start_logs
+from routebook.process.listening import http_address, listen, port_of
+from routebook.process.stopping import Stop
+from routebook.process.supervisor import Supervisor
+from routebook.process.worker import Worker
+from routebook.settings import LiveSettings, Loaded
+from routebook.store.checks import check_store
+from routebook.store.client import StoreClient
+from routebook.store.keys import Keys
+from routebook.store.url import StoreUrl
+
+_log = logging.getLogger(__name__)
+
+Announce = Callable[["Service"], None]
+Watch = Callable[[Stop], Coroutine[Any, Any, None]]
+"""Looks at something else for as long as the service runs, and may ask it to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """As it runs: its ports are the real ones also where a setting said 0."""
+
+    loaded: Loaded
+    http: socket.socket
+    admin: socket.socket
+
+    @property
+    def http_address(self) -> str:
+        return http_address(self.http)
+
+    @property
+    def admin_address(self) -> str:
+        return http_address(self.admin)
+
+    @classmethod
+    def listening(cls, loaded: Loaded) -> "Service":
+        """Takes the ports. The settings then name those that were taken."""
+        settings = loaded.settings
+        http = listen(settings.bind_address, settings.http_port, "http_port", "bind_address")
+        try:
+            admin = listen(settings.admin_host, settings.admin_port, "admin_port", "admin_host")
+        except BaseException:
+            http.close()
+            raise
+        taken = {"http_port": port_of(http), "admin_port": port_of(admin)}
+        return cls(replace(loaded, settings=settings.model_copy(update=taken)), http, admin)
+
+
+def run_service(loaded: Loaded, announce: Announce, watches: Sequence[Watch] = ()) -> int:
+    """Until a signal, or until a watch asks to stop. Returns the exit code."""
+    live = LiveSettings(loaded)
+    start_logs(live)
+    service = Service.listening(loaded)
+    _log_start(service)
+    if service.loaded.settings.workers > 1:
+        return asyncio.run(_run_workers(service, announce, watches))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run_worker(service, live, announce, watches))
+
+
+async def _run_worker(service: Service, logged: LiveSettings, announce: Announce, watches: Sequence[Watch]) -> int:
+    stop = Stop()
+    live = LiveSettings(service.loaded)
+    # The level in the log follows the run-time settings that this worker learns.
+    live.subscribe(lambda settings: logged.apply({"log_level": settings.log_level}))
+    with stop.on_signals(), _running(watches, stop):
+        await Worker(live, service.http, service.admin, stop).run(lambda: announce(service))
+    return 0
+
+
+async def _run_workers(service: Service, announce: Announce, watches: Sequence[Watch]) -> int:
+    stop = Stop()
+    with stop.on_signals(), _running(watches, stop):
+        await _check_store_first(service.loaded)
+        supervisor = Supervisor(service.loaded, service.http, service.admin, stop)
+        return await supervisor.run(lambda: announce(service))
+
+
+@contextlib.contextmanager
+def _running(watches: Sequence[Watch], stop: Stop) -> Iterator[None]:
+    tasks = [asyncio.ensure_future(watch(stop)) for watch in watches]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _check_store_first(loaded: Loaded) -> None:
+    """Here and not in every worker: one sentence is enough when the store is not to be had."""
+    settings = loaded.settings
+    client = StoreClient(
+        StoreUrl.parse(settings.redis_url),
+        slot_key=Keys(settings.namespace).meta,
+        timeout_ms=settings.store_timeout_ms,
+    )
+    try:
+        await client.open()
+        await check_store(client, settings.namespace)
+    finally:
+        await client.close()
+
+
+def _log_start(service: Service) -> None:
+    rows = LiveSettings(service.loaded).describe(masked=True)
+    shown = {name: value if origin == "default" else f"{value} ({origin})" for name, value, origin in rows}
+    _log.info("Routebook %s starts; effective settings:", __version__, extra=shown)
+    for warning in service.loaded.warnings:
+        _log.warning(warning)

@@ -1,0 +1,195 @@
+"""One worker: everything long-lived is built here, started in this order, and stopped in the reverse one.
+
+    store -> its check -> the book -> admin port -> replica complete -> presence, leader, restoring -> HTTP port
+
+A stop takes the HTTP port away first, so that nobody is answered by half a worker; then gives up the leadership,
+so that the next leader need not wait; then closes the store.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from routebook import __version__
+from routebook.errors import RoutebookError
+from routebook.http_api.admin_app import create_admin_app
+from routebook.http_api.app import create_app
+from routebook.http_api.serving import http_server
+from routebook.observability.metrics import Metrics
+from routebook.process.measured_scripts import MeasuredScripts
+from routebook.process.serving import Serving
+from routebook.process.stopping import Stop
+from routebook.registry.change_log import ChangeLog
+from routebook.registry.kv_file import import_kv_file
+from routebook.registry.leader import Leader
+from routebook.registry.presence import Presence
+from routebook.registry.registry import Registry
+from routebook.registry.restoring import Restoring
+from routebook.replica.replica import Replica
+from routebook.settings import LiveSettings, Settings
+from routebook.store.book import Book
+from routebook.store.checks import check_store
+from routebook.store.client import StoreClient
+from routebook.store.keys import Keys
+from routebook.store.presence import open_book
+from routebook.store.scripts import ScriptSet
+from routebook.store.url import StoreUrl
+
+_log = logging.getLogger(__name__)
+
+LOAD_TIMEOUT_MS = 120_000
+"""For the first load: a table of millions of entries takes seconds; a store that never answers must end the start."""
+STORE_FAREWELL_SECONDS = 3.0
+ADMIN_DRAIN_SECONDS = 1.0
+
+
+class Worker:
+    def __init__(self, live: LiveSettings, http: socket.socket, admin: socket.socket, stop: Stop) -> None:
+        settings = live.current
+        self.name = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(3)}"
+        self._live = live
+        self._stop = stop
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._failure: BaseException | None = None
+        keys = Keys(settings.namespace)
+        self._client = StoreClient(
+            StoreUrl.parse(settings.redis_url),
+            slot_key=keys.meta,
+            timeout_ms=settings.store_timeout_ms,
+            connections=settings.store_connections,
+        )
+        self._metrics = Metrics()
+        self._book = Book(self._client, keys, MeasuredScripts(ScriptSet.load(), self._metrics))
+        self._replica = Replica(self._book, live, tell_changes=ChangeLog(live.masked).tell)
+        self.registry = Registry(self._book, self._replica, live, worker=self.name)
+        self._presence = Presence(self._book, self._replica, self.name, _about(settings))
+        self._leader = Leader(self._book, self._replica, live, self.name, self._metrics)
+        self._restoring = Restoring(self._book, self._replica, live, self.name)
+        self._metrics.before_exposition(self._measure)
+        self._http = self._serving(create_app(self.registry, live, self._metrics), http)
+        admin_app = create_admin_app(self.registry, self._metrics, draining=stop.asked.is_set)
+        self._admin = self._serving(admin_app, admin)
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Until asked to stop. Raises what made it impossible to start, or to go on."""
+        try:
+            if await self._unless_stopped(self._start()):
+                on_ready()
+                await self._stop.asked.wait()
+        finally:
+            await self._end()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _start(self) -> None:
+        settings = self._live.current
+        await self._client.open()
+        facts = await check_store(self._client, settings.namespace)
+        _log.info("Store: %s", facts)
+        await open_book(self._book)
+        await import_kv_file(self._book, settings.kv_config_path, self.name)
+        await self._admin.start()
+        self._spawn("replica", self._replica.run())
+        await self._replica.wait_complete(LOAD_TIMEOUT_MS)
+        self._spawn("presence", self._presence.run())
+        self._spawn("leader", self._leader.run())
+        self._spawn("restoring", self._restoring.run())
+        await self._http.start()
+
+    async def _end(self) -> None:
+        began = time.monotonic()
+        settings = self._live.current
+        self._stop.ask("the start failed")
+        cut = await self._http.stop(settings.drain_ms / 1000)
+        await self._cancel("leader", "presence", "restoring")
+        await self._stop.within(STORE_FAREWELL_SECONDS, self._take_leave(), "Taking leave of the store")
+        await self._cancel("replica")
+        await self._admin.stop(ADMIN_DRAIN_SECONDS)
+        await self._client.close()
+        _log.info("Stopped in %.1f s; %d requests were cut off.", time.monotonic() - began, cut)
+
+    async def _take_leave(self) -> None:
+        if self._client.in_touch:
+            await self._leader.step_down()
+            await self._presence.leave()
+
+    async def _unless_stopped(self, work: Awaitable[None]) -> bool:
+        """False when a stop was asked for first; an error of the work is raised."""
+        doing = asyncio.ensure_future(work)
+        asked = asyncio.ensure_future(self._stop.asked.wait())
+        await asyncio.wait({doing, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if doing.done():
+            doing.result()
+            return True
+        doing.cancel()
+        await asyncio.wait({doing}, timeout=STORE_FAREWELL_SECONDS)
+        return False
+
+    def _serving(self, app: Any, listener: socket.socket) -> Serving:
+        settings = self._live.current
+        made = http_server(app, request_timeout_ms=settings.request_timeout_ms, drain_ms=settings.drain_ms)
+        serving = Serving(made, listener)
+        self._stop.on_force(serving.force)
+        return serving
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._background_ended)
+        self._tasks[name] = task
+
+    def _background_ended(self, task: asyncio.Task[None]) -> None:
+        """None of them ends by itself: a worker without one of them would lie to its brokers."""
+        if task.cancelled() or self._stop.asked.is_set():
+            return
+        error = task.exception() or RuntimeError(f"{task.get_name()} ended")
+        if not isinstance(error, RoutebookError):
+            _log.error("Background work %r failed.", task.get_name(), exc_info=error)
+        self._failure = error
+        self._stop.ask(f"{task.get_name()} cannot go on")
+
+    async def _cancel(self, *names: str) -> None:
+        tasks = {self._tasks[name] for name in names if name in self._tasks}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STORE_FAREWELL_SECONDS)
+
+    def _measure(self) -> None:
+        """What ages by itself, or has its truth in the table."""
+        view = self._replica.view
+        members = sum(len(group.addresses) for group in view.groups.values())
+        self._metrics.table(brokers=members, topics=len(view.topics), clusters=len(view.clusters))
+        self._metrics.replica(
+            version=self._replica.version,
+            stale_seconds=self._replica.stale_ms() / 1000,
+            complete=self._replica.complete,
+        )
+        counts = self._replica.counts
+        self._metrics.feed(
+            changes=counts.changes,
+            loads=counts.loads,
+            breaks={
+                "gap": counts.gaps,
+                "lost_tail": counts.lost_tails,
+                "loss": counts.losses,
+                "reconnect": counts.reconnects,
+            },
+        )
+
+
+def _about(settings: Settings) -> dict[str, object]:
+    """What `status` says of each worker. The ports are those taken, also where a setting said 0."""
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "version": __version__,
+        "started_ms": int(time.time() * 1000),
+        "http_port": settings.http_port,
+        "admin_port": settings.admin_port,
+    }

@@ -1,0 +1,64 @@
+"""The process of one worker of `--workers N`. Its supervisor speaks to it over standard input (`handover`)."""
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import uvloop
+
+from routebook.cli.exits import exit_code_of
+from routebook.errors import RoutebookError
+from routebook.observability.logs import start_logs
+from routebook.process.children import READY
+from routebook.process.handover import Handover
+from routebook.process.listening import listen_privately
+from routebook.process.parent import stop_when_parent_goes
+from routebook.process.stopping import Stop
+from routebook.process.worker import Worker
+from routebook.settings import LiveSettings
+
+_log = logging.getLogger(__name__)
+
+
+def run_worker_process(parent: int) -> int:
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return 1  # The supervisor was gone before it said anything.
+    handover = Handover.from_line(line)
+    live = LiveSettings(handover.loaded())
+    start_logs(live, worker=handover.number)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_run(handover, live))
+    except RoutebookError as error:
+        _log.error("%s", error)
+        return exit_code_of(error)
+    finally:
+        _tidy_up_after(parent, Path(handover.admin_socket).parent)
+    return 0
+
+
+async def _run(handover: Handover, live: LiveSettings) -> None:
+    stop = Stop()
+    with stop.on_signals():
+        stop_when_parent_goes(sys.stdin.buffer, stop, live.current.drain_ms)
+        http = socket.socket(fileno=handover.http_socket)
+        admin = listen_privately(Path(handover.admin_socket))
+        await Worker(live, http, admin, stop).run(_say_ready)
+
+
+def _tidy_up_after(parent: int, folder: Path) -> None:
+    """A supervisor removes its folder itself, unless it was killed: then all workers end, and any may do it."""
+    if os.getppid() != parent:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _say_ready() -> None:
+    try:
+        os.write(sys.stdout.fileno(), READY)
+    except BrokenPipeError:
+        return  # The supervisor is gone; the watch of its end stops us.

@@ -1,0 +1,195 @@
+"""`routebook serve`: start, stop, and what it says when it cannot."""
+
+import os
+import re
+import signal
+import socket
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.process.running import Running, eventually_ended, processes, run
+
+
+def serving(store_url: str, namespace: str, folder: Path, *more: str) -> Running:
+    loopback = ("--bind-address", "127.0.0.1")
+    return Running("serve", "--redis-url", store_url, "--namespace", namespace, *loopback, *more, folder=folder)
+
+
+def test_it_needs_a_store(tmp_path: Path) -> None:
+    ended = run("serve", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "redis_url is not set" in ended.stderr
+    assert "ROUTEBOOK_REDIS_URL" in ended.stderr
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_store_out_of_reach_is_one_clear_sentence(workers: str, tmp_path: Path) -> None:
+    flags = ["--http-port", "0", "--admin-port", "0", "--workers", workers]
+    ended = run("serve", "--redis-url", "redis://:hunter2@127.0.0.1:1", *flags, cwd=tmp_path)
+    assert ended.returncode == 3
+    (sentence,) = [line for line in ended.stderr.splitlines() if line.startswith("Error:")]
+    assert "127.0.0.1:1" in sentence
+    assert "Traceback" not in ended.stderr
+    assert "hunter2" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--http-port", "99999"), ("http_port", "99999", "0 to 65535")),
+        (("--htp-port", "1"), ("--htp-port", "--http-port")),
+        (("-c", "nowhere.toml"), ("nowhere.toml", "cannot be read")),
+        (("--redis-url", "redis://h:port"), ("redis",)),
+    ],
+)
+def test_wrong_settings_stop_the_start(arguments: tuple[str, ...], words: tuple[str, ...], tmp_path: Path) -> None:
+    ended = run("serve", *arguments, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert all(word in ended.stderr for word in words)
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_mistyped_variable_stops_the_start(tmp_path: Path) -> None:
+    ended = run("serve", cwd=tmp_path, env={"ROUTEBOOK_HTTP_PROT": "1"})
+    assert (ended.returncode, "ROUTEBOOK_HTTP_PORT" in ended.stderr) == (2, True)
+
+
+def test_a_stop_lets_requests_under_way_finish(store_url: str, namespace: str, tmp_path: Path) -> None:
+    with serving(store_url, namespace, tmp_path, "--min-version-wait-ms", "1500") as service:
+        waiting = _Waiting(service)
+        assert service.stop() == 0
+        assert waiting.answer() == 504
+        assert "0 requests were cut off" in service.log
+
+
+def test_what_outlasts_the_drain_time_is_cut_off_and_counted(store_url: str, namespace: str, tmp_path: Path) -> None:
+    long = ("--min-version-wait-ms", "60000", "--request-timeout-ms", "90000", "--drain-ms", "1000")
+    with serving(store_url, namespace, tmp_path, *long) as service:
+        waiting = _Waiting(service)
+        assert service.stop() == 0
+        assert waiting.answer() in (None, 500)
+        assert "1 requests were cut off" in service.log
+
+
+def test_a_second_signal_forces(store_url: str, namespace: str, tmp_path: Path) -> None:
+    long = ("--min-version-wait-ms", "60000", "--request-timeout-ms", "90000", "--drain-ms", "60000")
+    with serving(store_url, namespace, tmp_path, *long) as service:
+        waiting = _Waiting(service)
+        service.process.send_signal(signal.SIGTERM)
+        while "a second one forces" not in service.log:
+            time.sleep(0.01)
+        assert service.stop(within=5) == 0
+        assert waiting.answer() in (None, 500)
+        assert "Forced by a second signal" in service.log
+
+
+def test_a_stop_takes_leave_so_that_another_may_lead_at_once(store_url: str, namespace: str, tmp_path: Path) -> None:
+    with serving(store_url, namespace, tmp_path) as first:
+        _wait_for_leader(first)
+        with serving(store_url, namespace, tmp_path) as second:
+            assert first.stop() == 0
+            own_name = second.get("/v1/status").json()["worker"]
+            _wait_for_leader(second, own_name)
+            assert [one["worker"] for one in second.get("/v1/status").json()["workers"]] == [own_name]
+
+
+def test_readyz_says_what_is_missing_and_metrics_count(store_url: str, namespace: str, tmp_path: Path) -> None:
+    with serving(store_url, namespace, tmp_path) as service:
+        assert service.ask_admin("/livez").status_code == 200
+        assert service.ask_admin("/readyz").json()["missing"] == []
+        service.register()
+        service.register()
+        service.get("/v1/routes/TopicA")
+        metrics = service.ask_admin("/metrics").text
+        assert 'routebook_lookups_total{port="http",result="found"} 1.0' in metrics
+        assert 'routebook_registrations_total{kind="changed"}' in metrics
+        assert re.search(r'routebook_store_calls_total\{result="ok",script="register_broker"\} [12]\.0', metrics)
+        assert "routebook_brokers 1.0" in metrics
+
+
+def test_several_workers_share_the_port_and_the_parent_sums_them(
+    store_url: str, namespace: str, tmp_path: Path
+) -> None:
+    with serving(store_url, namespace, tmp_path, "--workers", "2") as service:
+        assert service.ask_admin("/readyz").json()["ready_workers"] == 2
+        service.register()
+        for _ in range(20):
+            service.get("/v1/routes/TopicA", min_version=1)
+        metrics = service.ask_admin("/metrics").text
+        assert 'routebook_lookups_total{port="http",result="found"} 20.0' in metrics
+        assert "routebook_workers 2" in metrics
+        assert len(service.get("/v1/status").json()["workers"]) == 2
+        started = service.descendants()
+        assert service.stop() == 0
+        assert eventually_ended(started)
+
+
+def test_a_worker_that_dies_is_replaced(store_url: str, namespace: str, tmp_path: Path) -> None:
+    with serving(store_url, namespace, tmp_path, "--workers", "2") as service:
+        victim = service.children("worker-process")[0]
+        os.kill(victim, signal.SIGKILL)
+        deadline = time.monotonic() + 20
+        while "routebook_worker_restarts_total 1" not in service.ask_admin("/metrics").text or (
+            service.ask_admin("/readyz").json()["ready_workers"] < 2
+        ):
+            # The other one answers meanwhile.
+            assert service.get("/v1/status").status_code == 200
+            assert time.monotonic() < deadline
+        assert "ended (signal SIGKILL)" in service.log
+        assert victim not in service.children("worker-process")
+
+
+def test_kill_9_of_the_parent_leaves_no_worker(store_url: str, namespace: str, tmp_path: Path) -> None:
+    with serving(store_url, namespace, tmp_path, "--workers", "2") as service:
+        workers = service.children("worker-process")
+        assert len(workers) == 2
+        service.kill()
+        assert eventually_ended(workers)
+
+
+def test_secrets_are_not_in_the_command_line_of_workers(store_url: str, namespace: str, tmp_path: Path) -> None:
+    with serving(store_url, namespace, tmp_path, "--workers", "2", "-c", str(_file_with_token(tmp_path))) as service:
+        assert not [command for _, _, command in processes() if "hunter2" in command]
+        refused = httpx.put(f"{service.http}/v1/kv/a/b", json={"value": "c"}, headers={"via": "proxy"}, timeout=10)
+        assert refused.status_code == 403
+        headers = {"via": "proxy", "authorization": "Bearer hunter2"}
+        allowed = httpx.put(f"{service.http}/v1/kv/a/b", json={"value": "c"}, headers=headers, timeout=10)
+        assert allowed.status_code == 200
+
+
+def _file_with_token(folder: Path) -> Path:
+    file = folder / "routebook.toml"
+    file.write_text('admin_token = "hunter2"\n')
+    return file
+
+
+def _wait_for_leader(service: Running, worker: str = "") -> None:
+    deadline = time.monotonic() + 8
+    while True:
+        leader = (service.get("/v1/status").json()["leader"] or {}).get("worker")
+        if leader and worker in ("", leader):
+            return
+        assert time.monotonic() < deadline, leader
+        time.sleep(0.05)
+
+
+class _Waiting:
+    """A request that is under way for long: it waits for a version that never comes."""
+
+    def __init__(self, service: Running) -> None:
+        host, _, port = service.http.removeprefix("http://").rpartition(":")
+        self._connection = socket.create_connection((host, int(port)), timeout=30)
+        self._connection.sendall(b"GET /v1/topics?min_version=999999 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        # A worker takes up connections in their order: when it has answered this one, it is at work on that one.
+        service.get("/v1/status")
+
+    def answer(self) -> int | None:
+        """The status; None when the connection was cut."""
+        with self._connection:
+            try:
+                said = self._connection.recv(64)
+            except ConnectionError:
+                return None
+        return int(said.split()[1]) if said else None
