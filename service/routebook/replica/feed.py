@@ -179,15 +179,14 @@ class Feed:
         self._audience.tell(topics, self._contents.position)
 
     async def _read_waiting(self, block_ms: int) -> list[Change]:
-        """All that waits, within bounds; a change written in several parts is never cut."""
+        """All that waits, within bounds. Where the bound cuts a change written in several parts is no matter: of a
+        group that has moved on, everything is read.
+        """
         changes = await self._read_after(None, block_ms)
-        while changes and (_is_cut(changes[-1]) or len(changes) % CHANGES_PER_READ == 0):
-            if _is_much(changes) and not _is_cut(changes[-1]):
-                break
-            more = await self._read_after(changes[-1], None)
-            if not more:
-                break
-            changes += more
+        portion = changes
+        while len(portion) == CHANGES_PER_READ and not _is_much(changes):
+            portion = await self._read_after(changes[-1], None)
+            changes += portion
         return changes
 
     async def _read_after(self, last: Change | None, block_ms: int | None) -> list[Change]:
@@ -286,10 +285,6 @@ class Feed:
             changed |= topics
             await asyncio.sleep(0)
         self._audience.tell(changed, position)
-
-
-def _is_cut(change: Change) -> bool:
-    return bool(change.fields.get("part", 0) + 1 < change.fields.get("parts", 1))
 
 
 def _is_much(changes: list[Change]) -> bool:

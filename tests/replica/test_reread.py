@@ -1,0 +1,109 @@
+"""What a change names is read anew, and never half of what came after it; and a load under way misses nothing."""
+
+import asyncio
+
+from tests.properties.plain_worker import CALLER
+from tests.reference.build import topics, version
+from tests.replica.build import A, B
+from tests.replica.following import register, unregister
+
+from routebook.model.topic import QueueData
+from routebook.replica.load import load
+from routebook.replica.reread import Named, reread
+from routebook.replica.table import Table
+from routebook.store.book import Book
+from routebook.store.changes import Change, read_changes
+from routebook.store.kv import put_kv
+from routebook.store.presence import open_book
+
+
+async def changes_after(book: Book, number: int) -> list[Change]:
+    return [change for change in await read_changes(book, (0, 0), count=10_000) if change.version > number]
+
+
+def change(kind: str, **fields: object) -> Change:
+    return Change(1, 1, kind, fields)
+
+
+def test_topics_of_one_group_are_gathered_and_all_swallows_some() -> None:
+    one = change("queues-changed", broker="a", queues=[{"t": "x"}])
+    other = change("broker-changed", cluster="c", broker="a", addr="h:1", queues=[{"t": "y"}], mapped=["m"])
+    named = Named.by([one, other])
+    assert named.groups == {"a": frozenset({"x", "y"}), "m": frozenset()}
+    assert named.members == {"c/h:1"}
+    every = change("write-permission", broker="a")
+    assert Named.by([every, one]).groups == Named.by([one, every]).groups == {"a": None}
+
+
+def test_a_kind_of_a_later_release_has_its_whole_group_read() -> None:
+    assert Named.by([change("broker-painted", broker="a", queues=[{"t": "x"}])]).groups == {"a": None}
+    assert Named.by([change("weather", temperature=3)]) == Named()
+
+
+def test_key_values_settings_and_members_are_named() -> None:
+    named = Named.by(
+        [
+            change("kv-put", namespace="n", key="k"),
+            change("kv-deleted", namespace="m", key="k"),
+            change("settings-changed", key="k", value="v"),
+            change("group-changed", cluster="c", broker="a", members=["c/h:1"]),
+        ]
+    )
+    assert (named.namespaces, named.settings, named.members) == ({"n", "m"}, True, {"c/h:1"})
+
+
+async def test_of_a_group_that_has_moved_on_everything_is_read(book: Book) -> None:
+    """The second change is in what is read of the first one: then it must be there whole."""
+    table = Table()
+    await register(book, A)
+    (await reread(book, await changes_after(book, 0))).apply_to(table)
+    await register(book, A, data_version=version(1), topics=topics("orders", read_queues=2))
+    await register(book, A, data_version=version(2), topics=topics("orders", "payments", read_queues=3))
+    first, _ = await changes_after(book, 1)
+    assert first.topics == frozenset({"orders"})
+    (await reread(book, [first])).apply_to(table)
+    assert table.queues_of("broker-a") == topics("orders", "payments", read_queues=3)
+
+
+async def test_topics_of_a_group_that_went_go_though_no_entry_names_them(book: Book) -> None:
+    table = Table()
+    await register(book, A)
+    (await reread(book, await changes_after(book, 0))).apply_to(table)
+    await unregister(book, "broker-a", A)
+    (await reread(book, await changes_after(book, 1))).apply_to(table)
+    assert table.digest == Table().digest
+    assert not table.names()
+
+
+async def test_a_load_misses_nothing_of_what_happens_meanwhile(book: Book) -> None:
+    await open_book(book)
+
+    async def keep_changing() -> None:
+        for number in range(60):
+            names = [f"t-{n}" for n in range(number % 7)]
+            await register(book, A, data_version=version(number), topics=topics(*names, read_queues=number))
+            await register(book, B, broker=f"b-{number % 5}", filters=(f"f-{number}",))
+            await put_kv(book, f"n-{number % 3}", "k", str(number), caller=CALLER)
+            if number % 4 == 3:
+                await unregister(book, f"b-{number % 5}", B)
+
+    changing = asyncio.create_task(keep_changing())
+    loaded = []
+    while not changing.done():
+        loaded.append(await load(book))
+    await changing
+    last, _ = await load(book)
+    assert len(loaded) > 5
+    assert last.digest == last.compute_digest()
+    for table, position in loaded:
+        if changes := await changes_after(book, position.version):
+            (await reread(book, changes)).apply_to(table)
+        assert table.digest == last.digest
+
+
+async def test_a_load_takes_names_that_have_no_group_and_hosts_that_have_no_broker(book: Book) -> None:
+    await register(book, A, topics={"orders": QueueData()}, full=False)
+    table, position = await load(book)
+    assert position.version == 1
+    assert table.clusters == {"east": {"broker-a"}}
+    assert table.groups["broker-a"].addresses == {}
