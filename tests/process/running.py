@@ -122,7 +122,7 @@ def run(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> "subpr
 
 def processes() -> list[tuple[int, int, str]]:
     """Id, parent and command line of every process of this machine that is not a zombie."""
-    listed = subprocess.run(["ps", "-Ao", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True)
+    listed = subprocess.run(["ps", "-ww", "-Ao", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True)
     rows = [line.split(None, 3) for line in listed.stdout.splitlines()]
     return [(int(pid), int(parent), args[0]) for pid, parent, stat, *args in rows if args and not stat.startswith("Z")]
 

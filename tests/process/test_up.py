@@ -96,7 +96,8 @@ def test_a_taken_port_is_one_clear_sentence(setting: str, tmp_path: Path) -> Non
 def test_a_store_that_ends_by_itself_ends_all(tmp_path: Path) -> None:
     with Running("up", folder=tmp_path) as service:
         started = service.descendants()
-        (server,) = [pid for pid, _, command in processes() if pid in started and "keeper" not in command]
+        keepers = [pid for pid, _, command in processes() if pid in started and "keeper" in command]
+        (server,) = [pid for pid, parent, _ in processes() if parent in keepers]
         os.kill(server, signal.SIGKILL)
         assert service.process.wait(15) == 3
         assert "The embedded store ended by itself" in service.log

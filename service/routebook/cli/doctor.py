@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -9,8 +10,9 @@ import click
 from routebook.cli import exits
 from routebook.cli.service import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, print_json
 from routebook.errors import RoutebookError
-from routebook.process.diagnosis import Note, diagnose_machine, diagnose_service, diagnose_store
+from routebook.process.diagnosis import diagnose_machine, diagnose_service, diagnose_store
 from routebook.settings import Loaded, load
+from routebook.store.checks import Finding
 
 _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("ERROR", "red")}
 
@@ -25,39 +27,39 @@ def command(file: Path | None, redis_url: str | None, url: str | None, json_: bo
 
     Exit codes: 0 nothing is wrong, 1 something is, 2 the settings are wrong, 3 the store cannot be reached.
     """
-    notes, code = _examine(file, redis_url, url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+    findings, code = _examine(file, redis_url, url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
     if json_:
-        print_json([note.as_dict() for note in notes])
+        print_json([asdict(finding) for finding in findings])
     else:
-        _print(notes)
+        _print(findings)
     return code
 
 
-def _examine(file: Path | None, redis_url: str | None, url: str) -> tuple[list[Note], int]:
+def _examine(file: Path | None, redis_url: str | None, url: str) -> tuple[list[Finding], int]:
     try:
         loaded = load({"redis_url": redis_url}, os.environ, file, "serve")
     except RoutebookError as error:
-        return [Note("error", "settings", error.message, error.advice)], exits.WRONG_USAGE
-    notes = [_settings_note(loaded), *diagnose_machine(loaded.settings)]
-    store_notes, reached = asyncio.run(diagnose_store(loaded.settings))
-    notes += store_notes
-    notes += diagnose_service(url, os.environ.get(TOKEN_VARIABLE, ""))
+        return [Finding("error", "settings", error.message, error.advice)], exits.WRONG_USAGE
+    findings = [_settings_finding(loaded), *diagnose_machine(loaded.settings)]
+    store_findings, reached = asyncio.run(diagnose_store(loaded.settings))
+    findings += store_findings
+    findings += diagnose_service(url, os.environ.get(TOKEN_VARIABLE, ""))
     if not reached:
-        return notes, exits.UNREACHABLE
-    return notes, exits.ANSWER_IS_NO if any(note.level == "error" for note in notes) else exits.DONE
+        return findings, exits.UNREACHABLE
+    return findings, exits.ANSWER_IS_NO if any(finding.level == "error" for finding in findings) else exits.DONE
 
 
-def _settings_note(loaded: Loaded) -> Note:
+def _settings_finding(loaded: Loaded) -> Finding:
     set_ones = sorted(name for name, origin in loaded.origins.items() if origin != "default")
     if loaded.warnings:
-        return Note("warning", "settings", " ".join(loaded.warnings), "Remove them, or leave them for Apache's.")
-    return Note("ok", "settings", f"in order; set: {', '.join(set_ones) or 'none, all defaults'}")
+        return Finding("warning", "settings", " ".join(loaded.warnings), "Remove them, or leave them for Apache's.")
+    return Finding("ok", "settings", f"in order; set: {', '.join(set_ones) or 'none, all defaults'}")
 
 
-def _print(notes: list[Note]) -> None:
-    width = max(len(note.subject) for note in notes)
-    for note in notes:
-        mark, colour = _MARKS[note.level]
-        click.echo(f"{click.style(mark.ljust(7), fg=colour)}  {note.subject.ljust(width)}  {note.message}")
-        if note.advice and note.level != "ok":
-            click.echo(f"{'':7}  {'':{width}}  -> {note.advice}")
+def _print(findings: list[Finding]) -> None:
+    width = max(len(finding.subject) for finding in findings)
+    for finding in findings:
+        mark, colour = _MARKS[finding.level]
+        click.echo(f"{click.style(mark.ljust(7), fg=colour)}  {finding.subject.ljust(width)}  {finding.message}")
+        if finding.advice and finding.level != "ok":
+            click.echo(f"{'':7}  {'':{width}}  -> {finding.advice}")

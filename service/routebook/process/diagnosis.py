@@ -5,22 +5,19 @@ import resource
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from importlib.metadata import version as installed_version
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 
 from routebook import __version__
 from routebook.errors import RoutebookError
 from routebook.settings import Settings, catalogue
-from routebook.store.checks import diagnose
+from routebook.store.checks import Finding, diagnose
 from routebook.store.client import StoreClient
 from routebook.store.embedded import find_server
 from routebook.store.keys import Keys
 from routebook.store.url import StoreUrl
-
-Level = Literal["ok", "warning", "error"]
 
 FEW_DESCRIPTORS = 4096
 """A worker needs one a connection; brokers and clients of a middling fleet are thousands."""
@@ -28,74 +25,60 @@ CLOCK_SKEW_SECONDS = 2.0
 _HTTP_SECONDS = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    level: Level
-    subject: str
-    message: str
-    advice: str = ""
-
-    def as_dict(self) -> dict[str, str]:
-        return asdict(self)
-
-
-def diagnose_machine(settings: Settings) -> list[Note]:
+def diagnose_machine(settings: Settings) -> list[Finding]:
     return [_versions(), _descriptors(), *_ports(settings)]
 
 
-async def diagnose_store(settings: Settings) -> tuple[list[Note], bool]:
+async def diagnose_store(settings: Settings) -> tuple[list[Finding], bool]:
     """And whether it was reached; true as well when there is none to reach."""
     if not settings.redis_url:
         return [_embedded()], True
     try:
         url = StoreUrl.parse(settings.redis_url)
     except RoutebookError as error:
-        return [Note("error", "store", error.message, error.advice)], True
+        return [Finding("error", "store", error.message, error.advice)], True
     client = StoreClient(url, slot_key=Keys(settings.namespace).meta, timeout_ms=max(settings.store_timeout_ms, 1000))
     try:
         await client.open()
-        notes = [Note("ok", "store", f"reached at {url.masked()}"), await _clock(client)]
-        notes += [
-            Note(_level(one.level), one.subject, one.message, one.advice)
-            for one in await diagnose(client, settings.namespace)
-        ]
+        findings = [Finding("ok", "store", f"reached at {url.masked()}"), await _clock(client)]
+        findings += await diagnose(client, settings.namespace)
     except RoutebookError as error:
-        return [Note("error", "store", error.message, error.advice)], False
+        return [Finding("error", "store", error.message, error.advice)], False
     finally:
         await client.close()
-    return notes, True
+    return findings, True
 
 
-def diagnose_service(url: str, token: str) -> list[Note]:
+def diagnose_service(url: str, token: str) -> list[Finding]:
     headers = {"authorization": f"Bearer {token}"} if token else {}
     try:
         answer = httpx.get(f"{url.rstrip('/')}/v1/status", headers=headers, timeout=_HTTP_SECONDS, trust_env=False)
         answer.raise_for_status()
         status = answer.json()
     except (httpx.TransportError, httpx.InvalidURL):
-        return [Note("warning", "service", f"nothing answers at {url}", "Start it, or name another with --url.")]
+        return [Finding("warning", "service", f"nothing answers at {url}", "Start it, or name another with --url.")]
     except (httpx.HTTPStatusError, ValueError):
-        return [Note("error", "service", f"what answers at {url} is no Routebook", "Name its HTTP port with --url.")]
-    return list(_service_notes(url, status))
+        return [Finding("error", "service", f"what answers at {url} is no Routebook", "Name its HTTP port with --url.")]
+    return list(_service_findings(url, status))
 
 
-def _service_notes(url: str, status: dict[str, Any]) -> Iterator[Note]:
-    yield Note("ok", "service", f"answers at {url}, version {status['version']} of the table")
+def _service_findings(url: str, status: dict[str, Any]) -> Iterator[Finding]:
+    yield Finding("ok", "service", f"answers at {url}, version {status['version']} of the table")
     if not status["complete"]:
-        yield Note("error", "replica", "its table is not complete", "Look at the store, and at the worker's log.")
+        yield Finding("error", "replica", "its table is not complete", "Look at the store, and at the worker's log.")
     if status["stale_seconds"] > 1:
         advice = "Answers come from memory meanwhile, writes are refused. Look at the store and the way to it."
-        yield Note("error", "replica", f"out of touch with the store for {status['stale_seconds']:.0f} s", advice)
+        yield Finding("error", "replica", f"out of touch with the store for {status['stale_seconds']:.0f} s", advice)
     expiry = status.get("expiry") or {}
     if expiry.get("held"):
         advice = "If they really are dead: `routebook expiry release`; if not, look at the network between."
-        yield Note("error", "expiry", f"held: {expiry.get('due')} brokers fell silent at once", advice)
+        yield Finding("error", "expiry", f"held: {expiry.get('due')} brokers fell silent at once", advice)
     elif expiry and not expiry.get("leader"):
-        yield Note("warning", "leader", "no worker leads at the moment", "Look again after ten seconds.")
+        yield Finding("warning", "leader", "no worker leads at the moment", "Look again after ten seconds.")
     others = sorted(_versions_of(status) - {__version__})
     if others:
         advice = "Fine during an upgrade; else bring all to one version."
-        yield Note("warning", "versions", f"workers of another version: {', '.join(others)}", advice)
+        yield Finding("warning", "versions", f"workers of another version: {', '.join(others)}", advice)
 
 
 def _versions_of(status: dict[str, Any]) -> set[str]:
@@ -107,42 +90,42 @@ def _versions_of(status: dict[str, Any]) -> set[str]:
     return found
 
 
-def _versions() -> Note:
+def _versions() -> Finding:
     parts = [
         f"routebook {__version__}",
         f"Python {platform.python_version()}",
         f"redis-py {installed_version('redis')}",
     ]
-    return Note("ok", "versions", ", ".join([*parts, platform.platform(terse=True)]))
+    return Finding("ok", "versions", ", ".join([*parts, platform.platform(terse=True)]))
 
 
-def _descriptors() -> Note:
+def _descriptors() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < FEW_DESCRIPTORS:
         advice = f"`ulimit -n {min(65536, hard) if hard > 0 else 65536}` before the start, or LimitNOFILE= of the unit."
-        return Note("warning", "descriptors", f"only {soft} open files allowed, one a connection", advice)
-    return Note("ok", "descriptors", f"{soft} open files allowed")
+        return Finding("warning", "descriptors", f"only {soft} open files allowed, one a connection", advice)
+    return Finding("ok", "descriptors", f"{soft} open files allowed")
 
 
-def _ports(settings: Settings) -> Iterator[Note]:
+def _ports(settings: Settings) -> Iterator[Finding]:
     for name, host in (("http_port", settings.bind_address), ("admin_port", settings.admin_host)):
         port = getattr(settings, name)
         if port:
             yield _port(name, host, port)
 
 
-def _port(name: str, host: str, port: int) -> Note:
+def _port(name: str, host: str, port: int) -> Finding:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
             if _is_routebook(port, name):
-                return Note("ok", name, f"{port}: a Routebook listens there")
+                return Finding("ok", name, f"{port}: a Routebook listens there")
             one = catalogue.find(name)
             advice = f"Stop what holds it, or choose another with {one.flag} or {one.variable}."
-            return Note("warning", name, f"{port} cannot be taken: {error.strerror}", advice)
-    return Note("ok", name, f"{port} is free")
+            return Finding("warning", name, f"{port} cannot be taken: {error.strerror}", advice)
+    return Finding("ok", name, f"{port} is free")
 
 
 def _is_routebook(port: int, name: str) -> bool:
@@ -153,14 +136,14 @@ def _is_routebook(port: int, name: str) -> bool:
         return False
 
 
-def _embedded() -> Note:
+def _embedded() -> Finding:
     try:
-        return Note("ok", "store", f"none named; `routebook up` would start {find_server()}")
+        return Finding("ok", "store", f"none named; `routebook up` would start {find_server()}")
     except RoutebookError as error:
-        return Note("warning", "store", error.message, error.advice)
+        return Finding("warning", "store", error.message, error.advice)
 
 
-async def _clock(client: StoreClient) -> Note:
+async def _clock(client: StoreClient) -> Finding:
     before = time.time()
     seconds, micros = await client.call("TIME")
     skew = int(seconds) + int(micros) / 1e6 - (before + time.time()) / 2
@@ -168,15 +151,5 @@ async def _clock(client: StoreClient) -> Note:
         advice = (
             "No broker expires by it (only the store's clock counts), but logs disagree: set up time synchronisation."
         )
-        return Note("warning", "clock", f"the store's clock is {skew:+.1f} s from this machine's", advice)
-    return Note("ok", "clock", f"the store's clock is {skew:+.3f} s from this machine's")
-
-
-def _level(text: str) -> Level:
-    match text:
-        case "error":
-            return "error"
-        case "warning":
-            return "warning"
-        case _:
-            return "ok"
+        return Finding("warning", "clock", f"the store's clock is {skew:+.1f} s from this machine's", advice)
+    return Finding("ok", "clock", f"the store's clock is {skew:+.3f} s from this machine's")
