@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.run_store import KINDS, RunStore, choose_store
+from tests.support.run_store import KINDS, RunStore, choose_store, embedded_store
+from tests.support.servers import Server, find_servers
 
 if TYPE_CHECKING:
     from routebook.store.book import Book
@@ -26,6 +27,7 @@ STORE_KEY = pytest.StashKey[RunStore]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--store", choices=KINDS, default=None, help="the store to test on; fails when it cannot be had")
+    parser.addoption("--every-server", action="store_true", help="each version of the embedded store on this machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,6 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith("ROUTEBOOK_") and not _is_for_tests(name)]:
         del os.environ[name]
     config.stash[STORE_KEY] = choose_store(config.getoption("--store"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`--every-server`: each test with a store runs once on each version found on this machine."""
+    if metafunc.config.getoption("--every-server") and "store_url" in metafunc.fixturenames:
+        metafunc.parametrize("store_url", find_servers(), indirect=True, ids=str, scope="session")
 
 
 def _is_for_tests(name: str) -> bool:
@@ -61,11 +69,11 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 @pytest.fixture(scope="session")
 def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """The run's store. Never flush it, never reconfigure it: others use it too. Who must, starts one:
-    `support.servers`.
+    `EmbeddedStore`.
     """
-    store = request.config.stash[STORE_KEY]
-    url = store.start()
-    yield url
+    server: Server | None = getattr(request, "param", None)
+    store = embedded_store(server.path) if server else request.config.stash[STORE_KEY]
+    yield store.start()
     store.stop()
 
 

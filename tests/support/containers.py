@@ -49,7 +49,10 @@ class RedisContainer:
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415
         from testcontainers.core.wait_strategies import LogMessageWaitStrategy  # noqa: PLC0415
 
-        container = DockerContainer(self.image).with_exposed_ports(REDIS_PORT).with_command(self._command)
+        container = DockerContainer(self.image).with_command(self._command)
+        # A store without a password is nobody's but this machine's.
+        ports: dict[Any, Any] = {REDIS_PORT: ("127.0.0.1", None)}
+        container.ports = ports
         container.waiting_for(LogMessageWaitStrategy("Ready to accept connections"))
         self._container = container
         container.start()

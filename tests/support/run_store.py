@@ -8,6 +8,7 @@ embedded server.
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from tests.support.containers import NoContainerError, RedisContainer, image_name
@@ -57,7 +58,10 @@ def _contained(environ: Mapping[str, str], reason: str) -> RunStore:
 
 
 def _embedded(environ: Mapping[str, str], reason: str) -> RunStore:
-    server = find_server(environ)
+    return embedded_store(find_server(environ), reason)
+
+
+def embedded_store(server: Path, reason: str = "") -> RunStore:
     # Also on TCP: the fault proxy stands in front of it there.
     store = EmbeddedStore(None, port=0, server=server)
     return RunStore("embedded", f"{reason}; {server.name}", store.start, store.stop)

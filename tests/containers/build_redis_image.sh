@@ -1,0 +1,48 @@
+#!/bin/sh
+# Makes a Redis image from the distribution's packages, for machines without an image registry.
+# Usage: build_redis_image.sh [TAG]      needs: root, mmdebstrap, a running Docker engine
+#
+# Behaves like the official image where tests can tell: data in /data, port 6379, and a command that begins with an option
+# or a .conf file is one for redis-server.
+set -eu
+
+tag=${1:-${ROUTEBOOK_TEST_REDIS_IMAGE:-redis:7-bookworm}}
+. /etc/os-release
+suite=${VERSION_CODENAME:?this system does not name its release}
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT INT TERM
+
+# The machine's own package sources: they are what can be reached from here.
+set --
+for source in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/ubuntu.sources /etc/apt/sources.list; do
+  if [ -s "$source" ]; then set -- "$@" "$source"; fi
+done
+
+root=$folder/root
+# "extract": packages are unpacked, their installation scripts not run; Redis needs none of them.
+mmdebstrap --quiet --variant=extract --format=directory \
+  --include=base-files,dash,coreutils,libc-bin,redis-server "$suite" "$root" "$@"
+
+cat >"$root/entrypoint" <<'ENTRYPOINT'
+#!/bin/sh
+set -e
+case "$1" in -* | *.conf) set -- redis-server "$@" ;; esac
+# The distribution's build answers other machines only when told to; in a container everyone is another machine.
+if [ "$1" = redis-server ]; then set -- "$@" --protected-mode no; fi
+exec "$@"
+ENTRYPOINT
+printf 'root:x:0:0:root:/root:/bin/sh\nredis:x:999:999:redis:/data:/bin/sh\n' >"$root/etc/passwd"
+printf 'root:x:0:\nredis:x:999:\n' >"$root/etc/group"
+mkdir -p "$root/data" "$root/tmp"
+chmod 755 "$root" "$root/entrypoint"
+chmod 1777 "$root/tmp"
+chown 999:999 "$root/data"
+rm -rf "$root/usr/share/doc" "$root/usr/share/man" "$root/usr/share/locale" "$root/var/lib/apt" "$root/var/cache"
+
+tar -C "$root" -c . | docker import \
+  --change 'ENV PATH=/usr/local/bin:/usr/bin:/bin' \
+  --change 'WORKDIR /data' --change 'EXPOSE 6379' --change 'USER redis' \
+  --change 'ENTRYPOINT ["/entrypoint"]' --change 'CMD ["redis-server"]' \
+  - "$tag" >/dev/null
+docker run --rm "$tag" redis-server --version
