@@ -1,0 +1,118 @@
+"""The README's first ten minutes, run as printed: its blocks in order, against a service that `routebook up` starts.
+
+Only what a machine may have in use already is replaced: the ports, and the folder of the data. How blocks are
+marked: `documents.py`.
+"""
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.end_to_end.documents import Step, is_like, read_steps, says_the_same
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+COMMAND_SECONDS = 60.0
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the README's examples use curl, which is not here")
+def test_the_first_ten_minutes_go_as_printed(tmp_path: Path) -> None:
+    steps = list(read_steps((ROOT / "README.md").read_text(), replacements(tmp_path)))
+    assert sum(step.keeps_running for step in steps) == 2
+    with ExitStack() as terminals:
+        for number, step in enumerate(steps):
+            if step.keeps_running:
+                terminals.enter_context(terminal(step, tmp_path / f"terminal-{number}"))
+            else:
+                run(step)
+
+
+def replacements(folder: Path) -> dict[str, str]:
+    """What the README prints, and what it is here. `make up` does no more than this after its set-up."""
+    routebook = f"{sys.executable} -m routebook"
+    ports = dict(zip(("8080", "8081", "8090", "8091"), free_ports(4), strict=True))
+    service = f"http://127.0.0.1:{ports['8080']}"
+    flags = f"--http-port {ports['8080']} --admin-port {ports['8081']} --data-dir {folder / 'data'}"
+    return {
+        **ports,
+        "```sh terminal\nmake up": f"```sh terminal\nexec {routebook} up {flags}",
+        "```sh terminal\n.venv/bin/routebook serve": f"```sh terminal\nexec {routebook} serve",
+        ".venv/bin/routebook": f"ROUTEBOOK_URL={service} {routebook}",
+    }
+
+
+def free_ports(number: int) -> list[str]:
+    with ExitStack() as taken:
+        probes = [taken.enter_context(socket.socket()) for _ in range(number)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [str(probe.getsockname()[1]) for probe in probes]
+
+
+@contextmanager
+def terminal(step: Step, folder: Path) -> Iterator[None]:
+    folder.mkdir()
+    said, log = folder / "said", folder / "log"
+    with said.open("w") as out, log.open("w") as errors:
+        process = subprocess.Popen(["sh", "-c", step.command], cwd=ROOT, stdout=out, stderr=errors)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not step.is_answered_by(said.read_text()):
+            assert process.poll() is None, f"{step.command}ended:\n{said.read_text()}{log.read_text()}"
+            assert time.monotonic() < deadline, f"{step.command}said:\n{said.read_text()}{log.read_text()}"
+            time.sleep(0.02)
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            ended = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert ended == 0, log.read_text()
+
+
+def run(step: Step) -> None:
+    done = subprocess.run(
+        ["sh", "-c", step.command], cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
+    )
+    assert done.returncode == 0, f"{step.command}ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    assert step.is_answered_by(done.stdout), f"{step.command}said:\n{done.stdout}\nand not:\n{step.answer}"
+
+
+# -- that a wrong example would be found
+
+
+def test_an_answer_may_differ_where_the_document_says_so_and_nowhere_else() -> None:
+    shown = {"version": "…", "route": {"perm": 6}, "members": [1, "…"]}
+    assert is_like(shown, {"version": 7, "route": {"perm": 6}, "members": [1, 2]})
+    assert not is_like(shown, {"version": 7, "route": {"perm": 4}, "members": [1, 2]})
+    assert not is_like(shown, {"version": 7, "route": {"perm": 6}, "members": [1]})
+    assert not is_like(shown, {"version": 7, "route": {"perm": 6}, "members": [1, 2], "more": None})
+
+
+def test_text_is_compared_line_by_line() -> None:
+    shown = "NAME   VALUE\na      …\n…\nend\n"
+    assert says_the_same(shown, "NAME VALUE\na 17\nanything\nat all\nend")
+    assert says_the_same(shown, "NAME VALUE\na 17\nend")
+    assert not says_the_same(shown, "NAME VALUE\nb 17\nend")
+    assert not says_the_same(shown, "NAME VALUE\na 17\nend\nmore")
+
+
+def test_blocks_become_steps_in_order() -> None:
+    document = (
+        "```sh terminal\nmake up\n```\n\n```text\nup\n```\n\n```sh\ncurl x\n```\n\n```json\n{}\n```\n\n```sh\nls\n```\n"
+    )
+    assert list(read_steps(document, {"curl": "wget"})) == [
+        Step("make up\n", True, "up\n"),
+        Step("wget x\n", False, "{}\n", True),
+        Step("ls\n", False, None),
+    ]
