@@ -138,7 +138,7 @@ if turned_down or refused then
     drop_instance(member)
   end
   if is_new_group or flags_changed or joined or loses_instance then
-    set_revision(broker, append_change('group-changed', by, group_fields(cluster, broker, { member }, false)))
+    set_revision(broker, append_change('group-changed', by, group_fields(cluster, broker, { member })))
   end
   return { refused and REFUSED or TURNED_DOWN, current_version(), '', '', '' }
 end

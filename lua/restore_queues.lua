@@ -3,11 +3,12 @@ Writes back queue entries that came from register-topic, for a broker that is ba
 
 KEYS[1]   meta
 
-ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
-ARGV[2]   broker  name of the group
-ARGV[3…]  topic, packed queue data, queue item as JSON
+ARGV[1]   by        JSON members `"actor":…,"source":…` for the history
+ARGV[2]   broker    name of the group
+ARGV[3]   revision  of the group, as the worker knows it: it may not have seen yet that a topic was deleted since
+ARGV[4…]  topic, packed queue data, queue item as JSON
 
-reply     {status, version, number written} DONE, UNCHANGED, UNKNOWN (the broker is not back)
+reply     {status, version, number written} DONE, UNCHANGED, STALE (the group is not back, or has changed)
 ]]
 -- include: statuses
 -- include: keys
@@ -18,11 +19,11 @@ reply     {status, version, number written} DONE, UNCHANGED, UNKNOWN (the broker
 -- include: groups
 -- include: topic_queues
 
-local by, broker = ARGV[1], ARGV[2]
-local FIRST_ENTRY, ENTRY_LENGTH = 3, 3
+local by, broker, revision = ARGV[1], ARGV[2], ARGV[3]
+local FIRST_ENTRY, ENTRY_LENGTH = 4, 3
 
-if redis.call('EXISTS', key_of('broker', broker)) == 0 then
-  return { UNKNOWN, current_version(), 0 }
+if redis.call('HGET', key_of('broker', broker), 'rev') ~= revision then
+  return { STALE, current_version(), 0 }
 end
 local written = 0
 for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do

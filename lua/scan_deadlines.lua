@@ -1,6 +1,7 @@
 --[[
 The leader's look at who is due, and the trace of it that `status` shows. Members up to `released` were let go by an
-operator; the others count towards a mass expiry.
+operator; the others count towards a mass expiry, unless they hold no seat (an address that was replaced): nothing depends
+on those, so they may always go.
 
 KEYS[1]   meta
 
@@ -8,8 +9,8 @@ ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]   lease   the leader's whole lease
 ARGV[3]   limit   at most so many members are named
 
-reply     {status, version, deadline clock, instances, due, due and not released, released up to, held since ms or empty,
-           member, incarnation, deadline, …} DONE, FENCED
+reply     {status, version, deadline clock, instances, due, those that count towards a mass expiry, released up to,
+           held since ms or empty, member, incarnation, deadline, 1 if it holds its seat, …} DONE, FENCED
 ]]
 -- include: statuses
 -- include: keys
@@ -31,14 +32,26 @@ local state = redis.call('HMGET', expiry, 'released_to', 'held_since_ms')
 local released_to = state[1] or '0'
 local instances = redis.call('ZCARD', deadlines)
 local due = redis.call('ZCOUNT', deadlines, '-inf', '(' .. upto)
-local unreleased = redis.call('ZCOUNT', deadlines, '(' .. released_to, '(' .. upto)
+local counting = redis.call('ZCOUNT', deadlines, '(' .. released_to, '(' .. upto)
 redis.call('HSET', expiry, 'last_scan_ms', ms_text(server_now), 'instances', instances, 'due', due)
 
-local reply = { DONE, current_version(), upto, instances, due, unreleased, released_to, state[2] or '' }
+local function holds_seat(member, broker, id)
+  local address = string.match(member, '([^/]*)$')
+  return broker and redis.call('HGET', key_of('broker', broker), 'addr:' .. id) == address
+end
+
+local listed = {}
 local found = redis.call('ZRANGEBYSCORE', deadlines, '-inf', '(' .. upto, 'WITHSCORES', 'LIMIT', 0, limit)
 for i = 1, #found, 2 do
-  reply[#reply + 1] = found[i]
-  reply[#reply + 1] = redis.call('HGET', key_of('instance', found[i]), 'inc') or ''
-  reply[#reply + 1] = found[i + 1]
+  local member, deadline = found[i], found[i + 1]
+  local known = redis.call('HMGET', key_of('instance', member), 'inc', 'broker', 'id')
+  local is_seated = holds_seat(member, known[2], known[3])
+  if not is_seated and tonumber(deadline) > tonumber(released_to) then
+    counting = counting - 1
+  end
+  listed[#listed + 1] = member
+  listed[#listed + 1] = known[1] or ''
+  listed[#listed + 1] = deadline
+  listed[#listed + 1] = is_seated and 1 or 0
 end
-return reply
+return { DONE, current_version(), upto, instances, due, counting, released_to, state[2] or '', unpack(listed) }

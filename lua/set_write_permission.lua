@@ -16,6 +16,7 @@ reply     {status, version, topics of that broker} DONE, UNCHANGED, UNKNOWN (no 
 -- include: json
 -- include: clock
 -- include: changes
+-- include: groups
 -- include: slices
 -- include: write_permission
 
@@ -38,5 +39,5 @@ local version = append_change('write-permission', by, '"cluster":' .. (cluster a
   .. ',"broker":' .. quote(broker)
   .. ',"rule":"' .. (writable and 'set' or 'clear-write') .. '","perm":' .. (writable and PERM_READ_WRITE or PERM_WRITE)
   .. ',"touched":' .. touched .. ',"cause":"operator"')
-redis.call('HSET', key_of('broker', broker), 'rev', version)
+set_revision(broker, version)
 return { DONE, version, total }

@@ -43,7 +43,7 @@ end
 local function drop_alone(cluster, broker, member, by)
   drop_instance(member)
   redis.call('HDEL', table_key('filters'), member)
-  append_change('group-changed', by, group_fields(cluster, broker, { member }, false))
+  append_change('group-changed', by, group_fields(cluster, broker, { member }))
 end
 
 -- removal: cluster, broker, address, cause, lost_ms ('' unless a connection was lost)
@@ -84,7 +84,7 @@ local function remove_member(removal, by)
   end
   local changed = #emptied > 0 or group_removed or instance.inc ~= nil or had_filters
   if changed and #emptied == 0 then
-    append_change('group-changed', by, group_fields(removal.cluster, removal.broker, { member }, group_removed))
+    append_change('group-changed', by, group_fields(removal.cluster, removal.broker, { member }))
   end
   if existed and not group_removed then
     touched = touched + remove_write_when_masterless(removal, by, group)

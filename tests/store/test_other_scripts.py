@@ -13,6 +13,7 @@ from routebook.store.kv import delete_kv, import_kv, put_kv, set_setting
 from routebook.store.presence import open_book
 from routebook.store.reads import read_groups, read_heads, read_kv, read_settings
 from routebook.store.recovery import begin_history, finish_restoring, restore_kv, restore_queues, restore_settings
+from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.statuses import Status
 from routebook.store.topics import delete_topic, register_topic
 
@@ -125,9 +126,27 @@ async def test_only_absent_values_are_written_back_and_only_until_one_has_finish
 
 async def test_topics_by_request_come_back_when_their_broker_did(book: Book) -> None:
     lost = {"extra": QueueData(by_request=True), "orders": QueueData(1, 1, by_request=True)}
-    assert (await restore_queues(book, "broker-a", lost, caller=CALLER)).status is Status.UNKNOWN
+    assert (await restore_queues(book, "broker-a", lost, revision=1, caller=CALLER)).status is Status.STALE
     await PlainWorker(book).register(registration())
-    assert (await restore_queues(book, "broker-a", lost, caller=CALLER)).count == 1
+    assert (await restore_queues(book, "broker-a", lost, revision=1, caller=CALLER)).count == 1
+
+
+async def test_topics_deleted_since_are_not_written_back(book: Book) -> None:
+    await PlainWorker(book).register(registration())
+    known = (await read_groups(book, {"broker-a": None}))["broker-a"].group
+    assert known is not None
+    await delete_topic(book, "extra", caller=CALLER, carried_by=["broker-a"])
+    lost = {"extra": QueueData(by_request=True)}
+    reply = await restore_queues(book, "broker-a", lost, revision=known.revision, caller=CALLER)
+    assert reply.status is Status.STALE
+
+
+async def test_a_removed_group_makes_all_its_topics_doubtful(book: Book) -> None:
+    """What stands under its name afterwards may have other ones."""
+    worker = PlainWorker(book)
+    await worker.register(registration())
+    await unregister_brokers(book, [Departure("east", "broker-a", 0)], caller=CALLER)
+    assert (await newest(book)).topics is None
 
 
 async def test_changes_are_found_by_version_also_after_trimming(book: Book) -> None:

@@ -174,12 +174,26 @@ async def test_those_released_no_longer_count_as_a_mass(book: Book) -> None:
         await worker.register(registration(address, broker=f"broker-{n}"))
     lease = await leads(book)
     await make_due(book, *(registration(address).member for address in (A, B, C)))
-    assert (await scan(book, lease)).unreleased == 3
+    assert (await scan(book, lease)).counting == 3
     await hold_expiry(book, lease, [], caller=CALLER)
     await release_expiry(book, caller=CALLER, let_go=True)
     found = await scan(book, lease)
-    assert (found.due, found.unreleased, found.held_since_ms) == (3, 0, None)
+    assert (found.due, found.counting, found.held_since_ms) == (3, 0, None)
     assert all(due.deadline <= found.released_to for due in found.members)
+
+
+async def test_a_replaced_address_does_not_count_as_a_broker_that_fell_silent(book: Book) -> None:
+    worker = PlainWorker(book)
+    await worker.register(registration(A))
+    await worker.register(registration(B))
+    lease = await leads(book)
+    await make_due(book, registration(A).member)
+    found = await scan(book, lease)
+    assert (found.due, found.counting) == (1, 0)
+    assert [due.holds_seat for due in found.members] == [False]
+    before = len(await history(book))
+    assert (await expire_brokers(book, lease, found.members, caller=CALLER)).removed == (registration(A).member,)
+    assert await kinds(book, after=before) == ["group-changed"]
 
 
 async def test_the_deadline_clock_stops_while_nobody_could_hear(book: Book) -> None:

@@ -13,9 +13,12 @@ from routebook.replica.table import Table
 from routebook.store.registration import QueueDifference
 
 
-def registration_digest(registration: Registration, *, drops_missing: bool, timeout_ms: int) -> str:
-    """Of everything that a repeat would do: header fields, body, and the settings that change its effect."""
-    r = registration
+def registration_digest(said: Registration | str, *, drops_missing: bool, timeout_ms: int) -> str:
+    """Of everything that a repeat would do: header fields and body (or a digest of them), and the settings."""
+    effect = f"{drops_missing} {timeout_ms} ".encode()
+    if isinstance(said, str):
+        return hashlib.blake2b(effect + said.encode(), digest_size=16).hexdigest()
+    r = said
     header = (
         r.cluster,
         r.broker,
@@ -23,15 +26,13 @@ def registration_digest(registration: Registration, *, drops_missing: bool, time
         r.address,
         r.ha_address,
         r.zone,
-        timeout_ms,
         r.acting_master,
         r.data_version,
         sorted(r.table_keys) if r.table_keys is not None else None,
         r.filters,
         r.full,
-        drops_missing,
     )
-    digest = hashlib.blake2b(repr(header).encode(), digest_size=16)
+    digest = hashlib.blake2b(effect + repr(header).encode(), digest_size=16)
     for topic in sorted(r.topics):
         digest.update(f"\n{topic}\t{r.topics[topic].pack()}".encode())
     for topic in sorted(r.mappings):
@@ -53,7 +54,7 @@ def work_out_difference(table: Table, registration: Registration, *, drops_missi
     if not may_publish(table.groups.get(registration.broker), registration):
         return QueueDifference()
     known = table.queues_of(registration.broker)
-    dropped = _dropped(known, registration) if drops_missing and not registration.mappings else set()
+    dropped = _dropped(known, registration) if drops_missing else set()
     new: dict[str, QueueData] = {}
     differing: dict[str, QueueData] = {}
     # A stand-in for the master publishes its topics read-only.

@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 MEMBERS_PER_SCAN: Final = 1000
 TRIM_PERIOD_S: Final = 60.0
 RENEWALS_PER_LEASE: Final = 5
+SHORTEST_PAUSE_S: Final = 0.02
+"""After a scan that took longer than its period, or a store that failed at once."""
 
 
 class Leader:
@@ -60,15 +62,15 @@ class Leader:
         """Renews or asks for the lease five times a lease; scans when it leads and a scan is due."""
         while True:
             lease_ms = self._live.current.lease_ms
+            next_renewal = time.monotonic() + lease_ms / 1000 / RENEWALS_PER_LEASE
             try:
                 await self._keep_lease(lease_ms)
                 if self._lease:
                     await self._lead(self._lease)
             except StoreError as error:
                 _log.debug("Nothing can be led without the store: %s", error)
-            await asyncio.sleep(
-                min(lease_ms / RENEWALS_PER_LEASE, self._live.current.scan_not_active_broker_interval_ms) / 1000
-            )
+            next_look = min(next_renewal, self._next_scan) if self._lease else next_renewal
+            await asyncio.sleep(max(next_look - time.monotonic(), SHORTEST_PAUSE_S))
 
     async def step_down(self) -> None:
         """The next leader need not wait for the lease to end."""
@@ -116,7 +118,7 @@ class Leader:
             self._metrics.scan()
             held = self._is_mass_expiry(scan)
             await self._tell_hold(lease, scan, held=held)
-            due = [member for member in scan.members if not held or member.deadline <= scan.released_to]
+            due = [member for member in scan.members if not held or _may_go(member, scan)]
             if not due:
                 return
             await self._expire(lease, due)
@@ -126,19 +128,17 @@ class Leader:
     def _is_mass_expiry(self, scan: Scan) -> bool:
         """So many at once is more likely our fault, or the network's, than theirs."""
         settings = self._live.current
-        return (
-            scan.unreleased >= settings.hold_minimum and scan.unreleased * 100 > settings.hold_percent * scan.instances
-        )
+        return scan.counting >= settings.hold_minimum and scan.counting * 100 > settings.hold_percent * scan.instances
 
     async def _tell_hold(self, lease: Lease, scan: Scan, *, held: bool) -> None:
         self._metrics.expiry_held(held)
         if held:
-            names = sorted({self._broker_of(member) for member in scan.members if member.deadline > scan.released_to})
+            names = sorted({self._broker_of(member) for member in scan.members if not _may_go(member, scan)})
             outcome = await hold_expiry(self._book, lease.whole, names, caller=self._caller)
             if outcome.status is Status.DONE:
                 _log.error(
                     "Expiry is held: %d of %d brokers fell due at once. `routebook expiry release` lets it happen.",
-                    scan.unreleased,
+                    scan.counting,
                     scan.instances,
                 )
         elif scan.held_since_ms is not None:
@@ -172,3 +172,8 @@ class Leader:
                 status = await forget_worker(self._book, worker, caller=self._caller, lease=lease.whole)
             if status is Status.DONE:
                 _log.warning("Worker %s is gone; its brokers get one full timeout more.", worker)
+
+
+def _may_go(member: DueMember, scan: Scan) -> bool:
+    """Even while expiry is held: an operator has said so, or nothing depends on it."""
+    return member.deadline <= scan.released_to or not member.holds_seat

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from routebook.errors import NotReadyError, NotSeenYetError, RefusedError
@@ -10,6 +10,7 @@ from routebook.model.broker import Registration, RegistrationResult, Registratio
 from routebook.model.caller import Caller
 from routebook.model.names import check_address, check_broker_id, check_name
 from routebook.registry.difference import registration_digest, work_out_difference
+from routebook.registry.sight import Sight
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.book import Book
@@ -48,23 +49,28 @@ class Registrar:
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def register(
-        self, registration: Registration, caller: Caller, *, digest: str | None = None, worker: str = ""
+        self, registration: Registration, caller: Caller, *, body_digest: str | None = None, worker: str = ""
     ) -> RegistrationResult:
-        """`worker` opens a session: this came over a connection whose end would mean something."""
+        """`worker` opens a session: this came over a connection whose end would mean something. `body_digest` stands
+        for header fields and body where a port has digested them as they came.
+        """
         check_registration(registration)
         settings = self._live.current
-        drops_missing = registration.replace_topics or settings.delete_topic_with_broker_registration
+        drops_missing = registration.replace_topics or (
+            settings.delete_topic_with_broker_registration and not registration.mappings
+        )
         timeout_ms = settings.broker_timeout_ms if registration.timeout_ms is None else registration.timeout_ms
-        digest = digest or registration_digest(registration, drops_missing=drops_missing, timeout_ms=timeout_ms)
+        digest = registration_digest(body_digest or registration, drops_missing=drops_missing, timeout_ms=timeout_ms)
         if registration.member in self._replica.table.instances:
             reply = await touch_broker(self._book, registration, caller=caller, digest=digest, worker=worker)
             if reply.status is Status.UNCHANGED:
                 return _result(reply)
+        sight = Sight(self._replica)
         async with self._turn(registration.broker):
             reply = await self._register_in_full(
                 registration, caller, digest, worker, drops_missing=drops_missing, timeout_ms=timeout_ms
             )
-        await self._replica.wait_for(reply.version, settings.min_version_wait_ms)
+        await sight.wait(reply.version)
         if reply.status is Status.REFUSED:
             raise RefusedError(
                 f"Broker {registration.broker} id {registration.broker_id} is not in the book and sent one topic.",
@@ -85,6 +91,7 @@ class Registrar:
         for _ in range(ATTEMPTS):
             if not self._replica.complete:
                 raise NotReadyError("The table is not loaded yet.", advice="Try again in a second.")
+            sight = Sight(self._replica)
             table = self._replica.table
             group = table.groups.get(registration.broker)
             instance = table.instances.get(registration.member)
@@ -104,18 +111,16 @@ class Registrar:
             )
             if reply.status is not Status.STALE:
                 return reply
-            await self._catch_up(reply.version)
+            await self._catch_up(sight, reply.version)
         raise NotReadyError(
             f"Broker {registration.broker} changed {ATTEMPTS} times while it was being registered.",
             advice="Try again; if it goes on, look for two brokers that share this name and id.",
         )
 
-    async def _catch_up(self, version: int) -> None:
+    async def _catch_up(self, sight: Sight, version: int) -> None:
         """Not reaching it in time is no failure yet: the next attempt looks anew."""
-        try:
-            await self._replica.wait_for(version, self._live.current.store_timeout_ms)
-        except NotSeenYetError:
-            return
+        with suppress(NotSeenYetError):
+            await sight.wait(version, self._live.current.store_timeout_ms)
 
     @asynccontextmanager
     async def _turn(self, broker: str) -> AsyncIterator[None]:

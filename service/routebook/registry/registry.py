@@ -13,6 +13,7 @@ from routebook.model.topic import QueueData
 from routebook.registry.carried import carried_brokers_of, is_carried_key, is_carried_seat
 from routebook.registry.reading import Reading
 from routebook.registry.registrar import Registrar
+from routebook.registry.sight import Sight
 from routebook.registry.status import ExpiryState, Status, WorkerInfo, expiry_state, worker_infos
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
@@ -46,17 +47,12 @@ class Registry(Reading):
         self._registrar = Registrar(book, replica, live)
         self._book = book
 
-    async def _seen(self, version: int) -> int:
-        """A write is answered when this worker's own table shows it."""
-        await self.wait_for_version(version)
-        return version
-
     # -- brokers
 
     async def register(
-        self, registration: Registration, caller: Caller, *, digest: str | None = None
+        self, registration: Registration, caller: Caller, *, body_digest: str | None = None
     ) -> RegistrationResult:
-        return await self._registrar.register(registration, caller, digest=digest)
+        return await self._registrar.register(registration, caller, body_digest=body_digest)
 
     async def heartbeat(self, cluster: str, broker: str, broker_id: int, caller: Caller, *, address: str = "") -> int:
         reply = await heartbeat_broker(self._book, cluster, broker, broker_id, caller=caller, address=address)
@@ -82,6 +78,7 @@ class Registry(Reading):
         """Without an address, whoever sits in that seat of the group."""
         group = self.replica.view.groups.get(broker)
         shown = group.addresses.get(broker_id, "") if group and group.cluster == cluster else ""
+        sight = Sight(self.replica)
         carried = is_carried_seat(self.replica, broker, address or shown)
         reply = await unregister_brokers(
             self._book,
@@ -94,18 +91,20 @@ class Registry(Reading):
             raise NotFoundError(
                 "broker", f"{cluster}/{broker}/{broker_id}", advice="It was not there, so nothing changed."
             )
-        return await self._seen(reply.version)
+        return await sight.wait(reply.version)
 
     async def set_write_permission(self, broker: str, writable: bool, caller: Caller) -> Touched:
+        sight = Sight(self.replica)
         outcome = await set_write_permission(self._book, check_name("broker", broker), writable=writable, caller=caller)
-        return Touched(outcome.count, await self._seen(outcome.version))
+        return Touched(outcome.count, await sight.wait(outcome.version))
 
     # -- topics
 
     async def register_topic(self, topic: str, queues: Mapping[str, QueueData], caller: Caller) -> Touched:
         check_name("topic", topic)
+        sight = Sight(self.replica)
         outcome = await register_topic(self._book, topic, queues, caller=caller)
-        await self._seen(outcome.version)
+        await sight.wait(outcome.version)
         if outcome.status is Outcome.UNKNOWN:
             raise NotFoundError(
                 "broker",
@@ -115,11 +114,12 @@ class Registry(Reading):
         return Touched(outcome.count, outcome.version)
 
     async def delete_topic(self, topic: str, cluster: str | None, caller: Caller) -> Touched:
+        sight = Sight(self.replica)
         carried = carried_brokers_of(self.replica, topic, cluster)
         outcome = await delete_topic(
             self._book, check_name("topic", topic), cluster=cluster or "", caller=caller, carried_by=carried
         )
-        return Touched(outcome.count, await self._seen(outcome.version))
+        return Touched(outcome.count, await sight.wait(outcome.version))
 
     # -- key-values and settings
 
@@ -128,19 +128,22 @@ class Registry(Reading):
         check_name("key", key)
         if len(value) > MAX_VALUE_CHARACTERS:
             raise InvalidInputError("value", value, f"at most {MAX_VALUE_CHARACTERS} characters")
-        return await self._seen((await put_kv(self._book, namespace, key, value, caller=caller)).version)
+        sight = Sight(self.replica)
+        return await sight.wait((await put_kv(self._book, namespace, key, value, caller=caller)).version)
 
     async def delete_kv(self, namespace: str, key: str, caller: Caller) -> int:
+        sight = Sight(self.replica)
         carried = is_carried_key(self.replica, namespace, key)
         outcome = await delete_kv(self._book, namespace, key, caller=caller, carried=carried)
         if outcome.status is Outcome.UNKNOWN:
             raise NotFoundError("key", f"{namespace}/{key}", advice="It was not there, so nothing changed.")
-        return await self._seen(outcome.version)
+        return await sight.wait(outcome.version)
 
     async def change_setting(self, key: str, value: str, caller: Caller) -> int:
         canonical = self.live.check(key, value)
         shown = self.live.masked(key, canonical)
-        return await self._seen((await set_setting(self._book, key, canonical, shown, caller=caller)).version)
+        sight = Sight(self.replica)
+        return await sight.wait((await set_setting(self._book, key, canonical, shown, caller=caller)).version)
 
     # -- what the service says of itself: these ask the store
 
@@ -148,8 +151,9 @@ class Registry(Reading):
         return expiry_state(await read_service_state(self._book))
 
     async def release_expiry(self, caller: Caller) -> ExpiryState:
+        sight = Sight(self.replica)
         outcome = await release_expiry(self._book, caller=caller, let_go=True)
-        await self._seen(outcome.version)
+        await sight.wait(outcome.version)
         return await self.expiry_state()
 
     async def changes(self, since: int, limit: int) -> list[Change]:

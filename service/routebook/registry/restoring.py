@@ -68,6 +68,7 @@ class Restoring:
     async def _restore_queues(self) -> None:
         lost: Mapping[str, Mapping[str, QueueData]] = self._replica.carried_queues()
         for broker, queues in lost.items():
-            outcome = await restore_queues(self._book, broker, queues, caller=self._caller)
+            revision = self._replica.table.groups[broker].revision
+            outcome = await restore_queues(self._book, broker, queues, revision=revision, caller=self._caller)
             if outcome.count:
                 _log.warning("Wrote back %d topics of %s that no broker brings.", outcome.count, broker)

@@ -61,16 +61,17 @@ def membership_facts(broker: str, clusters: Iterable[str]) -> Iterator[int]:
     return (hash_fact("cluster", cluster, broker) for cluster in clusters)
 
 
-def queue_hasher(broker: str) -> Callable[[str, str], int]:
-    """Hashes topic and packed value. Of all facts only these come by the million: what they share is hashed
-    once.
+def queue_hasher(broker: str) -> Callable[[str, bytes], int]:
+    """Hashes topic and packed value. Of all facts only these come by the million: what they have in common is
+    hashed once.
     """
-    shared = blake2b(f"queue\0{broker}\0".encode("utf-8", "surrogatepass"), digest_size=_BYTES)
+    start = blake2b(f"queue\0{broker}\0".encode("utf-8", "surrogatepass"), digest_size=_BYTES).copy
+    number = int.from_bytes
 
-    def hash_queue(topic: str, packed: str) -> int:
-        hashed = shared.copy()
-        hashed.update(f"{topic}\0{packed}".encode("utf-8", "surrogatepass"))
-        return int.from_bytes(hashed.digest(), "big")
+    def hash_queue(topic: str, packed: bytes) -> int:
+        hashed = start()
+        hashed.update(b"%b\0%b" % (topic.encode("utf-8", "surrogatepass"), packed))
+        return number(hashed.digest(), "big")
 
     return hash_queue
 

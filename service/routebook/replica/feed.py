@@ -101,6 +101,10 @@ class Feed:
         age_ms = min(age_ms, self._book.client.contact_age_ms())
         return age_ms if age_ms > IN_TOUCH_MS else 0
 
+    def doubt(self) -> None:
+        """Somebody was told something by the store that our history does not explain."""
+        self._doubted = True
+
     def check_heads(self, heads: Heads) -> None:
         """Somebody has seen these. They may be older than what we have, which alone is no reason for doubt: we
         look ourselves.

@@ -24,9 +24,9 @@ from routebook.store.reads import (
     read_settings,
 )
 
-GROUPS_PER_READ: Final = 4
-"""A group may have 10 000 topics: the store and our event loop are held up for some 20 ms by each of those.
-"""
+ENTRIES_PER_READ: Final = 2_000
+MAX_GROUPS_PER_READ: Final = 64
+"""Many small groups travel together; one with 10 000 topics alone holds up store and event loop for 20 ms."""
 MEMBERS_PER_READ: Final = 200
 CHANGES_PER_READ: Final = 256
 """An entry has up to 256 KiB."""
@@ -81,11 +81,17 @@ async def load(book: Book) -> tuple[Table, Position]:
 
 async def _load_groups(book: Book, table: Table) -> None:
     names = {name for _, listed in await list_broker_names(book) for name in listed}
-    for portion in _portions(sorted(names.union(await list_mapped(book))), GROUPS_PER_READ):
+    remaining = sorted(names.union(await list_mapped(book)))
+    size = 1
+    while remaining:
+        portion, remaining = remaining[:size], remaining[size:]
         images = await read_groups(book, dict.fromkeys(portion))
         for broker, image in images.items():
             table.apply_group(broker, image)
             await asyncio.sleep(0)
+        # Groups of one fleet are alike: the largest of these says how many of the next may be asked for at once.
+        largest = max(len(image.queues) for image in images.values())
+        size = min(MAX_GROUPS_PER_READ, 2 * size, max(1, ENTRIES_PER_READ // (largest + 1)))
 
 
 async def _load_instances(book: Book, table: Table) -> None:

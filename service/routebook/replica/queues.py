@@ -21,9 +21,9 @@ _NOTHING: Mapping[str, QueueData] = MappingProxyType({})
 
 
 @lru_cache(maxsize=_DISTINCT_VALUES)
-def _shared(queue: QueueData) -> tuple[QueueData, str]:
-    """The one instance of this value, and its packed form for the digest."""
-    return queue, queue.pack()
+def _shared(queue: QueueData) -> tuple[QueueData, bytes]:
+    """The one instance of this value, and what the digest takes of it."""
+    return queue, queue.pack().encode()
 
 
 class Queues:
@@ -81,6 +81,7 @@ class Queues:
         gone: list[int] = []
         come: list[int] = []
         fact = queue_hasher(broker)
+        lately: QueueData | None = None
         for topic in topics:
             before, after = mine.get(topic), wanted.get(topic)
             if before is not None:
@@ -89,11 +90,14 @@ class Queues:
                 del mine[topic]
                 self._forget(broker, topic)
                 continue
-            value, packed = _shared(after)
+            if after is not lately:  # most of a broker's topics have one and the same value
+                value, packed = _shared(after)
+                lately = after
             come.append(fact(topic, packed))
             if before is None:
-                self._remember(broker, intern(topic))
-            mine[intern(topic)] = value
+                topic = intern(topic)  # noqa: PLW2901 the same name, kept once
+                self._remember(broker, topic)
+            mine[topic] = value
         self._digest.remove_all(gone)
         self._digest.add_all(come)
 
@@ -102,6 +106,8 @@ class Queues:
         names = self._brokers.get(topic)
         if names is None:
             self._brokers[topic] = [broker]
+        elif names[-1] < broker:
+            names.append(broker)
         else:
             insort(names, broker)
 
@@ -116,4 +122,4 @@ class Queues:
         for broker, queues in self._by_broker.items():
             fact = queue_hasher(broker)
             for topic, queue in queues.items():
-                yield fact(topic, queue.pack())
+                yield fact(topic, queue.pack().encode())

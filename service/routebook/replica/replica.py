@@ -141,6 +141,14 @@ class Replica:
         if not await self._wait(lambda: self.version >= version, timeout_ms):
             raise NotSeenYetError(version, self.version)
 
+    async def wait_for_another_history(self, known: str, timeout_ms: int) -> None:
+        """Somebody has seen that the store no longer follows the history we knew."""
+        self._feed.doubt()
+        if not await self._wait(lambda: self.history != known, timeout_ms):
+            raise NotReadyError(
+                "The store has lost its data and the table is not loaded anew yet.", advice="Try again."
+            )
+
     async def _wait(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
         try:
             async with asyncio.timeout(timeout_ms / 1000):

@@ -1,4 +1,4 @@
-"""The history: one entry a change, as the scripts append it (docs/changes come with the pipeline; spec §2)."""
+"""The history: one entry a change, as the scripts append it (docs/architecture.md, "The history")."""
 
 import json
 from collections.abc import Mapping
@@ -45,8 +45,11 @@ class Change:
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """The topics whose queues it names; None when all of the group's may have changed."""
-        if self.kind == "write-permission":
+        """The topics whose queues it names; None when all of the group's may have changed.
+
+        A removed group took its queues along without naming them: what is there afterwards may be another one's.
+        """
+        if self.kind == "write-permission" or self.fields.get("group_removed"):
             return None
         return frozenset(item["t"] for item in self.fields.get("queues", ()))
 

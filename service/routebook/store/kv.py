@@ -11,9 +11,7 @@ async def put_kv(book: Book, namespace: str, key: str, value: str, *, caller: Ca
     return Outcome.of(await book.run("put_kv", pack_caller(caller), namespace, key, value, sha256_of(value)))
 
 
-async def delete_kv(
-    book: Book, namespace: str, key: str, *, caller: Caller, carried: bool = False
-) -> Outcome:
+async def delete_kv(book: Book, namespace: str, key: str, *, caller: Caller, carried: bool = False) -> Outcome:
     return Outcome.of(await book.run("delete_kv", pack_caller(caller), namespace, key, int(carried)))
 
 

@@ -48,9 +48,7 @@ async def open_session(book: Book, worker: str, cluster: str, address: str) -> t
     return status_of(reply), text(reply[2])
 
 
-async def close_session(
-    book: Book, worker: str, cluster: str, address: str, incarnation: str
-) -> tuple[Status, bool]:
+async def close_session(book: Book, worker: str, cluster: str, address: str, incarnation: str) -> tuple[Status, bool]:
     """Whether any worker still holds a connection of that incarnation."""
     reply = await book.run("close_session", worker, cluster, address, incarnation)
     return status_of(reply), bool(reply[2])

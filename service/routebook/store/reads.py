@@ -50,13 +50,8 @@ async def list_broker_names(book: Book) -> list[tuple[str, list[str]]]:
     clusters = sorted(text(name) for name in await book.client.call("SMEMBERS", book.keys.table("clusters")))
     if not clusters:
         return []
-    listed = await book.client.pipeline(
-        [("SMEMBERS", book.keys.of("cluster", cluster)) for cluster in clusters]
-    )
-    return [
-        (cluster, sorted(text(name) for name in names))
-        for cluster, names in zip(clusters, listed, strict=True)
-    ]
+    listed = await book.client.pipeline([("SMEMBERS", book.keys.of("cluster", cluster)) for cluster in clusters])
+    return [(cluster, sorted(text(name) for name in names)) for cluster, names in zip(clusters, listed, strict=True)]
 
 
 async def read_groups(book: Book, wanted: Mapping[str, frozenset[str] | None]) -> dict[str, GroupImage]:
@@ -64,9 +59,7 @@ async def read_groups(book: Book, wanted: Mapping[str, frozenset[str] | None]) -
     if not wanted:
         return {}
     topics = {broker: None if names is None else sorted(names) for broker, names in wanted.items()}
-    arguments = [
-        [broker, "1"] if names is None else [broker, "0", *names] for broker, names in topics.items()
-    ]
+    arguments = [[broker, "1"] if names is None else [broker, "0", *names] for broker, names in topics.items()]
     replies = await book.scripts.run_all(book.client, "read_group", book.keys.meta, arguments)
     return {
         broker: _group_image(broker, names, reply)

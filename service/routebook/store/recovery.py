@@ -15,28 +15,23 @@ async def begin_history(book: Book, *, history: str) -> str:
     return text((await book.run("begin_history", history, secrets.token_hex(8)))[2])
 
 
-async def restore_kv(
-    book: Book, namespace: str, values: Mapping[str, str], *, caller: Caller
-) -> CountedOutcome:
+async def restore_kv(book: Book, namespace: str, values: Mapping[str, str], *, caller: Caller) -> CountedOutcome:
     entries = [part for key, value in values.items() for part in (key, value, sha256_of(value))]
     return CountedOutcome.of(await book.run("restore_kv", pack_caller(caller), namespace, *entries))
 
 
-async def restore_settings(
-    book: Book, values: Mapping[str, tuple[str, str]], *, caller: Caller
-) -> CountedOutcome:
+async def restore_settings(book: Book, values: Mapping[str, tuple[str, str]], *, caller: Caller) -> CountedOutcome:
     """Key → (value, value as the history may show it)."""
     entries = [part for key, (value, shown) in values.items() for part in (key, value, shown)]
     return CountedOutcome.of(await book.run("restore_settings", pack_caller(caller), *entries))
 
 
 async def restore_queues(
-    book: Book, broker: str, queues: Mapping[str, QueueData], *, caller: Caller
+    book: Book, broker: str, queues: Mapping[str, QueueData], *, revision: int, caller: Caller
 ) -> CountedOutcome:
-    entries = [
-        part for topic, queue in queues.items() for part in (topic, queue.pack(), queue_item(topic, queue))
-    ]
-    return CountedOutcome.of(await book.run("restore_queues", pack_caller(caller), broker, *entries))
+    """`revision` of the group as this worker knows it; STALE says that it has changed since."""
+    entries = [part for topic, queue in queues.items() for part in (topic, queue.pack(), queue_item(topic, queue))]
+    return CountedOutcome.of(await book.run("restore_queues", pack_caller(caller), broker, revision, *entries))
 
 
 async def finish_restoring(book: Book) -> None:

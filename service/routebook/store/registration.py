@@ -15,7 +15,7 @@ from routebook.store.packing import pack_caller, pack_filters, pack_mapping, que
 from routebook.store.statuses import Status, status_of, text
 
 ITEMS_PER_CHUNK: Final = 1000
-"""Queue items of one entry of the history (spec: at most 1,000 topics, 256 KiB)."""
+"""Queue items of one entry of the history, which no reader expects to exceed 1,000 topics and 256 KiB."""
 
 CHUNK_BYTES: Final = 200_000
 """Long topic names end a chunk before its number does."""
@@ -109,13 +109,9 @@ async def register_broker(
     return SeatReply.of(await book.run("register_broker", *arguments))
 
 
-def _difference_arguments(
-    difference: QueueDifference, *, staged: bool, with_differing: bool
-) -> list[str | int]:
+def _difference_arguments(difference: QueueDifference, *, staged: bool, with_differing: bool) -> list[str | int]:
     """Counts, then the lists; a staged table is in the store already and only its history is sent."""
-    mappings = [
-        part for topic, m in difference.mappings.items() for part in (m.bname, topic, pack_mapping(m))
-    ]
+    mappings = [part for topic, m in difference.mappings.items() for part in (m.bname, topic, pack_mapping(m))]
     if staged:
         lists: list[str | int] = [0, 0, 0, len(difference.mappings)]
     else:

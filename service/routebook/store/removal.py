@@ -63,6 +63,8 @@ class DueMember:
     member: str
     incarnation: str
     deadline: int
+    holds_seat: bool = True
+    """Nothing depends on one that does not: its address was replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class Scan:
     clock: int = 0
     instances: int = 0
     due: int = 0
-    unreleased: int = 0
+    counting: int = 0
+    """Of those due: not released by an operator, and holding a seat. What a mass expiry is judged by."""
     released_to: int = 0
     held_since_ms: int | None = None
     members: tuple[DueMember, ...] = ()
@@ -89,12 +92,12 @@ async def scan_deadlines(book: Book, lease: str, *, caller: Caller, limit: int) 
         clock=int(reply[2]),
         instances=int(reply[3]),
         due=int(reply[4]),
-        unreleased=int(reply[5]),
+        counting=int(reply[5]),
         released_to=int(reply[6]),
         held_since_ms=int(reply[7]) if reply[7] else None,
         members=tuple(
-            DueMember(text(listed[i]), text(listed[i + 1]), int(float(listed[i + 2])))
-            for i in range(0, len(listed), 3)
+            DueMember(text(listed[i]), text(listed[i + 1]), int(float(listed[i + 2])), bool(listed[i + 3]))
+            for i in range(0, len(listed), 4)
         ),
     )
 
@@ -107,15 +110,11 @@ class ExpiryReply:
     removed: tuple[str, ...] = ()
 
 
-async def expire_brokers(
-    book: Book, lease: str, members: Sequence[DueMember], *, caller: Caller
-) -> ExpiryReply:
+async def expire_brokers(book: Book, lease: str, members: Sequence[DueMember], *, caller: Caller) -> ExpiryReply:
     """Stops early when it touched many queue entries: call again with the members after `looked_at`."""
     arguments = [part for due in members for part in (due.member, due.incarnation)]
     reply = await book.run("expire_brokers", pack_caller(caller), lease, *arguments)
-    return ExpiryReply(
-        status_of(reply), int(reply[1]), int(reply[2]), tuple(text(member) for member in reply[3:])
-    )
+    return ExpiryReply(status_of(reply), int(reply[1]), int(reply[2]), tuple(text(member) for member in reply[3:]))
 
 
 async def hold_expiry(book: Book, lease: str, brokers: Sequence[str], *, caller: Caller) -> Outcome:

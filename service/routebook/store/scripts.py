@@ -112,5 +112,5 @@ class ScriptSet:
         try:
             return await client.pipeline(commands)
         except NoScriptError:
-            await client.call("SCRIPT", "LOAD", script.source)
-            return await client.pipeline(commands)
+            # In one go: the store may forget at any time.
+            return (await client.pipeline([["SCRIPT", "LOAD", script.source], *commands]))[1:]

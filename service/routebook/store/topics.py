@@ -18,9 +18,7 @@ def topic_entries(topic: str, queues: Mapping[str, QueueData]) -> list[str]:
     ]
 
 
-async def register_topic(
-    book: Book, topic: str, queues: Mapping[str, QueueData], *, caller: Caller
-) -> CountedOutcome:
+async def register_topic(book: Book, topic: str, queues: Mapping[str, QueueData], *, caller: Caller) -> CountedOutcome:
     return CountedOutcome.of(
         await book.run("register_topic", pack_caller(caller), topic, *topic_entries(topic, queues))
     )
@@ -35,6 +33,4 @@ async def delete_topic(
 
 async def set_write_permission(book: Book, broker: str, *, writable: bool, caller: Caller) -> CountedOutcome:
     """The count is of the broker's topics, changed or not."""
-    return CountedOutcome.of(
-        await book.run("set_write_permission", pack_caller(caller), broker, int(writable))
-    )
+    return CountedOutcome.of(await book.run("set_write_permission", pack_caller(caller), broker, int(writable)))
