@@ -205,3 +205,14 @@ async def test_closing_does_not_wait_for_a_store_that_hangs(proxy: FaultProxy, c
     for call in calls:
         with pytest.raises(StoreUnavailableError):
             await call
+
+
+async def test_closing_while_connecting_tells_those_who_wait(proxy: FaultProxy) -> None:
+    proxy.stall()
+    client = StoreClient(StoreUrl.parse(proxy.url), slot_key="k", timeout_ms=5000)
+    calls = [asyncio.create_task(client.call("PING")) for _ in range(5)]
+    await until(lambda: proxy.accepted)
+    await client.close()
+    for call in calls:
+        with pytest.raises(StoreUnavailableError, match="closed"):
+            await call

@@ -126,7 +126,7 @@ class StoreClient:
         """
         deadline = self._deadline(self._timeout_ms + block_ms)
         links = self._links or await self._connected(self._deadline(None))
-        link: Link = await self._in_time(links.for_blocking(), self._deadline(None))
+        link = await self._in_time(links.for_blocking(), self._deadline(None))
         try:
             (reply,) = await link.exchange(pack(words), 1, deadline)
         except asyncio.CancelledError:
@@ -163,22 +163,28 @@ class StoreClient:
         if self._connecting is None:
             self._connecting = self._spawn(self._connect())
             self._connecting.add_done_callback(self._connect_ended)
-        try:
-            links: LinkSet = await self._in_time(asyncio.shield(self._connecting), deadline)
-        except StoreUnavailableError as error:
+        attempt = self._connecting
+        await asyncio.wait([attempt], timeout=deadline - asyncio.get_running_loop().time())
+        if not attempt.done():
+            raise self._too_late()
+        if attempt.cancelled():
+            raise StoreUnavailableError("The connection to the store has been closed.")
+        if isinstance(error := attempt.exception(), StoreUnavailableError):
             # One error for all who waited would carry the tracebacks of all of them.
-            raise StoreUnavailableError(error.message, advice=error.advice) from None
-        return links
+            raise StoreUnavailableError(error.message, advice=error.advice)
+        return attempt.result()
 
-    async def _in_time(self, work: Any, deadline: float) -> Any:
+    async def _in_time(self, opening: Coroutine[Any, Any, Link], deadline: float) -> Link:
         try:
             async with asyncio.timeout_at(deadline):
-                return await work
+                return await opening
         except TimeoutError:
-            raise StoreUnavailableError(
-                f"The store at {self.url} could not be reached in time.",
-                advice=UNREACHABLE_ADVICE,
-            ) from None
+            raise self._too_late() from None
+
+    def _too_late(self) -> StoreUnavailableError:
+        return StoreUnavailableError(
+            f"The store at {self.url} could not be reached in time.", advice=UNREACHABLE_ADVICE
+        )
 
     async def _connect(self) -> LinkSet:
         await asyncio.sleep(self._not_before - asyncio.get_running_loop().time())
