@@ -151,3 +151,19 @@ async def test_a_cold_worker_on_a_young_store_may_be_told_to_wait(store_url: str
         await asyncio.sleep(0.7)
         with pytest.raises(NotFoundError):
             worker.registry.find_route("orders")
+
+
+async def test_a_write_right_after_the_loss_is_visible_when_it_is_answered() -> None:
+    """The worker has not noticed yet that the store is another one; the answer's low version tells it."""
+    with EmbeddedStore(None, port=0) as store:
+        async with running_worker(store.url, "t") as worker:
+            await fill(worker)
+            history = worker.registry.history
+            await worker.client.call("FLUSHALL")
+            await worker.registry.put_kv("ns", "key", "value", CALLER)
+            assert worker.registry.history != history
+            assert worker.registry.kv_value("ns", "key") == "value"
+            await worker.client.call("FLUSHALL")
+            result = await worker.registry.register(registration(A), CALLER)
+            assert result.status == "changed"
+            assert worker.replica.table.groups["broker-a"].addresses == {0: A}

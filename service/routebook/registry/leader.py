@@ -155,8 +155,6 @@ class Leader:
             if reply.status is Status.FENCED:
                 self._lease = None
                 return
-            for member in reply.removed:
-                _log.info("Expired %s: no sign of life within its timeout.", member)
             self._metrics.expired(len(reply.removed))
             due = due[reply.looked_at :]
 

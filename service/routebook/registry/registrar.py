@@ -119,7 +119,7 @@ class Registrar:
 
     async def _catch_up(self, sight: Sight, version: int) -> None:
         """Not reaching it in time is no failure yet: the next attempt looks anew."""
-        with suppress(NotSeenYetError):
+        with suppress(NotSeenYetError, NotReadyError):
             await sight.wait(version, self._live.current.store_timeout_ms)
 
     @asynccontextmanager
