@@ -224,7 +224,8 @@ async def test_what_no_broker_brings_can_be_written_back_and_then_it_ends(
         await caught_up(book, replica)
         carried = replica.carried_queues()
         assert carried == {"broker-a": {"asked-for": QueueData(2, 2, by_request=True)}}
-        await restore_queues(book, "broker-a", carried["broker-a"], caller=CALLER)
+        revision = replica.table.groups["broker-a"].revision
+        await restore_queues(book, "broker-a", carried["broker-a"], revision=revision, caller=CALLER)
         await until(lambda: not replica.is_recovering)
         assert replica.view is replica.table
         assert (replica.carried_kv(), replica.carried_settings(), replica.carried_queues()) == ({}, {}, {})

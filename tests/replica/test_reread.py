@@ -1,20 +1,24 @@
 """What a change names is read anew, and never half of what came after it; and a load under way misses nothing."""
 
 import asyncio
+import random
 
+import pytest
 from tests.properties.plain_worker import CALLER
-from tests.reference.build import topics, version
-from tests.replica.build import A, B
+from tests.reference.build import mapping, topics, version
+from tests.replica.build import A, B, C
 from tests.replica.following import register, unregister
 
 from routebook.model.topic import QueueData
+from routebook.replica.difference import changed_topics
 from routebook.replica.load import load
 from routebook.replica.reread import Named, reread
 from routebook.replica.table import Table
 from routebook.store.book import Book
 from routebook.store.changes import Change, read_changes
-from routebook.store.kv import put_kv
+from routebook.store.kv import delete_kv, put_kv, set_setting
 from routebook.store.presence import open_book
+from routebook.store.topics import delete_topic, register_topic, set_write_permission
 
 
 async def changes_after(book: Book, number: int) -> list[Change]:
@@ -107,3 +111,62 @@ async def test_a_load_takes_names_that_have_no_group_and_hosts_that_have_no_brok
     assert position.version == 1
     assert table.clusters == {"east": {"broker-a"}}
     assert table.groups["broker-a"].addresses == {}
+
+
+async def change_at_random(book: Book, dice: random.Random) -> None:
+    broker, address = dice.choice(["broker-a", "broker-b"]), dice.choice([A, B, C])
+    names = dice.sample(["orders", "payments", "returns", "billing"], k=dice.randrange(4))
+    match dice.randrange(12):
+        case 0:
+            await unregister(book, broker, address, broker_id=dice.randrange(3))
+        case 1:
+            await delete_topic(book, "orders", caller=CALLER, cluster=dice.choice(["", "east", "west"]))
+        case 2:
+            await set_write_permission(book, broker, writable=dice.random() < 0.5, caller=CALLER)
+        case 3:
+            await register_topic(book, "asked-for", {broker: QueueData(dice.randrange(4))}, caller=CALLER)
+        case 4:
+            await put_kv(book, dice.choice(["n", "m"]), dice.choice(["k", "l"]), str(dice.random()), caller=CALLER)
+        case 5:
+            await delete_kv(book, dice.choice(["n", "m"]), dice.choice(["k", "l"]), caller=CALLER)
+        case 6:
+            await set_setting(book, "hold_percent", str(dice.randrange(5)), "x", caller=CALLER)
+        case _:
+            await register(
+                book,
+                address,
+                dice.randrange(3),
+                broker=broker,
+                cluster=dice.choice(["east", "east", "west"]),
+                topics=topics(*names, read_queues=dice.randrange(1, 4)),
+                mappings={name: mapping(name, broker) for name in names[:1]} if dice.random() < 0.2 else {},
+                data_version=version(dice.randrange(3), state=dice.randrange(2)),
+                acting_master=dice.choice([None, False, True]),
+                zone=dice.choice([None, None, "z"]),
+                filters=dice.choice([None, (), ("f",)]),
+                full=dice.random() < 0.7,
+                replace_topics=dice.random() < 0.2,
+            )
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_however_the_history_is_cut_the_table_becomes_the_stores(book: Book, seed: int) -> None:
+    """Applied late and in portions of any size, as by a worker that is slow, or was away."""
+    dice = random.Random(seed)
+    await open_book(book)
+    tables = [Table() for _ in range(3)]
+    seen = [0] * len(tables)
+    for _ in range(150):
+        await change_at_random(book, dice)
+        which = dice.randrange(2 * len(tables))
+        if which < len(tables) and (changes := await changes_after(book, seen[which])):
+            portion = changes[: dice.randrange(1, len(changes) + 1)]
+            (await reread(book, portion)).apply_to(tables[which])
+            seen[which] = portion[-1].version
+    loaded, position = await load(book)
+    assert position.version > 50
+    for table, number in zip(tables, seen, strict=True):
+        if changes := await changes_after(book, number):
+            (await reread(book, changes)).apply_to(table)
+        assert table.digest == loaded.digest
+        assert not list(filter(None, changed_topics(table, loaded)))
