@@ -1,0 +1,207 @@
+"""Random operations over a world so small that everything soon meets everything."""
+
+from dataclasses import dataclass
+from itertools import chain
+
+from hypothesis import strategies as st
+
+from routebook.model.broker import Registration
+from routebook.model.data_version import DataVersion
+from routebook.model.topic import QueueData, TopicMapping
+
+CLUSTERS = ("east", "west")
+BROKERS = ("broker-a", "broker-b")
+ADDRESSES = ("127.0.0.1:10911", "127.0.0.2:10911", "127.0.0.3:10911")
+TOPICS = ("orders", "payments", "%RETRY%billing", 'quote"d/é')
+KV_NAMESPACES = ("ORDER_TOPIC_CONFIG", "other")
+
+
+@dataclass(frozen=True)
+class Register:
+    said: Registration
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """An earlier registration once more, word for word, whatever has happened since."""
+
+    which: int
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    cluster: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Expire:
+    """These fall silent for longer than their timeout, and the leader notices."""
+
+    members: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Unregister:
+    """A batch. `stale`: the decision was about an earlier stay of the address."""
+
+    departures: tuple[tuple[str, str, str], ...]
+    """Cluster, broker, address."""
+    stale: bool = False
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Whoever sits in one of the seats that are taken then."""
+
+    which: int
+    expires: bool
+    """Silently, else by saying so."""
+
+
+@dataclass(frozen=True)
+class RegisterTopic:
+    topic: str
+    queues: tuple[tuple[str, QueueData], ...]
+
+
+@dataclass(frozen=True)
+class DeleteTopic:
+    topic: str
+    cluster: str | None
+
+
+@dataclass(frozen=True)
+class SetWritePermission:
+    broker: str
+    writable: bool
+
+
+@dataclass(frozen=True)
+class PutKv:
+    namespace: str
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class DeleteKv:
+    namespace: str
+    key: str
+
+
+@dataclass(frozen=True)
+class SetDeletingOption:
+    """deleteTopicWithBrokerRegistration, changed at run time."""
+
+    on: bool
+
+
+@dataclass(frozen=True)
+class Follow:
+    """Replicas that lag are let on: all since the last time is one batch to them."""
+
+
+Operation = (
+    Register
+    | Repeat
+    | Heartbeat
+    | Expire
+    | Unregister
+    | Leave
+    | RegisterTopic
+    | DeleteTopic
+    | SetWritePermission
+    | PutKv
+    | DeleteKv
+    | SetDeletingOption
+    | Follow
+)
+
+# Mostly the first of each, so that operations meet.
+clusters = st.sampled_from([*CLUSTERS[:1] * 4, *CLUSTERS])
+brokers = st.sampled_from([*BROKERS[:1] * 3, *BROKERS])
+addresses = st.sampled_from([*ADDRESSES[:1] * 2, *ADDRESSES])
+topics = st.sampled_from(TOPICS)
+queues = st.builds(
+    QueueData,
+    read_queues=st.sampled_from([4, 8]),
+    write_queues=st.just(8),
+    perm=st.sampled_from([6, 6, 7, 4, 2]),
+    flags=st.sampled_from([0, 0, 3]),
+)
+versions = st.none() | st.builds(
+    DataVersion,
+    state_version=st.sampled_from([0, 0, 1]),
+    timestamp=st.just(1_700_000_000_000),
+    counter=st.integers(0, 1),
+)
+
+
+@st.composite
+def registrations(draw: st.DrawFn) -> Registration:
+    broker = draw(brokers)
+    topic_table = draw(st.dictionaries(topics, queues, max_size=4))
+    hosts = st.sampled_from([broker, broker, broker, *BROKERS])
+    mapped = draw(st.just([]) | st.lists(st.tuples(topics, hosts, st.integers(1, 2)), max_size=2))
+    keys = draw(st.sampled_from([None, None, None, frozenset({"other spelling", *list(topic_table)[1:]})]))
+    return Registration(
+        cluster=draw(clusters),
+        broker=broker,
+        broker_id=draw(st.sampled_from([0, 0, 0, 1, 1, 2])),
+        address=draw(addresses),
+        ha_address=draw(st.sampled_from(["", "127.0.0.1:10912"])),
+        zone=draw(st.sampled_from([None, None, "az-1"])),
+        timeout_ms=draw(st.sampled_from([None, 10_000])),
+        acting_master=draw(st.sampled_from([None, False, True, True])),
+        data_version=draw(versions),
+        topics=topic_table,
+        table_keys=keys,
+        mappings={
+            topic: TopicMapping(topic, host, total_queues=4, epoch=epoch, current_ids=((0, 0), (2, 1)))
+            for topic, host, epoch in mapped
+        },
+        filters=draw(st.sampled_from([None, None, (), ("filter-1",), ("filter-1", "filter-2")])),
+        full=draw(st.sampled_from([False, False, False, True])),
+        replace_topics=draw(st.sampled_from([False, False, False, False, True])),
+    )
+
+
+kv_namespaces = st.sampled_from(KV_NAMESPACES)
+kv_keys = st.sampled_from(["k", "orders"])
+members = st.tuples(clusters, addresses)
+unregistrations = st.builds(
+    Unregister,
+    departures=st.lists(st.tuples(clusters, brokers, addresses), min_size=1, max_size=3).map(tuple),
+    stale=st.sampled_from([False, False, True]),
+)
+operations: st.SearchStrategy[Operation] = st.one_of(
+    registrations().map(Register),
+    registrations().map(Register),
+    registrations().map(Register),
+    st.integers(0, 5).map(Repeat),
+    st.integers(0, 5).map(Repeat),
+    st.builds(Heartbeat, clusters, addresses),
+    st.lists(members, min_size=1, max_size=3, unique=True).map(lambda found: Expire(tuple(found))),
+    unregistrations,
+    st.builds(Leave, st.integers(0, 3), st.booleans()),
+    st.builds(Leave, st.integers(0, 3), st.booleans()),
+    st.builds(
+        RegisterTopic,
+        topics,
+        st.dictionaries(st.sampled_from([*BROKERS, "stranger"]), queues, min_size=1, max_size=3).map(
+            lambda found: tuple(found.items())
+        ),
+    ),
+    st.builds(DeleteTopic, topics, st.none() | clusters),
+    st.builds(SetWritePermission, st.sampled_from([*BROKERS, "stranger"]), st.booleans()),
+    st.builds(PutKv, st.sampled_from(KV_NAMESPACES), st.sampled_from(["k", "orders"]), st.sampled_from(["", "v"])),
+    st.builds(DeleteKv, st.sampled_from(KV_NAMESPACES), st.sampled_from(["k", "orders"])),
+    st.booleans().map(SetDeletingOption),
+    st.just(Follow()),
+    st.just(Follow()),
+)
+histories: st.SearchStrategy[list[Operation]] = st.lists(
+    st.lists(operations, min_size=4, max_size=10), min_size=1, max_size=5
+).map(lambda parts: list(chain.from_iterable(parts)))
+"""In parts, since one long list is seldom drawn long; and parts shrink away as a whole."""

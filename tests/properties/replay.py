@@ -1,0 +1,152 @@
+"""The history read from its beginning, by a reader that knows nothing but its entries.
+
+What the pipeline does with Spark, in plain Python: what cannot be rebuilt here, no report gets right.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from tests.properties.states import GroupState, RouteTable
+
+from routebook.model.topic import PERM_READ_WRITE, QueueData
+from routebook.store.book import Book
+
+Entry = tuple[int, int, dict[str, Any]]
+"""Milliseconds, version, payload."""
+
+
+async def read_history(book: Book) -> list[Entry]:
+    entries: list[Entry] = []
+    for entry_id, fields in await book.client.call("XRANGE", book.keys.changes, "-", "+"):
+        assert fields[0] == b"d"
+        assert len(fields) == 2
+        assert len(fields[1]) <= 256 * 1024
+        ms, _, version = entry_id.decode().partition("-")
+        entries.append((int(ms), int(version), json.loads(fields[1])))
+    return entries
+
+
+def assert_versions_without_holes(entries: list[Entry], *, last: int) -> None:
+    assert [version for _, version, _ in entries] == list(range(1, last + 1))
+    times = [ms for ms, _, _ in entries]
+    assert times == sorted(times)
+
+
+def assert_every_entry_is_complete(entries: list[Entry]) -> None:
+    for _, version, payload in entries:
+        missing = {"v", "kind", "actor", "source", *REQUIRED.get(payload["kind"], ())} - payload.keys()
+        assert not missing, f"entry {version} ({payload['kind']}) lacks {sorted(missing)}"
+        assert payload["v"] == 1
+        assert payload["kind"] in REQUIRED, payload
+
+
+_SEAT = ("cluster", "broker", "id", "addr", "incarnation")
+_GROUP = ("cluster", "broker")
+_SPEAKER = (*_SEAT, "first", "zone", "acting", "ha", "timeout_ms")
+REQUIRED = {
+    "broker-registered": _SPEAKER,
+    "broker-changed": _SPEAKER,
+    "broker-removed": (*_SEAT, "last_heartbeat_ms", "timeout_ms", "group_removed", "cause"),
+    "group-changed": (*_GROUP, "clusters", "zone", "acting"),
+    "queues-changed": (*_GROUP, "queues", "cause"),
+    "write-permission": (*_GROUP, "rule", "perm", "touched", "cause"),
+    "kv-put": ("namespace", "key", "sha256"),
+    "kv-deleted": ("namespace", "key"),
+    "settings-changed": ("key", "value"),
+    "expiry-held": ("brokers",),
+    "expiry-released": ("brokers",),
+    "blind": ("from_ms", "to_ms"),
+}
+
+
+def replay(entries: Iterable[Entry]) -> RouteTable:
+    table = RouteTable()
+    for _, _, payload in entries:
+        apply = _APPLY.get(payload["kind"])
+        if apply:
+            apply(table, payload)
+    return table
+
+
+def _speaks(table: RouteTable, payload: dict[str, Any]) -> None:
+    broker, cluster = payload["broker"], payload["cluster"]
+    table.clusters.setdefault(cluster, set()).add(broker)
+    group = table.groups.get(broker) or GroupState(cluster, None, False, {})
+    addresses = group.addresses | {payload["id"]: payload["addr"]}
+    table.groups[broker] = replace(group, zone=payload["zone"], acting_master=payload["acting"], addresses=addresses)
+    _put_queues(table, payload, by_request=False)
+
+
+def _is_removed(table: RouteTable, payload: dict[str, Any]) -> None:
+    broker = payload["broker"]
+    if payload["group_removed"]:
+        _drop_group(table, broker)
+        _leave_cluster(table, payload["cluster"], broker)
+    elif broker in table.groups:
+        group = table.groups[broker]
+        left = {i: a for i, a in group.addresses.items() if (i, a) != (payload["id"], payload["addr"])}
+        table.groups[broker] = replace(group, addresses=left)
+
+
+def _group_changes(table: RouteTable, payload: dict[str, Any]) -> None:
+    broker = payload["broker"]
+    for cluster in [name for name, names in table.clusters.items() if broker in names]:
+        if cluster not in payload["clusters"]:
+            _leave_cluster(table, cluster, broker)
+    for cluster in payload["clusters"]:
+        table.clusters.setdefault(cluster, set()).add(broker)
+    if payload.get("group_removed"):
+        _drop_group(table, broker)
+    elif broker in table.groups or payload["cluster"] in payload["clusters"]:
+        group = table.groups.get(broker) or GroupState(payload["cluster"], None, False, {})
+        table.groups[broker] = replace(group, zone=payload["zone"], acting_master=payload["acting"])
+
+
+def _queues_change(table: RouteTable, payload: dict[str, Any]) -> None:
+    _put_queues(table, payload, by_request=payload["cause"] == "register-topic")
+
+
+def _permission_changes(table: RouteTable, payload: dict[str, Any]) -> None:
+    assert payload["rule"] in {"set", "clear-write"}
+    queues = table.queues.get(payload["broker"], {})
+    touched = 0
+    for topic, data in queues.items():
+        after = replace(data, perm=PERM_READ_WRITE) if payload["rule"] == "set" else data.without_write()
+        touched += after != data
+        queues[topic] = after
+    assert touched == payload["touched"]
+
+
+def _put_queues(table: RouteTable, payload: dict[str, Any], *, by_request: bool) -> None:
+    queues = table.queues.setdefault(payload["broker"], {})
+    for item in payload.get("queues", ()):
+        if item.get("x"):
+            queues.pop(item["t"], None)
+        else:
+            queues[item["t"]] = QueueData(item["r"], item["w"], item["p"], item["f"], by_request)
+    if not queues:
+        del table.queues[payload["broker"]]
+
+
+def _drop_group(table: RouteTable, broker: str) -> None:
+    table.groups.pop(broker, None)
+    table.queues.pop(broker, None)
+
+
+def _leave_cluster(table: RouteTable, cluster: str, broker: str) -> None:
+    names = table.clusters.get(cluster, set())
+    names.discard(broker)
+    if not names:
+        table.clusters.pop(cluster, None)
+
+
+_APPLY = {
+    "broker-registered": _speaks,
+    "broker-changed": _speaks,
+    "broker-removed": _is_removed,
+    "group-changed": _group_changes,
+    "queues-changed": _queues_change,
+    "write-permission": _permission_changes,
+}

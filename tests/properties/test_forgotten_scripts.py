@@ -1,0 +1,65 @@
+"""A store that forgets every script between any two calls answers as one that remembers them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from tests.properties import operations as op
+from tests.properties.test_histories import ON_A_REAL_STORE, through_scripts, through_the_registry
+
+from routebook.store.book import Book
+from routebook.store.client import StoreClient, Word
+from routebook.store.embedded import EmbeddedStore
+from routebook.store.url import StoreUrl
+
+
+class ForgetfulClient(StoreClient):
+    """Whatever is asked, the store has just been told to forget its scripts."""
+
+    async def call(self, *words: Word, timeout_ms: int | None = None) -> Any:
+        if words[0] == "EVALSHA":
+            await super().call("SCRIPT", "FLUSH")
+        return await super().call(*words, timeout_ms=timeout_ms)
+
+    async def pipeline(self, commands: Sequence[Sequence[Word]], timeout_ms: int | None = None) -> list[Any]:
+        await super().call("SCRIPT", "FLUSH")
+        return await super().pipeline(commands, timeout_ms)
+
+
+@pytest.fixture(scope="module")
+def own_store() -> Iterator[EmbeddedStore]:
+    """The run's store is others' too: nobody may flush its scripts."""
+    with EmbeddedStore(None) as store:
+        yield store
+
+
+async def forgetful_client(store: EmbeddedStore) -> StoreClient:
+    client = ForgetfulClient(StoreUrl.parse(store.url), slot_key="rb:{t}:meta", timeout_ms=5000)
+    await client.open()
+    return client
+
+
+@given(op.histories)
+@settings(max_examples=25, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+async def test_scripts_that_are_forgotten_between_calls_are_not_missed(
+    own_store: EmbeddedStore, history: list[op.Operation]
+) -> None:
+    client = await forgetful_client(own_store)
+    try:
+        await through_scripts(client, history)
+        await through_the_registry(client, history)
+    finally:
+        await client.close()
+
+
+async def test_the_store_has_really_forgotten(own_store: EmbeddedStore, book: Book) -> None:
+    client = await forgetful_client(own_store)
+    try:
+        sha1 = book.scripts["open_book"].sha1
+        await client.call("SCRIPT", "LOAD", book.scripts["open_book"].source)
+        assert await client.call("SCRIPT", "EXISTS", sha1) == [1]
+        with pytest.raises(Exception, match="NOSCRIPT"):
+            await client.call("EVALSHA", sha1, 1, book.keys.meta)
+    finally:
+        await client.close()

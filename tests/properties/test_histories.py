@@ -1,0 +1,78 @@
+"""Any history of any operations ends, after every step, in the state that the plain rules give."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.properties import operations as op
+from tests.properties.books import fresh_book
+from tests.properties.lagging_replica import lagging_replica
+from tests.properties.plain_worker import PlainWorker
+from tests.properties.replay import (
+    assert_every_entry_is_complete,
+    assert_versions_without_holes,
+    read_history,
+    replay,
+)
+from tests.properties.states import state_of_store
+from tests.properties.whole_worker import whole_worker
+from tests.properties.world import World
+
+from routebook.store.book import Book
+from routebook.store.client import StoreClient
+
+ON_A_REAL_STORE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+quick = settings(max_examples=150, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+thorough = settings(max_examples=5000, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+
+
+async def through_scripts(client: StoreClient, history: list[op.Operation]) -> None:
+    async with fresh_book(client) as book:
+        world = await World.begin(book, PlainWorker(book))
+        await world.live_through(history)
+        await world.repeat_everything()
+        await check_the_history(book)
+
+
+async def through_the_registry(client: StoreClient, history: list[op.Operation]) -> None:
+    async with fresh_book(client) as book, whole_worker(book) as worker, lagging_replica(book) as lagging:
+        world = await World.begin(book, worker)
+        world.lagging.append(lagging)
+        await world.live_through([*history, op.Follow()])
+        await world.repeat_everything()
+        await check_the_history(book)
+        await worker.catch_up()
+        await lagging.follow()
+        assert worker.replica.digest == lagging.replica.digest
+
+
+async def check_the_history(book: Book) -> None:
+    entries = await read_history(book)
+    version = int(await book.client.call("HGET", book.keys.meta, "version") or 0)
+    assert_versions_without_holes(entries, last=version)
+    assert_every_entry_is_complete(entries)
+    assert replay(entries) == (await state_of_store(book)).route_table
+
+
+@given(op.histories)
+@quick
+async def test_scripts_do_what_the_rules_say(client: StoreClient, history: list[op.Operation]) -> None:
+    await through_scripts(client, history)
+
+
+@given(op.histories)
+@quick
+async def test_the_registry_does_what_the_rules_say(client: StoreClient, history: list[op.Operation]) -> None:
+    await through_the_registry(client, history)
+
+
+@pytest.mark.slow
+@given(op.histories)
+@thorough
+async def test_scripts_keep_to_the_rules_for_long(client: StoreClient, history: list[op.Operation]) -> None:
+    await through_scripts(client, history)
+
+
+@pytest.mark.slow
+@given(op.histories)
+@thorough
+async def test_the_registry_keeps_to_the_rules_for_long(client: StoreClient, history: list[op.Operation]) -> None:
+    await through_the_registry(client, history)

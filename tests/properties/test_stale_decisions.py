@@ -1,0 +1,194 @@
+"""A decision that came late removes nobody: 10 000 removals race against brokers that speak up."""
+
+import asyncio
+import random
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import pytest
+from tests.properties.plain_worker import CALLER
+
+from routebook.model.broker import Registration
+from routebook.model.names import split_member
+from routebook.model.topic import QueueData
+from routebook.store.book import Book
+from routebook.store.lease import Lease, acquire_lease, renew_lease
+from routebook.store.presence import forget_worker, open_book
+from routebook.store.registration import QueueDifference, heartbeat_broker, register_broker, touch_broker
+from routebook.store.removal import (
+    Departure,
+    DueMember,
+    expire_brokers,
+    hold_expiry,
+    scan_deadlines,
+    unregister_brokers,
+)
+from routebook.store.statuses import Status
+
+ROUNDS, MEMBERS, MEMBERS_PER_BATCH = 10, 1000, 7
+DIGEST = "d" * 32
+
+
+def broker(number: int) -> Registration:
+    """Alone in its group: whoever wipes it wipes group and queues too."""
+    return Registration(
+        cluster="east",
+        broker=f"broker-{number}",
+        broker_id=0,
+        address=f"127.0.{number // 250}.{number % 250 + 1}:10911",
+        topics={"orders": QueueData()},
+        full=True,
+    )
+
+
+async def register(book: Book, history: str, said: Registration) -> Status:
+    """In one step: a group of one is either as it was, for which touch is enough, or not there."""
+    touched = await touch_broker(book, said, caller=CALLER, digest=DIGEST)
+    if touched.status is Status.UNCHANGED:
+        return touched.status
+    reply = await register_broker(
+        book,
+        said,
+        QueueDifference(new=said.topics),
+        caller=CALLER,
+        timeout_ms=120_000,
+        digest=DIGEST,
+        base=(history, 0),
+        replaces_known=True,
+    )
+    return reply.status
+
+
+async def speak(book: Book, history: str, said: Registration) -> bool:
+    """As a broker does: a heartbeat, and a registration when told that it is unknown. True: it was never removed."""
+    reply = await heartbeat_broker(book, said.cluster, said.broker, 0, caller=CALLER, address=said.address)
+    if reply.status is Status.UNCHANGED:
+        return True
+    assert await register(book, history, said) is Status.DONE
+    return False
+
+
+async def age(book: Book, members: Sequence[Registration]) -> None:
+    """All of them have been silent for too long."""
+    pairs = [word for said in members for word in (0, said.member)]
+    await book.client.call("ZADD", book.keys.table("deadlines"), "XX", *pairs)
+
+
+async def fleet_of(book: Book, numbers: range) -> tuple[list[Registration], str]:
+    history = (await open_book(book)).history
+    fleet = [broker(number) for number in numbers]
+    statuses = await asyncio.gather(*(register(book, history, said) for said in fleet))
+    assert set(statuses) == {Status.DONE}
+    return fleet, history
+
+
+async def assert_all_stand(book: Book, fleet: list[Registration]) -> None:
+    seats = await book.client.pipeline([("HGET", book.keys.of("broker", said.broker), "addr:0") for said in fleet])
+    assert [seat.decode() if seat else None for seat in seats] == [said.address for said in fleet]
+    queues = await book.client.pipeline([("HLEN", book.keys.of("queues", said.broker)) for said in fleet])
+    assert set(queues) == {1}
+    deadlines = book.keys.table("deadlines")
+    due = await book.client.pipeline([("ZSCORE", deadlines, said.member) for said in fleet])
+    assert all(due)
+
+
+async def lead(book: Book) -> Lease:
+    is_mine, lease = await acquire_lease(book, "worker-1", 600_000)
+    assert is_mine
+    return lease
+
+
+async def scan(book: Book, lease: Lease, limit: int = MEMBERS) -> tuple[DueMember, ...]:
+    return (await scan_deadlines(book, lease.whole, caller=CALLER, limit=limit)).members
+
+
+def in_random_order(actions: list[Coroutine[Any, Any, Any]], seed: int) -> list[Coroutine[Any, Any, Any]]:
+    random.Random(seed).shuffle(actions)
+    return actions
+
+
+async def test_an_expiry_that_races_with_a_sign_of_life_wipes_nobody_who_gave_one(book: Book) -> None:
+    lease = await lead(book)
+    removed = spared = 0
+    for round_ in range(ROUNDS):
+        fleet, history = await fleet_of(book, range(round_ * MEMBERS, (round_ + 1) * MEMBERS))
+        await age(book, fleet)
+        due = await scan(book, lease)
+        assert len(due) == MEMBERS
+        expiries: list[Coroutine[Any, Any, Any]] = [
+            expire_brokers(book, lease.whole, due[first : first + MEMBERS_PER_BATCH], caller=CALLER)
+            for first in range(0, MEMBERS, MEMBERS_PER_BATCH)
+        ]
+        results = await asyncio.gather(
+            *in_random_order([*expiries, *(speak(book, history, said) for said in fleet)], round_)
+        )
+        spoken = [result for result in results if isinstance(result, bool)]
+        gone = sum(len(result.removed) for result in results if not isinstance(result, bool))
+        await assert_all_stand(book, fleet)
+        assert spoken.count(False) <= gone
+        removed, spared = removed + gone, spared + MEMBERS - gone
+    assert removed + spared == ROUNDS * MEMBERS
+    assert min(removed, spared) > MEMBERS, "the race was always won by the same side"
+
+
+async def test_an_expiry_decided_about_an_earlier_stay_removes_nobody(book: Book) -> None:
+    """The deadline has passed again: only the incarnation tells the stays apart."""
+    lease = await lead(book)
+    fleet, history = await fleet_of(book, range(MEMBERS))
+    await age(book, fleet)
+    decided = await scan(book, lease)
+    await unregister_brokers(book, [departure(said) for said in fleet], caller=CALLER)
+    await asyncio.gather(*(register(book, history, said) for said in fleet))
+    await age(book, fleet)
+    reply = await expire_brokers(book, lease.whole, decided, caller=CALLER)
+    assert (reply.status, reply.looked_at, reply.removed) == (Status.UNCHANGED, MEMBERS, ())
+    await assert_all_stand(book, fleet)
+
+
+async def test_a_lost_connection_of_an_earlier_stay_removes_nobody(book: Book) -> None:
+    fleet, history = await fleet_of(book, range(MEMBERS))
+    earlier = await asyncio.gather(*(incarnation_of(book, said) for said in fleet))
+    await unregister_brokers(book, [departure(said) for said in fleet], caller=CALLER)
+    await asyncio.gather(*(register(book, history, said) for said in fleet))
+    departures = [departure(said, stay) for said, stay in zip(fleet, earlier, strict=True)]
+    reply = await unregister_brokers(book, departures, caller=CALLER, cause="connection-lost", lost_ms=1)
+    assert set(reply.statuses) == {Status.STALE}
+    await assert_all_stand(book, fleet)
+
+
+def departure(said: Registration, incarnation: str = "") -> Departure:
+    return Departure(said.cluster, said.broker, said.broker_id, said.address, incarnation)
+
+
+async def incarnation_of(book: Book, said: Registration) -> str:
+    return str((await book.client.call("HGET", book.keys.of("instance", said.member), "inc")).decode())
+
+
+async def test_nothing_that_an_older_leader_sends_is_accepted(book: Book) -> None:
+    old = await lead(book)
+    fleet, _ = await fleet_of(book, range(10))
+    await age(book, fleet)
+    due = await scan(book, old)
+    await book.client.call("DEL", book.keys.table("leader"))
+    new = await lead(book)
+    version = await book.client.call("HGET", book.keys.meta, "version")
+    assert new.token > old.token
+    assert (await expire_brokers(book, old.whole, due, caller=CALLER)).status is Status.FENCED
+    assert (await scan_deadlines(book, old.whole, caller=CALLER, limit=10)).status is Status.FENCED
+    assert (await hold_expiry(book, old.whole, ["broker-1"], caller=CALLER)).status is Status.FENCED
+    assert await forget_worker(book, "worker-1", caller=CALLER, lease=old.whole) is Status.FENCED
+    assert not await renew_lease(book, old, 10_000)
+    assert await book.client.call("HGET", book.keys.meta, "version") == version
+    await assert_all_stand(book, fleet)
+    reply = await expire_brokers(book, new.whole, due, caller=CALLER)
+    assert [split_member(member)[1] for member in reply.removed] == [split_member(d.member)[1] for d in due]
+
+
+@pytest.mark.parametrize("lost", [("leader",), ("leader", "leader:token")])
+async def test_a_token_only_rises_even_when_the_counter_is_lost(book: Book, lost: tuple[str, ...]) -> None:
+    tokens: list[int] = []
+    for _ in range(20):
+        tokens.append((await lead(book)).token)
+        await book.client.call("DEL", *(book.keys.table(name) for name in lost))
+        await asyncio.sleep(0.002)
+    assert tokens == sorted(set(tokens))

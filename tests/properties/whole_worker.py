@@ -1,0 +1,78 @@
+"""A worker as it is in the product, without its ports: replica, registry, settings that change at run time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.properties.plain_worker import CALLER
+from tests.properties.states import GroupState, InstanceState, State
+
+from routebook.errors import RefusedError
+from routebook.model.broker import Registration, RegistrationResult
+from routebook.registry.registry import Registry
+from routebook.replica.replica import Replica
+from routebook.replica.table import Table
+from routebook.settings.live import LiveSettings
+from routebook.settings.loading import load
+from routebook.store.book import Book
+from routebook.store.presence import open_book
+
+PATIENCE_MS = 5_000
+
+
+class WholeWorker:
+    def __init__(self, book: Book, registry: Registry, replica: Replica) -> None:
+        self.book = book
+        self.registry = registry
+        self.replica = replica
+
+    async def register(self, said: Registration) -> RegistrationResult:
+        try:
+            return await self.registry.register(said, CALLER)
+        except RefusedError:
+            return RegistrationResult("refused", self.registry.version)
+
+    async def set_deleting(self, *, on: bool) -> None:
+        await self.registry.change_setting("delete_topic_with_broker_registration", str(on).lower(), CALLER)
+
+    async def catch_up(self) -> None:
+        version = int(await self.book.client.call("HGET", self.book.keys.meta, "version") or 0)
+        await self.replica.wait_for(version, PATIENCE_MS)
+
+
+@asynccontextmanager
+async def whole_worker(book: Book, name: str = "worker-1") -> AsyncIterator[WholeWorker]:
+    live = LiveSettings(load({"redis_url": "redis://127.0.0.1:1"}))
+    await open_book(book)
+    replica = Replica(book, live)
+    feed = asyncio.create_task(replica.run())
+    try:
+        await replica.wait_complete(PATIENCE_MS)
+        yield WholeWorker(book, Registry(book, replica, live, worker=name), replica)
+    finally:
+        feed.cancel()
+        await asyncio.gather(feed, return_exceptions=True)
+
+
+def state_of_table(table: Table) -> State:
+    """What a replica shows, for comparison with the store. Filters of nobody alive are not looked up by anyone."""
+    groups = {
+        name: GroupState(group.cluster, group.zone, group.acting_master, dict(group.addresses))
+        for name, group in table.groups.items()
+    }
+    instances = {
+        member: InstanceState(
+            one.broker, one.broker_id, one.incarnation, one.timeout_ms, one.ha_address, one.data_version
+        )
+        for member, one in table.instances.items()
+    }
+    names = table.names()
+    return State(
+        clusters={cluster: set(listed) for cluster, listed in table.clusters.items()},
+        groups=groups,
+        queues={name: dict(table.queues_of(name)) for name in names if table.queues_of(name)},
+        mappings={name: dict(table.mappings_of_broker(name)) for name in names if table.mappings_of_broker(name)},
+        instances=instances,
+        filters={member: one.filters for member, one in table.instances.items() if one.filters},
+        kv={namespace: dict(values) for namespace, values in table.kv.items()},
+    )

@@ -1,0 +1,111 @@
+"""One history lived twice, on the store through scripts and in the reference, compared after each step."""
+
+import itertools
+from collections.abc import Sequence
+
+from tests.properties import operations as op
+from tests.properties.asking import Worker, ask_reference, ask_store, told_by_reference, told_by_worker
+from tests.properties.lagging_replica import LaggingReplica
+from tests.properties.plain_worker import CALLER
+from tests.properties.states import State, state_of_reference, state_of_store
+from tests.reference.registry import ReferenceRegistry
+
+from routebook.model.broker import Registration
+from routebook.model.names import member_name
+from routebook.store.book import Book
+from routebook.store.lease import Lease, acquire_lease
+from routebook.store.removal import expire_brokers, scan_deadlines
+
+NOW_MS = 1_000_000
+
+
+def standing_clock() -> int:
+    return NOW_MS
+
+
+class World:
+    def __init__(self, book: Book, worker: Worker, lease: Lease) -> None:
+        self.book = book
+        self.worker = worker
+        self.lease = lease
+        self.reference = ReferenceRegistry(standing_clock)
+        self.said: list[Registration] = []
+        self.lagging: list[LaggingReplica] = []
+        self.names: dict[str, str] = {}
+        """Random incarnation → the reference's name for that stay."""
+        self._stays = itertools.count(1)
+
+    @classmethod
+    async def begin(cls, book: Book, worker: Worker) -> "World":
+        is_mine, lease = await acquire_lease(book, "test", 600_000)
+        assert is_mine
+        return cls(book, worker, lease)
+
+    async def live_through(self, history: Sequence[op.Operation]) -> None:
+        for operation in history:
+            await self._live(operation)
+            assert await self.state() == state_of_reference(self.reference), operation
+
+    async def state(self) -> State:
+        return (await state_of_store(self.book)).with_incarnations(self.names)
+
+    async def repeat_everything(self) -> None:
+        """Whatever was said is said again, twice: the second time nothing is left to change."""
+        for said in list(self.said):
+            await self.live_through([op.Register(said)])
+            if said.data_version is not None:
+                before = await state_of_store(self.book)
+                result = await self.worker.register(said)
+                assert result.status in {"unchanged", "turned-down", "refused"}
+                assert await state_of_store(self.book) == before
+
+    async def _live(self, operation: op.Operation) -> None:
+        match operation:
+            case op.Register(said):
+                await self._register(said)
+            case op.Repeat(which):
+                if self.said:
+                    await self._register(self.said[which % len(self.said)])
+            case op.Expire(members):
+                await self._expire(members)
+            case op.Leave(which, expires):
+                await self._leave(which, expires=expires)
+            case op.Follow():
+                for replica in self.lagging:
+                    await replica.follow()
+            case _:
+                told = await ask_store(self.book, self.worker, operation)
+                assert told == ask_reference(self.reference, operation), operation
+
+    async def _register(self, said: Registration) -> None:
+        self.said.append(said)
+        result = await self.worker.register(said)
+        answer = self.reference.register(said, f"stay-{next(self._stays)}")
+        assert told_by_worker(result) == told_by_reference(answer), said
+        if answer.outcome == "accepted":
+            assert self.names.setdefault(result.incarnation, answer.incarnation) == answer.incarnation
+            assert len(set(self.names.values())) == len(self.names)
+
+    async def _expire(self, members: Sequence[tuple[str, str]]) -> None:
+        """Their deadlines are moved instead of the clock, which is the server's own."""
+        deadlines = self.book.keys.table("deadlines")
+        for cluster, address in members:
+            await self.book.client.call("ZADD", deadlines, "XX", 0, member_name(cluster, address))
+            if (cluster, address) in self.reference.live:
+                self.reference.live[cluster, address].deadline_ms = 0
+        scan = await scan_deadlines(self.book, self.lease.whole, caller=CALLER, limit=100)
+        reply = await expire_brokers(self.book, self.lease.whole, scan.members, caller=CALLER)
+        due = sorted(self.reference.due(), key=lambda member: member_name(*member))
+        assert [due.member for due in scan.members] == [member_name(*member) for member in due]
+        assert list(reply.removed) == [member_name(*member) for member in self.reference.expire(due)]
+
+    async def _leave(self, which: int, *, expires: bool) -> None:
+        groups = self.reference.groups.items()
+        seats = [(group.cluster, name, address) for name, group in groups for address in group.addresses.values()]
+        if not seats:
+            return
+        cluster, name, address = seats[which % len(seats)]
+        if expires:
+            await self._expire([(cluster, address)])
+        else:
+            await self._live(op.Unregister(((cluster, name, address),)))
