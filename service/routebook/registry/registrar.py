@@ -1,8 +1,11 @@
 """How a registration reaches the book: first the question whether it changes anything, then only what it changes."""
 
 import asyncio
+import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from typing import Final
 
 from routebook.errors import NotReadyError, NotSeenYetError, RefusedError
@@ -17,8 +20,11 @@ from routebook.store.book import Book
 from routebook.store.registration import SeatReply, register_broker, touch_broker
 from routebook.store.statuses import Status
 
-ATTEMPTS: Final = 20
-"""The group may change under us; each time we wait for the change and start over. Others finish meanwhile."""
+REGISTER_WITHIN_S: Final = 5.0
+"""The group may change under us; each time we wait for the change and start over. One of those who contend gets through
+each time, so this bounds bad luck, not work.
+"""
+LONGEST_PAUSE_S: Final = 0.05
 
 _RESULTS: Final[dict[Status, RegistrationStatus]] = {
     Status.DONE: "changed",
@@ -61,7 +67,7 @@ class Registrar:
         )
         timeout_ms = settings.broker_timeout_ms if registration.timeout_ms is None else registration.timeout_ms
         digest = registration_digest(body_digest or registration, drops_missing=drops_missing, timeout_ms=timeout_ms)
-        if registration.member in self._replica.table.instances:
+        if registration.member in self._replica.table.instances and _repeats_itself(registration):
             reply = await touch_broker(self._book, registration, caller=caller, digest=digest, worker=worker)
             if reply.status is Status.UNCHANGED:
                 return _result(reply)
@@ -88,7 +94,8 @@ class Registrar:
         drops_missing: bool,
         timeout_ms: int,
     ) -> SeatReply:
-        for _ in range(ATTEMPTS):
+        give_up = time.monotonic() + REGISTER_WITHIN_S
+        for attempt in count(1):
             if not self._replica.complete:
                 raise NotReadyError("The table is not loaded yet.", advice="Try again in a second.")
             sight = Sight(self._replica)
@@ -111,11 +118,15 @@ class Registrar:
             )
             if reply.status is not Status.STALE:
                 return reply
+            if time.monotonic() > give_up:
+                raise NotReadyError(
+                    f"Broker {registration.broker} changed {attempt} times while it was being registered.",
+                    advice="Try again; if it goes on, look for two brokers that share this name and id.",
+                )
             await self._catch_up(sight, reply.version)
-        raise NotReadyError(
-            f"Broker {registration.broker} changed {ATTEMPTS} times while it was being registered.",
-            advice="Try again; if it goes on, look for two brokers that share this name and id.",
-        )
+            # Workers that contend for one group would otherwise go on meeting at the same instant.
+            await asyncio.sleep(random.uniform(0, min(attempt * 0.002, LONGEST_PAUSE_S)))  # noqa: S311 - no secret
+        raise AssertionError("count() does not end")
 
     async def _catch_up(self, sight: Sight, version: int) -> None:
         """Not reaching it in time is no failure yet: the next attempt looks anew."""
@@ -134,6 +145,15 @@ class Registrar:
             lock, waiting = self._turns.pop(broker)
             if waiting > 1:
                 self._turns[broker] = (lock, waiting - 1)
+
+
+def _repeats_itself(registration: Registration) -> bool:
+    """Whether an unchanged group means that the same again changes nothing. Mappings of another host do not belong to
+    the group, and a registration without a data version would write them anew each time.
+    """
+    return registration.data_version is not None or all(
+        mapping.bname == registration.broker for mapping in registration.mappings.values()
+    )
 
 
 def _result(reply: SeatReply) -> RegistrationResult:

@@ -1,0 +1,165 @@
+"""Real processes: a store that dies, stalls or comes back empty under steady lookups over HTTP."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.process.running import Running
+
+from routebook.store.embedded import EmbeddedStore
+
+BROKER = {"address": "127.0.0.9:10911", "topics": {"orders": {}, "billing": {}}, "timeout_ms": 60_000}
+PATH = "/v1/clusters/east/brokers/broker-a/0"
+
+
+@dataclass
+class Lookups:
+    """What a client saw that asks all the time."""
+
+    statuses: dict[int, int] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def answered(self) -> int:
+        return sum(self.statuses.values())
+
+
+@contextmanager
+def looking_up(service: Running, topic: str = "orders") -> Iterator[Lookups]:
+    lookups, stop = Lookups(), threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(base_url=service.http, timeout=2, trust_env=False) as client:
+            while not stop.is_set():
+                try:
+                    status = client.get(f"/v1/routes/{topic}").status_code
+                except httpx.HTTPError as error:
+                    lookups.failures.append(repr(error))
+                else:
+                    lookups.statuses[status] = lookups.statuses.get(status, 0) + 1
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield lookups
+    finally:
+        stop.set()
+        thread.join()
+
+
+def wait_for(what: str, condition: object, timeout_s: float = 15.0) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        time.sleep(0.02)
+
+
+def is_stale(service: Running) -> bool:
+    return "x-routebook-stale-seconds" in service.get("/v1/routes/orders").headers
+
+
+@pytest.fixture
+def store() -> Iterator[EmbeddedStore]:
+    with EmbeddedStore(None, port=0) as running:
+        yield running
+
+
+@pytest.fixture
+def service(store: EmbeddedStore, tmp_path: Path) -> Iterator[Running]:
+    with Running("serve", "--redis-url", store.url, "--bind-address", "127.0.0.1", folder=tmp_path) as running:
+        assert running.put(PATH, BROKER).status_code == 200
+        yield running
+
+
+def commands_processed(store: EmbeddedStore) -> int:
+    import redis  # noqa: PLC0415 - only this test asks the server itself
+
+    with redis.Redis(port=store.port or 0) as client:
+        return int(client.info("stats")["total_commands_processed"])
+
+
+def test_lookups_ask_the_store_nothing(store: EmbeddedStore, service: Running) -> None:
+    """Counted at the store: what it hears in a stretch with a thousand lookups is what it hears anyway."""
+    began, before = time.monotonic(), commands_processed(store)
+    with httpx.Client(base_url=service.http, trust_env=False) as client:
+        for _ in range(1000):
+            assert client.get("/v1/routes/orders").status_code == 200
+    with_lookups = commands_processed(store) - before
+    # A worker's own business is some ten commands a second.
+    assert with_lookups < 30 + 30 * (time.monotonic() - began)
+
+
+def test_a_killed_store_loses_no_lookup_and_writes_are_refused_within_a_second(
+    store: EmbeddedStore, service: Running
+) -> None:
+    with looking_up(service) as lookups:
+        wait_for("some lookups", lambda: lookups.answered > 50)
+        os.kill(store.process_id, signal.SIGKILL)
+        began = time.monotonic()
+        refused = service.put(PATH, {**BROKER, "topics": {"more": {}}})
+        assert time.monotonic() - began < 1.5
+        assert refused.status_code == 503
+        assert refused.json()["type"] == "store-unavailable"
+        wait_for("stale answers", lambda: is_stale(service))
+        many = lookups.answered + 200
+        wait_for("more lookups", lambda: lookups.answered > many)
+    assert lookups.failures == []
+    assert set(lookups.statuses) == {200}
+    assert service.get("/v1/routes/never-heard-of").status_code == 503
+    assert httpx.get(service.admin + "/livez", trust_env=False).status_code == 200
+    assert httpx.get(service.admin + "/readyz", trust_env=False).status_code == 200
+
+
+def test_a_store_that_stalls_hangs_nothing(store: EmbeddedStore, service: Running) -> None:
+    os.kill(store.process_id, signal.SIGSTOP)
+    try:
+        with looking_up(service) as lookups:
+            began = time.monotonic()
+            assert service.put(PATH, {**BROKER, "topics": {"more": {}}}).status_code == 503
+            assert time.monotonic() - began < 2
+            wait_for("lookups", lambda: lookups.answered > 200)
+        assert lookups.failures == []
+        assert set(lookups.statuses) == {200}
+    finally:
+        os.kill(store.process_id, signal.SIGCONT)
+    wait_for("fresh answers", lambda: not is_stale(service))
+    assert service.put(PATH, {**BROKER, "topics": {"more": {}}}).status_code == 200
+
+
+def test_an_empty_store_never_yields_404_for_a_known_topic(store: EmbeddedStore, service: Running) -> None:
+    service.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:8"}).raise_for_status()
+    service.put("/v1/settings/hold_percent", {"value": "77"}).raise_for_status()
+    service.put("/v1/topics/by-request", {"queues": {"broker-a": {}}}).raise_for_status()
+    history = service.get("/v1/status").json()["history"]
+    with looking_up(service) as lookups, looking_up(service, "by-request") as others:
+        os.kill(store.process_id, signal.SIGKILL)
+        store.stop()
+        wait_for("stale answers", lambda: is_stale(service))
+        store.start()
+        wait_for("a new history", lambda: service.get("/v1/status").json()["history"] != history)
+        assert service.put(PATH, BROKER).status_code == 200
+        wait_for("recovery's end", lambda: not service.get("/v1/status").json()["recovering"], 20)
+        assert service.get("/v1/kv/ORDER_TOPIC_CONFIG/orders").json()["value"] == "broker-a:8"
+        assert service.get("/v1/routes/by-request").status_code == 200
+    assert lookups.failures + others.failures == []
+    assert set(lookups.statuses) == set(others.statuses) == {200}
+
+
+def test_two_workers_agree_after_everything(store: EmbeddedStore, service: Running, tmp_path: Path) -> None:
+    with Running("serve", "--redis-url", store.url, "--bind-address", "127.0.0.1", folder=tmp_path) as other:
+        for n in range(30):
+            one = service if n % 2 else other
+            said = {"address": f"127.0.1.{n}:10911", "topics": {f"t{n % 7}": {}}, "timeout_ms": 60_000}
+            version = one.put(f"/v1/clusters/east/brokers/b{n % 5}/{n}", said).json()["version"]
+        seen = [s.get("/v1/status", min_version=version).json() for s in (service, other)]
+        assert seen[0]["digest"] == seen[1]["digest"]
+        assert seen[0]["version"] == seen[1]["version"] == version
+        assert {worker["worker"] for worker in seen[0]["workers"]} == {seen[0]["worker"], seen[1]["worker"]}
