@@ -8,7 +8,7 @@ MAX_NAME_CHARACTERS = 255
 """RocketMQ's own limit for a topic; brokers and clusters get the same."""
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 _NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
