@@ -1,7 +1,7 @@
 """Examples in documents, as steps that can be run.
 
 A block fenced as `sh` is run by a shell. A block fenced as `json` or `text` right after it is what it answers: JSON is
-compared as a value in which the text `…` stands for anything; text line by line, in which `…` stands for any characters,
+compared as a value in which the text `…` stands for anything; text line by line: `…` stands for any characters,
 a line of nothing but `…` for any number of lines, and blanks for blanks however many. `sh terminal` keeps running: the
 example goes on when its text has appeared.
 """
