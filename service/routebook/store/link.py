@@ -131,8 +131,10 @@ class Link:
         if not request.future.done():
             request.future.set_exception(StoreUnavailableError(why))
         # Only when the answer that is due next is itself overdue is the connection at fault. Else the store
-        # is at work on a longer one before it, which has a deadline of its own.
-        if self._requests and self._requests[0].deadline <= self._loop.time():
+        # is at work on a longer one before it, which has a deadline of its own. ("is": a timer may be early
+        # by half a millisecond.)
+        due = self._requests[0] if self._requests else None
+        if due and (due is request or due.deadline <= self._loop.time()):
             self.break_off(why)
 
     async def _read(self) -> None:
