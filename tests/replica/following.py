@@ -13,8 +13,10 @@ from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, load
 from routebook.store.book import Book
 from routebook.store.client import StoreClient
+from routebook.store.keys import Keys
 from routebook.store.reads import read_heads
 from routebook.store.removal import Departure, unregister_brokers
+from routebook.store.scripts import ScriptSet
 from routebook.store.url import StoreUrl
 
 Snapshot = Mapping[bytes, bytes]
@@ -44,15 +46,20 @@ async def following(book: Book, **settings: object) -> AsyncIterator[Replica]:
 
 
 @asynccontextmanager
-async def following_at(url: str, book: Book) -> AsyncIterator[Replica]:
-    """By another way to the same tables, for instance through a proxy."""
-    client = StoreClient(StoreUrl.parse(url), slot_key=book.keys.meta, timeout_ms=1000)
+async def client_at(url: str, keys: Keys) -> AsyncIterator[StoreClient]:
+    client = StoreClient(StoreUrl.parse(url), slot_key=keys.meta, timeout_ms=1000)
     await client.open()
     try:
-        async with following(Book(client, book.keys, book.scripts)) as replica:
-            yield replica
+        yield client
     finally:
         await client.close()
+
+
+@asynccontextmanager
+async def following_at(url: str, keys: Keys, scripts: ScriptSet) -> AsyncIterator[Replica]:
+    """By a way of its own to the tables, for instance through a proxy."""
+    async with client_at(url, keys) as client, following(Book(client, keys, scripts)) as replica:
+        yield replica
 
 
 async def register(book: Book, *args: Any, **changes: Any) -> int:

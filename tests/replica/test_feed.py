@@ -128,7 +128,7 @@ async def test_a_change_in_many_parts_is_visible_at_once(book: Book) -> None:
 
 async def test_a_lookup_asks_the_store_nothing(book: Book, store_url: str) -> None:
     await register(book, A)
-    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book) as replica:
+    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book.keys, book.scripts) as replica:
         proxy.stall()
         for topic in ("orders", "payments", "nobody-has-this"):
             assert (replica.route_bytes(topic) is None) == (topic == "nobody-has-this")
@@ -196,7 +196,7 @@ async def test_a_missing_newest_entry_is_noticed_without_another_change(book: Bo
 
 
 async def test_trimming_what_was_read_is_no_gap(book: Book, store_url: str) -> None:
-    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book) as replica:
+    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book.keys, book.scripts) as replica:
         await replica.wait_for(await register(book, A), 2000)
         await book.client.call("XTRIM", book.keys.changes, "MAXLEN", 0)
         proxy.cut()
@@ -207,7 +207,7 @@ async def test_trimming_what_was_read_is_no_gap(book: Book, store_url: str) -> N
 
 
 async def test_a_reconnect_to_the_same_history_goes_on_where_it_was(book: Book, store_url: str) -> None:
-    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book) as replica:
+    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book.keys, book.scripts) as replica:
         await replica.wait_for(await register(book, A), 2000)
         proxy.cut()
         await register(book, B, broker="broker-b")
@@ -217,7 +217,7 @@ async def test_a_reconnect_to_the_same_history_goes_on_where_it_was(book: Book, 
 
 
 async def test_while_the_store_is_away_answers_go_on_and_age(book: Book, store_url: str) -> None:
-    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book) as replica:
+    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book.keys, book.scripts) as replica:
         await replica.wait_for(await register(book, A), 2000)
         known = replica.route_bytes("orders")
         await proxy.refuse()
@@ -256,7 +256,7 @@ async def test_a_lost_tail_begins_a_new_history_once(book: Book) -> None:
 
 async def test_a_lost_tail_is_noticed_though_new_changes_reach_the_same_version(book: Book, store_url: str) -> None:
     """Only the id of our last entry tells: the version is there again, with another time."""
-    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book) as replica:
+    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book.keys, book.scripts) as replica:
         await register(book, A)
         snapshot = await take_snapshot(book)
         await replica.wait_for(await register(book, B, broker="broker-b"), 2000)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from routebook.errors import NotReadyError, NotSeenYetError
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
@@ -19,9 +20,9 @@ from routebook.store.book import Book
 from routebook.store.changes import Change
 from routebook.store.presence import Heads
 
-MAX_COMPARED: int = 256
-"""A change that touches more routes than that is told of without encoding each of them to see whether it
-differs.
+MAX_COMPARED_BYTES: Final = 256 << 10
+"""Routes are encoded anew to see whether they differ only up to this size: some 5 ms of work. A change that touches
+more is told of without looking.
 """
 
 TellChanges = Callable[[Sequence[Change], Table], None]
@@ -215,7 +216,7 @@ class Replica:
         if not self._subscriptions or not topics:
             return
         wanted = self._subscriptions.wanted(topics)
-        if len(wanted) <= MAX_COMPARED:
+        if sum(len(stale[topic]) for topic in wanted if topic in stale) <= MAX_COMPARED_BYTES:
             wanted = [topic for topic in wanted if topic not in stale or stale[topic] != self.route_bytes(topic)]
         self._subscriptions.publish(wanted, position.ms, position.version)
 
