@@ -5,7 +5,6 @@ breaks only itself.
 """
 
 import importlib
-import os
 import sys
 from importlib.metadata import EntryPoint, entry_points
 
@@ -103,7 +102,6 @@ def run(arguments: list[str] | None = None) -> int:
     except RoutebookError as error:
         click.echo(f"Error: {error}", err=True)
         return exits.exit_code_of(error)
-    except BrokenPipeError:
-        # The reader (head, less) has what it wanted. The interpreter would complain once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:
+        # Click's answer to a reader (head, less) that has enough and is gone; code 1 would say "no".
         return exits.DONE

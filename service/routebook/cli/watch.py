@@ -54,6 +54,7 @@ def _events(service: Service, topic: str | None, last_id: str) -> Iterator[Event
     with service.http.stream("GET", "/v1/watch", params=params, headers=headers, timeout=timeout) as answer:
         if not answer.is_success:
             raise error_of(answer)
+        click.echo(f"Watching {topic or 'all topics'} at {service.url}; Ctrl-C ends it.", err=True)
         yield from parse_events(answer.iter_lines())
 
 

@@ -1,0 +1,58 @@
+"""One service for all tests of the command line, on a name space of its own."""
+
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.process.running import Running
+
+from routebook.cli.main import run
+
+
+@pytest.fixture(scope="session")
+def service(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("cli-service")
+    name = f"t-cli-{secrets.token_hex(6)}"
+    with Running("serve", "--redis-url", store_url, "--namespace", name, folder=folder) as running:
+        yield running
+        running.stop()
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class CommandLine:
+    """Runs a command in this process, as `routebook` would."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], url: str) -> None:
+        self._capsys = capsys
+        self._url = url
+
+    def __call__(self, *arguments: str) -> Ended:
+        self._capsys.readouterr()
+        code = run([*arguments, "--url", self._url])
+        said = self._capsys.readouterr()
+        return Ended(code, said.out, said.err)
+
+
+@pytest.fixture
+def routebook(service: Running, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    port = service.http.rpartition(":")[2]
+    return CommandLine(capsys, f"http://127.0.0.1:{port}")
+
+
+@pytest.fixture
+def nowhere(capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """Where no service is."""
+    return CommandLine(capsys, "http://127.0.0.1:1")

@@ -1,0 +1,72 @@
+"""`routebook doctor`: with and without a store, with and without a service."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.process.running import Running
+
+from routebook.cli.main import run
+
+
+def looked_at(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    code = run(["doctor", "--json", *arguments])
+    return code, {one["subject"]: one for one in json.loads(capsys.readouterr().out)}
+
+
+def test_without_anything_running_it_looks_at_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = looked_at(capsys, "--url", "http://127.0.0.1:1")
+    assert code == 0
+    assert found["settings"]["level"] == "ok"
+    assert "Python" in found["versions"]["message"]
+    assert "descriptors" in found
+    assert "routebook up" in found["store"]["message"]
+    assert found["service"]["level"] == "warning"
+    assert found["service"]["advice"]
+
+
+def test_it_looks_at_the_store_and_its_clock(store_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = looked_at(capsys, "--redis-url", store_url, "--url", "http://127.0.0.1:1")
+    assert code == 0
+    assert found["clock"]["level"] == "ok"
+    assert "reached" in found["store"]["message"]
+
+
+def test_a_store_out_of_reach_is_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = looked_at(capsys, "--redis-url", "redis://127.0.0.1:1", "--url", "http://127.0.0.1:1")
+    assert code == 3
+    assert found["store"]["level"] == "error"
+    assert found["store"]["advice"]
+
+
+def test_wrong_settings_are_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "routebook.toml"
+    file.write_text("http_prot = 1\n")
+    code, found = looked_at(capsys, "-c", str(file))
+    assert code == 2
+    assert "Did you mean http_port?" in found["settings"]["advice"]
+
+
+def test_a_taken_port_is_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("ROUTEBOOK_ADMIN_PORT", str(taken.getsockname()[1]))
+        _, found = looked_at(capsys, "--url", "http://127.0.0.1:1")
+    assert found["admin_port"]["level"] == "warning"
+    assert "--admin-port" in found["admin_port"]["advice"]
+
+
+def test_it_looks_at_the_running_service(service: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    port = service.http.rpartition(":")[2]
+    code, found = looked_at(capsys, "--url", f"http://127.0.0.1:{port}")
+    assert code == 0
+    assert "answers at" in found["service"]["message"]
+
+
+def test_for_people_it_says_how_to_put_it_right(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["doctor", "--url", "http://127.0.0.1:1"])
+    assert "-> Start it, or name another with --url." in capsys.readouterr().out

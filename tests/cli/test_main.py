@@ -1,0 +1,95 @@
+"""The command line as a whole."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import click
+import pytest
+
+from routebook import __version__, errors
+from routebook.cli import exits, main
+from routebook.cli.main import run
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+    assert run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    promised = "up serve route topics brokers clusters watch kv write-permission delete-topic expiry settings"
+    for command in [*promised.split(), "status", "doctor", "digest", "pipeline"]:
+        assert f"\n  {command} " in shown
+    assert "worker-process" not in shown
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["route"], ["status", "--nonsense"], ["kv", "put", "a"]])
+def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    assert "Error" in capsys.readouterr().err
+
+
+def test_every_setting_is_a_flag_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--scan-not-active-broker-interval-ms" in shown
+    assert "[10000]" in shown
+
+
+def test_a_command_of_another_package_says_how_to_get_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pipeline", "run", "--whatever"]) == 2
+    assert "pip install 'routebook[pipeline]'" in capsys.readouterr().err
+
+
+def test_a_command_of_another_package_is_found_by_its_entry_point(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Installing a package for this would prove no more."""
+    entry = EntryPoint("pipeline", "tests.cli.test_main:plugged_in", main.COMMAND_GROUP)
+    monkeypatch.setattr(main, "entry_points", lambda group: [entry] if group == main.COMMAND_GROUP else [])
+    assert run(["pipeline"]) == 0
+    assert capsys.readouterr().out == "plugged in\n"
+
+
+@click.command("pipeline")
+def plugged_in() -> None:
+    click.echo("plugged in")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.NotFoundError("topic", "T"), 1),
+        (errors.RefusedError("no"), 1),
+        (errors.ForbiddenError("no"), 1),
+        (errors.SettingsError("wrong"), 2),
+        (errors.InvalidInputError("field", "value", "other values"), 2),
+        (errors.StoreUnavailableError("away"), 3),
+        (errors.NotReadyError("not yet"), 3),
+        (exits.HistoryMissingError("trimmed"), 4),
+    ],
+)
+def test_errors_have_the_exit_codes_of_the_contract(error: errors.RoutebookError, code: int) -> None:
+    assert exits.exit_code_of(error) == code
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_can_be_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", shell]) == 0
+    assert "_ROUTEBOOK_COMPLETE" in capsys.readouterr().out
+
+
+def test_completion_completes() -> None:
+    environ = {**os.environ, "_ROUTEBOOK_COMPLETE": "bash_complete", "COMP_WORDS": "routebook exp", "COMP_CWORD": "1"}
+    script = Path(sys.executable).with_name("routebook")
+    done = subprocess.run([script], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout == "plain,expiry\n"
+
+
+def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
+    script = f"{sys.executable} -m routebook serve -p | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == "0"

@@ -1,0 +1,67 @@
+"""`routebook watch`: what it reads, and that it resumes."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.process.running import Running
+
+from routebook.cli.watch import Event, parse_events
+
+
+@pytest.mark.parametrize(
+    ("lines", "events"),
+    [
+        (["event: route", 'data: {"a":1}', "id: 1-2", ""], [Event("route", '{"a":1}', "1-2")]),
+        (["data:x", "data: y", ""], [Event("message", "x\ny", "")]),
+        ([": still here", "", "retry: 1000", ""], []),
+        (["id: 1-2", "data: x", "", "data: y", ""], [Event("message", "x", "1-2"), Event("message", "y", "1-2")]),
+        (["data: half an event"], []),
+    ],
+)
+def test_events_are_read_as_the_standard_says(lines: list[str], events: list[Event]) -> None:
+    assert list(parse_events(lines)) == events
+
+
+def test_it_prints_changes_and_resumes_when_the_service_is_back(store_url: str, namespace: str, tmp_path: Path) -> None:
+    port = _free_port()
+    arguments = ("serve", "--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1")
+    fixed = (*arguments, "--http-port", str(port), "--admin-port", "0")
+    command = [sys.executable, "-m", "routebook", "watch", "--json", "--url", f"http://127.0.0.1:{port}"]
+    with Running(*fixed, folder=tmp_path, ports=False) as first:
+        watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert watch.stdout
+        assert watch.stderr
+        try:
+            assert "Watching" in watch.stderr.readline()
+            first.register("broker-a", "TopicA")
+            assert _next_topic(watch) == "TopicA"
+            first.register("broker-b", "TopicB")
+            assert _next_topic(watch) == "TopicB"
+            assert first.stop() == 0
+            with Running(*fixed, folder=tmp_path, ports=False) as second:
+                second.register("broker-c", "TopicC")
+                # Nothing twice, nothing missed: the next event is the first that it has not seen.
+                assert _next_topic(watch) == "TopicC"
+                watch.send_signal(signal.SIGINT)
+                assert watch.wait(10) == 130
+        finally:
+            watch.kill()
+            watch.wait()
+            watch.stdout.close()
+            watch.stderr.close()
+
+
+def _next_topic(watch: "subprocess.Popen[str]") -> str:
+    assert watch.stdout
+    return str(json.loads(watch.stdout.readline())["data"]["topic"])
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
