@@ -18,9 +18,9 @@ async def test_the_example_of_the_pages_registers_a_broker(worker: Worker) -> No
 
 
 async def test_the_same_body_again_changes_nothing(worker: Worker) -> None:
-    given = {"data_version": {"counter": 1}}
-    first = (await worker.put_broker(**given)).json()
-    again = (await worker.put_broker(**given)).json()
+    version = {"counter": 1}
+    first = (await worker.put_broker(data_version=version)).json()
+    again = (await worker.put_broker(data_version=version)).json()
     assert again == first | {"status": "unchanged"}
 
 

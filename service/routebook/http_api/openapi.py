@@ -36,6 +36,22 @@ TAGS: Final = [
 ]
 
 
+_MARKS: Final[dict[str, Any]] = {
+    "X-Routebook-Version": {
+        "description": "Rises with every change within one history.",
+        "schema": {"type": "integer"},
+    },
+    "X-Routebook-History": {
+        "description": "A store that lost data starts a new one.",
+        "schema": {"type": "string"},
+    },
+    "X-Routebook-Stale-Seconds": {
+        "description": "Only while the store is out of touch: since when.",
+        "schema": {"type": "integer"},
+    },
+}
+
+
 def describe_with_problems(app: FastAPI) -> None:
     """Problems are not made by FastAPI's response models, so their schema is added by hand, once."""
 
@@ -50,6 +66,7 @@ def describe_with_problems(app: FastAPI) -> None:
                 license_info=app.license_info,
                 separate_input_output_schemas=app.separate_input_output_schemas,
             )
+            _describe_marks(document)
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas[problem_docs.SCHEMA_NAME] = problem_docs.SCHEMA
             for unused in ("HTTPValidationError", "ValidationError"):
@@ -58,3 +75,9 @@ def describe_with_problems(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to extend it
+
+
+def _describe_marks(document: dict[str, Any]) -> None:
+    for item in document["paths"].values():
+        for answer in item.get("get", {}).get("responses", {}).values():
+            answer["headers"] = _MARKS

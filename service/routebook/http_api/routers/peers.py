@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
 from routebook.http_api.parts import LiveSettingsOf
+from routebook.http_api.problem_docs import INPUT, answers_with
 
 router = APIRouter(tags=["peers"], prefix="/rocketmq")
 
@@ -25,7 +26,7 @@ async def list_name_servers(request: Request, live_settings: LiveSettingsOf) -> 
     "/{group}-{unit}",
     summary="Name-server addresses for a unit",
     response_class=PlainTextResponse,
-    responses=_EXAMPLE,
+    responses=_EXAMPLE | answers_with(*INPUT),
 )
 async def list_name_servers_of_unit(group: str, unit: str, request: Request, live_settings: LiveSettingsOf) -> str:
     """The same list: all units share one book."""

@@ -1,0 +1,132 @@
+"""Whatever is sent: an answer, never a mistake of ours."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.http_api.conftest import Worker, running
+from tests.http_api.ports import line_to
+
+from routebook.http_api.app import build_operations
+from routebook.store.book import Book
+
+PATHS = build_operations(None).openapi()["paths"]
+REQUESTS = [(method.upper(), path) for path, item in PATHS.items() for method in item if path != "/v1/watch"]
+
+bounded = settings(
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+odd_text = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from(
+        ["", ".", "..", "%", "%00", "a/b", "\x00", "\ud7ff", "x" * 300, "null", "-1", "1e9", "9" * 30, "{}"]
+    ),
+)
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    odd_text,
+    st.sampled_from(["127.0.0.11:10911", "[::1]:1", 2**31, 2**63, -(2**63) - 1]),
+)
+words = st.sampled_from(
+    [
+        "address",
+        "topics",
+        "timeout_ms",
+        "data_version",
+        "filters",
+        "mappings",
+        "zone",
+        "ha_address",
+        "queues",
+        "value",
+        "writable",
+        "acting_master",
+        "bname",
+        "current_ids",
+        "perm",
+        "read_queues",
+        "counter",
+    ]
+)
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words | odd_text, inner, max_size=4),
+    max_leaves=12,
+)
+bodies = st.one_of(
+    st.dictionaries(words, values, max_size=5).map(lambda body: json.dumps(body).encode()),
+    values.map(lambda body: json.dumps(body).encode()),
+    st.binary(max_size=60),
+)
+queries = st.dictionaries(
+    st.sampled_from(["limit", "cursor", "cluster", "since", "min_version", "replace", "topic"]) | odd_text,
+    odd_text,
+    max_size=3,
+)
+
+
+@pytest.fixture
+async def patient(book: Book) -> AsyncIterator[Worker]:
+    async with running(book, min_version_wait_ms="10", request_timeout_ms="200") as one:
+        yield one
+
+
+def filled(path: str, names: list[str]) -> str:
+    for name in names:
+        start, brace, rest = path.partition("{")
+        if brace:
+            path = start + quote(name, safe="") + rest.partition("}")[2]
+    return path
+
+
+@bounded
+@given(
+    request=st.sampled_from(REQUESTS),
+    names=st.lists(odd_text, min_size=3, max_size=3),
+    query=queries,
+    body=bodies,
+)
+async def test_no_request_is_answered_with_a_mistake_of_ours(
+    patient: Worker, request: tuple[str, str], names: list[str], query: dict[str, str], body: bytes
+) -> None:
+    method, path = request
+    answer = await patient.http.request(method, filled(path, names), params=query, content=body)
+    check(answer)
+
+
+def check(answer: httpx.Response) -> None:
+    assert answer.status_code in {200, 400, 404, 405, 409, 422, 504}, answer.text
+    if answer.status_code != 200:
+        problem: dict[str, Any] = answer.json()
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert problem["status"] == answer.status_code
+        assert problem["type"]
+        assert problem["detail"]
+
+
+@bounded
+@given(
+    target=st.binary(max_size=30).map(lambda raw: bytes(byte for byte in raw if byte not in b" \r\n\t\x00")),
+    header=st.binary(max_size=30).map(lambda raw: bytes(byte for byte in raw if byte not in b"\r\n\x00")),
+    name=st.sampled_from(
+        [b"host", b"origin", b"authorization", b"last-event-id", b"content-length", b"x-forwarded-for"]
+    ),
+)
+async def test_no_head_is_answered_with_a_mistake_of_ours(
+    patient: Worker, target: bytes, header: bytes, name: bytes
+) -> None:
+    async with line_to(patient.port) as line:
+        await line.say(
+            b"DELETE /v1/topics/" + target + b" HTTP/1.1\r\nconnection: close\r\n" + name + b": " + header + b"\r\n\r\n"
+        )
+        status = int((await line.all()).split(b" ", 2)[1])
+    assert status in {200, 400, 403, 404, 408, 413, 422}

@@ -1,0 +1,98 @@
+"""What clients hear while the store is away, and when it is not yet there."""
+
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.http_api.conftest import Worker, running, seat
+from tests.support.waiting import until
+
+from routebook.store.book import Book
+from routebook.store.client import StoreClient
+from routebook.store.embedded import EmbeddedStore
+from routebook.store.keys import Keys
+from routebook.store.scripts import ScriptSet
+from routebook.store.url import StoreUrl
+
+STORE_TIMEOUT_MS = 500
+WITHIN_SECONDS = 1.0
+
+
+@pytest.fixture
+async def bereft() -> AsyncIterator[Worker]:
+    """A worker that knows TopicA, and whose store has gone."""
+    keys = Keys("default")
+    with EmbeddedStore(None, port=0) as store:
+        client = StoreClient(StoreUrl.parse(store.url), slot_key=keys.meta, timeout_ms=STORE_TIMEOUT_MS)
+        await client.open()
+        try:
+            async with running(Book(client, keys, ScriptSet.load()), min_version_wait_ms="300") as worker:
+                await worker.put_broker()
+                store.stop()
+                await until(lambda: worker.registry.stale_seconds > 0)
+                yield worker
+        finally:
+            await client.close()
+
+
+async def test_known_routes_are_answered_and_marked(bereft: Worker) -> None:
+    for path in ("/v1/routes/TopicA", "/v1/topics/TopicA", "/v1/topics", "/v1/brokers/broker-a"):
+        answer = await bereft.http.get(path)
+        assert answer.status_code == 200
+        assert int(answer.headers["x-routebook-stale-seconds"]) >= 1
+
+
+async def test_in_doubt_it_is_never_not_found(bereft: Worker) -> None:
+    for path in (
+        "/v1/routes/nobody",
+        "/v1/routes/nobody?min_version=1",
+        "/v1/topics/nobody",
+        "/v1/brokers/x",
+        "/v1/kv/x",
+    ):
+        answer = await bereft.http.get(path)
+        assert (answer.status_code, answer.json()["type"]) == (503, "not-ready"), path
+        assert answer.headers["retry-after"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", seat(), {"address": "127.0.0.11:10911", "topics": {"TopicA": {}}}),
+        ("PUT", seat("new"), {"address": "127.0.0.12:10911", "topics": {"TopicA": {}}}),
+        ("DELETE", seat(), None),
+        ("POST", f"{seat()}/heartbeat", None),
+        ("PUT", "/v1/topics/T", {"queues": {"broker-a": {}}}),
+        ("DELETE", "/v1/topics/TopicA", None),
+        ("PUT", "/v1/brokers/broker-a/write-permission", {"writable": False}),
+        ("PUT", "/v1/kv/ns/key", {"value": "x"}),
+        ("DELETE", "/v1/kv/ns/key", None),
+        ("PUT", "/v1/settings/hold_percent", {"value": 31}),
+        ("POST", "/v1/expiry/release", None),
+        ("GET", "/v1/expiry", None),
+        ("GET", "/v1/changes", None),
+    ],
+)
+async def test_what_needs_the_store_is_refused_within_a_second(
+    bereft: Worker, method: str, path: str, body: object
+) -> None:
+    start = time.monotonic()
+    answer = await bereft.http.request(method, path, json=body)
+    assert time.monotonic() - start < WITHIN_SECONDS
+    assert (answer.status_code, answer.json()["type"]) == (503, "store-unavailable")
+    assert answer.headers["retry-after"]
+
+
+async def test_the_status_is_told_without_the_store(bereft: Worker) -> None:
+    status = (await bereft.http.get("/v1/status")).json()
+    assert status["stale_seconds"] > 0
+    assert (status["leader"], status["expiry_held"], status["workers"]) == (None, None, [])
+
+
+async def test_a_watcher_that_comes_back_meanwhile_is_reset(bereft: Worker) -> None:
+    headers = {"last-event-id": "1763475600000-1"}
+    async with bereft.http.stream("GET", "/v1/watch?topic=TopicA", headers=headers) as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith("event: "):
+                assert line == "event: reset"
+                break
