@@ -32,7 +32,7 @@ case "$1" in -* | *.conf) set -- redis-server "$@" ;; esac
 if [ "$1" = redis-server ]; then set -- "$@" --protected-mode no; fi
 exec "$@"
 ENTRYPOINT
-printf 'root:x:0:0:root:/root:/bin/sh\nredis:x:999:999:redis:/data:/bin/sh\n' >"$root/etc/passwd"
+printf 'root:x:0:0:root:/:/bin/sh\nredis:x:999:999:redis:/data:/bin/sh\n' >"$root/etc/passwd"
 printf 'root:x:0:\nredis:x:999:\n' >"$root/etc/group"
 mkdir -p "$root/data" "$root/tmp"
 chmod 755 "$root" "$root/entrypoint"

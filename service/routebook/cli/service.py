@@ -12,8 +12,8 @@ from urllib.parse import quote
 import click
 import httpx
 
-from routebook.cli.exits import AnswerIsNoError, HistoryMissingError, ServiceUnreachableError
 from routebook.errors import RoutebookError, SettingsError
+from routebook.process.exits import AnswerIsNoError, HistoryMissingError, ServiceUnreachableError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 URL_VARIABLE = "ROUTEBOOK_URL"

@@ -13,7 +13,7 @@ from routebook.store.scripts import ScriptSet
 from routebook.store.statuses import Status
 
 _REGISTRATIONS: Final[dict[tuple[str, int], RegistrationKind]] = {
-    ("touch_broker", Status.DONE): "unchanged",
+    ("touch_broker", Status.UNCHANGED): "unchanged",
     ("register_broker", Status.DONE): "changed",
     ("register_broker", Status.UNCHANGED): "unchanged",
     ("register_broker", Status.REFUSED): "refused",
@@ -53,7 +53,7 @@ class MeasuredScripts(ScriptSet):
         kind = _REGISTRATIONS.get((name, reply[0]))
         if kind is not None:
             self._metrics.registration(kind)
-        elif name == "heartbeat_broker" and reply[0] == Status.DONE:
+        elif name == "heartbeat_broker" and reply[0] == Status.UNCHANGED:
             self._metrics.heartbeat()
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import uvloop
 
-from routebook.cli.exits import exit_code_of
 from routebook.errors import RoutebookError
 from routebook.observability.logs import start_logs
 from routebook.process.children import READY
+from routebook.process.exits import exit_code_of
 from routebook.process.handover import Handover
 from routebook.process.listening import listen_privately
 from routebook.process.parent import stop_when_parent_goes

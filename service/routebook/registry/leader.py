@@ -84,7 +84,7 @@ class Leader:
 
     async def _keep_lease(self, lease_ms: int) -> None:
         if self._lease and not await renew_lease(self._book, self._lease, lease_ms):
-            _log.warning("Lost the lease with token %d; another worker leads.", self._lease.token)
+            _log.warning("Lost the lease with token %d.", self._lease.token)
             self._lease = None
         if not self._lease:
             ours, lease = await acquire_lease(self._book, self._worker, lease_ms)
