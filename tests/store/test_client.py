@@ -142,9 +142,9 @@ async def test_out_of_memory_says_what_to_raise(own_store: EmbeddedStore) -> Non
 
 async def test_contact_ages_until_the_next_answer(client: StoreClient) -> None:
     await client.call("PING")
-    await until(lambda: client.contact_age_ms() >= 30)
+    await until(lambda: client.contact_age_ms() >= 200)
     await client.call("PING")
-    assert client.contact_age_ms() < 30
+    assert client.contact_age_ms() < 200
     assert client.in_touch
 
 

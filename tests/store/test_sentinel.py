@@ -72,7 +72,7 @@ async def test_a_dead_sentinel_costs_nothing(trio: SentinelTrio) -> None:
     client = new_client(url)
     begun = time.monotonic()
     await client.open()
-    assert time.monotonic() - begun < 0.5
+    assert time.monotonic() - begun < 0.9
     await client.close()
 
 
@@ -83,7 +83,7 @@ async def test_a_sentinel_that_hangs_does_not_hold_up_the_others(trio: SentinelT
         client = new_client(f"sentinel://127.0.0.1:{proxy.port},{others}/book")
         begun = time.monotonic()
         await client.open()
-        assert time.monotonic() - begun < 0.5
+        assert time.monotonic() - begun < 0.9
         await client.close()
 
 

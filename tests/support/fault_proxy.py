@@ -1,7 +1,6 @@
 """A TCP proxy inside the test that does to a connection what networks do: delay, stall, lose answers, cut, refuse."""
 
 import asyncio
-import contextlib
 import socket
 import struct
 from types import TracebackType
@@ -77,11 +76,11 @@ class FaultProxy:
 
     def cut(self) -> None:
         """Reset every connection."""
-        for writer in self._writers:
-            connection = writer.get_extra_info("socket")
-            with contextlib.suppress(OSError):
+        for writer in self._writers.copy():
+            if not writer.is_closing():
+                connection = writer.get_extra_info("socket")
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
+                writer.transport.abort()
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
