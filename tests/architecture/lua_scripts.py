@@ -11,9 +11,7 @@ from pathlib import Path
 from tests.architecture.sources import LUA
 
 HEADER = re.compile(r"--\[\[\n(?P<text>.*?)\n\]\]\n(?P<body>.*)", re.DOTALL)
-ITEM = re.compile(
-    r"^(?P<table>KEYS|ARGV)\[(?P<number>\d+)(?P<more>…)?\]\s+(?P<name>[a-z_][a-z0-9_]*)?", re.MULTILINE
-)
+ITEM = re.compile(r"^(?P<table>KEYS|ARGV)\[(?P<number>\d+)(?P<more>…)?\]\s+(?P<name>[a-z_][a-z0-9_]*)?", re.MULTILINE)
 REPLY = re.compile(r"^reply\s+\{(?P<values>.*?)\}(?P<rest>.*)", re.MULTILINE | re.DOTALL)
 INCLUDE = re.compile(r"^-- include: (?P<name>\w+)$", re.MULTILINE)
 USES = re.compile(r"Uses: (?P<names>[\w, \n]+)\.")
@@ -73,9 +71,7 @@ class LuaScript(LuaFile):
     """A command: besides what every file has, arguments and a reply."""
 
     def _documented(self, table: str) -> dict[int, str | None]:
-        found = [
-            match for match in ITEM.finditer(self.header) if match["table"] == table and not match["more"]
-        ]
+        found = [match for match in ITEM.finditer(self.header) if match["table"] == table and not match["more"]]
         return {int(match["number"]): match["name"] for match in found}
 
     @property
@@ -111,9 +107,7 @@ class LuaScript(LuaFile):
     def named_arguments(self) -> dict[int, str]:
         """Number → the name that the body gives it, where it does so in a plain assignment."""
         names: dict[int, str] = {}
-        for left, right in re.findall(
-            r"^local (\w+(?:, \w+)*) = (.*ARGV\[\d+\].*)$", self.body, re.MULTILINE
-        ):
+        for left, right in re.findall(r"^local (\w+(?:, \w+)*) = (.*ARGV\[\d+\].*)$", self.body, re.MULTILINE):
             for name, value in zip(left.split(", "), right.split(", "), strict=False):
                 found = re.fullmatch(r"(?:tonumber\()?ARGV\[(\d+)\]\)?(?: == '1')?", value.strip())
                 if found:

@@ -101,9 +101,7 @@ class _Reader:
         for node in self.tree.body:
             if isinstance(node, Function) and node.name == name:
                 inner = _Reader(self.tree, node)
-                returned = [
-                    part.value for part in ast.walk(node) if isinstance(part, ast.Return) and part.value
-                ]
+                returned = [part.value for part in ast.walk(node) if isinstance(part, ast.Return) and part.value]
                 return _agreeing([inner.of_list(value) for value in returned])
         return 0, True
 

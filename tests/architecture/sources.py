@@ -29,11 +29,7 @@ def tracked_files() -> tuple[Path, ...]:
 
 
 def python_files(*folders: str) -> list[Path]:
-    return [
-        path
-        for path in tracked_files()
-        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in folders
-    ]
+    return [path for path in tracked_files() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in folders]
 
 
 def module_name(path: Path) -> str:

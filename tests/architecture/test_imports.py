@@ -55,9 +55,7 @@ def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
 
 
 def test_nobody_but_the_command_line_imports_process() -> None:
-    importers = {
-        layer_of(m) for m in modules() for name, _ in inner_imports(m) if layer_of(name) == "process"
-    }
+    importers = {layer_of(m) for m in modules() for name, _ in inner_imports(m) if layer_of(name) == "process"}
     assert importers <= {"process", "cli"}
 
 

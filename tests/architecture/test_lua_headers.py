@@ -105,12 +105,7 @@ def test_each_include_exists_once_and_is_needed(script: LuaScript) -> None:
 @every_script
 def test_an_include_comes_after_what_it_uses(script: LuaScript) -> None:
     named = script.includes
-    early = [
-        (name, used)
-        for at, name in enumerate(named)
-        for used in includes()[name].uses
-        if used not in named[:at]
-    ]
+    early = [(name, used) for at, name in enumerate(named) for used in includes()[name].uses if used not in named[:at]]
     assert early == []
 
 

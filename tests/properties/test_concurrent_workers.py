@@ -111,7 +111,7 @@ async def assert_one_book(book: Book, workers: list[WholeWorker]) -> None:
 
 
 @given(prologues, lives)
-@settings(max_examples=60, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+@settings(max_examples=150, deadline=None, suppress_health_check=ON_A_REAL_STORE)
 async def test_some_order_explains_what_several_workers_did_at_once(
     client: StoreClient, prologue: list[op.Register], concurrent_lives: list[list[op.Operation]]
 ) -> None:
@@ -154,4 +154,24 @@ async def test_a_hundred_registrations_at_once_end_in_the_one_right_state(book: 
         assert {result.status for result in results} == {"changed"}
         assert len({result.incarnation for result in results}) == len(fleet)
         assert without_incarnations(await state_of_store(book)) == without_incarnations(state_of_reference(reference))
+        await assert_one_book(book, workers)
+
+
+def rival(number: int) -> Registration:
+    """Wants the seat that all the others want, and brings one topic of its own."""
+    topics = {f"topic-{number}": QueueData(number + 1, 1)}
+    return replace(member(0, seats=1), address=f"127.0.1.{number + 1}:10911", topics=topics, full=True)
+
+
+async def test_of_a_hundred_that_want_one_seat_at_once_one_holds_it(book: Book) -> None:
+    rivals = [rival(number) for number in range(100)]
+    async with several_workers(book) as workers:
+        await asyncio.gather(*(workers[n % WORKERS].register(said) for n, said in enumerate(rivals)))
+        state = await state_of_store(book)
+        addresses = state.groups["broker-0"].addresses
+        assert len(addresses) == 1
+        assert addresses[0] in {said.address for said in rivals}
+        assert state.queues["broker-0"] == {topic: data for said in rivals for topic, data in said.topics.items()}
+        last = (await read_history(book))[-1][2]
+        assert (last["kind"], last["addr"]) == ("broker-registered", addresses[0])
         await assert_one_book(book, workers)

@@ -20,8 +20,8 @@ from routebook.store.book import Book
 from routebook.store.client import StoreClient
 
 ON_A_REAL_STORE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-quick = settings(max_examples=150, deadline=None, suppress_health_check=ON_A_REAL_STORE)
-thorough = settings(max_examples=5000, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+quick = settings(max_examples=100, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+thorough = settings(max_examples=1500, deadline=None, suppress_health_check=ON_A_REAL_STORE)
 
 
 async def through_scripts(client: StoreClient, history: list[op.Operation]) -> None:

@@ -1,4 +1,4 @@
-"""Histories that once ended wrong, each as short as it was found."""
+"""Histories that once ended wrong, each as short as it was found, and some that random ones seldom meet."""
 
 from typing import Any
 
@@ -58,6 +58,18 @@ HISTORIES: dict[str, list[op.Operation]] = {
         op.Leave(0, expires=False),
         says(A, topics=topics("new", "newer")),
         op.Follow(),
+    ],
+    "a slave that repeats itself after its master left publishes its topics": [
+        says(A),
+        says(B, 1, topics=topics("orders", "of the slave", read_queues=3)),
+        op.Leave(0, expires=False),
+        op.Repeat(1),
+    ],
+    "a slave that repeats itself after its master expired publishes its topics": [
+        says(A),
+        says(B, 1, topics=topics("orders", "of the slave", read_queues=3)),
+        op.Leave(0, expires=True),
+        op.Repeat(1),
     ],
     "a topic dropped by its key and brought by its name is new": [
         says(A),

@@ -50,8 +50,8 @@ class World:
         return (await state_of_store(self.book)).with_incarnations(self.names)
 
     async def repeat_everything(self) -> None:
-        """Whatever was said is said again, twice: the second time nothing is left to change."""
-        for said in list(self.said):
+        """Whatever was said is said again, the last first, twice: the second time nothing is left to change."""
+        for said in list(reversed(self.said)):
             await self.live_through([op.Register(said)])
             if said.data_version is not None:
                 before = await state_of_store(self.book)

@@ -1,0 +1,83 @@
+"""What holds for every file here: short modules, links that lead somewhere, nothing of one machine."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.architecture.sources import ROOT, python_files, tracked_files
+
+import routebook
+
+MAX_MODULE_LINES = 400
+DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md"]
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|tmp/bash_jobs)(?:/[\w.-]+|\b(?!/))")
+"""A folder that only some machine has."""
+REGISTRY_HOSTS = re.compile(r"https?://(?!pypi\.org\b)[\w.:-]+/(?:[\w.-]+/)*simple\b|--(?:extra-)?index-url|UV_INDEX")
+NOT_TEXT = {".png", ".gif", ".jpg", ".ico", ".woff2", ".rdb", ".aof"}
+LINK = re.compile(r"\[[^\]\n]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)")
+
+
+PYTHON = python_files("service", "tests", "benchmarks")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def our_texts() -> list[Path]:
+    """Neither pictures, nor what others wrote and we only serve, nor the patterns of this very file."""
+    texts = [path for path in tracked_files() if path.suffix not in NOT_TEXT and "assets" not in path.parts]
+    return [path for path in texts if path != Path(__file__).resolve()]
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name_of)
+def test_a_module_can_be_read_in_one_go(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MAX_MODULE_LINES
+
+
+def test_no_function_is_named_after_nothing() -> None:
+    """`utils` and its kin say where something lies, never what it is."""
+    vague = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
+    assert [path for path in python_files("service", "tests") if path.stem in vague] == []
+
+
+def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
+    first = re.search(r"^## \[?v?(?P<version>\d[^\s\]]*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None, "CHANGELOG.md has no heading with a version"
+    assert first["version"] == routebook.__version__
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATHS, REGISTRY_HOSTS], ids=["machine paths", "registry hosts"])
+def test_nothing_of_one_machine_is_kept(pattern: re.Pattern[str]) -> None:
+    found = [
+        f"{name_of(path)}:{number}: {line.strip()[:100]}"
+        for path in our_texts()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_link_of_a_document_leads_somewhere(document: Path) -> None:
+    assert [target for target in inner_links(document) if not leads_somewhere(document, target)] == []
+
+
+def inner_links(document: Path) -> list[str]:
+    prose = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    targets = [found["target"] for found in LINK.finditer(prose)]
+    return [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
+def leads_somewhere(document: Path, target: str) -> bool:
+    name, _, anchor = target.partition("#")
+    file = (document.parent / name) if name else document
+    if not file.exists():
+        return False
+    return not anchor or file.suffix != ".md" or anchor in anchors_of(file)
+
+
+def anchors_of(document: Path) -> set[str]:
+    """As code hosts make them: lower case, blanks to hyphens, punctuation gone."""
+    headings = re.findall(r"^#{1,6} +(.+?)\s*$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
