@@ -10,8 +10,9 @@ import click
 import pytest
 
 from routebook import __version__, errors
-from routebook.cli import exits, main
+from routebook.cli import main
 from routebook.cli.main import run
+from routebook.process import exits
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,36 +109,50 @@ def test_readyz_says_what_is_missing_and_metrics_count(store_url: str, namespace
         assert "routebook_brokers 1.0" in metrics
 
 
-def test_several_workers_share_the_port_and_the_parent_sums_them(
-    store_url: str, namespace: str, tmp_path: Path
-) -> None:
-    with serving(store_url, namespace, tmp_path, "--workers", "2") as service:
-        assert service.ask_admin("/readyz").json()["ready_workers"] == 2
-        service.register()
-        for _ in range(20):
-            service.get("/v1/routes/TopicA", min_version=1)
-        metrics = service.ask_admin("/metrics").text
-        assert 'routebook_lookups_total{port="http",result="found"} 20.0' in metrics
-        assert "routebook_workers 2" in metrics
-        assert len(service.get("/v1/status").json()["workers"]) == 2
+def test_several_workers_are_one_service(store_url: str, namespace: str, tmp_path: Path) -> None:
+    """One start for all of it: three processes take their time."""
+    flags = ("--workers", "2", "-c", str(_file_with_token(tmp_path)))
+    with serving(store_url, namespace, tmp_path, *flags) as service:
+        _check_that_secrets_are_in_no_command_line(service)
+        _check_that_the_parent_sums_its_workers(service)
+        _check_that_a_dead_worker_is_replaced(service)
         started = service.descendants()
         assert service.stop() == 0
         assert eventually_ended(started)
 
 
-def test_a_worker_that_dies_is_replaced(store_url: str, namespace: str, tmp_path: Path) -> None:
-    with serving(store_url, namespace, tmp_path, "--workers", "2") as service:
-        victim = service.children("worker-process")[0]
-        os.kill(victim, signal.SIGKILL)
-        deadline = time.monotonic() + 20
-        while "routebook_worker_restarts_total 1" not in service.ask_admin("/metrics").text or (
-            service.ask_admin("/readyz").json()["ready_workers"] < 2
-        ):
-            # The other one answers meanwhile.
-            assert service.get("/v1/status").status_code == 200
-            assert time.monotonic() < deadline
-        assert "ended (signal SIGKILL)" in service.log
-        assert victim not in service.children("worker-process")
+def _check_that_the_parent_sums_its_workers(service: Running) -> None:
+    assert service.ask_admin("/readyz").json()["ready_workers"] == 2
+    service.register()
+    for _ in range(20):
+        service.get("/v1/routes/TopicA", min_version=1)
+    metrics = service.ask_admin("/metrics").text
+    assert 'routebook_lookups_total{port="http",result="found"} 20.0' in metrics
+    assert "routebook_workers 2" in metrics
+    assert len(service.get("/v1/status").json()["workers"]) == 2
+
+
+def _check_that_a_dead_worker_is_replaced(service: Running) -> None:
+    victim = service.children("worker-process")[0]
+    os.kill(victim, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while "routebook_worker_restarts_total 1" not in service.ask_admin("/metrics").text or (
+        service.ask_admin("/readyz").json()["ready_workers"] < 2
+    ):
+        # The other one answers meanwhile.
+        assert service.get("/v1/status").status_code == 200
+        assert time.monotonic() < deadline
+    assert "ended (signal SIGKILL)" in service.log
+    assert victim not in service.children("worker-process")
+
+
+def _check_that_secrets_are_in_no_command_line(service: Running) -> None:
+    assert not [command for _, _, command in processes() if "hunter2" in command]
+    refused = httpx.put(f"{service.http}/v1/kv/a/b", json={"value": "c"}, headers={"via": "proxy"}, timeout=10)
+    assert refused.status_code == 403
+    headers = {"via": "proxy", "authorization": "Bearer hunter2"}
+    allowed = httpx.put(f"{service.http}/v1/kv/a/b", json={"value": "c"}, headers=headers, timeout=10)
+    assert allowed.status_code == 200
 
 
 def test_kill_9_of_the_parent_leaves_no_worker(store_url: str, namespace: str, tmp_path: Path) -> None:
@@ -147,16 +161,6 @@ def test_kill_9_of_the_parent_leaves_no_worker(store_url: str, namespace: str, t
         assert len(workers) == 2
         service.kill()
         assert eventually_ended(workers)
-
-
-def test_secrets_are_not_in_the_command_line_of_workers(store_url: str, namespace: str, tmp_path: Path) -> None:
-    with serving(store_url, namespace, tmp_path, "--workers", "2", "-c", str(_file_with_token(tmp_path))) as service:
-        assert not [command for _, _, command in processes() if "hunter2" in command]
-        refused = httpx.put(f"{service.http}/v1/kv/a/b", json={"value": "c"}, headers={"via": "proxy"}, timeout=10)
-        assert refused.status_code == 403
-        headers = {"via": "proxy", "authorization": "Bearer hunter2"}
-        allowed = httpx.put(f"{service.http}/v1/kv/a/b", json={"value": "c"}, headers=headers, timeout=10)
-        assert allowed.status_code == 200
 
 
 def _file_with_token(folder: Path) -> Path:

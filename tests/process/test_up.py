@@ -31,6 +31,8 @@ def test_it_binds_loopback_and_names_the_ports_it_took(tmp_path: Path) -> None:
         assert port != 0
         status = service.get("/v1/status").json()
         assert status["workers"][0]["about"]["http_port"] == port
+        settings = {one["key"]: one for one in service.get("/v1/settings").json()["settings"]}
+        assert settings["redis_url"]["origin"] == "embedded"
 
 
 def test_the_log_has_the_effective_settings_masked(tmp_path: Path) -> None:

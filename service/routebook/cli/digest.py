@@ -2,9 +2,9 @@
 
 import click
 
-from routebook.cli import exits
 from routebook.cli.service import Service, as_json, asks_service, print_json
 from routebook.cli.tables import print_table
+from routebook.process import exits
 
 
 @click.command("digest")

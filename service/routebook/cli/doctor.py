@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from routebook.cli import exits
 from routebook.cli.service import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, print_json
 from routebook.errors import RoutebookError
+from routebook.process import exits
 from routebook.process.diagnosis import diagnose_machine, diagnose_service, diagnose_store
 from routebook.settings import Loaded, load
 from routebook.store.checks import Finding

@@ -11,8 +11,8 @@ from importlib.metadata import EntryPoint, entry_points
 import click
 
 from routebook import __version__
-from routebook.cli import exits
 from routebook.errors import RoutebookError
+from routebook.process import exits
 
 COMMAND_GROUP = "routebook.commands"
 """Entry points that add commands: how `pipeline` comes without the service importing it."""

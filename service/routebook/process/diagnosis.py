@@ -59,21 +59,22 @@ def diagnose_service(url: str, token: str) -> list[Finding]:
         return [Finding("warning", "service", f"nothing answers at {url}", "Start it, or name another with --url.")]
     except (httpx.HTTPStatusError, ValueError):
         return [Finding("error", "service", f"what answers at {url} is no Routebook", "Name its HTTP port with --url.")]
-    return list(_service_findings(url, status))
+    return list(judge_status(url, status))
 
 
-def _service_findings(url: str, status: dict[str, Any]) -> Iterator[Finding]:
+def judge_status(url: str, status: dict[str, Any]) -> Iterator[Finding]:
     yield Finding("ok", "service", f"answers at {url}, version {status['version']} of the table")
     if not status["complete"]:
         yield Finding("error", "replica", "its table is not complete", "Look at the store, and at the worker's log.")
     if status["stale_seconds"] > 1:
         advice = "Answers come from memory meanwhile, writes are refused. Look at the store and the way to it."
         yield Finding("error", "replica", f"out of touch with the store for {status['stale_seconds']:.0f} s", advice)
-    expiry = status.get("expiry") or {}
-    if expiry.get("held"):
+    if status["expiry_held"]:
         advice = "If they really are dead: `routebook expiry release`; if not, look at the network between."
-        yield Finding("error", "expiry", f"held: {expiry.get('due')} brokers fell silent at once", advice)
-    elif expiry and not expiry.get("leader"):
+        yield Finding(
+            "error", "expiry", "held: many brokers fell silent at once; `routebook expiry status` names them", advice
+        )
+    elif status["expiry_held"] is not None and not status["leader"]:
         yield Finding("warning", "leader", "no worker leads at the moment", "Look again after ten seconds.")
     others = sorted(_versions_of(status) - {__version__})
     if others:

@@ -2,17 +2,13 @@
 
 import contextlib
 import errno
-import os
 import socket
-import tempfile
 from pathlib import Path
 
 from routebook.errors import SettingsError
 from routebook.settings import catalogue
 
 BACKLOG = 2048
-MAX_SOCKET_PATH_BYTES = 100
-"""104 on macOS, 108 on Linux, the ending zero included."""
 
 
 def listen(host: str, port: int, port_setting: str, host_setting: str) -> socket.socket:
@@ -31,15 +27,6 @@ def listen_privately(path: Path) -> socket.socket:
     listener.listen(BACKLOG)
     listener.setblocking(False)
     return listener
-
-
-def private_folder() -> Path:
-    """0700, and short enough for a socket's path."""
-    folder = Path(tempfile.mkdtemp(prefix="routebook-"))
-    if len(os.fsencode(folder / "worker-100.sock")) > MAX_SOCKET_PATH_BYTES:
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="routebook-", dir="/tmp"))
-    return folder
 
 
 def port_of(listener: socket.socket) -> int:

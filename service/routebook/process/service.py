@@ -14,8 +14,6 @@ from routebook import __version__
 from routebook.observability.logs import start_logs
 from routebook.process.listening import http_address, listen, port_of
 from routebook.process.stopping import Stop
-from routebook.process.supervisor import Supervisor
-from routebook.process.worker import Worker
 from routebook.settings import LiveSettings, Loaded
 from routebook.store.checks import check_store
 from routebook.store.client import StoreClient
@@ -72,6 +70,8 @@ def run_service(loaded: Loaded, announce: Announce, watches: Sequence[Watch] = (
 
 
 async def _run_worker(service: Service, logged: LiveSettings, announce: Announce, watches: Sequence[Watch]) -> int:
+    from routebook.process.worker import Worker  # noqa: PLC0415 half a second that a supervisor need not wait
+
     stop = Stop()
     live = LiveSettings(service.loaded)
     # The level in the log follows the run-time settings that this worker learns.
@@ -82,6 +82,8 @@ async def _run_worker(service: Service, logged: LiveSettings, announce: Announce
 
 
 async def _run_workers(service: Service, announce: Announce, watches: Sequence[Watch]) -> int:
+    from routebook.process.supervisor import Supervisor  # noqa: PLC0415 one worker needs none
+
     stop = Stop()
     with stop.on_signals(), _running(watches, stop):
         await _check_store_first(service.loaded)

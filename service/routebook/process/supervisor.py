@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 from routebook.http_api.serving import http_server
 from routebook.process.children import Child, Seat, how_it_ended
-from routebook.process.listening import private_folder
 from routebook.process.serving import Unsignalled
 from routebook.process.stopping import Stop
 from routebook.process.supervisor_admin import SupervisorAdmin
 from routebook.settings import Loaded
+from routebook.store.data_folder import make_run_folder
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class Supervisor:
         self._loaded = loaded
         self._admin = admin
         self._stop = stop
-        self._folder = private_folder()
+        self._folder = make_run_folder("worker-100.sock")
         self.children = [Child(self._seat(number, http)) for number in range(1, loaded.settings.workers + 1)]
 
     def _seat(self, number: int, http: socket.socket) -> Seat:

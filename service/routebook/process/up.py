@@ -27,8 +27,12 @@ def run_up(loaded: Loaded, *, end_with_parent: bool = False) -> int:
         StoreUrl.parse(loaded.settings.redis_url)
         return run_service(loaded, _announce, watches)
     with EmbeddedStore(loaded.settings.data_dir) as store:
-        settings = loaded.settings.model_copy(update={"redis_url": store.url})
-        code = run_service(replace(loaded, settings=settings), _announce, [*watches, partial(_watch_store, store)])
+        with_store = replace(
+            loaded,
+            settings=loaded.settings.model_copy(update={"redis_url": store.url}),
+            origins={**loaded.origins, "redis_url": Origin.EMBEDDED},
+        )
+        code = run_service(with_store, _announce, [*watches, partial(_watch_store, store)])
         return code if store.running else _STORE_ENDED_CODE
 
 
@@ -42,7 +46,7 @@ async def _watch_store(store: EmbeddedStore, stop: Stop) -> None:
 
 def _announce(service: Service) -> None:
     settings = service.loaded.settings
-    embedded = service.loaded.origins["redis_url"] is Origin.DEFAULT
+    embedded = service.loaded.origins["redis_url"] is Origin.EMBEDDED
     store = f"{settings.data_dir}/ (embedded)" if embedded else StoreUrl.parse(settings.redis_url).masked()
     sys.stdout.write(
         _TEXT.format(version=__version__, http=service.http_address, admin=service.admin_address, store=store)

@@ -274,9 +274,9 @@ class Settings(BaseModel):
         Annotated[int, Field(ge=1_000, le=1_000_000_000)],
         About("Changes kept in the store; about 300 MB at a million of the usual size."),
     ] = 1_000_000
-    min_version_wait_ms: Annotated[Duration, About("How long a reader that names ?min_version= may wait for it.")] = (
-        5_000
-    )
+    min_version_wait_ms: Annotated[
+        Duration, About("How long a reader that names ?min_version= may wait for it. 0: not at all.")
+    ] = 5_000
     request_timeout_ms: Annotated[
         Annotated[int, Field(ge=100, le=3_600_000)],
         About("A request must have arrived whole and be answered within this; uvicorn has no such deadline."),

@@ -31,6 +31,8 @@ class Origin(StrEnum):
     RUN_TIME = "run time"
     FILE = "file"
     DEFAULT = "default"
+    EMBEDDED = "embedded"
+    """In place of a default: the store that `up` started itself."""
 
 
 @dataclass(frozen=True, slots=True)

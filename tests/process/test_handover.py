@@ -1,0 +1,20 @@
+"""What a supervisor tells its workers arrives unchanged."""
+
+from pathlib import Path
+
+from routebook.process.handover import Handover
+from routebook.settings import load
+
+
+def test_settings_and_origins_survive_the_way() -> None:
+    loaded = load({"admin_token": "hunter2", "data_dir": "/some/where"}, {"ROUTEBOOK_HOLD_PERCENT": "7"})
+    handover = Handover.of(loaded, number=3, http_socket=5, admin_socket=Path("/run/x/worker-3.sock"))
+    arrived = Handover.from_line(handover.to_line())
+    assert arrived == handover
+    assert arrived.loaded().settings == loaded.settings
+    assert arrived.loaded().origins == loaded.origins
+
+
+def test_it_is_one_line() -> None:
+    handover = Handover.of(load({"redis_url": "redis://h"}), number=1, http_socket=5, admin_socket=Path("x"))
+    assert handover.to_line().count(b"\n") == 1
