@@ -20,4 +20,6 @@ if history ~= lost then
   return { UNCHANGED, current_version(), history }
 end
 redis.call('HSET', META, 'history', new)
+-- What this loss took has not been written back yet.
+redis.call('HDEL', META, 'restored')
 return { DONE, current_version(), new }

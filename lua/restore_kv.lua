@@ -24,7 +24,6 @@ local FIRST_ENTRY, ENTRY_LENGTH = 3, 3
 if is_restored() then
   return { UNCHANGED, current_version(), 0 }
 end
-redis.call('SADD', table_key('kv'), namespace)
 local written = 0
 for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do
   if redis.call('HEXISTS', key_of('kv', namespace), ARGV[at]) == 0 then

@@ -167,7 +167,8 @@ async def test_the_history_is_paged_newest_last(worker: Worker) -> None:
     assert [change["version"] for change in first["changes"]] == [1, 2]
     entry = first["changes"][0]
     assert entry["kind"] == "broker-registered"
-    assert entry["id"] == f"{entry['ms']}-1"
+    assert entry["entry"] == f"{entry['ms']}-1"
+    assert entry["id"] == 0
     assert (entry["broker"], entry["actor"]) == ("b0", "test-worker")
     assert entry["source"].startswith("127.0.0.1:")
     rest = (await worker.http.get("/v1/changes", params={"since": first["next_since"]})).json()

@@ -86,7 +86,7 @@ async def test_changes_of_a_topic_arrive_as_they_happen(worker: Worker) -> None:
         came, went = await stream.some(2)
         assert (came.said, went.said) == (("TopicA", 1, True), ("TopicA", 3, False))
         entry = (await worker.http.get("/v1/changes")).json()["changes"][0]
-        assert (came.name, came.id) == ("route", entry["id"])
+        assert (came.name, came.id) == ("route", entry["entry"])
         assert came.data["route"]["brokerDatas"][0]["brokerName"] == "broker-a"
 
 

@@ -115,6 +115,13 @@ async def test_a_history_that_lost_its_tail_is_renamed_once(book: Book) -> None:
     assert await begin_history(book, history=lost) == renamed
 
 
+async def test_a_second_loss_is_written_back_too(book: Book) -> None:
+    lost = (await open_book(book)).history
+    await finish_restoring(book)
+    await begin_history(book, history=lost)
+    assert (await restore_kv(book, "ns", {"key": "old"}, caller=CALLER)).count == 1
+
+
 async def test_only_absent_values_are_written_back_and_only_until_one_has_finished(book: Book) -> None:
     await put_kv(book, "ns", "kept", "new", caller=CALLER)
     assert (await restore_kv(book, "ns", {"kept": "old", "lost": "old"}, caller=CALLER)).count == 1

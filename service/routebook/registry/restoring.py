@@ -51,12 +51,8 @@ class Restoring:
         written = 0
         for namespace, values in self._replica.carried_kv().items():
             items = iter(values.items())
-            part: Mapping[str, str] = dict(islice(items, ENTRIES_PER_CALL))
-            while True:
+            while part := dict(islice(items, ENTRIES_PER_CALL)):
                 written += (await restore_kv(self._book, namespace, part, caller=self._caller)).count
-                part = dict(islice(items, ENTRIES_PER_CALL))
-                if not part:
-                    break
         settings = {
             key: (value, self._live.masked(key, value)) for key, value in self._replica.carried_settings().items()
         }

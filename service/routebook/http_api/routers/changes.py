@@ -23,15 +23,7 @@ async def list_changes(
     first = found[0].version if found else since + 1
     return Changes(
         changes=[
-            ChangeShown(
-                **{
-                    **change.fields,
-                    "id": change.id,
-                    "ms": change.ms,
-                    "version": change.version,
-                    "kind": change.kind,
-                }
-            )
+            ChangeShown(**{**change.fields, "entry": change.id, "ms": change.ms, "version": change.version})
             for change in found
         ],
         next_since=found[-1].version if found else since,

@@ -39,7 +39,9 @@ class ChangeShown(Answer):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    id: str = Field(description="`<ms>-<version>`", examples=["1763475600000-42"])
+    entry: str = Field(
+        description="Id of the entry, `<ms>-<version>`; `id` is a broker's.", examples=["1763475600000-42"]
+    )
     ms: int = Field(description="When, on the store's clock.", examples=[1763475600000])
     version: int = Field(examples=[42])
     kind: str = Field(examples=["broker-registered"])
