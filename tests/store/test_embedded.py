@@ -55,7 +55,8 @@ class Owner:
 
     def __init__(self, data_dir: Path | None, started_by: str = "main") -> None:
         command = [sys.executable, "-c", textwrap.dedent(self.PROGRAM), str(data_dir or ""), started_by]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        environ = os.environ | {"TMPDIR": tempfile.gettempdir()}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
         assert self.process.stdout
         server, port, run_dir = self.process.stdout.readline().split()
         self.server_id, self.port, self.run_dir = int(server), int(port), Path(run_dir)
@@ -74,7 +75,7 @@ class Owner:
 
 
 @pytest.fixture
-def own() -> Iterator[Callable[..., Owner]]:
+def own(temporary: Path) -> Iterator[Callable[..., Owner]]:
     owners: list[Owner] = []
 
     def make(data_dir: Path | None, started_by: str = "main") -> Owner:
