@@ -24,6 +24,8 @@ async def flood(scope: Scope, receive: Receive, send: Send) -> None:
     async def parts() -> AsyncIterator[bytes]:
         while True:
             yield b"x" * 65536
+            # Once the client is gone sending never waits, and this would never let go of the loop.
+            await asyncio.sleep(0)
 
     await StreamingResponse(parts())(scope, receive, send)
 

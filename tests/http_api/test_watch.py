@@ -13,6 +13,7 @@ from tests.http_api.conftest import Worker, running, seat
 from tests.http_api.ports import PATIENCE_SECONDS, line_to
 from tests.support.waiting import until
 
+from routebook.http_api.replay import ONE_BY_ONE
 from routebook.http_api.sse import EventId
 from routebook.http_api.watching import Wanted, Watch
 from routebook.store.book import Book
@@ -131,6 +132,20 @@ async def test_it_resumes_without_a_gap(worker: Worker) -> None:
     ]
 
 
+async def test_of_very_much_only_the_newest_is_told(worker: Worker) -> None:
+    await worker.put_broker()
+    async with watching(worker, "TopicA") as stream:
+        await stream.next()
+        seen = stream.last_id
+    for count in range(ONE_BY_ONE + 1):
+        await worker.put_broker(topics={"TopicA": {"read_queues": count}})
+    async with watching(worker, "TopicA", seen) as stream:
+        event = await stream.next()
+        assert event is not None
+        assert event.said == ("TopicA", ONE_BY_ONE + 2, True)
+        assert event.data["route"]["queueDatas"][0]["readQueueNums"] == ONE_BY_ONE
+
+
 async def test_resuming_where_nothing_was_missed_says_nothing(worker: Worker) -> None:
     await worker.put_broker()
     async with watching(worker, "TopicA") as stream:
@@ -167,7 +182,7 @@ async def test_all_settings_and_order_changes_in_between_are_told(worker: Worker
         assert [event.said[:2] for event in await stream.some(3)] == [("B", 2), ("A", 3), ("B", 3)]
 
 
-@pytest.mark.parametrize("last_seen", ["1-1", "nonsense", "1763475600000-999999", "0-0"])
+@pytest.mark.parametrize("last_seen", ["1-1", "nonsense", "1763475600000-999999", "0-0", "5-0"])
 async def test_an_entry_that_is_not_in_the_history_begins_with_reset(worker: Worker, last_seen: str) -> None:
     await worker.put_broker()
     async with watching(worker, "TopicA", last_seen) as stream:

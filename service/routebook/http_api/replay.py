@@ -7,7 +7,7 @@ says which topics those were; where it does not reach back far enough, the answe
 (`GapError`), never a guess.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from typing import Final
 
 from routebook.http_api.sse import EventId
@@ -22,6 +22,8 @@ PAGE: Final = 500
 LOOK_BACK: Final = 20_000
 """Entries read, at most, to learn what a removed group had; some tenths of a second."""
 
+ONE_BY_ONE: Final = 100
+
 _OF_A_GROUP: Final = frozenset(
     {"broker-registered", "broker-changed", "broker-removed", "group-changed", "write-permission"}
 )
@@ -30,6 +32,29 @@ _KV: Final = frozenset({"kv-put", "kv-deleted"})
 
 class GapError(Exception):
     """The history does not hold what would be needed."""
+
+
+class Told:
+    """What is to be told, in the order of versions. One by one while it is little, else only the newest of each
+    topic: an event carries the route as it is now, so all before it would say the same.
+    """
+
+    def __init__(self) -> None:
+        self._told: list[tuple[EventId, str]] = []
+        self._limit = ONE_BY_ONE
+
+    def add(self, topic: str, event_id: EventId) -> None:
+        self._told.append((event_id, topic))
+        if len(self._told) > self._limit:
+            newest = {topic: event_id for event_id, topic in self._told}
+            self._told = [(event_id, topic) for topic, event_id in newest.items()]
+            self._limit = max(ONE_BY_ONE, 2 * len(self._told))
+
+    def events(self) -> Iterator[RouteEvent]:
+        told = sorted(self._told)
+        for number, (event_id, topic) in enumerate(told, 1):
+            is_last = number == len(told) or told[number][0] != event_id
+            yield RouteEvent(topic, *event_id, last=is_last)
 
 
 class Replay:
@@ -52,10 +77,12 @@ class Replay:
         if not found or EventId(found[0].ms, found[0].version) != seen:
             raise GapError(f"entry {seen} is not in the history")
         removed = await self._topics_of_removed(seen, upto)
+        told = Told()
         async for change in self._after(seen.version, upto):
-            topics = sorted(self._touched(change, removed))
-            for number, topic in enumerate(topics, 1):
-                yield RouteEvent(topic, change.ms, change.version, last=number == len(topics))
+            for topic in self._touched(change, removed):
+                told.add(topic, EventId(change.ms, change.version))
+        for event in told.events():
+            yield event
 
     async def _after(self, version: int, upto: int) -> AsyncIterator[Change]:
         """Not beyond `upto`: of a later change this worker has not seen the effect."""

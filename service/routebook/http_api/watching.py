@@ -58,7 +58,7 @@ class Watch:
 
     async def _first(self, upto: int) -> AsyncIterator[bytes]:
         if not self._wanted.resumes:
-            route = self._current(await self._newest_id())
+            route = self._current()
             # A topic that is not there yet is told about when it comes.
             if route is not None and not route.endswith(b":null}\n\n"):
                 yield route
@@ -122,25 +122,22 @@ class Watch:
         """What the watcher knows may be wrong in ways nobody can tell it: it asks anew. One topic is
         answered at once.
         """
-        event_id = await self._newest_id()
+        event_id = self._newest_id
         yield sse.event("reset", {"version": self._registry.version, "history": self._registry.history}, event_id)
-        route = self._current(event_id)
+        route = self._current()
         if route is not None:
             yield route
 
-    async def _newest_id(self) -> EventId | None:
-        """Of the newest change this worker has seen; None when there is none, or the store cannot say."""
-        version = self._registry.version
-        try:
-            found = await self._registry.changes(version - 1, 1) if version else []
-        except RoutebookError:
-            return None
-        return EventId(found[0].ms, found[0].version) if found and found[0].version == version else None
+    @property
+    def _newest_id(self) -> EventId:
+        """Of the newest change this worker has seen; `0-0` while there is none, which nobody can resume from."""
+        replica = self._registry.replica
+        return EventId(replica.ms, replica.version)
 
-    def _current(self, event_id: EventId | None) -> bytes | None:
-        if self._wanted.topic is None or event_id is None:
+    def _current(self) -> bytes | None:
+        if self._wanted.topic is None:
             return None
-        return self._event(RouteEvent(self._wanted.topic, event_id.ms, event_id.version))
+        return self._event(RouteEvent(self._wanted.topic, *self._newest_id))
 
     def _event(self, happened: RouteEvent) -> bytes:
         try:

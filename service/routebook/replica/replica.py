@@ -92,6 +92,11 @@ class Replica:
         return self._contents.position.version
 
     @property
+    def ms(self) -> int:
+        """When that version was written, on the store's clock: the first half of its entry's id."""
+        return self._contents.position.ms
+
+    @property
     def history(self) -> str:
         return self._contents.position.history
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from routebook.errors import NotFoundError, RefusedError
+from routebook.errors import NotFoundError
 from routebook.http_api import problems
 from routebook.http_api.callers import AdministratorOf, CallerOf
 from routebook.http_api.parts import RegistryOf
@@ -17,7 +17,7 @@ from routebook.http_api.schemas.shapes import Written
 router = APIRouter(tags=["brokers"], prefix="/v1/clusters/{cluster}/brokers/{name}/{id}")
 
 
-@router.put("", summary="Register a broker", responses=answers_with(*BODY, *WRITE, problems.REFUSED))
+@router.put("", summary="Register a broker", responses=answers_with(*BODY, *WRITE))
 async def register_broker(  # noqa: PLR0917 - FastAPI calls it by name
     cluster: ClusterName,
     name: BrokerName,
@@ -33,10 +33,7 @@ async def register_broker(  # noqa: PLR0917 - FastAPI calls it by name
     Only a master, or the smallest slave of a group without one, has topics of its own.
     """
     registration = given.as_registration(cluster, name, id, replace=replace)
-    result = await registry.register(registration, caller)
-    if result.status == "refused":
-        raise RefusedError("The registration was refused.", advice="Register all topics at once.")
-    return Registered.of(result)
+    return Registered.of(await registry.register(registration, caller))
 
 
 @router.delete(

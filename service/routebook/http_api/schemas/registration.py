@@ -13,6 +13,8 @@ from routebook.model.topic import QueueData, TopicMapping
 _COUNT = Annotated[int, Field(ge=0, le=INT32_MAX)]
 _LONG = Annotated[int, Field(ge=-(2**63), le=INT64_MAX)]
 
+_DEFAULTS = QueueData()
+
 REGISTRATION_EXAMPLE: dict[str, Any] = {
     "address": "127.0.0.11:10911",
     "topics": {
@@ -26,9 +28,9 @@ REGISTRATION_EXAMPLE: dict[str, Any] = {
 class QueuesGiven(Given):
     """What a broker offers of one topic."""
 
-    read_queues: _COUNT = 8
-    write_queues: _COUNT = 8
-    perm: int = Field(6, ge=0, le=15, description="Sum of 4 (read), 2 (write), 1 (inherit), 8 (priority).")
+    read_queues: _COUNT = _DEFAULTS.read_queues
+    write_queues: _COUNT = _DEFAULTS.write_queues
+    perm: int = Field(_DEFAULTS.perm, ge=0, le=15, description="Sum of 4 (read), 2 (write), 1 (inherit), 8 (priority).")
     flags: _COUNT = Field(0, description="1 = unit topic, 2 = has unit subscription.")
 
     def as_queue_data(self) -> QueueData:
