@@ -1,11 +1,17 @@
 """`-p`: effective settings with the origin of each, secrets masked, nothing started."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
+from tests.process.running import run as run_process
 
 from routebook.cli.main import run
+from routebook.model.caller import Caller
+from routebook.store.book import Book
+from routebook.store.kv import set_setting
+from routebook.store.presence import open_book
 
 
 def test_it_names_the_origin_of_each(
@@ -26,11 +32,26 @@ def test_it_names_the_origin_of_each(
 
 
 def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["up", "-p", "--json", "--redis-url", "redis://:hunter2@h"]) == 0
-    said = capsys.readouterr().out
-    rows = {one["key"]: one for one in json.loads(said)["settings"]}
-    assert rows["redis_url"] == {"key": "redis_url", "value": "redis://:********@h", "origin": "flag"}
+    assert run(["up", "-p", "--json", "--redis-url", "redis://:hunter2@127.0.0.1:1"]) == 0
+    said = capsys.readouterr()
+    rows = {one["key"]: one for one in json.loads(said.out)["settings"]}
+    assert rows["redis_url"] == {"key": "redis_url", "value": "redis://:********@127.0.0.1:1", "origin": "flag"}
     assert rows["bind_address"]["value"] == "127.0.0.1"
+    # A store that is away is no reason to say nothing.
+    assert "Without what was changed at run time" in said.err
+    assert "hunter2" not in said.out + said.err
+
+
+async def test_what_was_changed_at_run_time_is_effective_too(
+    book: Book, store_url: str, namespace: str, tmp_path: Path
+) -> None:
+    await open_book(book)
+    await set_setting(book, "hold_percent", "55", "55", caller=Caller("test"))
+    flags = ("--redis-url", store_url, "--namespace", namespace, "--hold-minimum", "9")
+    done = await asyncio.to_thread(run_process, "serve", "-p", "--json", *flags, cwd=tmp_path)
+    rows = {one["key"]: one for one in json.loads(done.stdout)["settings"]}
+    assert rows["hold_percent"] == {"key": "hold_percent", "value": "55", "origin": "run time"}
+    assert rows["hold_minimum"]["origin"] == "flag"
 
 
 def test_a_wrong_setting_is_exit_code_2_here_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,7 +82,7 @@ def test_a_second_signal_forces(store_url: str, namespace: str, tmp_path: Path) 
             time.sleep(0.01)
         assert service.stop(within=5) == 0
         assert waiting.answer() in (None, 500)
-        assert "Forced by a second signal" in service.log
+        assert "Forced (signal SIGTERM is the second one)" in service.log
 
 
 def test_a_stop_takes_leave_so_that_another_may_lead_at_once(store_url: str, namespace: str, tmp_path: Path) -> None:
@@ -153,6 +153,17 @@ def _check_that_secrets_are_in_no_command_line(service: Running) -> None:
     headers = {"via": "proxy", "authorization": "Bearer hunter2"}
     allowed = httpx.put(f"{service.http}/v1/kv/a/b", json={"value": "c"}, headers=headers, timeout=10)
     assert allowed.status_code == 200
+
+
+def test_a_signal_to_all_processes_at_once_forces_nobody(store_url: str, namespace: str, tmp_path: Path) -> None:
+    """As systemd stops a service."""
+    with serving(store_url, namespace, tmp_path, "--workers", "2", "--min-version-wait-ms", "1500") as service:
+        waiting = _Waiting(service)
+        for worker in service.children("worker-process"):
+            os.kill(worker, signal.SIGTERM)
+        assert service.stop() == 0
+        assert waiting.answer() == 504
+        assert "Forced" not in service.log
 
 
 def test_kill_9_of_the_parent_leaves_no_worker(store_url: str, namespace: str, tmp_path: Path) -> None:

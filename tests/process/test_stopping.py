@@ -22,6 +22,19 @@ async def test_the_first_signal_asks_and_the_second_forces() -> None:
     assert forced == ["now"]
 
 
+async def test_under_nohup_a_closed_terminal_is_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop = Stop()
+        with stop.on_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await until(stop.asked.is_set)
+        assert not stop.forced.is_set()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 async def test_asking_twice_forces_nobody() -> None:
     stop = Stop()
     stop.ask("one reason")

@@ -89,6 +89,11 @@ def error_of(answer: httpx.Response) -> RoutebookError:
     message = str(problem.get("detail") or problem.get("title") or f"HTTP status {answer.status_code}.")
     advice = str(problem.get("advice") or "")
     status = answer.status_code
+    if status == 404 and problem.get("type", "no-such-path") == "no-such-path":
+        return ServiceUnreachableError(
+            f"What answers at {answer.url} is no Routebook, or one of another version.",
+            advice=f"Name the HTTP port of a Routebook with --url or {URL_VARIABLE}.",
+        )
     if status == 410:
         return HistoryMissingError(message, advice=advice)
     if status >= 500 or status == 429:

@@ -10,6 +10,7 @@ import click
 
 from routebook.cli.service import print_json
 from routebook.cli.tables import print_table
+from routebook.errors import StoreError
 from routebook.settings import LiveSettings, Loaded, Profile, catalogue, load
 
 
@@ -54,7 +55,9 @@ def _flag(one: catalogue.Setting) -> Callable[[Callable[..., int]], Callable[...
 
 
 def print_settings(loaded: Loaded, json_: bool) -> None:
-    rows = LiveSettings(loaded).describe(masked=True)
+    live = LiveSettings(loaded)
+    _apply_run_time_settings(live)
+    rows = live.describe(masked=True)
     if json_:
         print_json(
             {
@@ -67,3 +70,15 @@ def print_settings(loaded: Loaded, json_: bool) -> None:
     if loaded.kept_properties:
         click.echo("\nKept, without effect here:")
         print_table(("property", "value"), sorted(loaded.kept_properties.items()))
+
+
+def _apply_run_time_settings(live: LiveSettings) -> None:
+    """Part of what is effective; but `-p` must also work where there is no store yet."""
+    if not live.current.redis_url:
+        return
+    from routebook.process.run_time_settings import read_run_time_settings  # noqa: PLC0415 only here needed
+
+    try:
+        live.apply(read_run_time_settings(live.loaded))
+    except StoreError as error:
+        click.echo(f"Without what was changed at run time: {error}", err=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from routebook.process.handover import Handover
+from routebook.process.parent import FORCE, STOP
 from routebook.settings import Loaded
 
 _log = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ READY = b"ready\n"
 COMMAND = "worker-process"
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 10.0
+_FORCED_SECONDS = 2.0
 _STEADY_SECONDS = 30.0
 """A worker that ran so long died of something new: the pauses start small again."""
 
@@ -74,15 +76,15 @@ class Child:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     async def stop(self, grace_seconds: float, forced: asyncio.Event) -> bool:
-        """SIGTERM, again when forced, then SIGKILL. False when it had to be killed."""
+        """Asks, insists when forced or out of time, then kills. False when it had to be killed."""
         self._stopping = True
-        self._signal(signal.SIGTERM)
+        await self._tell(STOP)
         if await self._ended_within(grace_seconds, forced):
             return True
-        self._signal(signal.SIGTERM)
-        if await self._ended_within(1.0, None):
+        await self._tell(FORCE)
+        if await self._ended_within(_FORCED_SECONDS, None):
             return True
-        self._signal(signal.SIGKILL)
+        self._kill()
         await self._ended_within(5.0, None)
         return False
 
@@ -119,10 +121,17 @@ class Child:
     def _is_stopping(self) -> bool:
         return self._stopping
 
-    def _signal(self, one: signal.Signals) -> None:
+    async def _tell(self, line: bytes) -> None:
+        if self._process is None or self._process.stdin is None:
+            return
+        with contextlib.suppress(ConnectionError):
+            self._process.stdin.write(line)
+            await self._process.stdin.drain()
+
+    def _kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(one)
+                self._process.kill()
 
     async def _ended_within(self, seconds: float, forced: asyncio.Event | None) -> bool:
         if self._process is None:

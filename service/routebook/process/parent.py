@@ -5,12 +5,14 @@ not read it), and Linux's parent-death signal (which the kernel delivers whateve
 """
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import BinaryIO
 
 from routebook.process.stopping import Stop
@@ -19,6 +21,11 @@ _PR_SET_PDEATHSIG = 1
 PARENT_DIED = signal.SIGUSR2
 """Not SIGTERM: the kernel sends it once for each dying thread of the parent, and a second SIGTERM would force."""
 GRACE_SECONDS = 5.0
+STOP = b"stop\n"
+FORCE = b"force\n"
+"""Lines of the supervisor. Words and not signals: systemd signals every process of a service by itself, and a
+worker that then got one more from its supervisor would take it for the second, which forces.
+"""
 _LOOK_SECONDS = 0.3
 
 
@@ -31,22 +38,26 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def stop_when_parent_goes(standard_input: BinaryIO, stop: Stop, drain_ms: int) -> None:
-    """An orderly stop first; and an end in any case, from a thread that no blocked event loop can hold."""
+def follow_parent(standard_input: BinaryIO, stop: Stop, drain_ms: int) -> None:
+    """Stops when it says so, and when it is gone; then in any case, from a thread that no blocked loop can hold."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(PARENT_DIED, stop.ask, "the supervisor is gone")
 
-    def watch() -> None:
-        while standard_input.read(1):
-            pass
-        try:
-            loop.call_soon_threadsafe(stop.ask, "the supervisor is gone")
-        except RuntimeError:
-            return  # The loop has ended: so do we.
+    def tell(callback: Callable[[str], None], reason: str) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop has ended: so do we.
+            loop.call_soon_threadsafe(callback, reason)
+
+    def follow() -> None:
+        for line in standard_input:
+            if line == STOP:
+                tell(stop.ask, "the supervisor says so")
+            elif line == FORCE:
+                tell(stop.force, "by the supervisor")
+        tell(stop.ask, "the supervisor is gone")
         time.sleep(drain_ms / 1000 + GRACE_SECONDS)
         os._exit(1)
 
-    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+    threading.Thread(target=follow, name="parent-watch", daemon=True).start()
 
 
 async def stop_when_orphaned(stop: Stop) -> None:

@@ -59,23 +59,20 @@ class Service:
 
 def run_service(loaded: Loaded, announce: Announce, watches: Sequence[Watch] = ()) -> int:
     """Until a signal, or until a watch asks to stop. Returns the exit code."""
-    live = LiveSettings(loaded)
-    start_logs(live)
     service = Service.listening(loaded)
-    _log_start(service)
+    live = LiveSettings(service.loaded)
+    start_logs(live)
+    _log_start(live)
     if service.loaded.settings.workers > 1:
         return asyncio.run(_run_workers(service, announce, watches))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run_worker(service, live, announce, watches))
 
 
-async def _run_worker(service: Service, logged: LiveSettings, announce: Announce, watches: Sequence[Watch]) -> int:
+async def _run_worker(service: Service, live: LiveSettings, announce: Announce, watches: Sequence[Watch]) -> int:
     from routebook.process.worker import Worker  # noqa: PLC0415 half a second that a supervisor need not wait
 
     stop = Stop()
-    live = LiveSettings(service.loaded)
-    # The level in the log follows the run-time settings that this worker learns.
-    live.subscribe(lambda settings: logged.apply({"log_level": settings.log_level}))
     with stop.on_signals(), _running(watches, stop):
         await Worker(live, service.http, service.admin, stop).run(lambda: announce(service))
     return 0
@@ -116,9 +113,9 @@ async def _check_store_first(loaded: Loaded) -> None:
         await client.close()
 
 
-def _log_start(service: Service) -> None:
-    rows = LiveSettings(service.loaded).describe(masked=True)
+def _log_start(live: LiveSettings) -> None:
+    rows = live.describe(masked=True)
     shown = {name: value if origin == "default" else f"{value} ({origin})" for name, value, origin in rows}
     _log.info("Routebook %s starts; effective settings:", __version__, extra=shown)
-    for warning in service.loaded.warnings:
+    for warning in live.loaded.warnings:
         _log.warning(warning)

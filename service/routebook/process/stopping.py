@@ -28,30 +28,36 @@ class Stop:
             _log.info("Stopping: %s.", reason)
             self.asked.set()
 
+    def force(self, reason: str) -> None:
+        if not self.forced.is_set():
+            _log.warning("Forced (%s): what is under way is cut off.", reason)
+            self.asked.set()
+            self.forced.set()
+            for callback in self._on_force:
+                callback()
+
     def on_force(self, callback: Callable[[], None]) -> None:
         self._on_force.append(callback)
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        for one in _SIGNALS:
+        # Under nohup a closed terminal is to be ignored.
+        signals = [one for one in _SIGNALS if one is not signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
+        for one in signals:
             loop.add_signal_handler(one, self._signalled, one)
         try:
             yield
         finally:
-            for one in _SIGNALS:
+            for one in signals:
                 loop.remove_signal_handler(one)
 
     def _signalled(self, one: signal.Signals) -> None:
         self._signals += 1
         if self._signals == 1:
             self.ask(f"signal {one.name}; a second one forces")
-        elif not self.forced.is_set():
-            _log.warning("Forced by a second signal: what is under way is cut off.")
-            self.asked.set()
-            self.forced.set()
-            for callback in self._on_force:
-                callback()
+        else:
+            self.force(f"signal {one.name} is the second one")
 
     async def within(self, seconds: float, work: Coroutine[Any, Any, Any], what: str) -> bool:
         """False when the deadline passed or a second signal came first: then the work is cancelled."""

@@ -16,7 +16,7 @@ from routebook.process.children import READY
 from routebook.process.exits import exit_code_of
 from routebook.process.handover import Handover
 from routebook.process.listening import listen_privately
-from routebook.process.parent import stop_when_parent_goes
+from routebook.process.parent import follow_parent
 from routebook.process.stopping import Stop
 from routebook.process.worker import Worker
 from routebook.settings import LiveSettings
@@ -45,7 +45,7 @@ def run_worker_process(parent: int) -> int:
 async def _run(handover: Handover, live: LiveSettings) -> None:
     stop = Stop()
     with stop.on_signals():
-        stop_when_parent_goes(sys.stdin.buffer, stop, live.current.drain_ms)
+        follow_parent(sys.stdin.buffer, stop, live.current.drain_ms)
         http = socket.socket(fileno=handover.http_socket)
         admin = listen_privately(Path(handover.admin_socket))
         await Worker(live, http, admin, stop).run(_say_ready)
