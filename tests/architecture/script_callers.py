@@ -17,6 +17,11 @@ class ScriptCall:
     has_tail: bool
     """And then any number."""
 
+    @property
+    def module(self) -> str:
+        """As the guide to the scripts names it."""
+        return self.where.split(":")[0].removeprefix("routebook.").replace(".", "/") + ".py"
+
 
 def script_calls() -> list[ScriptCall]:
     return [

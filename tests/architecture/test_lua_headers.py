@@ -3,8 +3,9 @@
 import re
 
 import pytest
-from routebook.store.statuses import Status
 from tests.architecture.lua_scripts import LuaFile, LuaScript, includes, scripts, statuses
+
+from routebook.store.statuses import Status
 
 SCRIPTS = list(scripts().values())
 INCLUDES = list(includes().values())

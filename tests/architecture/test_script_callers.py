@@ -1,10 +1,14 @@
 """Each script has one Python function, and that gives it as many arguments as its header documents."""
 
+import re
+
 import pytest
 from tests.architecture.lua_scripts import LuaScript, scripts
 from tests.architecture.script_callers import ScriptCall, script_calls
+from tests.architecture.sources import LUA
 
 CALLS = script_calls()
+GUIDE = (LUA / "README.md").read_text()
 
 
 def test_only_scripts_that_exist_are_run() -> None:
@@ -15,6 +19,12 @@ def test_only_scripts_that_exist_are_run() -> None:
 def test_a_script_is_run_from_one_place(script: LuaScript) -> None:
     """Nobody else knows the order of its arguments."""
     assert len([call for call in CALLS if call.script == script.name]) == 1
+
+
+def test_the_guide_names_each_script_and_where_it_is_run() -> None:
+    rows = re.findall(r"^\|[^|]*\|(?P<scripts>[^|]*)\| `(?P<module>store/\w+\.py)` \|$", GUIDE, re.MULTILINE)
+    named = {script: module for found, module in rows for script in re.findall(r"`(\w+)`", found)}
+    assert named == {call.script: call.module for call in CALLS}
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.script)

@@ -57,6 +57,8 @@ class Leave:
     which: int
     expires: bool
     """Silently, else by saying so."""
+    whole_group: bool = False
+    """Together with the rest of the group."""
 
 
 @dataclass(frozen=True)
@@ -179,14 +181,13 @@ unregistrations = st.builds(
 )
 registers = registrations().map(Register)
 repeats = st.builds(Repeat, st.integers(0, 5))
-leaves = st.builds(Leave, st.integers(0, 3), st.booleans())
+leaves = st.builds(Leave, st.integers(0, 3), st.booleans(), st.booleans())
 rare: st.SearchStrategy[Operation] = st.one_of(
     st.builds(Heartbeat, clusters, addresses),
     st.lists(members, min_size=1, max_size=3, unique=True).map(lambda found: Expire(tuple(found))),
     unregistrations,
     st.builds(PutKv, kv_namespaces, kv_keys, st.sampled_from(["", "v"])),
     st.builds(DeleteKv, kv_namespaces, kv_keys),
-    st.booleans().map(SetDeletingOption),
 )
 on_topics: st.SearchStrategy[Operation] = st.one_of(
     st.builds(
@@ -198,6 +199,7 @@ on_topics: st.SearchStrategy[Operation] = st.one_of(
     ),
     st.builds(DeleteTopic, topics, st.none() | clusters),
     st.builds(SetWritePermission, st.sampled_from([*BROKERS, *BROKERS, "stranger"]), st.booleans()),
+    st.booleans().map(SetDeletingOption),
 )
 operations: st.SearchStrategy[Operation] = st.one_of(
     registers, registers, registers, repeats, repeats, leaves, on_topics, on_topics, rare, st.just(Follow())

@@ -16,6 +16,7 @@ from tests.properties.states import state_of_store
 from tests.properties.whole_worker import whole_worker
 from tests.properties.world import World
 
+from routebook.store import registration
 from routebook.store.book import Book
 from routebook.store.client import StoreClient
 
@@ -44,6 +45,13 @@ async def through_the_registry(client: StoreClient, history: list[op.Operation])
         assert worker.replica.digest == lagging.replica.digest
 
 
+def prepare_in_parts(patched: pytest.MonkeyPatch) -> None:
+    """From the first topic on, one topic a part."""
+    patched.setattr(registration, "STAGE_FROM_TOPICS", 1)
+    patched.setattr(registration, "TOPICS_PER_STAGE", 1)
+    patched.setattr(registration, "ITEMS_PER_CHUNK", 1)
+
+
 async def check_the_history(book: Book) -> None:
     entries = await read_history(book)
     version = int(await book.client.call("HGET", book.keys.meta, "version") or 0)
@@ -62,6 +70,17 @@ async def test_scripts_do_what_the_rules_say(client: StoreClient, history: list[
 @quick
 async def test_the_registry_does_what_the_rules_say(client: StoreClient, history: list[op.Operation]) -> None:
     await through_the_registry(client, history)
+
+
+@given(op.histories)
+@settings(quick, max_examples=30)
+async def test_registrations_prepared_in_parts_do_what_the_rules_say(
+    client: StoreClient, history: list[op.Operation]
+) -> None:
+    """As only tables of thousands of topics are otherwise."""
+    with pytest.MonkeyPatch.context() as patched:
+        prepare_in_parts(patched)
+        await through_the_registry(client, history)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.properties import operations as op
-from tests.properties.test_histories import through_scripts, through_the_registry
+from tests.properties.test_histories import prepare_in_parts, through_scripts, through_the_registry
 from tests.reference.build import A, B, mapping, registration, topics
 
 from routebook.model.broker import Registration
@@ -59,6 +59,17 @@ HISTORIES: dict[str, list[op.Operation]] = {
         says(A, topics=topics("new", "newer")),
         op.Follow(),
     ],
+    "a registration that replaces all by nothing leaves nothing": [
+        says(A),
+        op.Register(nameless(topics={}, replace_topics=True)),
+    ],
+    "a repeat after the option that deletes topics was switched on deletes": [
+        says(A, topics=topics("orders", "payments", "billing")),
+        says(A),
+        op.Repeat(1),
+        op.SetDeletingOption(on=True),
+        op.Repeat(1),
+    ],
     "a slave that repeats itself after its master left publishes its topics": [
         says(A),
         says(B, 1, topics=topics("orders", "of the slave", read_queues=3)),
@@ -87,4 +98,12 @@ async def test_through_scripts(client: StoreClient, history: list[op.Operation])
 
 @every_history
 async def test_through_the_registry(client: StoreClient, history: list[op.Operation]) -> None:
+    await through_the_registry(client, history)
+
+
+@every_history
+async def test_through_the_registry_in_parts(
+    client: StoreClient, history: list[op.Operation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare_in_parts(monkeypatch)
     await through_the_registry(client, history)

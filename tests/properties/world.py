@@ -68,8 +68,8 @@ class World:
                     await self._register(self.said[which % len(self.said)])
             case op.Expire(members):
                 await self._expire(members)
-            case op.Leave(which, expires):
-                await self._leave(which, expires=expires)
+            case op.Leave():
+                await self._leave(operation)
             case op.Follow():
                 for replica in self.lagging:
                     await replica.follow()
@@ -99,13 +99,14 @@ class World:
         assert [due.member for due in scan.members] == [member_name(*member) for member in due]
         assert list(reply.removed) == [member_name(*member) for member in self.reference.expire(due)]
 
-    async def _leave(self, which: int, *, expires: bool) -> None:
+    async def _leave(self, leaving: op.Leave) -> None:
         groups = self.reference.groups.items()
         seats = [(group.cluster, name, address) for name, group in groups for address in group.addresses.values()]
         if not seats:
             return
-        cluster, name, address = seats[which % len(seats)]
-        if expires:
-            await self._expire([(cluster, address)])
+        chosen = seats[leaving.which % len(seats)]
+        gone = [seat for seat in seats if seat == chosen or (leaving.whole_group and seat[1] == chosen[1])]
+        if leaving.expires:
+            await self._expire([(cluster, address) for cluster, _, address in gone])
         else:
-            await self._live(op.Unregister(((cluster, name, address),)))
+            await self._live(op.Unregister(tuple(gone)))

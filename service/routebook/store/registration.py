@@ -36,8 +36,11 @@ class QueueDifference:
     mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
 
     @property
-    def size(self) -> int:
-        return len(self.new) + len(self.differing) + len(self.dropped)
+    def put_count(self) -> int:
+        """Topics that come or change. Those that merely go are not worth preparing a table for: dropping is quick, and
+        a table prepared without any topic would not exist.
+        """
+        return len(self.new) + len(self.differing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ async def register_broker(
     large that it is staged, since the staged table either has the differing topics in it or has not.
     """
     staged = ""
-    if difference.size >= STAGE_FROM_TOPICS:
+    if difference.put_count >= STAGE_FROM_TOPICS:
         staged = await _stage(book, registration.broker, difference, with_differing=replaces_known)
         if not staged:
             return SeatReply(Status.STALE, 0, "", "", "")
