@@ -84,7 +84,8 @@ class Running:
         return httpx.get(self.admin + path, timeout=10, trust_env=False)
 
     def register(self, broker: str = "broker-a", *topics: str) -> None:
-        body = {"address": "127.0.0.11:10911", "topics": {topic: {} for topic in topics or ("TopicA",)}}
+        queues = {"read_queues": 8, "write_queues": 8}
+        body = {"address": "127.0.0.11:10911", "topics": {topic: queues for topic in topics or ("TopicA",)}}
         self.put(f"/v1/clusters/demo/brokers/{broker}/0", body).raise_for_status()
 
     def children(self, word: str = "") -> list[int]:
