@@ -85,7 +85,7 @@ class Running:
 
     def register(self, broker: str = "broker-a", *topics: str) -> None:
         queues = {"read_queues": 8, "write_queues": 8}
-        body = {"address": "127.0.0.11:10911", "topics": {topic: queues for topic in topics or ("TopicA",)}}
+        body = {"address": "127.0.0.11:10911", "topics": dict.fromkeys(topics or ("TopicA",), queues)}
         self.put(f"/v1/clusters/demo/brokers/{broker}/0", body).raise_for_status()
 
     def children(self, word: str = "") -> list[int]:
