@@ -84,4 +84,8 @@ for at = FIRST_MEMBER, #ARGV, 2 do
     removed[#removed + 1] = ARGV[at]
   end
 end
+if #removed > 0 then  -- Lua has a minus zero, and Redis 7.0 takes it for no integer
+  redis.call('HINCRBY', table_key('expiry'), 'due', -#removed)
+  redis.call('HINCRBY', table_key('expiry'), 'instances', -#removed)
+end
 return { #removed > 0 and DONE or UNCHANGED, current_version(), looked_at, unpack(removed) }

@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.reference.build import A, B, registration, topics, version
+from tests.reference.build import A, B, mapping, registration, topics, version
 from tests.support.in_process import CALLER, running_worker
 from tests.support.waiting import until
 
@@ -59,9 +59,10 @@ async def test_workers_that_register_one_group_at_once_all_get_through(store_url
         ]
         workers = (one, other)
         await asyncio.gather(*(workers[n % 2].registry.register(said, CALLER) for n, said in enumerate(members)))
-        group = one.registry.broker("broker-a").group
-        assert group.addresses == {n: f"127.0.0.{n + 1}:10911" for n in range(20)}
-        await until(lambda: one.replica.digest == other.replica.digest)
+        everybody = {n: f"127.0.0.{n + 1}:10911" for n in range(20)}
+        for worker in workers:
+            await until(lambda worker=worker: worker.registry.broker("broker-a").group.addresses == everybody)
+        assert one.replica.digest == other.replica.digest
 
 
 async def test_a_hundred_registrations_at_once_end_in_one_state(store_url: str, namespace: str) -> None:
@@ -161,3 +162,30 @@ async def test_leaving_takes_effect_before_the_answer(store_url: str, namespace:
             await worker.registry.unregister("east", "broker-a", 0, CALLER)
         with pytest.raises(NotFoundError):
             await worker.registry.heartbeat("east", "broker-a", 0, CALLER)
+
+
+async def test_what_was_sent_before_is_recognised_unread(store_url: str, namespace: str) -> None:
+    """A port digests the bytes as they come; the group's next change, or a setting's, makes them unknown again."""
+    async with running_worker(store_url, namespace) as worker:
+        seat = ("east", "broker-a", 0)
+        assert await worker.registry.touch(*seat, "bytes", CALLER) is None
+        await worker.registry.register(registration(), CALLER, body_digest="bytes")
+        again = await worker.registry.touch(*seat, "bytes", CALLER)
+        assert again is not None
+        assert again.status == "unchanged"
+        assert await worker.registry.touch(*seat, "other bytes", CALLER) is None
+        assert await worker.registry.touch("west", "broker-a", 0, "bytes", CALLER) is None
+        await worker.registry.delete_topic("orders", None, CALLER)
+        assert await worker.registry.touch(*seat, "bytes", CALLER) is None
+        await worker.registry.register(registration(), CALLER, body_digest="bytes")
+        assert await worker.registry.touch(*seat, "bytes", CALLER) is not None
+        await worker.registry.change_setting("broker_timeout_ms", "90000", CALLER)
+        assert await worker.registry.touch(*seat, "bytes", CALLER) is None
+
+
+async def test_mappings_of_another_host_are_never_taken_for_known(store_url: str, namespace: str) -> None:
+    """Without a data version they are written each time, and the host's group is not the one that was digested."""
+    async with running_worker(store_url, namespace) as worker:
+        said = registration(data_version=None, mappings={"orders": mapping(bname="broker-b")})
+        await worker.registry.register(said, CALLER, body_digest="bytes")
+        assert await worker.registry.touch("east", "broker-a", 0, "bytes", CALLER) is None

@@ -117,8 +117,10 @@ async def test_what_is_deleted_while_recovering_is_gone_for_all_who_still_showed
             await other.registry.wait_for_version(one.registry.version)
             histories = one.registry.history
             await one.client.call("FLUSHALL")
-            await until(lambda: one.replica.is_recovering and other.replica.is_recovering)
-            assert one.registry.history == other.registry.history != histories
+            await until(lambda: histories not in (one.registry.history, other.registry.history))
+            assert one.registry.history == other.registry.history
+            assert one.replica.is_recovering
+            assert other.replica.is_recovering
             await one.registry.delete_topic("billing", None, CALLER)
             await one.registry.unregister("east", "broker-a", 0, CALLER)
             await one.registry.delete_kv("ORDER_TOPIC_CONFIG", "orders", CALLER)

@@ -13,11 +13,12 @@ from routebook.replica.table import Table
 from routebook.store.registration import QueueDifference
 
 
-def registration_digest(said: Registration | str, *, drops_missing: bool, timeout_ms: int) -> str:
-    """Of everything that a repeat would do: header fields and body (or a digest of them), and the settings."""
-    effect = f"{drops_missing} {timeout_ms} ".encode()
+def registration_digest(said: Registration | str, *, effects: str) -> str:
+    """Of everything that decides what a repeat would do: header fields and body (or a digest of them), and `effects`,
+    the settings that have a say in it.
+    """
     if isinstance(said, str):
-        return hashlib.blake2b(effect + said.encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(f"{effects} {said}".encode(), digest_size=16).hexdigest()
     r = said
     header = (
         r.cluster,
@@ -31,8 +32,10 @@ def registration_digest(said: Registration | str, *, drops_missing: bool, timeou
         sorted(r.table_keys) if r.table_keys is not None else None,
         r.filters,
         r.full,
+        r.replace_topics,
+        r.timeout_ms,
     )
-    digest = hashlib.blake2b(effect + repr(header).encode(), digest_size=16)
+    digest = hashlib.blake2b(f"{effects} {header!r}".encode(), digest_size=16)
     for topic in sorted(r.topics):
         digest.update(f"\n{topic}\t{r.topics[topic].pack()}".encode())
     for topic in sorted(r.mappings):

@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 MEMBERS_PER_SCAN: Final = 1000
 TRIM_PERIOD_S: Final = 60.0
 RENEWALS_PER_LEASE: Final = 5
+LONGEST_PAUSE_S: Final = 1.0
+"""A lease that was given back is taken up soon, however long leases are."""
 SHORTEST_PAUSE_S: Final = 0.02
 """After a scan that took longer than its period, or a store that failed at once."""
 
@@ -59,10 +61,10 @@ class Leader:
         return self._lease
 
     async def run(self) -> None:
-        """Renews or asks for the lease five times a lease; scans when it leads and a scan is due."""
+        """Renews or asks for the lease five times a lease, at least once a second; scans when that is due."""
         while True:
             lease_ms = self._live.current.lease_ms
-            next_renewal = time.monotonic() + lease_ms / 1000 / RENEWALS_PER_LEASE
+            next_renewal = time.monotonic() + min(lease_ms / 1000 / RENEWALS_PER_LEASE, LONGEST_PAUSE_S)
             try:
                 await self._keep_lease(lease_ms)
                 if self._lease:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from routebook.errors import NotFoundError, NotReadyError
 from routebook.model.broker import BrokerGroup, Instance
@@ -20,6 +20,12 @@ from routebook.replica.replica import Replica
 from routebook.replica.subscriptions import Subscription
 from routebook.replica.table import Table
 from routebook.settings.live import LiveSettings
+
+_ADVICE: Final = {
+    "topic": "A broker brings its topics when it registers; `GET /v1/topics` lists those that are here.",
+    "broker": "`GET /v1/brokers` lists those that are here.",
+    "cluster": "`GET /v1/clusters` lists those that are here.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +112,22 @@ class Reading:
         """A known answer may be old; "unknown" must not be."""
         if not self.replica.complete:
             raise NotReadyError("The table is not loaded yet.", advice="Try again in a second; see /readyz.")
-        if not self.replica.current:
+        if self.replica.stale_ms() > 0:
             raise NotReadyError(
                 f"{what} {name!r} is not in the last table seen, and the store is out of reach.",
                 advice="Try again when the store is back; `routebook doctor` says what is wrong with it.",
+            )
+        if not self.replica.current:
+            raise NotReadyError(
+                f"{what} {name!r} is not in the last table seen, which is being compared with the store.",
+                advice="Try again in a second.",
             )
         if (time.monotonic() - self._started) * 1000 < self.live.current.warm_up_ms:
             raise NotReadyError(
                 f"{what} {name!r} is not in the book yet, and this worker is warming up.",
                 advice="Try again; brokers register every 30 s. The setting is warm_up_ms.",
             )
-        raise NotFoundError(what, name, advice="Brokers bring their topics with their next registration.")
+        raise NotFoundError(what, name, advice=_ADVICE.get(what, ""))
 
     def topics(self, cluster: str | None = None) -> tuple[str, ...]:
         view = self.view

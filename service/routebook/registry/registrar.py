@@ -9,9 +9,9 @@ from itertools import count
 from typing import Final
 
 from routebook.errors import NotReadyError, NotSeenYetError, RefusedError
-from routebook.model.broker import Registration, RegistrationResult, RegistrationStatus
+from routebook.model.broker import Instance, Registration, RegistrationResult, RegistrationStatus
 from routebook.model.caller import Caller
-from routebook.model.names import check_address, check_broker_id, check_name
+from routebook.model.names import check_address, check_broker_id, check_name, member_name
 from routebook.registry.difference import registration_digest, work_out_difference
 from routebook.registry.sight import Sight
 from routebook.replica.replica import Replica
@@ -54,28 +54,32 @@ class Registrar:
         self._live = live
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
+    async def touch(
+        self, cluster: str, broker: str, broker_id: int, body_digest: str, caller: Caller, *, worker: str = ""
+    ) -> RegistrationResult | None:
+        """Nearly all traffic of a live fleet, answered before anything of it is parsed: the very registration that this
+        seat sent before. None: it has to be read.
+        """
+        instance = self._instance_in(cluster, broker, broker_id)
+        if instance is None:
+            return None
+        return await self._touched(instance, self._digest(body_digest), caller, worker)
+
     async def register(
         self, registration: Registration, caller: Caller, *, body_digest: str | None = None, worker: str = ""
     ) -> RegistrationResult:
         """`worker` opens a session: this came over a connection whose end would mean something. `body_digest` stands
-        for header fields and body where a port has digested them as they came.
+        for all that was sent, where a port has digested it as it came, and tried `touch` with it.
         """
         check_registration(registration)
-        settings = self._live.current
-        drops_missing = registration.replace_topics or (
-            settings.delete_topic_with_broker_registration and not registration.mappings
-        )
-        timeout_ms = settings.broker_timeout_ms if registration.timeout_ms is None else registration.timeout_ms
-        digest = registration_digest(body_digest or registration, drops_missing=drops_missing, timeout_ms=timeout_ms)
-        if registration.member in self._replica.table.instances and _repeats_itself(registration):
-            reply = await touch_broker(self._book, registration, caller=caller, digest=digest, worker=worker)
-            if reply.status is Status.UNCHANGED:
-                return _result(reply)
+        digest = self._digest(body_digest or registration) if _repeats_itself(registration) else ""
+        if digest and body_digest is None and registration.member in self._replica.table.instances:
+            touched = await self._touched(registration, digest, caller, worker)
+            if touched is not None:
+                return touched
         sight = Sight(self._replica)
         async with self._turn(registration.broker):
-            reply = await self._register_in_full(
-                registration, caller, digest, worker, drops_missing=drops_missing, timeout_ms=timeout_ms
-            )
+            reply = await self._register_in_full(registration, caller, digest, worker)
         await sight.wait(reply.version)
         if reply.status is Status.REFUSED:
             raise RefusedError(
@@ -85,15 +89,13 @@ class Registrar:
         return _result(reply)
 
     async def _register_in_full(
-        self,
-        registration: Registration,
-        caller: Caller,
-        digest: str,
-        worker: str,
-        *,
-        drops_missing: bool,
-        timeout_ms: int,
+        self, registration: Registration, caller: Caller, digest: str, worker: str
     ) -> SeatReply:
+        settings = self._live.current
+        drops_missing = registration.replace_topics or (
+            settings.delete_topic_with_broker_registration and not registration.mappings
+        )
+        timeout_ms = settings.broker_timeout_ms if registration.timeout_ms is None else registration.timeout_ms
         give_up = time.monotonic() + REGISTER_WITHIN_S
         for attempt in count(1):
             if not self._replica.complete:
@@ -127,6 +129,24 @@ class Registrar:
             # Workers that contend for one group would otherwise go on meeting at the same instant.
             await asyncio.sleep(random.uniform(0, min(attempt * 0.002, LONGEST_PAUSE_S)))  # noqa: S311 - no secret
         raise AssertionError("count() does not end")
+
+    def _instance_in(self, cluster: str, broker: str, broker_id: int) -> Instance | None:
+        group = self._replica.table.groups.get(broker)
+        address = group.addresses.get(broker_id, "") if group else ""
+        instance = self._replica.table.instances.get(member_name(cluster, address))
+        sits_there = instance is not None and (instance.broker, instance.broker_id) == (broker, broker_id)
+        return instance if sits_there else None
+
+    def _digest(self, said: Registration | str) -> str:
+        settings = self._live.current
+        effects = (settings.delete_topic_with_broker_registration, settings.broker_timeout_ms)
+        return registration_digest(said, effects=str(effects))
+
+    async def _touched(
+        self, who: Registration | Instance, digest: str, caller: Caller, worker: str
+    ) -> RegistrationResult | None:
+        reply = await touch_broker(self._book, who, caller=caller, digest=digest, worker=worker)
+        return _result(reply) if reply.status is Status.UNCHANGED else None
 
     async def _catch_up(self, sight: Sight, version: int) -> None:
         """Not reaching it in time is no failure yet: the next attempt looks anew."""

@@ -54,6 +54,12 @@ class Registry(Reading):
     ) -> RegistrationResult:
         return await self._registrar.register(registration, caller, body_digest=body_digest)
 
+    async def touch(
+        self, cluster: str, broker: str, broker_id: int, body_digest: str, caller: Caller
+    ) -> RegistrationResult | None:
+        """The registration that this seat sent before, again: None says that it has to be read and registered."""
+        return await self._registrar.touch(cluster, broker, broker_id, body_digest, caller)
+
     async def heartbeat(self, cluster: str, broker: str, broker_id: int, caller: Caller, *, address: str = "") -> int:
         reply = await heartbeat_broker(self._book, cluster, broker, broker_id, caller=caller, address=address)
         if reply.status is Outcome.UNKNOWN:
@@ -127,7 +133,7 @@ class Registry(Reading):
         check_name("namespace", namespace)
         check_name("key", key)
         if len(value) > MAX_VALUE_CHARACTERS:
-            raise InvalidInputError("value", value, f"at most {MAX_VALUE_CHARACTERS} characters")
+            raise InvalidInputError("value", f"{len(value)} characters", f"at most {MAX_VALUE_CHARACTERS} characters")
         sight = Sight(self.replica)
         return await sight.wait((await put_kv(self._book, namespace, key, value, caller=caller)).version)
 

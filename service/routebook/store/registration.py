@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from routebook.model.broker import Registration
+from routebook.model.broker import Instance, Registration
 from routebook.model.caller import Caller
 from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData, TopicMapping
@@ -174,16 +174,16 @@ async def _stage(book: Book, broker: str, difference: QueueDifference, *, with_d
 
 
 async def touch_broker(
-    book: Book, registration: Registration, *, caller: Caller, digest: str, worker: str = ""
+    book: Book, who: Registration | Instance, *, caller: Caller, digest: str, worker: str = ""
 ) -> SeatReply:
     return SeatReply.of(
         await book.run(
             "touch_broker",
             pack_caller(caller),
-            registration.cluster,
-            registration.broker,
-            registration.broker_id,
-            registration.address,
+            who.cluster,
+            who.broker,
+            who.broker_id,
+            who.address,
             digest,
             worker,
         )
