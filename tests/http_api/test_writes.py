@@ -24,6 +24,42 @@ async def test_the_same_body_again_changes_nothing(worker: Worker) -> None:
     assert again == first | {"status": "unchanged"}
 
 
+async def test_a_repeat_is_answered_like_the_first_time_it_changed_nothing(worker: Worker) -> None:
+    body = {"address": "127.0.0.11:10911", "topics": {"TopicA": {}}, "data_version": {"counter": 1}}
+    same_origin = {"origin": f"http://127.0.0.1:{worker.port}"}
+    await worker.http.put(seat(), json=body)
+    short = await worker.http.put(seat(), json=body)
+    # Whoever names an origin takes the longer way.
+    longer = await worker.http.put(seat(), json=body, headers=same_origin)
+    assert short.content == longer.content
+    assert dict(short.headers) | {"date": ""} == dict(longer.headers) | {"date": ""}
+
+
+async def test_a_repeat_restores_what_others_took_away(worker: Worker) -> None:
+    body = {"address": "127.0.0.11:10911", "topics": {"TopicA": {}}, "data_version": {"counter": 1}}
+    await worker.http.put(seat(), json=body)
+    await worker.http.delete("/v1/topics/TopicA")
+    assert (await worker.http.put(seat(), json=body)).json()["status"] == "changed"
+    assert (await worker.http.get("/v1/routes/TopicA")).status_code == 200
+    await worker.http.delete(seat())
+    assert (await worker.http.put(seat(), json=body)).json()["status"] == "changed"
+    assert (await worker.http.put(seat(), json=body)).json()["status"] == "unchanged"
+
+
+async def test_the_same_body_for_another_seat_is_another_registration(worker: Worker) -> None:
+    body = {"address": "127.0.0.11:10911", "topics": {"TopicA": {}}, "data_version": {"counter": 1}}
+    for path in (seat("a"), seat("b"), seat("a", cluster="Other"), seat("b", 1)):
+        await worker.http.put(path, json=body)
+    clusters = (await worker.http.get("/v1/clusters")).json()["clusters"]
+    assert {one["name"]: one["brokers"] for one in clusters} == {CLUSTER: ["a", "b"], "Other": ["a"]}
+
+
+async def test_a_refused_body_is_not_known_the_next_time(worker: Worker) -> None:
+    for _ in range(2):
+        answer = await worker.http.put(seat(), json={"address": "127.0.0.11:10911", "topics": {"": {}}})
+        assert answer.status_code == 422
+
+
 async def test_a_slave_is_told_its_master(worker: Worker) -> None:
     await worker.put_broker(ha_address="127.0.0.11:10912")
     slave = (await worker.put_broker(broker_id=1)).json()

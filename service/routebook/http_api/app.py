@@ -9,10 +9,12 @@ from routebook import __version__
 from routebook.errors import RoutebookError
 from routebook.http_api import openapi, problems
 from routebook.http_api.body_layer import BodyLayer
+from routebook.http_api.known_bodies import KnownBodies
 from routebook.http_api.measuring import MeasuringLayer
 from routebook.http_api.pages import add_pages
 from routebook.http_api.parts import Parts
 from routebook.http_api.reading import ReadLayer
+from routebook.http_api.repeat_way import RepeatWay
 from routebook.http_api.routers import ALL_ROUTERS
 from routebook.http_api.short_way import ShortWay
 from routebook.http_api.watchers import Watchers
@@ -37,9 +39,10 @@ class HttpApp:
 
 
 def create_app(registry: Registry, live_settings: LiveSettings, metrics: Metrics) -> HttpApp:
-    watchers = Watchers(metrics)
-    operations = build_operations(Parts(registry, live_settings, metrics, watchers))
-    app: ASGIApp = MeasuringLayer(operations, metrics)
+    watchers, known_bodies = Watchers(metrics), KnownBodies()
+    app: ASGIApp = build_operations(Parts(registry, live_settings, metrics, watchers, known_bodies))
+    app = RepeatWay(app, registry, known_bodies)
+    app = MeasuringLayer(app, metrics)
     app = BodyLayer(app, live_settings)
     app = ReadLayer(app, registry)
     app = ShortWay(app, registry, metrics)

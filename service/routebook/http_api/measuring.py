@@ -3,10 +3,14 @@ itself.
 """
 
 from time import perf_counter
+from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from routebook.observability.metrics import Metrics
+
+PATTERN: Final = "routebook.pattern"
+"""Where a layer that answers by itself says for which path."""
 
 
 class MeasuringLayer:
@@ -40,4 +44,4 @@ _METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"
 
 
 def _pattern(scope: Scope) -> str:
-    return str(getattr(scope.get("route"), "path_format", "other"))
+    return str(scope.get(PATTERN) or getattr(scope.get("route"), "path_format", "other"))

@@ -2,19 +2,20 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
 from routebook.errors import NotFoundError
 from routebook.http_api import problems
 from routebook.http_api.callers import AdministratorOf, CallerOf
-from routebook.http_api.parts import RegistryOf
+from routebook.http_api.parts import PartsOf, RegistryOf
 from routebook.http_api.problem_docs import ADMIN, BODY, INPUT, STORE, WRITE, answers_with, not_found
 from routebook.http_api.problems import Problem
+from routebook.http_api.repeat_way import DIGEST, SEAT_PATTERN
 from routebook.http_api.routers.names import BrokerId, BrokerName, ClusterName
 from routebook.http_api.schemas.registration import Registered, RegistrationGiven
 from routebook.http_api.schemas.shapes import Written
 
-router = APIRouter(tags=["brokers"], prefix="/v1/clusters/{cluster}/brokers/{name}/{id}")
+router = APIRouter(tags=["brokers"], prefix=SEAT_PATTERN)
 
 
 @router.put("", summary="Register a broker", responses=answers_with(*BODY, *WRITE))
@@ -23,7 +24,8 @@ async def register_broker(  # noqa: PLR0917 - FastAPI calls it by name
     name: BrokerName,
     id: BrokerId,  # noqa: A002 - the path's own word
     given: RegistrationGiven,
-    registry: RegistryOf,
+    request: Request,
+    parts: PartsOf,
     caller: CallerOf,
     replace: Annotated[bool, Query(description="Topics that this body does not name are removed.")] = False,
 ) -> Registered:
@@ -33,7 +35,11 @@ async def register_broker(  # noqa: PLR0917 - FastAPI calls it by name
     Only a master, or the smallest slave of a group without one, has topics of its own.
     """
     registration = given.as_registration(cluster, name, id, replace=replace)
-    return Registered.of(await registry.register(registration, caller))
+    digest: str | None = request.scope.get(DIGEST)
+    result = await parts.registry.register(registration, caller, body_digest=digest)
+    if digest is not None:
+        parts.known_bodies.keep(digest, registration, len(await request.body()))
+    return Registered.of(result)
 
 
 @router.delete(
