@@ -111,7 +111,7 @@ async def assert_one_book(book: Book, workers: list[WholeWorker]) -> None:
 
 
 @given(prologues, lives)
-@settings(max_examples=150, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+@settings(max_examples=250, deadline=None, suppress_health_check=ON_A_REAL_STORE)
 async def test_some_order_explains_what_several_workers_did_at_once(
     client: StoreClient, prologue: list[op.Register], concurrent_lives: list[list[op.Operation]]
 ) -> None:

@@ -41,7 +41,7 @@ async def forgetful_client(store: EmbeddedStore) -> StoreClient:
 
 
 @given(op.histories)
-@settings(max_examples=12, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+@settings(max_examples=25, deadline=None, suppress_health_check=ON_A_REAL_STORE)
 async def test_scripts_that_are_forgotten_between_calls_are_not_missed(
     own_store: EmbeddedStore, history: list[op.Operation]
 ) -> None:

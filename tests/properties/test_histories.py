@@ -21,7 +21,7 @@ from routebook.store.book import Book
 from routebook.store.client import StoreClient
 
 ON_A_REAL_STORE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-quick = settings(max_examples=100, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+quick = settings(max_examples=200, deadline=None, suppress_health_check=ON_A_REAL_STORE)
 thorough = settings(max_examples=1500, deadline=None, suppress_health_check=ON_A_REAL_STORE)
 
 
@@ -73,7 +73,7 @@ async def test_the_registry_does_what_the_rules_say(client: StoreClient, history
 
 
 @given(op.histories)
-@settings(quick, max_examples=30)
+@settings(quick, max_examples=60)
 async def test_registrations_prepared_in_parts_do_what_the_rules_say(
     client: StoreClient, history: list[op.Operation]
 ) -> None:
