@@ -54,7 +54,7 @@ async def test_the_same_body_for_another_seat_is_another_registration(worker: Wo
     assert {one["name"]: one["brokers"] for one in clusters} == {CLUSTER: ["a", "b"], "Other": ["a"]}
 
 
-async def test_a_refused_body_is_not_known_the_next_time(worker: Worker) -> None:
+async def test_a_refused_body_is_refused_again(worker: Worker) -> None:
     for _ in range(2):
         answer = await worker.http.put(seat(), json={"address": "127.0.0.11:10911", "topics": {"": {}}})
         assert answer.status_code == 422

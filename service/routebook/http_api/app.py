@@ -9,7 +9,6 @@ from routebook import __version__
 from routebook.errors import RoutebookError
 from routebook.http_api import openapi, problems
 from routebook.http_api.body_layer import BodyLayer
-from routebook.http_api.known_bodies import KnownBodies
 from routebook.http_api.measuring import MeasuringLayer
 from routebook.http_api.pages import add_pages
 from routebook.http_api.parts import Parts
@@ -39,9 +38,9 @@ class HttpApp:
 
 
 def create_app(registry: Registry, live_settings: LiveSettings, metrics: Metrics) -> HttpApp:
-    watchers, known_bodies = Watchers(metrics), KnownBodies()
-    app: ASGIApp = build_operations(Parts(registry, live_settings, metrics, watchers, known_bodies))
-    app = RepeatWay(app, registry, known_bodies)
+    watchers = Watchers(metrics)
+    app: ASGIApp = build_operations(Parts(registry, live_settings, metrics, watchers))
+    app = RepeatWay(app, registry)
     app = MeasuringLayer(app, metrics)
     app = BodyLayer(app, live_settings)
     app = ReadLayer(app, registry)

@@ -5,7 +5,6 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from routebook.http_api.known_bodies import KnownBodies
 from routebook.http_api.watchers import Watchers
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
@@ -18,7 +17,6 @@ class Parts:
     live_settings: LiveSettings
     metrics: Metrics
     watchers: Watchers
-    known_bodies: KnownBodies
 
 
 def parts_of(request: Request) -> Parts:

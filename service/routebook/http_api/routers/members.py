@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from routebook.errors import NotFoundError
 from routebook.http_api import problems
 from routebook.http_api.callers import AdministratorOf, CallerOf
-from routebook.http_api.parts import PartsOf, RegistryOf
+from routebook.http_api.parts import RegistryOf
 from routebook.http_api.problem_docs import ADMIN, BODY, INPUT, STORE, WRITE, answers_with, not_found
 from routebook.http_api.problems import Problem
 from routebook.http_api.repeat_way import DIGEST, SEAT_PATTERN
@@ -25,7 +25,7 @@ async def register_broker(  # noqa: PLR0917 - FastAPI calls it by name
     id: BrokerId,  # noqa: A002 - the path's own word
     given: RegistrationGiven,
     request: Request,
-    parts: PartsOf,
+    registry: RegistryOf,
     caller: CallerOf,
     replace: Annotated[bool, Query(description="Topics that this body does not name are removed.")] = False,
 ) -> Registered:
@@ -36,9 +36,7 @@ async def register_broker(  # noqa: PLR0917 - FastAPI calls it by name
     """
     registration = given.as_registration(cluster, name, id, replace=replace)
     digest: str | None = request.scope.get(DIGEST)
-    result = await parts.registry.register(registration, caller, body_digest=digest)
-    if digest is not None:
-        parts.known_bodies.keep(digest, registration, len(await request.body()))
+    result = await registry.register(registration, caller, body_digest=digest)
     return Registered.of(result)
 
 
