@@ -109,7 +109,11 @@ async def state_of_store(book: Book) -> State:
     members = await book.client.pipeline([("SMEMBERS", key) for key in sets.values()]) if sets else []
     tables = {name: _mapping(flat) for name, flat in zip(hashes, values, strict=True)}
     listed = {name: {member.decode() for member in found} for name, found in zip(sets, members, strict=True)}
-    return _assemble(tables, listed)
+    state = _assemble(tables, listed)
+    for name in ("heartbeats", "deadlines"):
+        members = await book.client.call("ZRANGE", book.keys.table(name), 0, -1)
+        assert {member.decode() for member in members} == set(state.instances), name
+    return state
 
 
 _HASHES = ("broker:", "queues:", "mapping:", "instance:", "kv:")

@@ -14,7 +14,7 @@ from tests.properties.asking import Told, ask_reference, ask_store
 from tests.properties.books import fresh_book
 from tests.properties.replay import assert_versions_without_holes, read_history, replay
 from tests.properties.states import State, state_of_reference, state_of_store
-from tests.properties.test_histories import ON_A_REAL_STORE
+from tests.properties.test_histories import quick, thorough
 from tests.properties.whole_worker import WholeWorker, whole_worker
 from tests.properties.world import standing_clock
 from tests.reference.registry import ReferenceRegistry
@@ -111,7 +111,7 @@ async def assert_one_book(book: Book, workers: list[WholeWorker]) -> None:
 
 
 @given(prologues, lives)
-@settings(max_examples=250, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+@settings(quick, max_examples=250)
 async def test_some_order_explains_what_several_workers_did_at_once(
     client: StoreClient, prologue: list[op.Register], concurrent_lives: list[list[op.Operation]]
 ) -> None:
@@ -120,7 +120,7 @@ async def test_some_order_explains_what_several_workers_did_at_once(
 
 @pytest.mark.slow
 @given(prologues, lives)
-@settings(max_examples=2000, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+@settings(thorough, max_examples=2000)
 async def test_some_order_explains_what_several_workers_did_for_long(
     client: StoreClient, prologue: list[op.Register], concurrent_lives: list[list[op.Operation]]
 ) -> None:

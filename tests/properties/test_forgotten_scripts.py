@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from tests.properties import operations as op
-from tests.properties.test_histories import ON_A_REAL_STORE, through_scripts, through_the_registry
+from tests.properties.test_histories import quick, through_scripts, through_the_registry
 
 from routebook.store.book import Book
 from routebook.store.client import StoreClient, Word
@@ -41,7 +41,7 @@ async def forgetful_client(store: EmbeddedStore) -> StoreClient:
 
 
 @given(op.histories)
-@settings(max_examples=25, deadline=None, suppress_health_check=ON_A_REAL_STORE)
+@settings(quick, max_examples=25)
 async def test_scripts_that_are_forgotten_between_calls_are_not_missed(
     own_store: EmbeddedStore, history: list[op.Operation]
 ) -> None:
