@@ -139,10 +139,8 @@ class ReferenceRegistry:
         changed = known is None or said.data_version is None or known.data_version != said.data_version
         by_option = self.delete_topic_with_broker_registration and not said.mappings
         if by_option or said.replace_topics:
-            named = said.table_keys if said.table_keys is not None else frozenset(said.topics)
-            for topic in [
-                t for t, entries in self.topics.items() if said.broker in entries and t not in named
-            ]:
+            mine = [topic for topic, entries in self.topics.items() if said.broker in entries]
+            for topic in [topic for topic in mine if topic not in keys_of_table(said)]:
                 self._drop_entry(topic, said.broker)
         for topic, queues in said.topics.items():
             entries = self.topics.setdefault(topic, {})
@@ -195,11 +193,7 @@ class ReferenceRegistry:
 
     def expire(self, members: Iterable[Member]) -> list[Member]:
         """Removes those of the members that are due, and says which."""
-        gone = [
-            member
-            for member in members
-            if member in self.live and self.live[member].deadline_ms < self.now_ms()
-        ]
+        gone = [member for member in members if member in self.live and self.live[member].deadline_ms < self.now_ms()]
         for cluster, address in gone:
             self._expire_one(cluster, address)
         return gone
