@@ -22,7 +22,8 @@ up: $(RUNTIME) ## Start an embedded store and one worker on this machine; Ctrl-C
 test: $(DEV) ## Run the default tests (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-test-all: $(DEV) ## Run all tests; what this machine lacks is skipped with its reason
+test-all: $(DEV) ## Run all tests, the store's on every server found; what this machine lacks is skipped with its reason
+	@$(BIN)/python -m pytest --store=embedded --every-server $(ARGS) tests/store tests/properties
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: $(DEV) ## Check format, lint, types and layers

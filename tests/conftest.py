@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from tests.support.run_store import KINDS, RunStore, choose_store, embedded_store
 from tests.support.servers import Server, find_servers
 

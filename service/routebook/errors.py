@@ -1,7 +1,7 @@
 """What can go wrong, in the product's words.
 
-Each error says three things: what happened, with values; what was expected; what to do. The ports translate them at their
-border (`http_api.problems`, later the remoting port's codes); nothing inside knows a status code.
+Each error says three things: what happened, with values; what was expected; what to do. The ports translate them at
+their border (`http_api.problems`, later the remoting port's codes); nothing inside knows a status code.
 """
 
 

@@ -1,6 +1,7 @@
 """Imports point one way, in no circle, and outside libraries enter only where they belong."""
 
 import pytest
+
 from tests.architecture.sources import imports_of, modules
 
 BELOW = {

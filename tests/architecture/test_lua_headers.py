@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from tests.architecture.lua_scripts import LuaFile, LuaScript, includes, scripts, statuses
 
 from routebook.store.statuses import Status
+from tests.architecture.lua_scripts import LuaFile, LuaScript, includes, scripts, statuses
 
 SCRIPTS = list(scripts().values())
 INCLUDES = list(includes().values())

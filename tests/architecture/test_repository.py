@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.architecture.sources import ROOT, python_files, tracked_files
 
 import routebook
+from tests.architecture.sources import ROOT, python_files, tracked_files
 
 MAX_MODULE_LINES = 400
 DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md"]

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from tests.architecture.lua_scripts import LuaScript, scripts
 from tests.architecture.script_callers import ScriptCall, script_calls
 from tests.architecture.sources import LUA

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.process.running import Running
 
 from routebook.cli.main import run
+from tests.process.running import Running
 
 
 @pytest.fixture(scope="session")

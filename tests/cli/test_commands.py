@@ -3,6 +3,7 @@
 import secrets
 
 import pytest
+
 from tests.cli.conftest import CommandLine
 from tests.process.running import Running
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.process.running import Running
 
 from routebook.cli.main import run
+from tests.process.running import Running
 
 
 def looked_at(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:

@@ -5,13 +5,13 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.process.running import run as run_process
 
 from routebook.cli.main import run
 from routebook.model.caller import Caller
 from routebook.store.book import Book
 from routebook.store.kv import set_setting
 from routebook.store.presence import open_book
+from tests.process.running import run as run_process
 
 
 def test_it_names_the_origin_of_each(

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.process.running import Running
 
 from routebook.cli.watch import Event, parse_events
+from tests.process.running import Running
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+
 from tests.end_to_end.documents import Step, is_like, read_steps, says_the_same
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.process.running import Running
 
 from routebook.store.embedded import EmbeddedStore
+from tests.process.running import Running
 
 BROKER = {"address": "127.0.0.9:10911", "topics": {"orders": {}, "billing": {}}, "timeout_ms": 60_000}
 PATH = "/v1/clusters/east/brokers/broker-a/0"

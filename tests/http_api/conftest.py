@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.http_api.ports import served
 
 from routebook.http_api.app import HttpApp, create_app
 from routebook.observability.metrics import Metrics
@@ -17,6 +16,7 @@ from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, load
 from routebook.store.book import Book
 from routebook.store.presence import open_book
+from tests.http_api.ports import served
 
 CLUSTER = "DefaultCluster"
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.types import ASGIApp
-from tests.support.waiting import until
 
 from routebook.http_api.serving import http_server
+from tests.support.waiting import until
 
 PATIENCE_SECONDS = 10.0
 

@@ -5,8 +5,6 @@ from contextlib import asynccontextmanager
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
-from tests.http_api.conftest import Worker
-from tests.http_api.ports import served
 
 from routebook.http_api.admin_app import create_admin_app
 from routebook.observability.metrics import Metrics
@@ -14,6 +12,8 @@ from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, load
 from routebook.store.book import Book
+from tests.http_api.conftest import Worker
+from tests.http_api.ports import served
 
 
 @asynccontextmanager

@@ -8,10 +8,10 @@ import httpx
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
-from tests.http_api.ports import served
 
 from routebook.http_api.body_layer import BODIES_AT_ONCE, BodyLayer
 from routebook.settings import LiveSettings, load
+from tests.http_api.ports import served
 
 LIMIT = 1024
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from starlette.requests import Request
-from tests.http_api.conftest import Worker, running, seat
 
 from routebook.http_api.callers import is_from_loopback
 from routebook.store.book import Book
+from tests.http_api.conftest import Worker, running, seat
 
 TOKEN = "correct-horse"
 ADMINISTRATIVE = [

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from tests.http_api.conftest import Worker
 
 GUIDE = Path(__file__).parents[2] / "docs" / "http-api.md"

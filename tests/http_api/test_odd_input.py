@@ -9,11 +9,11 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.http_api.conftest import Worker, running
-from tests.http_api.ports import line_to
 
 from routebook.http_api.app import build_operations
 from routebook.store.book import Book
+from tests.http_api.conftest import Worker, running
+from tests.http_api.ports import line_to
 
 PATHS = build_operations(None).openapi()["paths"]
 REQUESTS = [(method.upper(), path) for path, item in PATHS.items() for method in item if path != "/v1/watch"]

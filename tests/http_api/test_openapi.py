@@ -4,10 +4,10 @@ import re
 
 import pytest
 from fastapi.routing import APIRoute
-from tests.http_api.conftest import Worker
 
 from routebook.http_api.app import build_operations
 from routebook.http_api.routers import ALL_ROUTERS
+from tests.http_api.conftest import Worker
 
 DOCUMENT = build_operations(None).openapi()
 OPERATIONS = [

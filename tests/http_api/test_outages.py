@@ -4,8 +4,6 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.http_api.conftest import Worker, running, seat
-from tests.support.waiting import until
 
 from routebook.store.book import Book
 from routebook.store.client import StoreClient
@@ -13,6 +11,8 @@ from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
 from routebook.store.scripts import ScriptSet
 from routebook.store.url import StoreUrl
+from tests.http_api.conftest import Worker, running, seat
+from tests.support.waiting import until
 
 STORE_TIMEOUT_MS = 500
 WITHIN_SECONDS = 1.0

@@ -2,6 +2,7 @@
 
 import httpx
 import pytest
+
 from tests.http_api.conftest import CLUSTER, Worker, seat
 
 

@@ -9,6 +9,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
+
 from tests.http_api.ports import line_to, served
 from tests.support.waiting import until
 

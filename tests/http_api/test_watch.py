@@ -9,15 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.http_api.conftest import Worker, running, seat
-from tests.http_api.ports import PATIENCE_SECONDS, line_to
-from tests.support.waiting import until
 
 from routebook.http_api.replay import ONE_BY_ONE
 from routebook.http_api.sse import EventId
 from routebook.http_api.watching import Wanted, Watch
 from routebook.store.book import Book
 from routebook.store.recovery import begin_history
+from tests.http_api.conftest import Worker, running, seat
+from tests.http_api.ports import PATIENCE_SECONDS, line_to
+from tests.support.waiting import until
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from tests.http_api.conftest import CLUSTER, Worker, running, seat
 
 from routebook.http_api.schemas.registration import REGISTRATION_EXAMPLE
 from routebook.store.book import Book
+from tests.http_api.conftest import CLUSTER, Worker, running, seat
 
 
 async def test_the_example_of_the_pages_registers_a_broker(worker: Worker) -> None:

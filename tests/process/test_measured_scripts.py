@@ -1,8 +1,5 @@
 """What became of registrations and heartbeats is counted where the scripts say it."""
 
-from tests.properties.plain_worker import CALLER, PlainWorker
-from tests.reference.build import A, B, registration, topics, version
-
 from routebook.observability.metrics import Metrics
 from routebook.process.measured_scripts import MeasuredScripts
 from routebook.store.book import Book
@@ -10,6 +7,8 @@ from routebook.store.client import StoreClient
 from routebook.store.keys import Keys
 from routebook.store.registration import heartbeat_broker
 from routebook.store.scripts import ScriptSet
+from tests.properties.plain_worker import CALLER, PlainWorker
+from tests.reference.build import A, B, registration, topics, version
 
 
 async def test_each_outcome_is_counted_once(client: StoreClient, namespace: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from tests.process.running import Running, eventually_ended, processes, run
 
 

@@ -4,9 +4,8 @@ import asyncio
 import os
 import signal
 
-from tests.support.waiting import until
-
 from routebook.process.stopping import Stop
+from tests.support.waiting import until
 
 
 async def test_the_first_signal_asks_and_the_second_forces() -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.process.running import Running, descendants, eventually_ended, processes, run
 
 

@@ -3,10 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from tests.properties import operations as op
-from tests.properties.plain_worker import CALLER
-from tests.reference.registry import Answer, ReferenceRegistry, Unregistration
-
 from routebook.model.broker import Registration, RegistrationResult
 from routebook.store.book import Book
 from routebook.store.kv import delete_kv, put_kv
@@ -14,6 +10,9 @@ from routebook.store.registration import heartbeat_broker
 from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.statuses import Status
 from routebook.store.topics import delete_topic, register_topic, set_write_permission
+from tests.properties import operations as op
+from tests.properties.plain_worker import CALLER
+from tests.reference.registry import Answer, ReferenceRegistry, Unregistration
 
 STALE_INCARNATION = "0" * 16
 Told = object

@@ -4,12 +4,11 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.properties.states import keys_of
-
 from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.keys import Keys
 from routebook.store.scripts import ScriptSet
+from tests.properties.states import keys_of
 
 SCRIPTS = ScriptSet.load()
 

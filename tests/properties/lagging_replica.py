@@ -6,15 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.properties.states import State, state_of_store
-from tests.properties.whole_worker import PATIENCE_MS, state_of_table
-
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.settings.loading import load
 from routebook.store.book import Book
 from routebook.store.client import StoreClient, Word
 from routebook.store.presence import open_book
+from tests.properties.states import State, state_of_store
+from tests.properties.whole_worker import PATIENCE_MS, state_of_table
 
 
 class GatedClient(StoreClient):

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from tests.properties.states import GroupState, RouteTable
-
 from routebook.model.topic import PERM_READ_WRITE, QueueData
 from routebook.store.book import Book
+from tests.properties.states import GroupState, RouteTable
 
 Entry = tuple[int, int, dict[str, Any]]
 """Milliseconds, version, payload."""

@@ -7,12 +7,11 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.reference.registry import ReferenceRegistry
-
 from routebook.model.data_version import DataVersion
 from routebook.model.names import member_name
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.book import Book
+from tests.reference.registry import ReferenceRegistry
 
 Queues = dict[str, dict[str, QueueData]]
 

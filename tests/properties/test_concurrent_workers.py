@@ -9,6 +9,11 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from routebook.model.broker import Registration
+from routebook.model.topic import QueueData
+from routebook.store.book import Book
+from routebook.store.client import StoreClient
 from tests.properties import operations as op
 from tests.properties.asking import Told, ask_reference, ask_store
 from tests.properties.books import fresh_book
@@ -18,11 +23,6 @@ from tests.properties.test_histories import quick, thorough
 from tests.properties.whole_worker import WholeWorker, whole_worker
 from tests.properties.world import standing_clock
 from tests.reference.registry import ReferenceRegistry
-
-from routebook.model.broker import Registration
-from routebook.model.topic import QueueData
-from routebook.store.book import Book
-from routebook.store.client import StoreClient
 
 WORKERS = 3
 

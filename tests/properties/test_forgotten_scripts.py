@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tests.properties import operations as op
-from tests.properties.test_histories import quick, through_scripts, through_the_registry
 
 from routebook.store.book import Book
 from routebook.store.client import StoreClient, Word
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.url import StoreUrl
+from tests.properties import operations as op
+from tests.properties.test_histories import quick, through_scripts, through_the_registry
 
 
 class ForgetfulClient(StoreClient):

@@ -2,6 +2,10 @@
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+
+from routebook.store import registration
+from routebook.store.book import Book
+from routebook.store.client import StoreClient
 from tests.properties import operations as op
 from tests.properties.books import fresh_book
 from tests.properties.lagging_replica import lagging_replica
@@ -15,10 +19,6 @@ from tests.properties.replay import (
 from tests.properties.states import state_of_store
 from tests.properties.whole_worker import whole_worker
 from tests.properties.world import World
-
-from routebook.store import registration
-from routebook.store.book import Book
-from routebook.store.client import StoreClient
 
 ON_A_REAL_STORE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 # The same histories each time, so that a change is judged by what it does; new ones are looked for by the slow lane.

@@ -6,7 +6,6 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
-from tests.properties.plain_worker import CALLER
 
 from routebook.model.broker import Registration
 from routebook.model.names import split_member
@@ -24,6 +23,7 @@ from routebook.store.removal import (
     unregister_brokers,
 )
 from routebook.store.statuses import Status
+from tests.properties.plain_worker import CALLER
 
 ROUNDS, MEMBERS, MEMBERS_PER_BATCH = 10, 1000, 7
 DIGEST = "d" * 32

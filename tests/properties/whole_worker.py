@@ -4,9 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.properties.plain_worker import CALLER
-from tests.properties.states import GroupState, InstanceState, State
-
 from routebook.errors import RefusedError
 from routebook.model.broker import Registration, RegistrationResult
 from routebook.registry.registry import Registry
@@ -16,6 +13,8 @@ from routebook.settings.live import LiveSettings
 from routebook.settings.loading import load
 from routebook.store.book import Book
 from routebook.store.presence import open_book
+from tests.properties.plain_worker import CALLER
+from tests.properties.states import GroupState, InstanceState, State
 
 PATIENCE_MS = 5_000
 

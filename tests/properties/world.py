@@ -3,18 +3,17 @@
 import itertools
 from collections.abc import Sequence
 
+from routebook.model.broker import Registration
+from routebook.model.names import member_name
+from routebook.store.book import Book
+from routebook.store.lease import Lease, acquire_lease
+from routebook.store.removal import expire_brokers, scan_deadlines
 from tests.properties import operations as op
 from tests.properties.asking import Worker, ask_reference, ask_store, told_by_reference, told_by_worker
 from tests.properties.lagging_replica import LaggingReplica
 from tests.properties.plain_worker import CALLER
 from tests.properties.states import State, state_of_reference, state_of_store
 from tests.reference.registry import ReferenceRegistry
-
-from routebook.model.broker import Registration
-from routebook.model.names import member_name
-from routebook.store.book import Book
-from routebook.store.lease import Lease, acquire_lease
-from routebook.store.removal import expire_brokers, scan_deadlines
 
 NOW_MS = 1_000_000
 

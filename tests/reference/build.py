@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from tests.reference.registry import Answer, ReferenceRegistry, Unregistration
-
 from routebook.model.broker import Registration
 from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData, TopicMapping
+from tests.reference.registry import Answer, ReferenceRegistry, Unregistration
 
 A, B, C = "127.0.0.1:10911", "127.0.0.2:10911", "127.0.0.3:10911"
 CLUSTER = "east"

@@ -1,6 +1,7 @@
 """The reference follows RocketMQ's table of consequences of a registration, row by row."""
 
 import pytest
+
 from tests.reference.build import CLUSTER, A, B, Book, C, mapping, topics, version
 
 

@@ -1,9 +1,9 @@
 """The reference removes, deletes and forgets as RocketMQ does, by incarnation where Routebook is stricter."""
 
 import pytest
-from tests.reference.build import CLUSTER, A, B, Book, C, mapping, topics, version
 
 from routebook.model.topic import QueueData
+from tests.reference.build import CLUSTER, A, B, Book, C, mapping, topics, version
 
 
 @pytest.fixture

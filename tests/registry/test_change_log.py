@@ -3,7 +3,6 @@
 import logging
 
 import pytest
-from tests.reference.build import A, B
 
 from routebook.model.broker import BrokerGroup
 from routebook.model.topic import QueueData
@@ -11,6 +10,7 @@ from routebook.registry.change_log import ChangeLog
 from routebook.replica.table import Table
 from routebook.store.changes import Change
 from routebook.store.reads import GroupImage
+from tests.reference.build import A, B
 
 
 @pytest.fixture

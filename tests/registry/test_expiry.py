@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
+
+from routebook.errors import NotFoundError
+from routebook.store.changes import Change, changes_between
 from tests.reference.build import registration
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
 from tests.support.scripts import make_due
 from tests.support.waiting import until
-
-from routebook.errors import NotFoundError
-from routebook.store.changes import Change, changes_between
 
 FAST = {"scan_not_active_broker_interval_ms": 100, "lease_ms": 1500}
 

@@ -1,17 +1,17 @@
-"""Registering through the verbs: visible here when answered, cheap when nothing changed, right when others interfere."""
+"""Registering through the verbs: visible when answered, cheap when nothing changed, right when others interfere."""
 
 import asyncio
 import json
 from dataclasses import replace
 
 import pytest
-from tests.reference.build import A, B, mapping, registration, topics, version
-from tests.support.in_process import CALLER, running_worker
-from tests.support.waiting import until
 
 from routebook.errors import InvalidInputError, NotFoundError, RefusedError
 from routebook.model.topic import QueueData
 from routebook.store.changes import changes_between
+from tests.reference.build import A, B, mapping, registration, topics, version
+from tests.support.in_process import CALLER, running_worker
+from tests.support.waiting import until
 
 
 async def test_a_registration_is_visible_here_when_it_is_answered(store_url: str, namespace: str) -> None:
@@ -60,8 +60,7 @@ async def test_workers_that_register_one_group_at_once_all_get_through(store_url
         workers = (one, other)
         await asyncio.gather(*(workers[n % 2].registry.register(said, CALLER) for n, said in enumerate(members)))
         everybody = {n: f"127.0.0.{n + 1}:10911" for n in range(20)}
-        for worker in workers:
-            await until(lambda worker=worker: worker.registry.broker("broker-a").group.addresses == everybody)
+        await until(lambda: all(w.registry.broker("broker-a").group.addresses == everybody for w in workers))
         assert one.replica.digest == other.replica.digest
 
 

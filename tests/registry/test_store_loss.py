@@ -1,4 +1,4 @@
-"""The store goes away, comes back, or comes back empty: what readers see, and what is there again without anybody's help."""
+"""The store goes away, comes back, or comes back empty: what readers see, and what is there again unaided."""
 
 import asyncio
 import os
@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.reference.build import A, registration, topics, version
-from tests.support.in_process import CALLER, InProcessWorker, running_worker
-from tests.support.waiting import until
 
 from routebook.errors import NotFoundError, NotReadyError, RoutebookError, StoreUnavailableError
 from routebook.model.topic import QueueData
 from routebook.store.embedded import EmbeddedStore
+from tests.reference.build import A, registration, topics, version
+from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.waiting import until
 
 B = "127.0.0.2:10911"
 

@@ -5,10 +5,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from tests.properties.plain_worker import CALLER, PlainWorker
-from tests.reference.build import registration
-from tests.support.waiting import until
-
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, load
 from routebook.store.book import Book
@@ -18,6 +14,9 @@ from routebook.store.reads import read_heads
 from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.scripts import ScriptSet
 from routebook.store.url import StoreUrl
+from tests.properties.plain_worker import CALLER, PlainWorker
+from tests.reference.build import registration
+from tests.support.waiting import until
 
 Snapshot = Mapping[bytes, bytes]
 

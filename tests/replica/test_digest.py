@@ -6,12 +6,12 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.replica.build import group, image, instance, mapping
 
 from routebook.model.broker import BrokerGroup
 from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData
 from routebook.replica.table import Table
+from tests.replica.build import group, image, instance, mapping
 
 BROKERS = ("b-1", "b-2", "b-3")
 TOPICS = ("t-1", "t-2", "t-3", "t-4")

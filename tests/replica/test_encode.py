@@ -2,8 +2,6 @@
 
 import json
 
-from tests.replica.build import A, B, group, image, instance, mapping, route_of, table_of
-
 from routebook.model.route import TopicRoute
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData, TopicMapping
 from routebook.replica.encode import encode_cluster_info, encode_member_group, encode_route, encode_topic_list
@@ -13,6 +11,7 @@ from routebook.replica.pick_up import (
     pick_up_member_group,
 )
 from routebook.replica.table import Table
+from tests.replica.build import A, B, group, image, instance, mapping, route_of, table_of
 
 
 def test_a_full_route_is_written_as_the_reference_writes_it() -> None:

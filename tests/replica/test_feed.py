@@ -4,6 +4,12 @@ import asyncio
 import json
 
 import pytest
+
+from routebook.errors import NotReadyError, NotSeenYetError
+from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
+from routebook.store.book import Book
+from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.topics import delete_topic, register_topic, set_write_permission
 from tests.properties.plain_worker import CALLER
 from tests.reference.build import mapping, topics, version
 from tests.replica.build import A, B, C
@@ -19,12 +25,6 @@ from tests.replica.following import (
 )
 from tests.support.fault_proxy import FaultProxy
 from tests.support.waiting import until
-
-from routebook.errors import NotReadyError, NotSeenYetError
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
-from routebook.store.book import Book
-from routebook.store.kv import delete_kv, put_kv, set_setting
-from routebook.store.topics import delete_topic, register_topic, set_write_permission
 
 
 async def test_an_empty_store_is_opened_and_complete(book: Book) -> None:

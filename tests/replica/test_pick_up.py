@@ -1,10 +1,9 @@
 """Routes and listings, rule by rule (Apache's name server is the reference)."""
 
-from tests.replica.build import A, B, C, group, image, instance, mapping, route_of, table_of
-
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, PERM_READ, QueueData
 from routebook.replica import pick_up
 from routebook.replica.table import Table
+from tests.replica.build import A, B, C, group, image, instance, mapping, route_of, table_of
 
 READ_ONLY = QueueData(perm=PERM_READ)
 

@@ -3,11 +3,6 @@
 from typing import Any
 
 import pytest
-from tests.properties.plain_worker import CALLER
-from tests.reference.build import mapping, topics, version
-from tests.replica.build import A, B, C, group, image, instance, table_of
-from tests.replica.following import caught_up, following, lose_everything, register, unregister
-from tests.support.waiting import until
 
 from routebook.model.topic import PERM_READ, QueueData
 from routebook.replica import recovery as recovery_module
@@ -19,6 +14,11 @@ from routebook.store.kv import delete_kv, put_kv, set_setting
 from routebook.store.presence import open_book
 from routebook.store.recovery import restore_kv, restore_queues, restore_settings
 from routebook.store.topics import delete_topic, register_topic
+from tests.properties.plain_worker import CALLER
+from tests.reference.build import mapping, topics, version
+from tests.replica.build import A, B, C, group, image, instance, table_of
+from tests.replica.following import caught_up, following, lose_everything, register, unregister
+from tests.support.waiting import until
 
 NOTHING = image(None)
 QUEUE = QueueData()

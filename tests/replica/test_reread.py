@@ -4,10 +4,6 @@ import asyncio
 import random
 
 import pytest
-from tests.properties.plain_worker import CALLER
-from tests.reference.build import mapping, topics, version
-from tests.replica.build import A, B, C
-from tests.replica.following import register, unregister
 
 from routebook.model.topic import QueueData
 from routebook.replica.difference import changed_topics
@@ -19,6 +15,10 @@ from routebook.store.changes import Change, read_changes
 from routebook.store.kv import delete_kv, put_kv, set_setting
 from routebook.store.presence import open_book
 from routebook.store.topics import delete_topic, register_topic, set_write_permission
+from tests.properties.plain_worker import CALLER
+from tests.reference.build import mapping, topics, version
+from tests.replica.build import A, B, C
+from tests.replica.following import register, unregister
 
 
 async def changes_after(book: Book, number: int) -> list[Change]:

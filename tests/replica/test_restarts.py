@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.replica.build import A, B
-from tests.replica.following import client_at, following_at, register
-from tests.support.waiting import until
 
 from routebook.store.book import Book
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
 from routebook.store.scripts import ScriptSet
+from tests.replica.build import A, B
+from tests.replica.following import client_at, following_at, register
+from tests.support.waiting import until
 
 BACK_WITHIN_S = 2.0
 KEYS = Keys("restarts")

@@ -2,13 +2,12 @@
 
 import asyncio
 
-from tests.reference.build import topics
-from tests.replica.build import A, B
-from tests.replica.following import following, register
-
 from routebook.replica import subscriptions
 from routebook.replica.subscriptions import RouteEvent, Subscriptions
 from routebook.store.book import Book
+from tests.reference.build import topics
+from tests.replica.build import A, B
+from tests.replica.following import following, register
 
 
 async def test_a_subscriber_hears_of_its_own_topic_only() -> None:

@@ -1,10 +1,9 @@
 """What each thing the store says does to the table, and which routes it touches."""
 
-from tests.replica.build import BROKER, A, B, group, image, instance, mapping, route_of, table_of
-
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, PERM_READ, QueueData
 from routebook.replica.difference import changed_topics
 from routebook.replica.table import Table
+from tests.replica.build import BROKER, A, B, group, image, instance, mapping, route_of, table_of
 
 
 def difference(old: Table, new: Table) -> set[str]:

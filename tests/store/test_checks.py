@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.topologies import ask
 
 from routebook.errors import StoreUnavailableError, StoreUnsuitableError
 from routebook.store.checks import Finding, StoreFacts, check_store, diagnose, judge, probes
@@ -14,6 +13,7 @@ from routebook.store.client import StoreClient, StoreReplyError
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.scripts import ScriptSet
 from routebook.store.url import StoreUrl
+from tests.support.topologies import ask
 
 GOOD = StoreFacts("Redis", "7.0.15", 1 << 30, "noeviction", True, 0, 0, disk_trouble=False, refused_commands=())
 NAMESPACE = "default"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import until
 
 from routebook.errors import StoreError, StoreUnavailableError
 from routebook.store.client import NoScriptError, StoreClient, StoreRefusedError, StoreReplyError
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.url import StoreUrl
+from tests.support.waiting import until
 
 
 def new_client(url: str, *, timeout_ms: int = 5000, connections: int = 8) -> StoreClient:

@@ -8,13 +8,13 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.support.fault_proxy import FaultProxy
-from tests.support.waiting import until
 
 from routebook.errors import StoreUnavailableError
 from routebook.store.client import StoreClient
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.url import StoreUrl
+from tests.support.fault_proxy import FaultProxy
+from tests.support.waiting import until
 
 TIMEOUT_MS = 300
 SLACK_S = 0.5

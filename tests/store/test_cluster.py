@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 from redis.crc import key_slot
-from tests.support.topologies import ClusterTrio, ask, kill
-from tests.support.waiting import until
 
 from routebook.errors import StoreUnavailableError
 from routebook.store.client import StoreClient
 from routebook.store.url import StoreUrl
+from tests.support.topologies import ClusterTrio, ask, kill
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")

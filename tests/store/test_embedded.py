@@ -12,11 +12,11 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 import pytest
-from tests.support.topologies import ask
-from tests.support.waiting import until
 
 from routebook.errors import SettingsError, StoreUnavailableError
 from routebook.store.embedded import SERVER_VARIABLE, EmbeddedStore, find_server
+from tests.support.topologies import ask
+from tests.support.waiting import until
 
 
 def gone(process_id: int) -> bool:

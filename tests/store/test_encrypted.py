@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.servers import find_servers
 
 from routebook.errors import StoreUnavailableError
 from routebook.store.client import StoreClient
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.url import StoreUrl
+from tests.support.servers import find_servers
 
 OPENSSL = shutil.which("openssl")
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl binary to make certificates with")

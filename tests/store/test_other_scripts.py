@@ -1,9 +1,6 @@
 """Topics, key-values, settings, the opening of a book, and what is written back after a loss."""
 
 import pytest
-from tests.properties.plain_worker import CALLER, PlainWorker
-from tests.reference.build import A, registration, topics
-from tests.support.scripts import history, kinds, newest
 
 from routebook.errors import StoreUnsuitableError
 from routebook.model.topic import QueueData
@@ -16,6 +13,9 @@ from routebook.store.recovery import begin_history, finish_restoring, restore_kv
 from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.statuses import Status
 from routebook.store.topics import delete_topic, register_topic
+from tests.properties.plain_worker import CALLER, PlainWorker
+from tests.reference.build import A, registration, topics
+from tests.support.scripts import history, kinds, newest
 
 
 async def test_a_topic_registered_by_request_is_marked_as_such(book: Book) -> None:
@@ -183,5 +183,5 @@ async def test_odd_names_survive_the_history(book: Book) -> None:
     await PlainWorker(book).register(registration(A, broker=odd, topics=topics(odd, "orders")))
     change = await newest(book)
     assert change.broker == odd
-    assert change.topics == {odd, "orders"}
+    assert change.topics == frozenset({odd, "orders"})
     assert odd in (await read_groups(book, {odd: None}))[odd].queues

@@ -2,10 +2,6 @@
 
 from dataclasses import replace
 
-from tests.properties.plain_worker import CALLER, PlainWorker
-from tests.reference.build import A, B, mapping, registration, topics, version
-from tests.support.scripts import history, kinds, newest
-
 from routebook.model.topic import QueueData
 from routebook.store.book import Book
 from routebook.store.presence import open_book
@@ -19,6 +15,9 @@ from routebook.store.registration import (
 )
 from routebook.store.statuses import Status
 from routebook.store.topics import delete_topic, set_write_permission
+from tests.properties.plain_worker import CALLER, PlainWorker
+from tests.reference.build import A, B, mapping, registration, topics, version
+from tests.support.scripts import history, kinds, newest
 
 DIGEST = "d" * 32
 

@@ -1,9 +1,6 @@
 """Departures, expiry, hold: what is compared before anything is removed."""
 
 import pytest
-from tests.properties.plain_worker import CALLER, PlainWorker
-from tests.reference.build import A, B, C, registration
-from tests.support.scripts import deadline_of, history, kinds, make_due, meta, newest
 
 from routebook.store.book import Book
 from routebook.store.lease import acquire_lease, release_lease, renew_lease
@@ -20,6 +17,9 @@ from routebook.store.removal import (
     unregister_brokers,
 )
 from routebook.store.statuses import Status
+from tests.properties.plain_worker import CALLER, PlainWorker
+from tests.reference.build import A, B, C, registration
+from tests.support.scripts import deadline_of, history, kinds, make_due, meta, newest
 
 MEMBER = registration(A).member
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tests.support.scripts import CALLER
 
 from routebook.errors import ScriptError
 from routebook.store.book import Book
@@ -15,6 +14,7 @@ from routebook.store.presence import open_book
 from routebook.store.reads import read_groups
 from routebook.store.scripts import ScriptSet
 from routebook.store.url import StoreUrl
+from tests.support.scripts import CALLER
 
 
 def write(folder: Path, name: str, text: str) -> None:

@@ -4,13 +4,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.support.fault_proxy import FaultProxy
-from tests.support.topologies import SentinelTrio, ask, kill
-from tests.support.waiting import until
 
 from routebook.errors import StoreUnavailableError
 from routebook.store.client import StoreClient
 from routebook.store.url import StoreUrl
+from tests.support.fault_proxy import FaultProxy
+from tests.support.topologies import SentinelTrio, ask, kill
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.containers import NoContainerError, RedisContainer, image_name
 
 from routebook.errors import RoutebookError
 from routebook.store.embedded import EmbeddedStore, find_server
+from tests.support.containers import NoContainerError, RedisContainer, image_name
 
 URL_VARIABLE = "ROUTEBOOK_TEST_REDIS_URL"
 KINDS = ("url", "container", "embedded")

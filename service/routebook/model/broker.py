@@ -15,7 +15,7 @@ DEFAULT_TIMEOUT_MS: Final = 120_000
 
 @dataclass(frozen=True, slots=True)
 class BrokerGroup:
-    """All brokers sharing a name. `revision` is the version of the last change to its seats, flags, queues or mappings."""
+    """All brokers sharing a name. `revision` is the version of its last change: seats, flags, queues, mappings."""
 
     name: str
     cluster: str
@@ -54,8 +54,8 @@ class Instance:
 class Registration:
     """One broker announces itself with (some of) its topics.
 
-    `topics` are keyed by the topic config's own name, the route key. `table_keys` are the keys of the table they came in,
-    which is what `deleteTopicWithBrokerRegistration` and the single-topic guard look at; None means the same names.
+    `topics` are keyed by the topic config's own name, the route key. `table_keys` are the keys of the table they came
+    in, which is what `deleteTopicWithBrokerRegistration` and the single-topic guard look at; None means the same names.
     """
 
     cluster: str

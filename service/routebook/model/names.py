@@ -15,9 +15,7 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 def check_name(field: str, name: str) -> str:
     """A topic, broker, cluster or key name: RocketMQ peers send `%RETRY%group` and worse, so nearly all is legal."""
     if not 1 <= len(name) <= MAX_NAME_CHARACTERS or _FORBIDDEN.search(name):
-        raise InvalidInputError(
-            field, name, f"1 to {MAX_NAME_CHARACTERS} characters, none of them a control character"
-        )
+        raise InvalidInputError(field, name, f"1 to {MAX_NAME_CHARACTERS} characters, none of them a control character")
     return name
 
 
