@@ -33,9 +33,10 @@ end
 local deadline_now = deadline_clock(by)
 local deadlines = table_key('deadlines')
 
-local function is_due(member, incarnation, instance)
-  local deadline = redis.call('ZSCORE', deadlines, member)
-  return deadline and tonumber(deadline) < deadline_now and (instance.inc or '') == incarnation
+local released_to = tonumber(redis.call('HGET', table_key('expiry'), 'released_to') or '0')
+
+local function is_due(member, incarnation, instance, deadline)
+  return deadline and deadline < deadline_now and (instance.inc or '') == incarnation
 end
 
 -- Its address was replaced in its seat, or is registered under two clusters, of which the group's own one keeps the seat.
@@ -54,7 +55,8 @@ end
 
 local function expire(member, incarnation)
   local instance = read_hash(key_of('instance', member))
-  if not is_due(member, incarnation, instance) then
+  local deadline = tonumber(redis.call('ZSCORE', deadlines, member) or nil)
+  if not is_due(member, incarnation, instance, deadline) then
     return 0, false
   end
   if not instance.broker then
@@ -69,6 +71,9 @@ local function expire(member, incarnation)
   end
   local touched = remove_member({ cluster = cluster, broker = instance.broker, address = address, cause = 'expired',
     lost_ms = '' }, by)
+  if deadline > released_to then  -- those an operator let go are no sign of trouble
+    redis.call('ZADD', table_key('expired'), ms_text(deadline_now), member)
+  end
   return touched, true
 end
 

@@ -50,6 +50,8 @@ reply     {status, version, incarnation, master address, master HA address}
 -- include: removal
 -- include: queue_tables
 -- include: master_of
+-- include: seat_decision
+-- include: registration
 
 local by, cluster, broker, id, address = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local ha, zone, acting, timeout, version = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
@@ -59,164 +61,66 @@ local counts = { new = tonumber(ARGV[19]), differing = tonumber(ARGV[20]), dropp
   mappings = tonumber(ARGV[22]) }
 local FIRST_ITEM = 23
 
+local said = { by = by, cluster = cluster, broker = broker, id = id, address = address, ha = ha, zone = zone,
+  acting = acting, timeout = timeout, version = version, digest = digest, filters = filters, guarded = guarded }
 local member = member_of(cluster, address)
-local group_key = key_of('broker', broker)
-local group = read_hash(group_key)
+local group = read_hash(key_of('broker', broker))
 local instance = read_hash(key_of('instance', member))
-local seats = seats_of(group)
-local is_new_group = group.cluster == nil
 
--- Look first. ---------------------------------------------------------------------------------------------------------
 local history = redis.call('HGET', META, 'history') or ''
 local is_prepared = staged == '' or redis.call('EXISTS', key_of('staged', staged)) == 1
 if base ~= history .. ':' .. (group.rev or '0') or not is_prepared then
   return { STALE, current_version(), '', '', '' }
 end
-
-local function state_version(packed)
-  return tonumber(string.match(packed or '', '^(%-?%d+)') or '0')
-end
-
-local former_ids = {}  -- one address, one id
-for seat, holder in pairs(seats) do
-  if holder == address and seat ~= id then
-    former_ids[#former_ids + 1] = seat
-  end
-end
-for _, seat in ipairs(former_ids) do
-  seats[seat] = nil
-end
-
-local holder = seats[id]
-local turned_down = false
-if holder and holder ~= address then
-  local other = redis.call('HMGET', key_of('instance', member_of(cluster, holder)), 'inc', 'dv')
-  turned_down = other[1] and state_version(other[2]) > state_version(version)
-end
-local refused = not turned_down and not holder and guarded
-
-local takes_seat = holder ~= address
-local is_first = is_new_group or not holder
-local has_changed = instance.inc == nil or version == '' or instance.dv ~= version
-seats[id] = address
-local is_prime = acting ~= '' and id ~= '0' and smallest_id(seats) == id
-local publishes = id == '0' or is_prime
-local replaces = is_first or has_changed
-if publishes and staged_all and not replaces and not turned_down and not refused then
+local decision = decide_seat(said, group, instance)
+local is_accepted = not decision.turned_down and not decision.refused
+if is_accepted and staged_all and decision.publishes and not decision.replaces then
   return { STALE, current_version(), '', '', '' }
 end
 
--- What holds even for one that is turned down or refused. ---------------------------------------------------------------
-redis.call('SADD', table_key('clusters'), cluster)
-local joined = redis.call('SADD', key_of('cluster', cluster), broker) == 1
-local flags_changed = (group.zone or '') ~= zone or (group.acting == '1') ~= (acting == '1')
-if is_new_group then
-  redis.call('HSET', group_key, 'cluster', cluster)
+local group_marked = mark_group(said, group)
+if not is_accepted then
+  decline(said, decision, instance, group_marked)
+  return { decision.turned_down and TURNED_DOWN or REFUSED, current_version(), '', '', '' }
 end
-if flags_changed then
-  redis.call('HDEL', group_key, 'zone', 'acting')
-  if zone ~= '' then
-    redis.call('HSET', group_key, 'zone', zone)
-  end
-  if acting == '1' then
-    redis.call('HSET', group_key, 'acting', '1')
-  end
-end
-local last_heard = redis.call('ZSCORE', table_key('heartbeats'), member)
-local function leave_former_ids(cause)
-  for _, former in ipairs(former_ids) do
-    redis.call('HDEL', group_key, 'addr:' .. former)
-    set_revision(broker, append_change('broker-removed', by, removed_fields({ cluster = cluster, broker = broker,
-      address = address, cause = cause, last_heartbeat = last_heard, lost_ms = '' }, former, instance, false)))
-  end
-end
-
-if turned_down or refused then
-  leave_former_ids('turned-down')
-  local loses_instance = turned_down and instance.inc ~= nil
-  if turned_down then
-    drop_instance(member)
-  end
-  if is_new_group or flags_changed or joined or loses_instance then
-    set_revision(broker, append_change('group-changed', by, group_fields(cluster, broker, { member })))
-  end
-  return { refused and REFUSED or TURNED_DOWN, current_version(), '', '', '' }
-end
-
--- The seat. -------------------------------------------------------------------------------------------------------------
-leave_former_ids('moved')
-if holder and takes_seat then
-  local other = member_of(cluster, holder)
-  set_revision(broker, append_change('broker-removed', by, removed_fields({ cluster = cluster, broker = broker,
-    address = holder, cause = 'replaced', last_heartbeat = redis.call('ZSCORE', table_key('heartbeats'), other),
-    lost_ms = '' }, id, read_hash(key_of('instance', other)), false)))
-end
-if not takes_seat and instance.inc then
+take_seat(said, decision)
+if not decision.takes_seat and instance.inc then
   incarnation = instance.inc
 end
-redis.call('HSET', group_key, 'addr:' .. id, address)
 
--- Its queues and mappings. ------------------------------------------------------------------------------------------------
 local items = read_items(ARGV, FIRST_ITEM, counts)
 local queue_chunks, mapped = {}, {}
-if publishes then
-  queue_chunks = apply_queues(broker, items, replaces, staged)
-  if replaces then
+if decision.publishes then
+  queue_chunks = apply_queues(broker, items, decision.replaces, staged)
+  if decision.replaces then
     mapped = apply_mappings(items)
   end
 elseif staged ~= '' then
   redis.call('UNLINK', key_of('staged', staged))
 end
 
--- Its live entry. -----------------------------------------------------------------------------------------------------------
-local filters_changed = false
-if filters == '[]' then
-  filters_changed = redis.call('HDEL', table_key('filters'), member) == 1
-elseif filters ~= '' and redis.call('HGET', table_key('filters'), member) ~= filters then
-  redis.call('HSET', table_key('filters'), member, filters)
-  filters_changed = true
-end
-local group_changed = is_new_group or joined or flags_changed or takes_seat or #former_ids > 0
-  or #queue_chunks > 0 or #mapped > 0
+local filters_changed = store_filters(said, member)
+local group_changed = group_marked or decision.takes_seat or #decision.former_ids > 0 or #queue_chunks > 0 or #mapped > 0
 local instance_changed = instance.inc ~= incarnation or instance.broker ~= broker or instance.id ~= id
   or instance.dv ~= version or instance.ha ~= ha or instance.timeout ~= timeout
+local has_changed = group_changed or instance_changed or filters_changed
 local deadline_now, server_now = deadline_clock(by)
 mark_heard(member, timeout, deadline_now, server_now)
 if worker ~= '' then
   open_session(worker, member, incarnation)
 end
 
-local book_version = current_version()
-if group_changed or instance_changed or filters_changed then
-  local seat_fields = '"cluster":' .. quote(cluster) .. ',"broker":' .. quote(broker) .. ',"id":' .. id
-    .. ',"addr":' .. quote(address) .. ',"incarnation":"' .. incarnation .. '","first":' .. tostring(is_first)
-    .. ',"zone":' .. (zone ~= '' and quote(zone) or 'null') .. ',"acting":' .. tostring(acting == '1')
-    .. ',"ha":' .. quote(ha) .. ',"timeout_ms":' .. timeout
-    .. (#mapped > 0 and ',"mapped":' .. string_list(mapped) or '') .. (filters_changed and ',"filters":true' or '')
-  local kind = takes_seat and 'broker-registered' or 'broker-changed'
-  book_version = append_parts(kind, by, seat_fields, queue_chunks)
+local book_version, revision = current_version(), group.rev or '0'
+if has_changed then
+  local kind = decision.takes_seat and 'broker-registered' or 'broker-changed'
+  book_version = append_parts(kind, by, seat_fields(said, decision, incarnation, mapped, filters_changed), queue_chunks)
 end
-local revision = group.rev or '0'
 if group_changed then
   revision = tostring(book_version)
-  set_revision(broker, revision)
-  for _, host in ipairs(mapped) do
-    if host ~= broker and redis.call('EXISTS', key_of('broker', host)) == 1 then
-      set_revision(host, revision)
-    end
-  end
-end
-
--- A digest says: this very registration would change nothing. It holds as long as the group does not change; several are
--- kept, since a broker may send its table in parts.
-local DIGEST_LENGTH, DIGESTS_KEPT = 32, 16
-local digests = digest
-if not group_changed and not instance_changed and not filters_changed and instance.rev == revision then
-  digests = string.sub((instance.digests or '') .. digest, -DIGEST_LENGTH * DIGESTS_KEPT)
+  raise_revisions(said, mapped, revision)
 end
 redis.call('HSET', key_of('instance', member), 'broker', broker, 'id', id, 'inc', incarnation, 'timeout', timeout,
-  'ha', ha, 'dv', version, 'digests', digests, 'rev', revision)
+  'ha', ha, 'dv', version, 'digests', learnt_digests(said, instance, has_changed, revision), 'rev', revision)
 
 local master, master_ha = master_of(cluster, broker, id)
-local status = (group_changed or instance_changed or filters_changed) and DONE or UNCHANGED
-return { status, book_version, incarnation, master, master_ha }
+return { has_changed and DONE or UNCHANGED, book_version, incarnation, master, master_ha }

@@ -24,6 +24,7 @@ if not held[1] then
 end
 if let_go then
   redis.call('HSET', expiry, 'released_to', ms_text(deadline_clock(by)))
+  redis.call('DEL', table_key('expired'))
 end
 redis.call('HDEL', expiry, 'held_since_ms', 'brokers')
 return { DONE, append_change('expiry-released', by, '"brokers":' .. (held[2] or '[]')) }

@@ -8,9 +8,11 @@ KEYS[1]   meta
 ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]   lease   the leader's whole lease
 ARGV[3]   limit   at most so many members are named
+ARGV[4]   window  ms: expiries of the last so long count towards a mass expiry too, since brokers that fall silent together
+                  fall due one by one, as each was heard last
 
 reply     {status, version, deadline clock, instances, due, those that count towards a mass expiry, released up to,
-           held since ms or empty, member, incarnation, deadline, 1 if it holds its seat, …} DONE, FENCED
+           held since ms or empty, expired lately, member, incarnation, deadline, 1 if it holds its seat, …} DONE, FENCED
 ]]
 -- include: statuses
 -- include: keys
@@ -20,7 +22,7 @@ reply     {status, version, deadline clock, instances, due, those that count tow
 -- include: deadline_clock
 -- include: leadership
 
-local by, lease, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local by, lease, limit, window = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 if not leads(lease) then
   return { FENCED, current_version() }
 end
@@ -34,6 +36,13 @@ local instances = redis.call('ZCARD', deadlines)
 local due = redis.call('ZCOUNT', deadlines, '-inf', '(' .. upto)
 local counting = redis.call('ZCOUNT', deadlines, '(' .. released_to, '(' .. upto)
 redis.call('HSET', expiry, 'last_scan_ms', ms_text(server_now), 'instances', instances, 'due', due)
+
+-- While a hold lasts, what led to it is not forgotten.
+local expired = table_key('expired')
+if not state[2] then
+  redis.call('ZREMRANGEBYSCORE', expired, '-inf', ms_text(deadline_now - window))
+end
+local expired_lately = redis.call('ZCARD', expired)
 
 local function holds_seat(member, broker, id)
   local address = string.match(member, '([^/]*)$')
@@ -54,4 +63,5 @@ for i = 1, #found, 2 do
   listed[#listed + 1] = deadline
   listed[#listed + 1] = is_seated and 1 or 0
 end
-return { DONE, current_version(), upto, instances, due, counting, released_to, state[2] or '', unpack(listed) }
+return { DONE, current_version(), upto, instances, due, counting, released_to, state[2] or '', expired_lately,
+  unpack(listed) }

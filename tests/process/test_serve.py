@@ -120,6 +120,8 @@ def test_several_workers_are_one_service(store_url: str, namespace: str, tmp_pat
         started = service.descendants()
         assert service.stop() == 0
         assert eventually_ended(started)
+        assert "Fatal" not in service.log
+        assert "did not end in order" not in service.log
 
 
 def _check_that_the_parent_sums_its_workers(service: Running) -> None:

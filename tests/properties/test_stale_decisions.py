@@ -99,7 +99,7 @@ async def lead(book: Book) -> Lease:
 
 
 async def scan(book: Book, lease: Lease, limit: int = MEMBERS) -> tuple[DueMember, ...]:
-    return (await scan_deadlines(book, lease.whole, caller=CALLER, limit=limit)).members
+    return (await scan_deadlines(book, lease.whole, caller=CALLER, limit=limit, window_ms=0)).members
 
 
 def in_random_order(actions: list[Coroutine[Any, Any, Any]], seed: int) -> list[Coroutine[Any, Any, Any]]:
@@ -174,7 +174,7 @@ async def test_nothing_that_an_older_leader_sends_is_accepted(book: Book) -> Non
     version = await book.client.call("HGET", book.keys.meta, "version")
     assert new.token > old.token
     assert (await expire_brokers(book, old.whole, due, caller=CALLER)).status is Status.FENCED
-    assert (await scan_deadlines(book, old.whole, caller=CALLER, limit=10)).status is Status.FENCED
+    assert (await scan_deadlines(book, old.whole, caller=CALLER, limit=10, window_ms=0)).status is Status.FENCED
     assert (await hold_expiry(book, old.whole, ["broker-1"], caller=CALLER)).status is Status.FENCED
     assert await forget_worker(book, "worker-1", caller=CALLER, lease=old.whole) is Status.FENCED
     assert not await renew_lease(book, old, 10_000)

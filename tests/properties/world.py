@@ -92,7 +92,7 @@ class World:
             await self.book.client.call("ZADD", deadlines, "XX", 0, member_name(cluster, address))
             if (cluster, address) in self.reference.live:
                 self.reference.live[cluster, address].deadline_ms = 0
-        scan = await scan_deadlines(self.book, self.lease.whole, caller=CALLER, limit=100)
+        scan = await scan_deadlines(self.book, self.lease.whole, caller=CALLER, limit=100, window_ms=0)
         reply = await expire_brokers(self.book, self.lease.whole, scan.members, caller=CALLER)
         due = sorted(self.reference.due(), key=lambda member: member_name(*member))
         assert [due.member for due in scan.members] == [member_name(*member) for member in due]

@@ -93,13 +93,29 @@ async def test_many_at_once_are_held_until_an_operator_releases_them(store_url: 
 
 
 async def test_few_of_many_are_not_held_and_neither_are_all_of_a_few(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, **FAST) as worker:
+    async with running_worker(store_url, namespace, **FAST, hold_window_ms=0) as worker:
         members = [await register(worker, n) for n in range(20)]
         worker.lead()
         await make_due(worker.book, *members[:6])
         await until(lambda: len(known(worker)) == 14)
         await make_due(worker.book, *members[6:10])
         await until(lambda: len(known(worker)) == 10)
+
+
+async def test_brokers_that_fell_silent_together_are_held_though_they_fall_due_one_by_one(
+    store_url: str, namespace: str
+) -> None:
+    """Each was heard at a time of its own; no scan finds more than one of them."""
+    async with running_worker(store_url, namespace, **FAST) as worker:
+        for n in range(12):
+            await register(worker, n, timeout_ms=1000 + 250 * n)
+        worker.lead()
+        await until(lambda: _held(worker))
+        await asyncio.sleep(1)
+        assert len(known(worker)) >= 12 - 12 * 3 // 10 - 1
+        await worker.registry.release_expiry(CALLER)
+        await worker.registry.change_setting("hold_percent", "100", CALLER)
+        await until(lambda: known(worker) == ())
 
 
 async def test_a_hold_ends_by_itself_when_the_silent_ones_are_heard(store_url: str, namespace: str) -> None:

@@ -31,7 +31,7 @@ async def leads(book: Book, worker: str = "worker-1") -> str:
 
 
 async def scan(book: Book, lease: str) -> Scan:
-    return await scan_deadlines(book, lease, caller=CALLER, limit=100)
+    return await scan_deadlines(book, lease, caller=CALLER, limit=100, window_ms=60_000)
 
 
 def departure(address: str = A, broker_id: int = 0, incarnation: str = "") -> Departure:

@@ -7,13 +7,13 @@ not read it), and Linux's parent-death signal (which the kernel delivers whateve
 import asyncio
 import contextlib
 import ctypes
+import io
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import BinaryIO
 
 from routebook.process.stopping import Stop
 
@@ -38,7 +38,7 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def follow_parent(standard_input: BinaryIO, stop: Stop, drain_ms: int) -> None:
+def follow_parent(standard_input: io.FileIO, stop: Stop, drain_ms: int) -> None:
     """Stops when it says so, and when it is gone; then in any case, from a thread that no blocked loop can hold."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(PARENT_DIED, stop.ask, "the supervisor is gone")

@@ -1,6 +1,7 @@
 """The process of one worker of `--workers N`. Its supervisor speaks to it over standard input (`handover`)."""
 
 import asyncio
+import io
 import logging
 import os
 import shutil
@@ -25,7 +26,9 @@ _log = logging.getLogger(__name__)
 
 
 def run_worker_process(parent: int) -> int:
-    line = sys.stdin.buffer.readline()
+    # Unbuffered: a thread will be waiting in this when the interpreter ends, and must hold no lock of a buffer then.
+    standard_input = io.FileIO(0, closefd=False)
+    line = standard_input.readline()
     if not line:
         return 1  # The supervisor was gone before it said anything.
     handover = Handover.from_line(line)
@@ -33,7 +36,7 @@ def run_worker_process(parent: int) -> int:
     start_logs(live, worker=handover.number)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_run(handover, live))
+            runner.run(_run(handover, live, standard_input))
     except RoutebookError as error:
         _log.error("%s", error)
         return exit_code_of(error)
@@ -42,10 +45,10 @@ def run_worker_process(parent: int) -> int:
     return 0
 
 
-async def _run(handover: Handover, live: LiveSettings) -> None:
+async def _run(handover: Handover, live: LiveSettings, standard_input: io.FileIO) -> None:
     stop = Stop()
     with stop.on_signals():
-        follow_parent(sys.stdin.buffer, stop, live.current.drain_ms)
+        follow_parent(standard_input, stop, live.current.drain_ms)
         http = socket.socket(fileno=handover.http_socket)
         admin = listen_privately(Path(handover.admin_socket))
         await Worker(live, http, admin, stop).run(_say_ready)

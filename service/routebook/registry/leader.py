@@ -94,6 +94,8 @@ class Leader:
                 self._lease = lease
                 self._next_scan = time.monotonic()
                 _log.info("This worker leads now, with token %d.", lease.token)
+            else:
+                self._metrics.expiry_held(False)  # whoever leads says so
         self._metrics.leading(self._lease.token if self._lease else None)
 
     async def _lead(self, lease: Lease) -> None:
@@ -113,7 +115,10 @@ class Leader:
 
     async def _scan(self, lease: Lease) -> None:
         while True:
-            scan = await scan_deadlines(self._book, lease.whole, caller=self._caller, limit=MEMBERS_PER_SCAN)
+            window_ms = self._live.current.hold_window_ms
+            scan = await scan_deadlines(
+                self._book, lease.whole, caller=self._caller, limit=MEMBERS_PER_SCAN, window_ms=window_ms
+            )
             if scan.status is Status.FENCED:
                 self._lease = None
                 return
@@ -128,9 +133,11 @@ class Leader:
                 return
 
     def _is_mass_expiry(self, scan: Scan) -> bool:
-        """So many at once is more likely our fault, or the network's, than theirs."""
+        """So many within so short a time is more likely our fault, or the network's, than theirs."""
         settings = self._live.current
-        return scan.counting >= settings.hold_minimum and scan.counting * 100 > settings.hold_percent * scan.instances
+        silent = scan.counting + scan.expired_lately
+        of = scan.instances + scan.expired_lately
+        return scan.counting > 0 and silent >= settings.hold_minimum and silent * 100 > settings.hold_percent * of
 
     async def _tell_hold(self, lease: Lease, scan: Scan, *, held: bool) -> None:
         self._metrics.expiry_held(held)
@@ -139,9 +146,11 @@ class Leader:
             outcome = await hold_expiry(self._book, lease.whole, names, caller=self._caller)
             if outcome.status is Status.DONE:
                 _log.error(
-                    "Expiry is held: %d of %d brokers fell due at once. `routebook expiry release` lets it happen.",
+                    "Expiry is held: %d of %d brokers are due and %d expired lately. "
+                    "`routebook expiry release` lets it happen.",
                     scan.counting,
                     scan.instances,
+                    scan.expired_lately,
                 )
         elif scan.held_since_ms is not None:
             await release_expiry(self._book, caller=self._caller, let_go=False)

@@ -203,11 +203,19 @@ class Settings(BaseModel):
     hold_percent: Annotated[
         Annotated[int, Field(ge=0, le=100)],
         About(
-            "More than this share of all instances due in one scan (and hold_minimum of them) is held for an "
-            "operator: that many do not die at once, a network does.",
+            "More than this share of all instances due in one scan or within hold_window_ms (and hold_minimum of "
+            "them) is held for an operator: that many do not die together, a network does.",
             at_run_time=True,
         ),
     ] = 30
+    hold_window_ms: Annotated[
+        Annotated[int, Field(ge=0, le=3_600_000)],
+        About(
+            "Expiries this close to each other count together: brokers that fall silent at once fall due spread over "
+            "their registration period (30 s; two of them by default). 0: each scan by itself.",
+            at_run_time=True,
+        ),
+    ] = 60_000
     hold_minimum: Annotated[
         Annotated[int, Field(ge=1, le=1_000_000)],
         About(

@@ -79,14 +79,16 @@ class Scan:
     """Of those due: not released by an operator, and holding a seat. What a mass expiry is judged by."""
     released_to: int = 0
     held_since_ms: int | None = None
+    expired_lately: int = 0
     members: tuple[DueMember, ...] = ()
 
 
-async def scan_deadlines(book: Book, lease: str, *, caller: Caller, limit: int) -> Scan:
-    reply = await book.run("scan_deadlines", pack_caller(caller), lease, limit)
+async def scan_deadlines(book: Book, lease: str, *, caller: Caller, limit: int, window_ms: int) -> Scan:
+    """Expiries of the last `window_ms` are counted too: brokers that fall silent together fall due one by one."""
+    reply = await book.run("scan_deadlines", pack_caller(caller), lease, limit, window_ms)
     if status_of(reply) is Status.FENCED:
         return Scan(Status.FENCED)
-    listed = reply[8:]
+    listed = reply[9:]
     return Scan(
         status=Status.DONE,
         clock=int(reply[2]),
@@ -95,6 +97,7 @@ async def scan_deadlines(book: Book, lease: str, *, caller: Caller, limit: int) 
         counting=int(reply[5]),
         released_to=int(reply[6]),
         held_since_ms=int(reply[7]) if reply[7] else None,
+        expired_lately=int(reply[8]),
         members=tuple(
             DueMember(text(listed[i]), text(listed[i + 1]), int(float(listed[i + 2])), bool(listed[i + 3]))
             for i in range(0, len(listed), 4)
