@@ -37,7 +37,8 @@ class BodyLayer:
             await self._refuse(problem, receive, send)
         else:
             if whole is not None:
-                await self._app(_as_json(scope), _replay(whole, receive), send)
+                body_message = {"type": "http.request", "body": whole, "more_body": False}
+                await self._app(_as_json(scope), hand_on(body_message, receive), send)
         finally:
             self._held -= body.size
 
@@ -108,14 +109,15 @@ def _as_json(scope: Scope) -> Scope:
     return {**scope, "headers": headers.raw}
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
+def hand_on(message: Message, receive: Receive) -> Receive:
+    """For the next layer: what was received once comes again, then what else there is."""
     given = False
 
-    async def receive_once() -> Message:
+    async def receive_again() -> Message:
         nonlocal given
         if given:
             return await receive()
         given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return message
 
-    return receive_once
+    return receive_again

@@ -12,10 +12,11 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from routebook import __version__
 from routebook.errors import RoutebookError
+from routebook.http_api.body_layer import hand_on
 from routebook.http_api.callers import caller_of
 from routebook.http_api.measuring import PATTERN
 from routebook.http_api.problems import response_to_error
@@ -43,7 +44,7 @@ class RepeatWay:
         scope[DIGEST] = _digest_of(scope, message.get("body", b""))
         response = await self._repeat(*seat, Request(scope))
         if response is None:
-            await self._app(scope, _again(message, receive), send)
+            await self._app(scope, hand_on(message, receive), send)
             return
         scope[PATTERN] = SEAT_PATTERN
         await response(scope, receive, send)
@@ -75,16 +76,3 @@ def _digest_of(scope: Scope, body: bytes) -> str:
     for part in (scope["path"].encode("utf-8", "surrogatepass"), scope["query_string"], body):
         digest.update(b"%d:" % len(part) + part)
     return digest.hexdigest()
-
-
-def _again(message: Message, receive: Receive) -> Receive:
-    given = False
-
-    async def receive_once() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return message
-
-    return receive_once

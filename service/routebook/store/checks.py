@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -23,11 +24,11 @@ _PROBES = (
     f"EVALSHA {_EMPTY_SCRIPT_SHA1} 1 text",
     "SET text 1; SETNX text 1; GET text; EXISTS text; PEXPIRE text 60000; PERSIST text",
     "COPY text other; RENAME other text",
-    "HSET hash f 1; HSETNX hash f 1; HGET hash f; HMGET hash f; HGETALL hash; HLEN hash; HEXISTS hash f",
+    "HSET hash f 1; PEXPIRE hash 60000; HSETNX hash f 1; HGET hash f; HMGET hash f; HGETALL hash; HLEN hash; HEXISTS hash f",
     "HINCRBY hash f 1; HSCAN hash 0; HDEL hash f",
-    "SADD set m; SISMEMBER set m; SMEMBERS set; SREM set m",
-    "ZADD zset 1 m; ZSCORE zset m; ZCARD zset; ZCOUNT zset 0 1; ZRANGE zset 0 1; ZRANGEBYSCORE zset 0 1; ZREM zset m",
-    "XADD stream * d v; XRANGE stream - +; XREVRANGE stream + -; XREAD STREAMS stream $; XTRIM stream MAXLEN ~ 1",
+    "SADD set m; PEXPIRE set 60000; SISMEMBER set m; SMEMBERS set; SREM set m",
+    "ZADD zset 1 m; PEXPIRE zset 60000; ZSCORE zset m; ZCARD zset; ZCOUNT zset 0 1; ZRANGE zset 0 1; ZRANGEBYSCORE zset 0 1; ZREM zset m",
+    "XADD stream * d v; PEXPIRE stream 60000; XRANGE stream - +; XREVRANGE stream + -; XREAD STREAMS stream $; XTRIM stream MAXLEN ~ 1",
     "UNLINK text other hash set zset stream; DEL text",
 )
 """Commands on the keys of `probes`. A test compares them with what the scripts use."""
@@ -192,9 +193,12 @@ async def _read_min_replicas(client: StoreClient) -> int | None:
 
 
 def probes(namespace: str) -> list[list[str]]:
-    """Each command that Routebook uses, once, really carried out on keys of the name space that nobody else has."""
+    """Each command that Routebook uses, once, really carried out on keys of the name space that nobody else has: not
+    even another worker that starts at the same moment. Those of a start that was cut off vanish by themselves.
+    """
     keys = Keys(namespace)
-    names = {kind: keys.of("probe", kind) for kind in ("text", "other", "hash", "set", "zset", "stream")}
+    probe = f"probe:{secrets.token_hex(4)}"
+    names = {kind: keys.of(probe, kind) for kind in ("text", "other", "hash", "set", "zset", "stream")}
     commands = "; ".join(_PROBES).split("; ")
     return [[names.get(word, word) for word in command.split()] for command in commands]
 
