@@ -24,11 +24,14 @@ _PROBES = (
     f"EVALSHA {_EMPTY_SCRIPT_SHA1} 1 text",
     "SET text 1; SETNX text 1; GET text; EXISTS text; PEXPIRE text 60000; PERSIST text",
     "COPY text other; RENAME other text",
-    "HSET hash f 1; PEXPIRE hash 60000; HSETNX hash f 1; HGET hash f; HMGET hash f; HGETALL hash; HLEN hash; HEXISTS hash f",
+    "HSET hash f 1; PEXPIRE hash 60000; HSETNX hash f 1; HGET hash f; HMGET hash f; HGETALL hash",
+    "HLEN hash; HEXISTS hash f",
     "HINCRBY hash f 1; HSCAN hash 0; HDEL hash f",
     "SADD set m; PEXPIRE set 60000; SISMEMBER set m; SMEMBERS set; SREM set m",
-    "ZADD zset 1 m; PEXPIRE zset 60000; ZSCORE zset m; ZCARD zset; ZCOUNT zset 0 1; ZRANGE zset 0 1; ZRANGEBYSCORE zset 0 1; ZREM zset m",
-    "XADD stream * d v; PEXPIRE stream 60000; XRANGE stream - +; XREVRANGE stream + -; XREAD STREAMS stream $; XTRIM stream MAXLEN ~ 1",
+    "ZADD zset 1 m; PEXPIRE zset 60000; ZSCORE zset m; ZCARD zset; ZCOUNT zset 0 1; ZRANGE zset 0 1",
+    "ZRANGEBYSCORE zset 0 1; ZREM zset m; ZREMRANGEBYSCORE zset 0 1",
+    "XADD stream * d v; PEXPIRE stream 60000; XRANGE stream - +; XREVRANGE stream + -",
+    "XREAD STREAMS stream $; XTRIM stream MAXLEN ~ 1",
     "UNLINK text other hash set zset stream; DEL text",
 )
 """Commands on the keys of `probes`. A test compares them with what the scripts use."""
