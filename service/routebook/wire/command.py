@@ -1,0 +1,50 @@
+"""A request or a response, in whatever header encoding it travelled."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from routebook.wire.codes import SPOKEN_VERSION, Flag, Language
+
+Ext = dict[str, str]
+
+
+class HeaderEncoding(IntEnum):
+    """The first byte after a frame's length. Peers read both, whatever they write."""
+
+    JSON = 0
+    ROCKETMQ = 1
+
+
+class Request(NamedTuple):
+    """A named tuple, not a dataclass: one is built for every frame, and a frozen dataclass costs five times as much."""
+
+    code: int
+    opaque: int
+    ext: Ext | None = None
+    """None: the header had no ext fields at all. Where it matters is only on the wire; `fields` reads both."""
+    body: bytes = b""
+    """A frame cannot tell an empty body from none."""
+    version: int = SPOKEN_VERSION
+    language: Language = Language.JAVA
+    flag: int = 0
+    remark: str | None = None
+
+    @property
+    def is_oneway(self) -> bool:
+        """Nothing is sent back, not even an error."""
+        return bool(self.flag & Flag.ONEWAY)
+
+
+class Response(NamedTuple):
+    code: int
+    opaque: int
+    ext: Ext | None = None
+    """{} is written when a typed header exists and all its fields are absent, None when there is no typed header."""
+    body: bytes = b""
+    version: int = SPOKEN_VERSION
+    language: Language = Language.JAVA
+    flag: int = int(Flag.RESPONSE)
+    remark: str | None = None
+
+
+Command = Request | Response
