@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes a Redis image from the distribution's packages, for machines without an image registry.
-# Usage: build_redis_image.sh [TAG]      needs: root, mmdebstrap, a running Docker engine
+# Usage: build_redis_image.sh [TAG [SUITE]]      needs: root, mmdebstrap, a running Docker engine
+# A later suite of the same distribution has a later Redis: Debian's trixie has 8.0.
 #
 # Behaves like the official image where tests can tell: data in /data, port 6379, and a command that begins with an option
 # or a .conf file is one for redis-server.
@@ -8,7 +9,8 @@ set -eu
 
 tag=${1:-${ROUTEBOOK_TEST_REDIS_IMAGE:-redis:7-bookworm}}
 . /etc/os-release
-suite=${VERSION_CODENAME:?this system does not name its release}
+own_suite=${VERSION_CODENAME:?this system does not name its release}
+suite=${2:-$own_suite}
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT INT TERM
@@ -16,7 +18,14 @@ trap 'rm -rf "$folder"' EXIT INT TERM
 # The machine's own package sources: they are what can be reached from here.
 set --
 for source in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/ubuntu.sources /etc/apt/sources.list; do
-  if [ -s "$source" ]; then set -- "$@" "$source"; fi
+  if [ ! -s "$source" ]; then continue; fi
+  if [ "$suite" = "$own_suite" ]; then
+    set -- "$@" "$source"
+  else
+    # Another suite from the same mirror; the sources name their own suite.
+    mirror=$(awk '$1 == "URIs:" { print $2; exit } $1 == "deb" { print $2; exit }' "$source")
+    set -- "${1:-$mirror}"
+  fi
 done
 
 root=$folder/root
