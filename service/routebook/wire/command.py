@@ -7,6 +7,10 @@ from routebook.wire.codes import SPOKEN_VERSION, Flag, Language
 
 Ext = dict[str, str]
 
+UNMATCHABLE_OPAQUE = -(2**31)
+"""Of a header that names none. The reference takes a number from its own counter, which may by chance be one that the
+caller waits for; callers count upwards from 0 and reach this one after two thousand million requests."""
+
 
 class HeaderEncoding(IntEnum):
     """The first byte after a frame's length. Peers read both, whatever they write."""

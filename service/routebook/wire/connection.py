@@ -1,0 +1,111 @@
+"""One connection, without its socket: bytes in, events out, bytes to send.
+
+    events = connection.receive(data)        requests, responses to our own requests, at last perhaps an error
+    transport.write(connection.answer(request, ResponseCode.SUCCESS, body=...))
+
+Which bytes come in which chunk makes no difference to the events. Answers may be sent in any order: the peer pairs them
+by their opaque number.
+"""
+
+from collections.abc import Iterable
+
+from routebook.wire.codes import SPOKEN_VERSION, Flag
+from routebook.wire.command import Command, Ext, HeaderEncoding, Request, Response
+from routebook.wire.frame import FrameLimits, FrameReader
+from routebook.wire.header import decode_command, encode_command, encode_head
+from routebook.wire.protocol_error import PeerProtocolError
+
+Event = Request | Response | PeerProtocolError
+"""The error is the last event: nothing is answered to it, the port closes the connection."""
+
+OPAQUE_MASK = 0x7FFF_FFFF
+DEFAULT_LIMITS = FrameLimits()
+
+
+class Connection:
+    """Of either side: a name server answers requests; a client, or we when we tell brokers something, sends them."""
+
+    def __init__(
+        self,
+        limits: FrameLimits = DEFAULT_LIMITS,
+        *,
+        encoding: HeaderEncoding = HeaderEncoding.JSON,
+        version: int = SPOKEN_VERSION,
+    ) -> None:
+        self._limits = limits
+        self._encoding = encoding
+        """Of all we send: as in the reference a setting of ours, whatever the request was written in."""
+        self._version = version
+        self._frames = FrameReader(limits)
+        self._error: PeerProtocolError | None = None
+        self._last_opaque = -1
+        self._outstanding: set[int] = set()
+
+    @property
+    def error(self) -> PeerProtocolError | None:
+        """Set: the peer broke the protocol, and whatever it still sends is not looked at."""
+        return self._error
+
+    @property
+    def unread_bytes(self) -> int:
+        """Above 0: a frame has begun and is not finished."""
+        return 0 if self._error else self._frames.unread_bytes
+
+    def receive(self, data: bytes) -> list[Event]:
+        events: list[Event] = []
+        if self._error:
+            return events
+        frames = self._frames
+        frames.receive(data)
+        try:
+            while frame := frames.next_frame():
+                command = decode_command(frame)
+                if type(command) is Request or self._is_awaited(command):
+                    events.append(command)
+        except PeerProtocolError as error:
+            self._error = error.with_traceback(None)  # A traceback would hold the frame until the connection ends.
+            self._frames = FrameReader(self._limits)  # Lets go of what was kept.
+            events.append(error)
+        return events
+
+    def _is_awaited(self, command: Command) -> bool:
+        """A response that nobody waits for is dropped, as the reference does."""
+        if command.opaque not in self._outstanding:
+            return False
+        self._outstanding.discard(command.opaque)
+        return True
+
+    def answer(
+        self, request: Request, code: int, *, ext: Ext | None = None, remark: str | None = None, body: bytes = b""
+    ) -> bytes:
+        """The bytes of the answer; none for a oneway request."""
+        if request.flag & Flag.ONEWAY:
+            return b""
+        response = Response(code, request.opaque, ext, body, self._version, remark=remark)
+        return encode_command(response, self._encoding, self._limits.max_frame_bytes)
+
+    def answer_in_parts(self, request: Request, code: int, body: bytes) -> Iterable[bytes]:
+        """The same for a body that many answers share: it is handed on, not copied."""
+        if request.flag & Flag.ONEWAY:
+            return ()
+        response = Response(code, request.opaque, None, b"", self._version)
+        return encode_head(response, len(body), self._encoding, self._limits.max_frame_bytes), body
+
+    def ask(self, code: int, *, ext: Ext | None = None, body: bytes = b"") -> tuple[int, bytes]:
+        """A request of our own: the number that its response will have, and the bytes to send."""
+        opaque = self._last_opaque = (self._last_opaque + 1) & OPAQUE_MASK
+        sent = encode_command(
+            Request(code, opaque, ext, body, self._version), self._encoding, self._limits.max_frame_bytes
+        )
+        self._outstanding.add(opaque)
+        return opaque, sent
+
+    def forget(self, opaque: int) -> None:
+        """Nobody waits for that response any more; should it still come, it is dropped."""
+        self._outstanding.discard(opaque)
+
+    def tell(self, code: int, *, ext: Ext | None = None, body: bytes = b"") -> bytes:
+        """A oneway request: there will be no response."""
+        self._last_opaque = (self._last_opaque + 1) & OPAQUE_MASK
+        told = Request(code, self._last_opaque, ext, body, self._version, flag=int(Flag.ONEWAY))
+        return encode_command(told, self._encoding, self._limits.max_frame_bytes)

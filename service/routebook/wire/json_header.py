@@ -1,0 +1,137 @@
+"""The JSON header: written as the reference writes it, read as leniently as real peers need.
+
+Peers differ in the order of the keys, add keys of their own, quote numbers, leave numbers of the ext fields unquoted
+and name languages that we do not know. What none was seen to send in a header, unquoted keys and single quotes, is
+refused.
+"""
+
+import json
+from decimal import Decimal
+from typing import Any, Never
+
+from routebook.wire.codes import Flag, Language
+from routebook.wire.command import UNMATCHABLE_OPAQUE, Command, Ext, Request, Response
+from routebook.wire.protocol_error import PeerProtocolError, Violation
+
+SMALLEST_INT = -(2**31)
+LARGEST_INT = 2**31 - 1
+LANGUAGES = {language.name: language for language in Language}
+
+
+def refuse_constant(word: str) -> Never:
+    raise ValueError(f"{word} is not JSON")
+
+
+READER = json.JSONDecoder(strict=False, parse_float=Decimal, parse_constant=refuse_constant)
+"""Raw line feeds inside of texts pass, as they do in Java; a float keeps its digits, for the text of an ext field."""
+WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def decode_json_header(header: bytes, body: bytes) -> Command:
+    try:
+        return _read(_parse(header), body)
+    except (ValueError, ArithmeticError, RecursionError) as problem:
+        # JSON that is none, text that is not UTF-8, an integer of thousands of digits, nesting without end.
+        reason = str(problem)[:200]
+    # Raised out here, the error does not hold on to the one before it, and by that to the whole input.
+    raise PeerProtocolError(Violation.JSON_HEADER, f"A JSON header cannot be read: {reason}.")
+
+
+def _parse(header: bytes) -> dict[str, Any]:
+    text = header.decode().strip()
+    # `decode` would search for white space twice more.
+    fields, end = READER.raw_decode(text)
+    if end != len(text):
+        raise ValueError(f"something follows the object, at {end}")
+    if not isinstance(fields, dict):
+        raise ValueError(f"an object was expected, not {type(fields).__name__}")
+    return fields if "\\u" not in text else _without_lone_surrogates(fields)
+
+
+def _read(fields: dict[str, Any], body: bytes) -> Command:
+    flag = _integer(fields, "flag", 0)
+    kind: type[Request | Response] = Response if flag & Flag.RESPONSE else Request
+    remark = fields.get("remark")
+    return kind(
+        _integer(fields, "code", 0),
+        _integer(fields, "opaque", UNMATCHABLE_OPAQUE),
+        _ext(fields.get("extFields")),
+        body,
+        _integer(fields, "version", 0),
+        _language(fields.get("language", "JAVA")),
+        flag,
+        remark if remark is None else _text(remark),
+    )
+
+
+def _integer(fields: dict[str, Any], name: str, default: int) -> int:
+    value = fields.get(name, default)
+    if type(value) is not int:
+        if value is None:
+            return default
+        value = _lenient_integer(name, value)
+    if SMALLEST_INT <= value <= LARGEST_INT:
+        return value
+    raise ValueError(f"{name} has more than 32 bits")
+
+
+def _lenient_integer(name: str, value: object) -> int:
+    if isinstance(value, str):
+        digits = value[1:] if value[:1] in ("+", "-") else value
+        if digits.isascii() and digits.isdigit():
+            return int(value)
+    if isinstance(value, Decimal) and abs(value) <= LARGEST_INT:
+        return int(value)
+    if isinstance(value, bool):
+        return int(value)
+    raise ValueError(f"{name} is not a number")
+
+
+def _language(value: object) -> Language:
+    if isinstance(value, str):
+        return LANGUAGES.get(value, Language.OTHER)
+    if isinstance(value, int) and 0 <= value < len(Language):
+        return Language(value)
+    return Language.OTHER
+
+
+def _ext(value: object) -> Ext | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ValueError("extFields is not an object")
+    for one in value.values():
+        if type(one) is not str:
+            return {name: _text(one) for name, one in value.items() if one is not None}
+    return value
+
+
+def _text(value: object) -> str:
+    """What Java makes of a value that should have been a text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _without_lone_surrogates(value: Any) -> Any:
+    r"""Half a \u pair is legal JSON and no Unicode text: it could be neither stored nor sent. Java, too, writes "?"."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_without_lone_surrogates(name): _without_lone_surrogates(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_lone_surrogates(one) for one in value]
+    return value
+
+
+def encode_json_header(command: Command) -> bytes:
+    """Keys in the order of the alphabet, as the reference has them; absent texts left out."""
+    code, opaque, ext, _, version, language, flag, remark = command
+    ext_fields = "" if ext is None else f'"extFields":{WRITER.encode(ext)},'
+    remark_field = "" if remark is None else f'"remark":{WRITER.encode(remark)},'
+    return (
+        f'{{"code":{code:d},{ext_fields}"flag":{flag:d},"language":"{language.name}","opaque":{opaque:d},'
+        f'{remark_field}"serializeTypeCurrentRPC":"JSON","version":{version:d}}}'
+    ).encode("utf-8", "replace")
