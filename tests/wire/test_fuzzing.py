@@ -3,6 +3,7 @@
 The seed is fixed: a failure here fails everywhere. FUZZ_INPUTS asks for more than the default run takes.
 """
 
+import gc
 import os
 import random
 import time
@@ -116,7 +117,7 @@ def test_announced_bytes_are_not_allocated() -> None:
     try:
         connections = [Connection() for _ in range(100)]
         for connection in connections:
-            connection.receive((16_777_212).to_bytes(4, "big") + (2**20).to_bytes(4, "big") + b"{")
+            connection.receive((16_777_212).to_bytes(4, "big") + (2**18).to_bytes(4, "big") + b"{")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -126,7 +127,7 @@ def test_announced_bytes_are_not_allocated() -> None:
 
 def test_a_refused_connection_keeps_nothing() -> None:
     connection = Connection()
-    junk = framed(b"?" * 1_000_000)
+    junk = framed(b"?" * 250_000)
     tracemalloc.start()
     try:
         for at in range(0, len(junk), 65_536):
@@ -138,38 +139,43 @@ def test_a_refused_connection_keeps_nothing() -> None:
     assert kept < 100_000
 
 
-MIB = 1024 * 1024
+KIB = 1024
+MIB = KIB * KIB
+LARGEST = 256 * KIB
 
 
 @pytest.mark.parametrize(
     "header",
     [
-        b"[" * MIB,
-        b"[" + b"[]," * (MIB // 3 - 2) + b"[]]",
-        b"{" + b'"":{},' * (MIB // 6 - 2) + b'"":{}}',
-        b'{"code":' + b"9" * (MIB - 20) + b"}",
-        b'{"code":0.' + b"9" * (MIB - 20) + b"}",
-        b'{"x":[' + (b"9" * 4000 + b",") * (MIB // 4001 - 2) + b"1]}",
-        b'{"extFields":{"x":[' + b"1," * (MIB // 2 - 20) + b"1]}}",
-        b'{"remark":"' + b"\\ud800" * (MIB // 6 - 10) + b'"}',
-        b'{"code":"' + b"9" * (MIB - 20) + b'"}',
-        b" " * MIB,
+        b"[" * LARGEST,
+        b"[" + b"[]," * (LARGEST // 3 - 2) + b"[]]",
+        b"{" + b'"":{},' * (LARGEST // 6 - 2) + b'"":{}}',
+        b'{"code":' + b"9" * (LARGEST - 20) + b"}",
+        b'{"code":0.' + b"9" * (LARGEST - 20) + b"}",
+        b'{"x":[' + (b"9" * 4000 + b",") * (LARGEST // 4001 - 2) + b"1]}",
+        b'{"extFields":{"x":[' + b"1," * (LARGEST // 2 - 20) + b"1]}}",
+        b'{"remark":"' + b"\\ud800" * (LARGEST // 6 - 10) + b'"}',
+        b'{"code":"' + b"9" * (LARGEST - 20) + b'"}',
+        b'{"x":[' + b"[{}]," * (LARGEST // 5 - 3) + b"1]}",
+        b'{"extFields":{"x":[' + b"0.1," * (LARGEST // 4 - 20) + b"1]}}",
+        b" " * LARGEST,
     ],
     ids=lambda header: repr(header[:20]),
 )
 def test_the_largest_header_of_the_worst_kind_neither_stalls_nor_fills_the_memory(header: bytes) -> None:
-    assert len(header) <= MIB
+    assert len(header) <= LARGEST
     frame = framed(header)
+    gc.collect()
     begun = time.thread_time()
     Connection().receive(frame)
-    assert time.thread_time() - begun < 10 * LONGEST_STALL_SECONDS
+    assert time.thread_time() - begun < 2 * LONGEST_STALL_SECONDS
     tracemalloc.start()
     try:
         Connection().receive(frame)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 80 * MIB
+    assert peak < 40 * MIB
 
 
 def test_a_large_frame_in_small_pieces_takes_linear_time() -> None:

@@ -29,7 +29,9 @@ WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=T
 
 def decode_json_header(header: bytes, body: bytes) -> Command:
     try:
-        return _read(_parse(header), body)
+        text = header.decode().strip()
+        command = _read(_parse(text), body)
+        return _without_lone_surrogates(command) if "\\ud" in text or "\\uD" in text else command
     except (ValueError, ArithmeticError, RecursionError) as problem:
         # JSON that is none, text that is not UTF-8, an integer of thousands of digits, nesting without end.
         reason = str(problem)[:200]
@@ -37,15 +39,14 @@ def decode_json_header(header: bytes, body: bytes) -> Command:
     raise PeerProtocolError(Violation.JSON_HEADER, f"A JSON header cannot be read: {reason}.")
 
 
-def _parse(header: bytes) -> dict[str, Any]:
-    text = header.decode().strip()
+def _parse(text: str) -> dict[str, Any]:
     # `decode` would search for white space twice more.
     fields, end = READER.raw_decode(text)
     if end != len(text):
         raise ValueError(f"something follows the object, at {end}")
     if not isinstance(fields, dict):
         raise ValueError(f"an object was expected, not {type(fields).__name__}")
-    return fields if "\\u" not in text else _without_lone_surrogates(fields)
+    return fields
 
 
 def _read(fields: dict[str, Any], body: bytes) -> Command:
@@ -115,15 +116,17 @@ def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def _without_lone_surrogates(value: Any) -> Any:
+def _without_lone_surrogates(command: Command) -> Command:
     r"""Half a \u pair is legal JSON and no Unicode text: it could be neither stored nor sent. Java, too, writes "?"."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_without_lone_surrogates(name): _without_lone_surrogates(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_without_lone_surrogates(one) for one in value]
-    return value
+    ext, remark = command.ext, command.remark
+    return command._replace(
+        ext=ext and {_unicode(name): _unicode(value) for name, value in ext.items()},
+        remark=remark and _unicode(remark),
+    )
+
+
+def _unicode(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def encode_json_header(command: Command) -> bytes:
