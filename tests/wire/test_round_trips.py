@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routebook.wire.codes import Flag, Language
+from routebook.wire.codes import RESPONSE_FLAG, Language
 from routebook.wire.command import Command, HeaderEncoding, Request, Response
 from routebook.wire.frame import FrameLimits, FrameReader
 from routebook.wire.header import decode_command, encode_command
@@ -31,7 +31,7 @@ def commands(
     exts: st.SearchStrategy[dict[str, str] | None],
 ) -> Command:
     flag = draw(INT32)
-    kind = Response if flag & Flag.RESPONSE else Request
+    kind = Response if flag & RESPONSE_FLAG else Request
     return kind(
         code=draw(numbers),
         opaque=draw(INT32),

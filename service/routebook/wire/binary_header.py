@@ -6,7 +6,7 @@
 
 from struct import Struct
 
-from routebook.wire.codes import Flag, Language
+from routebook.wire.codes import RESPONSE_FLAG, Language
 from routebook.wire.command import Command, Ext, Request, Response
 from routebook.wire.protocol_error import OwnProtocolError, PeerProtocolError, Violation
 
@@ -31,7 +31,7 @@ def decode_binary_header(header: bytes, body: bytes) -> Command:
     (ext_length,) = LENGTH.unpack_from(header, remark_end)
     begin = remark_end + LENGTH.size
     _check("ext block", ext_length, len(header) - begin)
-    kind: type[Request | Response] = Response if flag & Flag.RESPONSE else Request
+    kind: type[Request | Response] = Response if flag & RESPONSE_FLAG else Request
     return kind(
         code,
         opaque,

@@ -1,6 +1,6 @@
 """The numbers of the protocol: requests, responses, flags, languages, releases."""
 
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 
 
 class RequestCode(IntEnum):
@@ -53,11 +53,9 @@ def request_name(code: int) -> str:
     return REQUEST_NAMES.get(code, "UNKNOWN")
 
 
-class Flag(IntFlag):
-    """The other bits mean nothing and are ignored."""
-
-    RESPONSE = 1
-    ONEWAY = 2
+# Bits of a header's flag; the others mean nothing. Plain numbers: an IntFlag takes a microsecond to ask.
+RESPONSE_FLAG = 1
+ONEWAY_FLAG = 2
 
 
 class Language(IntEnum):

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from routebook.wire.codes import SPOKEN_VERSION, Flag, Language
+from routebook.wire.codes import ONEWAY_FLAG, RESPONSE_FLAG, SPOKEN_VERSION, Language
 
 Ext = dict[str, str]
 
@@ -36,7 +36,7 @@ class Request(NamedTuple):
     @property
     def is_oneway(self) -> bool:
         """Nothing is sent back, not even an error."""
-        return bool(self.flag & Flag.ONEWAY)
+        return bool(self.flag & ONEWAY_FLAG)
 
 
 class Response(NamedTuple):
@@ -47,7 +47,7 @@ class Response(NamedTuple):
     body: bytes = b""
     version: int = SPOKEN_VERSION
     language: Language = Language.JAVA
-    flag: int = int(Flag.RESPONSE)
+    flag: int = RESPONSE_FLAG
     remark: str | None = None
 
 

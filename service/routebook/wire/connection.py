@@ -9,7 +9,7 @@ by their opaque number.
 
 from collections.abc import Iterable
 
-from routebook.wire.codes import SPOKEN_VERSION, Flag
+from routebook.wire.codes import ONEWAY_FLAG, SPOKEN_VERSION
 from routebook.wire.command import Command, Ext, HeaderEncoding, Request, Response
 from routebook.wire.frame import FrameLimits, FrameReader
 from routebook.wire.header import decode_command, encode_command, encode_head
@@ -79,14 +79,14 @@ class Connection:
         self, request: Request, code: int, *, ext: Ext | None = None, remark: str | None = None, body: bytes = b""
     ) -> bytes:
         """The bytes of the answer; none for a oneway request."""
-        if request.flag & Flag.ONEWAY:
+        if request.flag & ONEWAY_FLAG:
             return b""
         response = Response(code, request.opaque, ext, body, self._version, remark=remark)
         return encode_command(response, self._encoding, self._limits.max_frame_bytes)
 
     def answer_in_parts(self, request: Request, code: int, body: bytes) -> Iterable[bytes]:
         """The same for a body that many answers share: it is handed on, not copied."""
-        if request.flag & Flag.ONEWAY:
+        if request.flag & ONEWAY_FLAG:
             return ()
         response = Response(code, request.opaque, None, b"", self._version)
         return encode_head(response, len(body), self._encoding, self._limits.max_frame_bytes), body
@@ -107,5 +107,5 @@ class Connection:
     def tell(self, code: int, *, ext: Ext | None = None, body: bytes = b"") -> bytes:
         """A oneway request: there will be no response."""
         self._last_opaque = (self._last_opaque + 1) & OPAQUE_MASK
-        told = Request(code, self._last_opaque, ext, body, self._version, flag=int(Flag.ONEWAY))
+        told = Request(code, self._last_opaque, ext, body, self._version, flag=ONEWAY_FLAG)
         return encode_command(told, self._encoding, self._limits.max_frame_bytes)
