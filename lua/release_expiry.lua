@@ -6,8 +6,9 @@ KEYS[1]   meta
 
 ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]   let_go  1: those due by now may expire, however many
+ARGV[3]   lease   the leader's whole lease; empty for an operator
 
-reply     {status, version} DONE, UNCHANGED (nothing is held)
+reply     {status, version} DONE, UNCHANGED (nothing is held), FENCED
 ]]
 -- include: statuses
 -- include: keys
@@ -15,9 +16,13 @@ reply     {status, version} DONE, UNCHANGED (nothing is held)
 -- include: clock
 -- include: changes
 -- include: deadline_clock
+-- include: leadership
 
-local by, let_go = ARGV[1], ARGV[2] == '1'
+local by, let_go, lease = ARGV[1], ARGV[2] == '1', ARGV[3]
 local expiry = table_key('expiry')
+if lease ~= '' and not leads(lease) then
+  return { FENCED, current_version() }
+end
 local held = redis.call('HMGET', expiry, 'held_since_ms', 'brokers')
 if not held[1] then
   return { UNCHANGED, current_version() }

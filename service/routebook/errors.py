@@ -75,6 +75,10 @@ class StoreUnavailableError(StoreError):
     """The store did not answer in time, or could not be reached. Whether a write took place is unknown."""
 
 
+class StoreRefusalError(StoreUnavailableError):
+    """The store answers, and refuses for the moment: memory, disk, role. Nothing was written."""
+
+
 class StoreUnsuitableError(StoreError):
     """The store answers but must not be used as it is: version, eviction policy, permission, layout."""
 

@@ -70,7 +70,7 @@ def test_what_outlasts_the_drain_time_is_cut_off_and_counted(store_url: str, nam
     with serving(store_url, namespace, tmp_path, *long) as service:
         waiting = _Waiting(service)
         assert service.stop() == 0
-        assert waiting.answer() in (None, 500)
+        assert waiting.answer() in (None, 503)
         assert "1 requests were cut off" in service.log
 
 
@@ -82,7 +82,7 @@ def test_a_second_signal_forces(store_url: str, namespace: str, tmp_path: Path) 
         while "a second one forces" not in service.log:
             time.sleep(0.01)
         assert service.stop(within=5) == 0
-        assert waiting.answer() in (None, 500)
+        assert waiting.answer() in (None, 503)
         assert "Forced (signal SIGTERM is the second one)" in service.log
 
 
@@ -211,3 +211,25 @@ class _Waiting:
             except ConnectionError:
                 return None
         return int(said.split()[1]) if said else None
+
+
+def test_a_request_that_is_cut_off_by_a_stop_is_told_so(store_url: str, namespace: str, tmp_path: Path) -> None:
+    """Its body never ends; neither does the log get a traceback for it."""
+    with serving(store_url, namespace, tmp_path, "--drain-ms", "300") as service:
+        host, port = service.http.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            client.sendall(b"PUT /v1/topics/t HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+            time.sleep(0.3)
+            assert service.stop() == 0
+            answer = client.recv(65536)
+        assert b" 503 " in answer.split(b"\r\n", 1)[0]
+        assert b'"type": "stopping"' in answer
+        assert "Traceback" not in service.log
+
+
+def test_run_time_settings_are_named_at_the_next_start(store_url: str, namespace: str, tmp_path: Path) -> None:
+    with serving(store_url, namespace, tmp_path) as service:
+        assert service.put("/v1/settings/hold_percent", {"value": "11"}).status_code == 200
+        service.stop()
+    with serving(store_url, namespace, tmp_path) as service:
+        assert "Settings changed at run time: hold_percent=11" in service.log

@@ -133,6 +133,7 @@ async def test_an_older_leader_is_refused_everything(book: Book) -> None:
     assert (await scan(book, old)).status is Status.FENCED
     assert (await expire_brokers(book, old, found.members, caller=CALLER)).status is Status.FENCED
     assert (await hold_expiry(book, old, [], caller=CALLER)).status is Status.FENCED
+    assert (await release_expiry(book, caller=CALLER, let_go=False, lease=old)).status is Status.FENCED
     assert await forget_worker(book, "worker-9", caller=CALLER, lease=old) is Status.FENCED
     assert (await read_instances(book, [MEMBER]))[MEMBER] is not None
 

@@ -1,9 +1,11 @@
 """Builds the HTTP application: path operations in the middle, thin layers around, the short way in front."""
 
+import asyncio
+
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from routebook import __version__
 from routebook.errors import RoutebookError
@@ -30,7 +32,22 @@ class HttpApp:
         self._watchers = watchers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+        begun = False
+
+        async def send_on(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_on)
+        except asyncio.CancelledError:
+            # Only a server that stops does this, to those who outlast its patience. What is half said stays so.
+            if not begun:
+                response = problems.problem_response(
+                    problems.STOPPING, "This worker is stopping.", advice="Ask again: another one, or soon this one."
+                )
+                await response(scope, receive, send)
 
     def stop(self) -> None:
         """Ends every watch; called when the server drains (`serving.HttpServer` does)."""

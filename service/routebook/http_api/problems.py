@@ -23,6 +23,7 @@ from routebook.errors import (
     RoutebookError,
     SettingsError,
     StoreError,
+    StoreRefusalError,
     StoreUnavailableError,
 )
 
@@ -59,6 +60,7 @@ NOT_READY = Kind("not-ready", 503, "The table cannot be trusted yet", _RETRY_SOO
 STORE_UNAVAILABLE = Kind("store-unavailable", 503, "The store does not answer", _RETRY_SOON)
 STORE_TROUBLE = Kind("store-trouble", 503, "The store refused the work", _RETRY_SOON)
 BUSY = Kind("busy", 503, "Too much at once", _RETRY_SOON | _CLOSE)
+STOPPING = Kind("stopping", 503, "This worker is stopping", _RETRY_SOON | _CLOSE)
 NOT_SEEN_YET = Kind("not-seen-yet", 504, "This worker has not seen that version", _RETRY_SOON)
 
 # The first class that fits wins, so the more particular one stands first.
@@ -70,6 +72,7 @@ _BY_ERROR: Final[tuple[tuple[type[RoutebookError], Kind], ...]] = (
     (NotSeenYetError, NOT_SEEN_YET),
     (RefusedError, REFUSED),
     (ForbiddenError, FORBIDDEN),
+    (StoreRefusalError, STORE_TROUBLE),
     (StoreUnavailableError, STORE_UNAVAILABLE),
     (StoreError, STORE_TROUBLE),
     (RoutebookError, INTERNAL),

@@ -14,7 +14,7 @@ from routebook import __version__
 from routebook.errors import RoutebookError
 from routebook.settings import Settings, catalogue
 from routebook.store.checks import Finding, diagnose
-from routebook.store.client import StoreClient
+from routebook.store.client import StoreClient, StoreReplyError
 from routebook.store.embedded import find_server
 from routebook.store.keys import Keys
 from routebook.store.url import StoreUrl
@@ -146,7 +146,10 @@ def _embedded() -> Finding:
 
 async def _clock(client: StoreClient) -> Finding:
     before = time.time()
-    seconds, micros = await client.call("TIME")
+    try:
+        seconds, micros = await client.call("TIME")
+    except StoreReplyError as error:
+        return Finding("warning", "clock", f"the store's clock cannot be asked: {error.message}", error.advice)
     skew = int(seconds) + int(micros) / 1e6 - (before + time.time()) / 2
     if abs(skew) > CLOCK_SKEW_SECONDS:
         advice = (

@@ -31,7 +31,7 @@ from routebook.registry.presence import Presence
 from routebook.registry.registry import Registry
 from routebook.registry.restoring import Restoring
 from routebook.replica.replica import Replica
-from routebook.settings import LiveSettings, Settings
+from routebook.settings import LiveSettings, Origin, Settings
 from routebook.store.book import Book
 from routebook.store.checks import check_store
 from routebook.store.client import StoreClient
@@ -96,10 +96,17 @@ class Worker:
         await self._admin.start()
         self._spawn("replica", self._replica.run())
         await self._replica.wait_complete(LOAD_TIMEOUT_MS)
+        self._tell_run_time_settings()
         self._spawn("presence", self._presence.run())
         self._spawn("leader", self._leader.run())
         self._spawn("restoring", self._restoring.run())
         await self._http.start()
+
+    def _tell_run_time_settings(self) -> None:
+        """What the start line could not know: these live in the store."""
+        changed = [f"{key}={value}" for key, value, origin in self._live.describe() if origin == Origin.RUN_TIME]
+        if changed:
+            _log.info("Settings changed at run time: %s", " ".join(changed))
 
     async def _end(self) -> None:
         began = time.monotonic()

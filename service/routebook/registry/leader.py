@@ -153,7 +153,7 @@ class Leader:
                     scan.expired_lately,
                 )
         elif scan.held_since_ms is not None:
-            await release_expiry(self._book, caller=self._caller, let_go=False)
+            await release_expiry(self._book, caller=self._caller, let_go=False, lease=lease.whole)
             _log.warning("Expiry is no longer held: %d of %d brokers are due.", scan.due, scan.instances)
 
     def _broker_of(self, due: DueMember) -> str:

@@ -26,15 +26,29 @@ class Presence:
         self._worker = worker
         self._about = json.dumps(about)
         self._caller = Caller(worker)
+        self._failing = False
 
     async def run(self) -> None:
         while True:
             try:
                 heads = await renew_worker(self._book, self._worker, WORKER_LEASE_MS, self._about, caller=self._caller)
-                self._replica.check_heads(heads)
             except StoreError as error:
-                _log.debug("No sign of life could be given: %s", error)
+                self._note_failure(error)
+            else:
+                self._note_success()
+                self._replica.check_heads(heads)
             await asyncio.sleep(PERIOD_S)
+
+    def _note_failure(self, error: StoreError) -> None:
+        """The first write of every second says for all writes that the store refuses them, once."""
+        if not self._failing:
+            _log.warning("Nothing can be written to the store, so writes are refused here. %s", error)
+        self._failing = True
+
+    def _note_success(self) -> None:
+        if self._failing:
+            _log.info("The store takes writes again.")
+        self._failing = False
 
     async def leave(self) -> None:
         """Its sessions are forgotten, and the brokers it heard get a full timeout: nobody is removed since we go."""

@@ -1,6 +1,7 @@
 """Makes connections: TCP, TLS or socket, signed in, on the right database, to a server that takes writes."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from redis.asyncio.connection import (
@@ -72,7 +73,7 @@ class Dialer:
             refusal = translate_reply(error) if _is_reply(error) else None
             if isinstance(refusal, StoreUnavailableError):
                 raise refusal from error
-            reason = refusal or error
+            reason = refusal or self._missing_file() or error
             raise StoreUnavailableError(
                 f"The store at {name} cannot be reached: {reason}".rstrip(".") + ".",
                 advice=UNREACHABLE_ADVICE,
@@ -81,6 +82,13 @@ class Dialer:
             await connection.disconnect(nowait=True)
             raise
         return connection
+
+    def _missing_file(self) -> str | None:
+        """The library says only that some file was not found."""
+        tls = self._url.tls
+        files = (tls.ca_certs, tls.certfile, tls.keyfile) if tls else ()
+        missing = [name for name in files if name and not Path(name).is_file()]
+        return f"there is no file {missing[0]}" if missing else None
 
     def _new_connection(self, address: Address | None, credentials: Credentials, db: int) -> AbstractConnection:
         # No time limits of redis-py's: they cost a timer and a task a call, and the caller's deadline
@@ -130,7 +138,9 @@ async def converse(connection: AbstractConnection, commands: Sequence[Sequence[W
                     raise
                 replies.append(translate_reply(error))
     except RedisError as error:
-        raise StoreUnavailableError(f"The store broke the connection off: {error}") from error
+        raise StoreUnavailableError(
+            f"The store broke the connection off: {error}.", advice=UNREACHABLE_ADVICE
+        ) from error
     return replies
 
 

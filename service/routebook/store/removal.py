@@ -124,6 +124,8 @@ async def hold_expiry(book: Book, lease: str, brokers: Sequence[str], *, caller:
     return Outcome.of(await book.run("hold_expiry", pack_caller(caller), lease, compact_json(list(brokers))))
 
 
-async def release_expiry(book: Book, *, caller: Caller, let_go: bool) -> Outcome:
-    """`let_go`: those due by now may expire, however many. Without it the hold merely ends."""
-    return Outcome.of(await book.run("release_expiry", pack_caller(caller), int(let_go)))
+async def release_expiry(book: Book, *, caller: Caller, let_go: bool, lease: str = "") -> Outcome:
+    """`let_go`: those due by now may expire, however many. Without it the hold merely ends: the leader says so, and
+    names its lease.
+    """
+    return Outcome.of(await book.run("release_expiry", pack_caller(caller), int(let_go), lease))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from redis.exceptions import RedisError
 
-from routebook.errors import StoreError, StoreUnavailableError
+from routebook.errors import StoreError, StoreRefusalError
 
 _IN_SCRIPT = re.compile(r"-(OOM|READONLY|MISCONF|NOPERM|NOREPLICAS|MASTERDOWN|CLUSTERDOWN)\b ?(.*)", re.DOTALL)
 
@@ -40,7 +40,7 @@ class NoScriptError(StoreError):
     """The store does not know a script by its hash: it was restarted, or its scripts were flushed."""
 
 
-class StoreRefusedError(StoreUnavailableError):
+class StoreRefusedError(StoreRefusalError):
     """The store answers, but with an error that concerns the store, not the command: nothing was written."""
 
     def __init__(self, code: str, text: str) -> None:

@@ -16,6 +16,10 @@ from routebook.store.dialer import Dialer
 from routebook.store.url import Address, Layout, StoreUrl
 
 ASK_SECONDS = 1.0
+_ADVICE = {
+    Layout.SENTINEL: "Name sentinels (usually port 26379), not the servers, and the master by their name for it.",
+    Layout.CLUSTER: "Name nodes of a Cluster that are up; a single server is redis://host:port.",
+}
 
 
 class Resolver:
@@ -88,7 +92,9 @@ class Resolver:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         if not votes:
-            raise StoreUnavailableError(f"Nobody at {self._url} names a primary: {failures[0]}")
+            raise StoreUnavailableError(
+                f"Nobody at {self._url} names a primary: {failures[0]}", advice=_ADVICE[self._url.layout]
+            )
         return [address for address, _ in votes.most_common()]
 
     def _nobody(self) -> str:
