@@ -53,6 +53,15 @@ def may_publish(group: BrokerGroup | None, registration: Registration) -> bool:
     return all(registration.broker_id <= other for other in others)
 
 
+def replaces_known_topics(table: Table, registration: Registration) -> bool:
+    """Whether topics that the group has already will be put anew: an expectation, on which a staged table rests."""
+    group = table.groups.get(registration.broker)
+    instance = table.instances.get(registration.member)
+    is_seated = group is not None and registration.broker_id in group.addresses
+    said = registration.data_version
+    return not is_seated or instance is None or said is None or instance.data_version != said
+
+
 def work_out_difference(table: Table, registration: Registration, *, drops_missing: bool) -> QueueDifference:
     if not may_publish(table.groups.get(registration.broker), registration):
         return QueueDifference()

@@ -5,14 +5,13 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from itertools import count
 from typing import Final
 
 from routebook.errors import NotReadyError, NotSeenYetError, RefusedError
 from routebook.model.broker import Instance, Registration, RegistrationResult, RegistrationStatus
 from routebook.model.caller import Caller
 from routebook.model.names import check_address, check_broker_id, check_name, member_name
-from routebook.registry.difference import registration_digest, work_out_difference
+from routebook.registry.difference import registration_digest, replaces_known_topics, work_out_difference
 from routebook.registry.sight import Sight
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
@@ -91,44 +90,42 @@ class Registrar:
     async def _register_in_full(
         self, registration: Registration, caller: Caller, digest: str, worker: str
     ) -> SeatReply:
-        settings = self._live.current
-        drops_missing = registration.replace_topics or (
-            settings.delete_topic_with_broker_registration and not registration.mappings
-        )
-        timeout_ms = settings.broker_timeout_ms if registration.timeout_ms is None else registration.timeout_ms
-        give_up = time.monotonic() + REGISTER_WITHIN_S
-        for attempt in count(1):
-            if not self._replica.complete:
-                raise NotReadyError("The table is not loaded yet.", advice="Try again in a second.")
+        """Until what it was worked out against is what the store has."""
+        began, attempts = time.monotonic(), 0
+        while True:
             sight = Sight(self._replica)
-            table = self._replica.table
-            group = table.groups.get(registration.broker)
-            instance = table.instances.get(registration.member)
-            seated = group is not None and registration.broker_id in group.addresses
-            known = instance is not None and instance.data_version is not None
-            replaces = not (seated and known and instance and instance.data_version == registration.data_version)
-            reply = await register_broker(
-                self._book,
-                registration,
-                work_out_difference(table, registration, drops_missing=drops_missing),
-                caller=caller,
-                timeout_ms=timeout_ms,
-                digest=digest,
-                base=(self._replica.history, group.revision if group else 0),
-                replaces_known=replaces,
-                worker=worker,
-            )
+            reply = await self._register_once(registration, caller, digest, worker)
             if reply.status is not Status.STALE:
                 return reply
-            if time.monotonic() > give_up:
+            attempts += 1
+            if time.monotonic() - began > REGISTER_WITHIN_S:
                 raise NotReadyError(
-                    f"Broker {registration.broker} changed {attempt} times while it was being registered.",
+                    f"Broker {registration.broker} changed {attempts} times while it was being registered.",
                     advice="Try again; if it goes on, look for two brokers that share this name and id.",
                 )
             await self._catch_up(sight, reply.version)
             # Workers that contend for one group would otherwise go on meeting at the same instant.
-            await asyncio.sleep(random.uniform(0, min(attempt * 0.002, LONGEST_PAUSE_S)))  # noqa: S311 - no secret
-        raise AssertionError("count() does not end")
+            await asyncio.sleep(random.uniform(0, min(attempts * 0.002, LONGEST_PAUSE_S)))  # noqa: S311 - no secret
+
+    async def _register_once(self, registration: Registration, caller: Caller, digest: str, worker: str) -> SeatReply:
+        if not self._replica.complete:
+            raise NotReadyError("The table is not loaded yet.", advice="Try again in a second.")
+        settings, table = self._live.current, self._replica.table
+        group = table.groups.get(registration.broker)
+        drops_missing = registration.replace_topics or (
+            settings.delete_topic_with_broker_registration and not registration.mappings
+        )
+        return await register_broker(
+            self._book,
+            registration,
+            work_out_difference(table, registration, drops_missing=drops_missing),
+            caller=caller,
+            timeout_ms=settings.broker_timeout_ms if registration.timeout_ms is None else registration.timeout_ms,
+            digest=digest,
+            base=(self._replica.history, group.revision if group else 0),
+            replaces_known=replaces_known_topics(table, registration),
+            worker=worker,
+        )
 
     def _instance_in(self, cluster: str, broker: str, broker_id: int) -> Instance | None:
         group = self._replica.table.groups.get(broker)
