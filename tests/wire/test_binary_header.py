@@ -52,8 +52,20 @@ REMARK_LENGTH, EXT_LENGTH = 13, 20
 NAME_LENGTH, VALUE_LENGTH = 24, 31
 
 
-@pytest.mark.parametrize("lie", [-1, 2**31 - 1, -(2**31), 1_000])
-@pytest.mark.parametrize("at", [REMARK_LENGTH, EXT_LENGTH, VALUE_LENGTH])
+LIES = [
+    (at, lie)
+    for at in (REMARK_LENGTH, EXT_LENGTH, VALUE_LENGTH)
+    for lie in (-1, 2**31 - 1, -(2**31), 1_000)
+    if at != EXT_LENGTH or lie > 0
+]
+
+
+def test_a_negative_ext_block_counts_as_none() -> None:
+    header = WHOLE[:EXT_LENGTH] + struct.pack(">i", -1) + WHOLE[EXT_LENGTH + 4 :]
+    assert decode_binary_header(header, b"").ext is None
+
+
+@pytest.mark.parametrize(("at", "lie"), LIES)
 def test_a_length_that_lies_is_the_peers_mistake(at: int, lie: int) -> None:
     with pytest.raises(PeerProtocolError):
         decode_binary_header(WHOLE[:at] + struct.pack(">i", lie) + WHOLE[at + 4 :], b"")

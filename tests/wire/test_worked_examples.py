@@ -19,12 +19,20 @@ NO_SUCH_TOPIC = (
 )
 SLAVE_ANSWER = Response(0, 5, {"haServerAddr": "10.0.0.1:10912", "masterAddr": "10.0.0.1:10911"})
 E5_FIELDS = {
-    **MASTER,
     "bodyCrc32": "1560209824",
+    "brokerAddr": "10.0.0.1:10911",
     "brokerId": "0",
+    "brokerName": "broker-a",
+    "clusterName": "DefaultCluster",
     "compressed": "false",
     "enableActingMaster": "false",
     "haServerAddr": "10.0.0.1:10912",
+}
+E12_FIELDS = {
+    "brokerAddr": "10.0.0.1:10911",
+    "brokerId": "0",
+    "brokerName": "broker-a",
+    "clusterName": "DefaultCluster",
 }
 
 
@@ -56,7 +64,7 @@ EXAMPLES: list[tuple[str, HeaderEncoding, Command]] = [
             flag=2,
         ),
     ),
-    ("E12a", JSON, Request(322, 9, {**MASTER, "brokerId": "0"}, body_of("E12a"))),
+    ("E12a", JSON, Request(322, 9, E12_FIELDS, body_of("E12a"))),
     ("E12b", JSON, Response(0, 9, {"changed": "false"}, body_of("E12b"))),
     ("E13", BINARY, Response(0, 1, body=body_of("E13"))),
     ("E14", BINARY, Response(0, 1)),
@@ -132,10 +140,10 @@ def test_what_we_tell_brokers_has_the_bytes_of_the_reference() -> None:
         connection.tell(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE)
     fields = write_fields(
         {
-            "minBrokerId": 0,
-            "minBrokerAddr": "10.0.0.1:10911",
-            "offlineBrokerAddr": None,
             "haBrokerAddr": "10.0.0.1:10912",
+            "minBrokerAddr": "10.0.0.1:10911",
+            "minBrokerId": 0,
+            "offlineBrokerAddr": None,
         }
     )
     assert connection.tell(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext=fields) == golden_frames()["E10"]

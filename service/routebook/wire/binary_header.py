@@ -30,12 +30,12 @@ def decode_binary_header(header: bytes, body: bytes) -> Command:
     _check("remark", remark_length, len(header) - SMALLEST_HEADER)
     (ext_length,) = LENGTH.unpack_from(header, remark_end)
     begin = remark_end + LENGTH.size
-    _check("ext block", ext_length, len(header) - begin)
+    _check("ext block", max(0, ext_length), len(header) - begin)  # A negative one counts as none in the reference.
     kind: type[Request | Response] = Response if flag & RESPONSE_FLAG else Request
     return kind(
         code,
         opaque,
-        _read_ext(header, begin, begin + ext_length) if ext_length else None,
+        _read_ext(header, begin, begin + ext_length) if ext_length > 0 else None,
         body,
         version,
         LANGUAGES.get(language, Language.OTHER),

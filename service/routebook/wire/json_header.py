@@ -6,6 +6,7 @@ refused.
 """
 
 import json
+import re
 import struct
 from decimal import Decimal
 from typing import Any, Never
@@ -15,6 +16,7 @@ from routebook.wire.command import UNMATCHABLE_OPAQUE, Command, Ext, Request, Re
 from routebook.wire.protocol_error import PeerProtocolError, Violation
 
 LARGEST_INT = 2**31 - 1
+QUOTED_NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,20})?")
 FOUR_INTS = struct.Struct(">iiii")
 """For its refusal of what is longer than 32 bits: the quickest way to ask."""
 LANGUAGES = {language.name: language for language in Language}
@@ -26,7 +28,7 @@ def refuse_constant(word: str) -> Never:
 
 READER = json.JSONDecoder(strict=False, parse_float=Decimal, parse_constant=refuse_constant)
 """Raw line feeds inside of texts pass, as they do in Java; a float keeps its digits, for the text of an ext field."""
-WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def decode_json_header(header: bytes, body: bytes) -> Command:
@@ -78,19 +80,17 @@ def _read(fields: dict[str, Any], body: bytes) -> Command:
 
 
 def _integer(name: str, value: object, default: int) -> int:
-    if value is None:
+    if value in (None, "", "null"):
         return default
     return value if type(value) is int else _lenient_integer(name, value)
 
 
 def _lenient_integer(name: str, value: object) -> int:
-    if isinstance(value, str):
-        digits = value[1:] if value[:1] in ("+", "-") else value
-        if digits.isascii() and digits.isdigit():
-            return int(value)
+    if isinstance(value, str) and QUOTED_NUMBER.fullmatch(value):
+        value = Decimal(value)
     if isinstance(value, Decimal) and abs(value) <= LARGEST_INT:
         return int(value)
-    if isinstance(value, bool):
+    if isinstance(value, int):  # Also true and false, as 1 and 0.
         return int(value)
     raise ValueError(f"{name} is not a number")
 
@@ -137,7 +137,7 @@ def _unicode(text: str) -> str:
 
 
 def encode_json_header(command: Command) -> bytes:
-    """Keys in the order of the alphabet, as the reference has them; absent texts left out."""
+    """Keys in the order of the alphabet, absent texts left out; ext fields in the order they are given."""
     code, opaque, ext, _, version, language, flag, remark = command
     ext_fields = "" if ext is None else f'"extFields":{WRITER.encode(ext)},'
     remark_field = "" if remark is None else f'"remark":{WRITER.encode(remark)},'
