@@ -49,6 +49,7 @@ async def test_a_failover_is_followed_and_nobody_expires(trio: SentinelTrio) -> 
             worker.lead()
         for number in range(10):
             assert await registered(one, number)
+        await other.registry.wait_for_version(one.registry.version)
         await one.client.call("WAIT", 1, 1000)
         kill(trio.primary)
         for worker in (one, other):
