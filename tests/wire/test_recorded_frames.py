@@ -28,8 +28,8 @@ def decoded(release: str, name: str) -> tuple[HeaderEncoding, Command]:
 def test_every_frame_is_what_its_name_says(release: str, name: str) -> None:
     encoding, command = decoded(release, name)
     words = name.split()
-    assert encoding is {"json": HeaderEncoding.JSON, "binary": HeaderEncoding.ROCKETMQ}[words[0]]
-    assert type(command) is {"request": Request, "response": Response}[words[1]]
+    assert encoding == ["json", "binary"].index(words[0])
+    assert isinstance(command, Response) is (words[1] == "response")
     assert command.code == int(words[-1])
     assert command.version == RELEASES[release]
     assert command.language is Language.JAVA
