@@ -26,6 +26,8 @@ PROXY_V2 = bytes.fromhex("0d0a0d0a000d0a515549540a2111000cc0000207c6336401dc0426
 SEEDS = [*golden_frames().values(), PROXY, PROXY_V2, PROXY_V2 + golden_frames()["E1"]]
 INTERESTING = [0, 1, 3, 4, 127, 128, 255, 256, 2**15 - 1, 2**15, 2**24 - 1, 2**31 - 1, 2**31, 2**32 - 1]
 LONGEST_STALL_SECONDS = 0.05
+KIB = 1024
+MIB = KIB * KIB
 
 
 def mutated(source: random.Random) -> bytes:
@@ -125,6 +127,21 @@ def test_announced_bytes_are_not_allocated() -> None:
     assert peak < 1_000_000
 
 
+def test_an_idle_connection_keeps_nothing_of_its_last_frame() -> None:
+    connection = Connection()
+    tracemalloc.start()
+    try:
+        for size in (64 * KIB, 8 * MIB):
+            frame = framed(b'{"code":103}', bytes(8 * MIB - KIB))
+            events = [event for at in range(0, len(frame), size) for event in connection.receive(frame[at : at + size])]
+            assert len(events) == 1
+            del frame, events
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000
+
+
 def test_a_refused_connection_keeps_nothing() -> None:
     connection = Connection()
     junk = framed(b"?" * 250_000)
@@ -139,8 +156,6 @@ def test_a_refused_connection_keeps_nothing() -> None:
     assert kept < 100_000
 
 
-KIB = 1024
-MIB = KIB * KIB
 LARGEST = 256 * KIB
 
 
