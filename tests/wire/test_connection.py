@@ -102,7 +102,7 @@ def test_a_header_longer_than_its_frame_is_refused_on_eight_bytes(excess: int) -
 
 
 def test_a_header_beyond_its_own_limit_is_refused_on_eight_bytes() -> None:
-    announced = (2**21).to_bytes(4, "big") + (2**18 + 1).to_bytes(4, "big")
+    announced = (2**21).to_bytes(4, "big") + (2**17 + 1).to_bytes(4, "big")
     assert refusal(announced) is Violation.HEADER_LENGTH
 
 

@@ -119,7 +119,7 @@ def test_announced_bytes_are_not_allocated() -> None:
     try:
         connections = [Connection() for _ in range(100)]
         for connection in connections:
-            connection.receive((16_777_212).to_bytes(4, "big") + (2**18).to_bytes(4, "big") + b"{")
+            connection.receive((16_777_212).to_bytes(4, "big") + (2**17).to_bytes(4, "big") + b"{")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -144,7 +144,7 @@ def test_an_idle_connection_keeps_nothing_of_its_last_frame() -> None:
 
 def test_a_refused_connection_keeps_nothing() -> None:
     connection = Connection()
-    junk = framed(b"?" * 250_000)
+    junk = framed(b"?" * 125_000)
     tracemalloc.start()
     try:
         for at in range(0, len(junk), 65_536):
@@ -156,7 +156,7 @@ def test_a_refused_connection_keeps_nothing() -> None:
     assert kept < 100_000
 
 
-LARGEST = 256 * KIB
+LARGEST = 128 * KIB
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_the_largest_header_of_the_worst_kind_neither_stalls_nor_fills_the_memor
     gc.collect()
     begun = time.thread_time()
     Connection().receive(frame)
-    assert time.thread_time() - begun < 2 * LONGEST_STALL_SECONDS
+    assert time.thread_time() - begun < LONGEST_STALL_SECONDS
     tracemalloc.start()
     try:
         Connection().receive(frame)

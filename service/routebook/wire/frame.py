@@ -14,7 +14,7 @@ from routebook.wire.protocol_error import OwnProtocolError, PeerProtocolError, V
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """The reference's limit, its length field included. Peers apply it to what they receive, too."""
-MAX_HEADER_BYTES = 256 * 1024
+MAX_HEADER_BYTES = 128 * 1024
 """Ours; the reference knows none of its own. Real headers have some hundred bytes, the largest a key-value of the
 ordered topics. 16 MiB of JSON brackets would occupy a worker for seconds and fill its memory when parsed."""
 
