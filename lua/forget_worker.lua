@@ -24,9 +24,9 @@ local MEMBERS_PER_CALL = 1000
 if lease ~= '' and not leads(lease) then
   return { FENCED, current_version() }
 end
-local deadline_now, server_now = deadline_clock(by)
+local deadline_now = deadline_clock(by)
 local lease_end = redis.call('ZSCORE', table_key('workers'), worker)
-if lease ~= '' and lease_end and tonumber(lease_end) >= server_now then
+if lease ~= '' and lease_end and tonumber(lease_end) >= deadline_now then
   return { UNCHANGED, current_version() }
 end
 

@@ -20,9 +20,10 @@ reply    {status, version, ms, identity, history} DONE
 
 local by, worker, lease_ms, about = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
-local _, now = deadline_clock(by)
-redis.call('HSET', META, 'alive_ms', ms_text(now))
-redis.call('ZADD', table_key('workers'), ms_text(now + lease_ms), worker)
+local deadline_now, server_now = deadline_clock(by)
+redis.call('HSET', META, 'alive_ms', ms_text(server_now))
+-- Leases run on the deadline clock too: after an outage nobody's has ended just because of it.
+redis.call('ZADD', table_key('workers'), ms_text(deadline_now + lease_ms), worker)
 redis.call('HSET', table_key('workers:about'), worker, about)
 local heads = redis.call('HMGET', META, 'ms', 'history')
 return { DONE, current_version(), heads[1] or '0', redis.call('GET', table_key('identity')) or '', heads[2] or '' }

@@ -3,6 +3,7 @@
 import click
 
 from routebook.cli.service import Service, as_json, asks_service, part, print_json
+from routebook.process.exits import AnswerIsNoError
 
 
 @click.command("delete-topic")
@@ -15,5 +16,7 @@ def command(service: Service, topic: str, cluster: str | None, json_: bool) -> N
     done = service.ask("DELETE", f"/v1/topics/{part(topic)}", params={"cluster": cluster})
     if json_:
         print_json(done)
-    else:
+    if not done["count"]:
+        raise AnswerIsNoError(f"No broker has a topic {topic!r}.", advice="`routebook topics` lists those there are.")
+    if not json_:
         click.echo(f"{topic} is deleted from {done['count']} brokers (version {done['version']}).")

@@ -84,7 +84,7 @@ class Service:
 
 
 def error_of(answer: httpx.Response) -> RoutebookError:
-    """problem+json as an error. 404 and 409 are a no; 400 and 422 wrong usage; 5xx a service that cannot."""
+    """problem+json as an error. 404 and 409 are a no; 400, 403, 422 wrong usage; 5xx a service that cannot."""
     problem = _problem(answer)
     message = str(problem.get("detail") or problem.get("title") or f"HTTP status {answer.status_code}.")
     advice = str(problem.get("advice") or "")
@@ -98,7 +98,7 @@ def error_of(answer: httpx.Response) -> RoutebookError:
         return HistoryMissingError(message, advice=advice)
     if status >= 500 or status == 429:
         return ServiceUnreachableError(message, advice=advice)
-    if status in (400, 405, 413, 415, 422):
+    if status in (400, 401, 403, 405, 413, 415, 422):
         return SettingsError(message, advice=advice)
     return AnswerIsNoError(message, advice=advice)
 

@@ -12,6 +12,7 @@ from routebook.cli.service import print_json
 from routebook.cli.tables import print_table
 from routebook.errors import StoreError
 from routebook.settings import LiveSettings, Loaded, Profile, catalogue, load
+from routebook.settings.loading import default_of
 
 
 def with_settings(profile: Profile) -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -29,7 +30,7 @@ def with_settings(profile: Profile) -> Callable[[Callable[..., int]], Callable[.
 
         options: Callable[..., int] = with_loaded
         for one in reversed(catalogue.all_settings().values()):
-            options = _flag(one)(options)
+            options = _flag(one, profile)(options)
         options = click.option("--json", "json_", is_flag=True, help="With -p: print JSON.")(options)
         options = click.option(
             "-p",
@@ -48,9 +49,10 @@ def with_settings(profile: Profile) -> Callable[[Callable[..., int]], Callable[.
     return decorate
 
 
-def _flag(one: catalogue.Setting) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def _flag(one: catalogue.Setting, profile: Profile) -> Callable[[Callable[..., int]], Callable[..., int]]:
     # Texts, not click's types: range and message have their one home in the settings.
-    default = "" if one.default in ("", None) else f"  [{one.text(one.default)}]"
+    value = default_of(one, profile)
+    default = "" if value in ("", None) else f"  [{one.text(value)}]"
     return click.option(one.flag, one.name, metavar="VALUE", default=None, help=f"{one.about.why}{default}")
 
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +32,14 @@ class Event:
 def command(service: Service, topic: str | None, after: str, json_: bool) -> None:
     """Print every change of a topic's route, or of all routes, until Ctrl-C. JSON: one event a line."""
     last_id, pause, connected = after, _PAUSE_SECONDS, False
+
+    def answered() -> None:
+        nonlocal connected, pause
+        connected, pause = True, _PAUSE_SECONDS
+
     while True:
         try:
-            for event in _events(service, topic, last_id):
-                connected, pause = True, _PAUSE_SECONDS
+            for event in _events(service, topic, last_id, answered):
                 last_id = event.last_id or last_id
                 _print(event, json_)
         except httpx.TransportError:
@@ -47,13 +51,14 @@ def command(service: Service, topic: str | None, after: str, json_: bool) -> Non
         pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
 
-def _events(service: Service, topic: str | None, last_id: str) -> Iterator[Event]:
+def _events(service: Service, topic: str | None, last_id: str, answered: Callable[[], None]) -> Iterator[Event]:
     headers = {"accept": "text/event-stream"} | ({"last-event-id": last_id} if last_id else {})
     params = {"topic": topic} if topic else {}
     timeout = httpx.Timeout(_SILENCE_SECONDS, connect=5.0)
     with service.http.stream("GET", "/v1/watch", params=params, headers=headers, timeout=timeout) as answer:
         if not answer.is_success:
             raise error_of(answer)
+        answered()
         click.echo(f"Watching {topic or 'all topics'} at {service.url}; Ctrl-C ends it.", err=True)
         yield from parse_events(answer.iter_lines())
 

@@ -3,6 +3,7 @@
 import click
 
 from routebook.cli.service import Service, as_json, asks_service, part, print_json
+from routebook.process.exits import AnswerIsNoError
 
 
 @click.command("write-permission")
@@ -16,5 +17,7 @@ def command(service: Service, broker: str, permission: str, json_: bool) -> None
     done = service.ask("PUT", f"/v1/brokers/{part(broker)}/write-permission", body={"writable": writable})
     if json_:
         print_json(done)
-    else:
+    if not done["count"]:
+        raise AnswerIsNoError(f"No topic has a broker {broker!r}.", advice="`routebook brokers` lists those there are.")
+    if not json_:
         click.echo(f"Writing to {broker} is {permission}: {done['count']} topics touched (version {done['version']}).")

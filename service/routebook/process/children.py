@@ -62,7 +62,7 @@ class Child:
             was_ready = was_ready or self.ready.is_set()
             self.ready.clear()
             if self._is_stopping():
-                if code != 0:
+                if code != 0 and was_ready:
                     _log.warning("Worker %d did not end in order: %s.", self.seat.number, how_it_ended(code))
                 return
             if not was_ready:

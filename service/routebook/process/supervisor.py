@@ -71,6 +71,7 @@ class Supervisor:
         if ready.done():
             return True
         ready.cancel()
+        await asyncio.wait({ready})
         self._say_failures()
         return False
 

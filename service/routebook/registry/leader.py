@@ -173,8 +173,8 @@ class Leader:
 
     async def _forget_dead_workers(self, lease: Lease) -> None:
         state = await read_service_state(self._book)
-        for worker, lease_end in state.workers.items():
-            if lease_end >= state.now_ms:
+        for worker, left_ms in state.workers.items():
+            if left_ms >= 0:
                 continue
             status = Status.STALE
             while status is Status.STALE:

@@ -25,6 +25,8 @@ _ADVICE: Final = {
     "topic": "A broker brings its topics when it registers; `GET /v1/topics` lists those that are here.",
     "broker": "`GET /v1/brokers` lists those that are here.",
     "cluster": "`GET /v1/clusters` lists those that are here.",
+    "key": "`GET /v1/kv/{namespace}` lists those that are here.",
+    "key-value namespace": "It comes with its first key: `PUT /v1/kv/{namespace}/{key}`.",
 }
 
 

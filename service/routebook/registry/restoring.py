@@ -59,7 +59,8 @@ class Restoring:
         written += (await restore_settings(self._book, settings, caller=self._caller)).count
         await finish_restoring(self._book)
         self._restored = history
-        _log.warning("The store had lost its data: wrote back %d key-values and settings.", written)
+        if written:
+            _log.warning("The store had lost its data: wrote back %d key-values and settings.", written)
 
     async def _restore_queues(self) -> None:
         lost: Mapping[str, Mapping[str, QueueData]] = self._replica.carried_queues()

@@ -73,6 +73,6 @@ def expiry_state(state: ServiceState) -> ExpiryState:
 
 def worker_infos(state: ServiceState) -> tuple[WorkerInfo, ...]:
     return tuple(
-        WorkerInfo(worker, ends, ends >= state.now_ms, json.loads(state.about.get(worker, "{}")))
-        for worker, ends in sorted(state.workers.items())
+        WorkerInfo(worker, state.now_ms + left_ms, left_ms >= 0, json.loads(state.about.get(worker, "{}")))
+        for worker, left_ms in sorted(state.workers.items())
     )

@@ -44,6 +44,11 @@ class Loaded:
     warnings: tuple[str, ...] = ()
 
 
+def default_of(one: catalogue.Setting, profile: Profile) -> Any:
+    """What holds when nobody says anything: `up` is for one's own machine, `serve` for others."""
+    return _PROFILE_DEFAULTS[profile].get(one.name, one.default)
+
+
 def load(
     flags: Mapping[str, str | None] | None = None,
     environ: Mapping[str, str] | None = None,

@@ -157,25 +157,28 @@ class ServiceState:
     lease: Lease | None
     expiry: Mapping[str, str]
     workers: Mapping[str, int]
-    """Worker → end of its lease, ms."""
+    """Worker → what is left of its lease, ms; negative when it has ended."""
     about: Mapping[str, str]
     now_ms: int
 
 
 async def read_service_state(book: Book) -> ServiceState:
-    leader, expiry, workers, about, now = await book.client.pipeline(
+    leader, expiry, workers, about, deaf, now = await book.client.pipeline(
         [
             ("GET", book.keys.table("leader")),
             ("HGETALL", book.keys.table("expiry")),
             ("ZRANGE", book.keys.table("workers"), 0, -1, "WITHSCORES"),
             ("HGETALL", book.keys.table("workers:about")),
+            ("HGET", book.keys.meta, "deaf_ms"),
             ("TIME",),
         ]
     )
+    now_ms = int(now[0]) * 1000 + int(now[1]) // 1000
+    deadline_now = now_ms - int(deaf or 0)
     return ServiceState(
         lease=Lease.parse(text(leader)),
         expiry=pairs(expiry),
-        workers={worker: int(float(end)) for worker, end in pairs(workers).items()},
+        workers={worker: int(float(end)) - deadline_now for worker, end in pairs(workers).items()},
         about=pairs(about),
-        now_ms=int(now[0]) * 1000 + int(now[1]) // 1000,
+        now_ms=now_ms,
     )

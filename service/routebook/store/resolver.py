@@ -59,11 +59,14 @@ class Resolver:
     async def _ask_node(self, node: Address) -> Address | None:
         slots = await self._dialer.ask(node, ("CLUSTER", "SLOTS"), self._url.credentials)
         owner = None
+        named = set(self._url.addresses)
         for first, last, *nodes in slots:
             addresses = [_announced(entry, node) for entry in nodes]
-            self._known_nodes.update(addresses)
+            named.update(addresses)
             if first <= self._slot <= last:
                 owner = addresses[0]
+        # Those that left the cluster are not asked again.
+        self._known_nodes = named
         return owner
 
     async def _vote(
