@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,33 +29,61 @@ def test_events_are_read_as_the_standard_says(lines: list[str], events: list[Eve
     assert list(parse_events(lines)) == events
 
 
-def test_it_prints_changes_and_resumes_when_the_service_is_back(store_url: str, namespace: str, tmp_path: Path) -> None:
+@pytest.fixture
+def restartable(store_url: str, namespace: str, tmp_path: Path) -> Callable[[], Running]:
+    """The same service at the same port, each time it is asked for."""
     port = _free_port()
     arguments = ("serve", "--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1")
     fixed = (*arguments, "--http-port", str(port), "--admin-port", "0")
-    command = [sys.executable, "-m", "routebook", "watch", "--json", "--url", f"http://127.0.0.1:{port}"]
-    with Running(*fixed, folder=tmp_path, ports=False) as first:
-        watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert watch.stdout
-        assert watch.stderr
-        try:
-            assert "Watching" in watch.stderr.readline()
-            first.register("broker-a", "TopicA")
+    return lambda: Running(*fixed, folder=tmp_path, ports=False)
+
+
+@contextmanager
+def watching(service: Running) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "routebook", "watch", "--json", "--url", service.http]
+    watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert watch.stdout
+    assert watch.stderr
+    try:
+        _wait_for_watching(watch)
+        yield watch
+    finally:
+        watch.kill()
+        watch.wait()
+        watch.stdout.close()
+        watch.stderr.close()
+
+
+def test_it_prints_changes_and_resumes_when_the_service_is_back(restartable: Callable[[], Running]) -> None:
+    with restartable() as first, watching(first) as watch:
+        first.register("broker-a", "TopicA")
+        assert _next_topic(watch) == "TopicA"
+        first.register("broker-b", "TopicB")
+        assert _next_topic(watch) == "TopicB"
+        assert first.stop() == 0
+        with restartable() as second:
+            second.register("broker-c", "TopicC")
+            # Nothing twice, nothing missed: the next event is the first that it has not seen.
+            assert _next_topic(watch) == "TopicC"
+            watch.send_signal(signal.SIGINT)
+            assert watch.wait(10) == 130
+
+
+def test_a_restart_before_the_first_event_ends_no_watch(restartable: Callable[[], Running]) -> None:
+    with restartable() as first, watching(first) as watch:
+        assert first.stop() == 0
+        with restartable() as second:
+            _wait_for_watching(watch)
+            second.register("broker-a", "TopicA")
             assert _next_topic(watch) == "TopicA"
-            first.register("broker-b", "TopicB")
-            assert _next_topic(watch) == "TopicB"
-            assert first.stop() == 0
-            with Running(*fixed, folder=tmp_path, ports=False) as second:
-                second.register("broker-c", "TopicC")
-                # Nothing twice, nothing missed: the next event is the first that it has not seen.
-                assert _next_topic(watch) == "TopicC"
-                watch.send_signal(signal.SIGINT)
-                assert watch.wait(10) == 130
-        finally:
-            watch.kill()
-            watch.wait()
-            watch.stdout.close()
-            watch.stderr.close()
+
+
+def _wait_for_watching(watch: "subprocess.Popen[str]") -> None:
+    assert watch.stderr
+    said = ""
+    while not said.startswith("Watching"):
+        said = watch.stderr.readline()
+        assert said, "the watch has ended"
 
 
 def _next_topic(watch: "subprocess.Popen[str]") -> str:

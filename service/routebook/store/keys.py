@@ -12,7 +12,7 @@
 | `filters` | hash | `<cluster>/<addr>` → JSON list |
 | `heartbeats`, `deadlines` | sorted set | `<cluster>/<addr>` by last heartbeat; by expiry on the deadline clock |
 | `sessions:<worker>` | hash | `<cluster>/<addr>` → `<connections> <incarnation>` |
-| `workers`, `workers:about` | sorted set, hash | workers by the end of their lease, on the deadline clock; what `status` shows |
+| `workers`, `workers:about` | sorted set, hash | workers by the end of their lease (deadline clock); for `status` |
 | `kv`, `kv:<namespace>` | set, hash | name spaces of key-values, an emptied one stays; their values |
 | `settings` | hash | run-time settings |
 | `changes` | stream | the history; id `<ms>-<version>`, one field `d` |
