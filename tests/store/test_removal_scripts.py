@@ -5,7 +5,7 @@ import pytest
 from routebook.store.book import Book
 from routebook.store.lease import acquire_lease, release_lease, renew_lease
 from routebook.store.presence import close_session, forget_worker, open_session, renew_worker
-from routebook.store.reads import read_groups, read_instances
+from routebook.store.reads import read_groups, read_instances, read_service_state
 from routebook.store.removal import (
     Departure,
     DueMember,
@@ -243,6 +243,20 @@ async def test_the_brokers_of_a_worker_that_died_get_one_full_timeout_more(book:
 async def test_a_worker_that_lives_is_not_forgotten(book: Book) -> None:
     await renew_worker(book, "worker-2", 30_000, "{}", caller=CALLER)
     assert await forget_worker(book, "worker-2", caller=CALLER, lease=await leads(book)) is Status.UNCHANGED
+
+
+async def test_an_outage_ends_no_lease_of_a_living_worker(book: Book) -> None:
+    """An hour in which nobody reached the store: all leases were written that long ago, and none has ended by it."""
+    hour = 3_600_000
+    for worker in ("worker-1", "worker-2"):
+        await renew_worker(book, worker, 10_000, "{}", caller=CALLER)
+        await book.client.call("ZINCRBY", book.keys.table("workers"), -hour, worker)
+    await book.client.call("HINCRBY", book.keys.meta, "alive_ms", -hour)
+    lease = await leads(book)
+    await renew_worker(book, "worker-1", 10_000, "{}", caller=CALLER)
+    assert await forget_worker(book, "worker-2", caller=CALLER, lease=lease) is Status.UNCHANGED
+    state = await read_service_state(book)
+    assert 0 < state.workers["worker-2"] <= 10_000
 
 
 async def test_one_address_under_two_clusters_keeps_its_seat_in_the_groups_own(book: Book) -> None:
