@@ -23,7 +23,8 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+"""No two runs of digits side by side: dividing one between them in all ways takes the square of its length."""
 _ESCAPE: Final = re.compile(r"\\(?:u(?P<unicode>[0-9A-Fa-f]{4})|(?P<letter>.))", re.DOTALL)
 _LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", **{c: c for c in "\"'\\/"}}
 _WORDS: Final[dict[str, object]] = {"true": True, "false": False, "null": None}
