@@ -9,10 +9,15 @@ from routebook.wire.bodies.inflating import Inflated
 from routebook.wire.bodies.json_reading import read_json
 from routebook.wire.bodies.json_values import int32
 from routebook.wire.bodies.registration_body import RegistrationBody
-from routebook.wire.bodies.shared_objects import data_version_of, filters_of, mapping_of
+from routebook.wire.bodies.shared_objects import MAX_SHARED_QUEUES, data_version_of, filters_of, mapping_of
 
 FIRST_VERSION_WITH_MAPPINGS: Final = 413
 """5.0.0. Older ones end with the filter list."""
+
+MAX_BLOCK_VALUES: Final = 2**17
+"""Values in the JSON of one block. Six kilobytes inflate to five million empty lists: the frame's size bounds nothing
+here. The largest honest block is the mapping of one static topic, a value a queue.
+"""
 
 _FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 _NUMBER: Final = re.compile(r"[+-]?\d+")
@@ -22,7 +27,7 @@ _TOPIC_FORM: Final = "name readQueueNums writeQueueNums perm filterType [attribu
 
 def read_compressed(body: bytes, *, version: int, now_ms: int, max_inflated_bytes: int) -> RegistrationBody:
     content = Inflated(body, limit_bytes=max_inflated_bytes)
-    data_version = data_version_of(read_json(content.take_block()), now_ms=now_ms)
+    data_version = data_version_of(_json(content.take_block()), now_ms=now_ms)
     topics = _topics(content)
     filters = _filters(content.take_block())
     mappings = _mappings(content) if version >= FIRST_VERSION_WITH_MAPPINGS else {}
@@ -39,7 +44,9 @@ def _topics(content: Inflated) -> dict[str, QueueData]:
         queues = tuple(fields[1:5])
         found = seen.get(queues)
         if found is None:
-            found = seen[queues] = _queue_data(fields)
+            found = _queue_data(fields)
+            if len(seen) < MAX_SHARED_QUEUES:
+                seen[queues] = found
         topics[fields[0]] = found
     return topics
 
@@ -61,11 +68,15 @@ def _decimal(field: str) -> int:
 def _filters(block: bytes) -> tuple[str, ...] | None:
     """Unparseable is logged by the reference, and the list stays empty."""
     try:
-        return filters_of(read_json(block))
+        return filters_of(_json(block))
     except BodyError:
         return ()
 
 
 def _mappings(content: Inflated) -> dict[str, TopicMapping]:
-    read = (mapping_of(read_json(content.take_block()), topic=None) for _ in range(content.take_int()))
+    read = (mapping_of(_json(content.take_block()), topic=None) for _ in range(content.take_int()))
     return {mapping.topic: mapping for mapping in read}
+
+
+def _json(block: bytes) -> object:
+    return read_json(block, max_values=MAX_BLOCK_VALUES)

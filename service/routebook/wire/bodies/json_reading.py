@@ -39,7 +39,7 @@ _STANDARD: Final = json.JSONDecoder(strict=False, parse_constant=_no_such_number
 """Not strict: raw line feeds inside texts are fine with the reference."""
 
 
-def read_json(body: bytes) -> object:
+def read_json(body: bytes, *, max_values: int = MAX_JSON_VALUES) -> object:
     """The value; None for `null`, for a blank body, and for bytes that are not UTF-8: as with 5.3.3, while 5.5.0
     refuses the last two.
 
@@ -51,8 +51,8 @@ def read_json(body: bytes) -> object:
         return None
     if not text or text.isspace():
         return None
-    if text.count(",") > MAX_JSON_VALUES:
-        raise JsonLimitError(f"JSON with more than {MAX_JSON_VALUES} values.", advice="Send it in smaller parts.")
+    if text.count(",") > max_values:
+        raise JsonLimitError(f"JSON with more than {max_values} values.", advice="Send it in smaller parts.")
     try:
         return _read(text)
     except RecursionError:

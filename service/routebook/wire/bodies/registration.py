@@ -19,7 +19,14 @@ from routebook.wire.bodies.compressed_registration import read_compressed
 from routebook.wire.bodies.json_reading import read_json
 from routebook.wire.bodies.json_values import members, text, well_formed
 from routebook.wire.bodies.registration_body import RegistrationBody
-from routebook.wire.bodies.shared_objects import NO_VERSION, data_version_of, filters_of, mapping_of, queue_data_of
+from routebook.wire.bodies.shared_objects import (
+    MAX_SHARED_QUEUES,
+    NO_VERSION,
+    data_version_of,
+    filters_of,
+    mapping_of,
+    queue_data_of,
+)
 
 FIRST_VERSION_WITH_FILTERS: Final = 37
 """3.0.11. Older brokers send the inner wrapper alone, and no filter servers."""
@@ -124,7 +131,8 @@ def _topics(table: dict[str, object]) -> dict[str, QueueData]:
             found = None
         if found is None:
             found = queue_data_of(config, _DEFAULTS)
-            seen[said] = found
+            if len(seen) < MAX_SHARED_QUEUES:
+                seen[said] = found
         topics[name] = found
     return topics
 

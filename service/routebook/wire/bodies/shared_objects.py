@@ -1,13 +1,19 @@
 """Objects that occur in more than one body."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.wire.bodies.body_error import JsonShapeError
 from routebook.wire.bodies.json_values import flag, int32, int64, members, text
 
-NO_VERSION = DataVersion()
+NO_VERSION: Final = DataVersion()
+
+MAX_SHARED_QUEUES: Final = 4096
+"""Topics with equal queues share one value, so that most of a large table costs nothing. A broker has a handful of such
+values; who sends a different one with every topic shall not have all of them remembered twice.
+"""
 
 
 def data_version_of(value: object, *, now_ms: int) -> DataVersion | None:
