@@ -35,7 +35,7 @@ PIECES = [
     *(b'"topicName":null,', b'"perm":"7",', b'"currIdMap":{0:0},', b'"dataVersion":null,', b'"bname":[],'),
 ]
 LONGEST_STALL_SECONDS = 1.5
-"""Of four readers on one body, which may go to the slow reader each time with as much as that takes: 0.3 s were seen."""
+"""Of four readers on one body, which may go to the slow reader each time with as much as it takes: 0.3 s were seen."""
 MAX_INFLATED_BYTES = 64 * 1024
 
 
