@@ -233,3 +233,14 @@ def test_run_time_settings_are_named_at_the_next_start(store_url: str, namespace
         service.stop()
     with serving(store_url, namespace, tmp_path) as service:
         assert "Settings changed at run time: hold_percent=11" in service.log
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_broken_key_value_file_stops_the_start(store_url: str, namespace: str, tmp_path: Path, workers: str) -> None:
+    broken = tmp_path / "kvConfig.json"
+    broken.write_text("{")
+    flags = ("--namespace", namespace, "--workers", workers, "--kv-config-path", str(broken))
+    ended = run("serve", "--redis-url", store_url, *flags, "--http-port", "0", "--admin-port", "0", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert f"kv_config_path names {broken}" in ended.stderr
+    assert "Traceback" not in ended.stderr
