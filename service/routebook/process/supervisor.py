@@ -71,7 +71,7 @@ class Supervisor:
         if ready.done():
             return True
         ready.cancel()
-        await asyncio.wait({ready})
+        await asyncio.gather(ready, return_exceptions=True)
         self._say_failures()
         return False
 
