@@ -11,7 +11,7 @@ BELOW = {
     "settings": {"errors", "model"},
     "observability": {"errors", "settings"},
     "store": {"errors", "model", "settings", "observability"},
-    "replica": {"errors", "model", "settings", "observability", "store"},
+    "replica": {"errors", "model", "wire", "settings", "observability", "store"},
     "registry": {"errors", "model", "settings", "observability", "store", "replica"},
     "http_api": {"errors", "model", "settings", "observability", "store", "replica", "registry"},
     "remoting_api": {"errors", "model", "wire", "settings", "observability", "store", "replica", "registry"},

@@ -8,7 +8,6 @@ from routebook.errors import NotReadyError, NotSeenYetError
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
 from routebook.replica.answers import DEFAULT_MAX_BYTES, Answers
 from routebook.replica.contents import Contents
-from routebook.replica.encode import encode_route
 from routebook.replica.feed import Feed, FeedCounts
 from routebook.replica.load import Position
 from routebook.replica.pick_up import pick_up_route
@@ -19,6 +18,8 @@ from routebook.settings import LiveSettings, Settings
 from routebook.store.book import Book
 from routebook.store.changes import Change
 from routebook.store.presence import Heads
+from routebook.wire.bodies.answers import encode_route
+from routebook.wire.bodies.dialect import Dialect
 
 MAX_COMPARED_BYTES: Final = 256 << 10
 """Routes are encoded anew to see whether they differ only up to this size: some 5 ms of work. A change that touches
@@ -129,7 +130,7 @@ class Replica:
             route = pick_up_route(self.view, topic, support_acting_master=acting, order_conf_enabled=order)
             if route is None:
                 return None
-            body = encode_route(route)
+            body = encode_route(route, Dialect.STANDARD)
             self._answers.keep(topic, body)
         return body
 

@@ -9,19 +9,6 @@ from routebook.model.broker import BrokerGroup
 from routebook.model.data_version import DataVersion
 from routebook.model.route import TopicRoute
 from routebook.model.topic import QueueData, TopicMapping
-from routebook.replica.encode import (
-    encode_cluster_info as http_cluster_info,
-)
-from routebook.replica.encode import (
-    encode_member_group as http_member_group,
-)
-from routebook.replica.encode import (
-    encode_route as http_route,
-)
-from routebook.replica.encode import (
-    encode_topic_list as http_topic_list,
-)
-from routebook.replica.pick_up import ClusterInfo, TopicList
 from routebook.wire.bodies.answers import (
     encode_cluster_info,
     encode_data_version,
@@ -185,18 +172,6 @@ def test_data_versions_stand_as_numbers_however_large() -> None:
     assert encode_data_version(DataVersion(-(2**63), 2**63 - 1, 2**60)) == (
         b'{"counter":1152921504606846976,"stateVersion":-9223372036854775808,"timestamp":9223372036854775807}'
     )
-
-
-@pytest.mark.parametrize("route", [ROUTE, AWKWARD, TopicRoute({}, ())])
-def test_http_answers_are_the_standard_dialect(route: TopicRoute) -> None:
-    assert http_route(route) == encode_route(route, STANDARD)
-
-
-def test_http_lists_are_the_standard_dialect() -> None:
-    clusters: dict[str, tuple[str, ...]] = {"DefaultCluster": ("broker-a",)}
-    assert http_cluster_info(ClusterInfo((TWO,), clusters)) == encode_cluster_info([TWO], clusters, STANDARD)
-    assert http_member_group(TWO) == encode_member_group(TWO.name, TWO.cluster, TWO.addresses, STANDARD)
-    assert http_topic_list(TopicList(("a",), "h:1")) == encode_topic_list(["a"], "h:1")
 
 
 def test_the_standard_dialect_is_json_with_keys_in_alphabetical_order() -> None:
