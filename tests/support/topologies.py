@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -54,7 +55,7 @@ def _free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-class _Topology:
+class _Topology(ABC):
     """Starts in order, stops in reverse, also when the start fails half way."""
 
     def __init__(self) -> None:
@@ -72,8 +73,8 @@ class _Topology:
     ) -> None:
         self._stack.close()
 
-    def _start(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _start(self) -> None: ...
 
 
 class SentinelTrio(_Topology):
