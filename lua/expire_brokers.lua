@@ -1,6 +1,7 @@
 --[[
 Removes the members that a scan found due. Each is compared once more: the same incarnation, still past its deadline; so a
-decision that came late removes nothing. The batch stops after QUEUE_ENTRIES_PER_BATCH queue entries, for the store's sake.
+decision that came late removes nothing. The batch stops after MEMBERS_PER_BATCH members, or QUEUE_ENTRIES_PER_BATCH queue
+entries: the store is blocked meanwhile.
 
 KEYS[1]   meta
 
@@ -25,7 +26,7 @@ reply     {status, version, members looked at, removed member, …} DONE, UNCHAN
 -- include: removal
 
 local by, lease = ARGV[1], ARGV[2]
-local FIRST_MEMBER, QUEUE_ENTRIES_PER_BATCH = 3, 10000
+local FIRST_MEMBER, MEMBERS_PER_BATCH, QUEUE_ENTRIES_PER_BATCH = 3, 200, 10000
 if not leads(lease) then
   return { FENCED, current_version(), 0 }
 end
@@ -79,7 +80,7 @@ end
 
 local looked_at, touched_in_all, removed = 0, 0, {}
 for at = FIRST_MEMBER, #ARGV, 2 do
-  if touched_in_all >= QUEUE_ENTRIES_PER_BATCH then
+  if looked_at >= MEMBERS_PER_BATCH or touched_in_all >= QUEUE_ENTRIES_PER_BATCH then
     break
   end
   local touched, gone = expire(ARGV[at], ARGV[at + 1])

@@ -104,6 +104,19 @@ async def test_what_is_due_expires_and_the_history_says_when_it_was_heard(book: 
     assert change.fields["last_heartbeat_ms"] > 0
 
 
+async def test_a_batch_stops_before_it_blocks_the_store_for_long(book: Book) -> None:
+    worker = PlainWorker(book)
+    for n in range(250):
+        await worker.register(registration(f"127.0.1.{n}:10911", broker=f"broker-{n}"))
+    lease = await leads(book)
+    await make_due(book, *(registration(f"127.0.1.{n}:10911").member for n in range(250)))
+    found = (await scan_deadlines(book, lease, caller=CALLER, limit=1000, window_ms=0)).members
+    first = await expire_brokers(book, lease, found, caller=CALLER)
+    assert first.looked_at == len(first.removed) == 200
+    rest = await expire_brokers(book, lease, found[first.looked_at :], caller=CALLER)
+    assert rest.looked_at == len(rest.removed) == 50
+
+
 async def test_who_was_heard_since_the_scan_stays(book: Book) -> None:
     worker = PlainWorker(book)
     await worker.register(registration())

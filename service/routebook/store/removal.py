@@ -114,7 +114,7 @@ class ExpiryReply:
 
 
 async def expire_brokers(book: Book, lease: str, members: Sequence[DueMember], *, caller: Caller) -> ExpiryReply:
-    """Stops early when it touched many queue entries: call again with the members after `looked_at`."""
+    """Stops early after many members or queue entries: call again with the members after `looked_at`."""
     arguments = [part for due in members for part in (due.member, due.incarnation)]
     reply = await book.run("expire_brokers", pack_caller(caller), lease, *arguments)
     return ExpiryReply(status_of(reply), int(reply[1]), int(reply[2]), tuple(text(member) for member in reply[3:]))
