@@ -67,6 +67,15 @@ class ForbiddenError(RoutebookError):
     """An administrative verb without permission."""
 
 
+class PeerUnavailableError(RoutebookError):
+    """A name server or broker that we call: not reached, no answer in time, or an answer that is none."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address} is unavailable: {reason}.")
+        self.address = address
+        self.reason = reason
+
+
 class StoreError(RoutebookError):
     """The store, as far as Routebook is concerned."""
 

@@ -14,7 +14,7 @@ BELOW = {
     "replica": {"errors", "model", "wire", "settings", "observability", "store"},
     "registry": {"errors", "model", "settings", "observability", "store", "replica"},
     "http_api": {"errors", "model", "settings", "observability", "store", "replica", "registry"},
-    "remoting_api": {"errors", "model", "wire", "settings", "observability", "store", "replica", "registry"},
+    "remoting_api": {"errors", "model", "wire", "settings", "observability", "store", "replica", "registry", "client"},
     "client": {"errors", "model", "wire"},
 }
 """What a layer may import besides itself. The two ports share verbs, not each other."""

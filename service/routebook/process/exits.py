@@ -6,6 +6,7 @@ from routebook.errors import (
     InvalidInputError,
     NotReadyError,
     NotSeenYetError,
+    PeerUnavailableError,
     RoutebookError,
     SettingsError,
     StoreError,
@@ -34,7 +35,7 @@ def exit_code_of(error: RoutebookError) -> int:
     match error:
         case SettingsError() | InvalidInputError():
             return WRONG_USAGE
-        case StoreError() | ServiceUnreachableError() | NotReadyError() | NotSeenYetError():
+        case StoreError() | ServiceUnreachableError() | PeerUnavailableError() | NotReadyError() | NotSeenYetError():
             return UNREACHABLE
         case HistoryMissingError():
             return HISTORY_MISSING
