@@ -1,4 +1,4 @@
-"""One home for each setting: everything else follows from `fields.py`."""
+"""One home for each setting: everything else follows from `fields/`."""
 
 from routebook.settings.catalogue import all_settings, names_of_properties
 

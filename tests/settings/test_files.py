@@ -17,7 +17,9 @@ orderMessageEnable=TRUE
 kvConfigPath=/data/kv\\
   Config.json
 bindAddress=127.0.0.2
+shutdownWaitTimeSeconds=20
 tls.server.keyPassword=hunter2
+some.password=hunter2
 com.rocketmq.remoting.clientAsyncSemaphoreValue=10
 """
 
@@ -34,6 +36,8 @@ def test_rocketmqs_own_file_is_read_whatever_its_ending(name: str, tmp_path: Pat
     assert settings.order_message_enable is True
     assert settings.kv_config_path == "/data/kvConfig.json"
     assert settings.bind_address == "127.0.0.2"
+    assert settings.drain_ms == 20_000
+    assert settings.tls_key_password == "hunter2"
     assert loaded.origins["remoting_port"] is Origin.FILE
 
 
@@ -42,7 +46,7 @@ def test_unknown_properties_are_kept_masked_and_warned_about_once(tmp_path: Path
     file.write_text(NAMESRV_CONF)
     loaded = load(file=file)
     assert loaded.kept_properties["rocketmqHome"] == "/opt/rocketmq"
-    assert loaded.kept_properties["tls.server.keyPassword"] == "********"
+    assert loaded.kept_properties["some.password"] == "********"
     assert len(loaded.warnings) == 1
     assert "rocketmqHome" in loaded.warnings[0]
 

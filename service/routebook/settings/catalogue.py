@@ -1,4 +1,4 @@
-"""What each setting is called, how its text is read, what is allowed. Derived from `fields.py` alone."""
+"""What each setting is called, how its text is read, what is allowed. Derived from `fields/` alone."""
 
 import difflib
 from dataclasses import dataclass
@@ -44,6 +44,11 @@ class Setting:
         """The canonical text: `parse(text(v)) == v`."""
         return str(value).lower() if isinstance(value, bool) else str(value)
 
+    def from_properties(self, text: str) -> str:
+        """The text of RocketMQ's property in our unit. What is no number stays as it is: `parse` names it."""
+        factor = self.about.properties_factor
+        return str(int(text) * factor) if factor != 1 and text.strip().isdecimal() else text
+
     def masked(self, text: str) -> str:
         return mask(self.about.secret, text)
 
@@ -70,7 +75,7 @@ def _setting(name: str, field: FieldInfo) -> Setting:
 
 @cache
 def all_settings() -> dict[str, Setting]:
-    """In the order in which `fields.py` tells them."""
+    """In the order in which `fields/` tells them."""
     return {name: _setting(name, field) for name, field in Settings.model_fields.items()}
 
 

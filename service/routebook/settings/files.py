@@ -87,5 +87,9 @@ def _from_properties(path: Path, text: str) -> FileContent:
     for key, value in found.items():
         # Our own names may stand there too: a fleet that moves over keeps one file.
         name = catalogue.names_of_properties().get(key, key)
-        (content.known if name in catalogue.all_settings() else content.kept)[name] = value
+        one = catalogue.all_settings().get(name)
+        if one is None:
+            content.kept[key] = value
+        else:
+            content.known[name] = one.from_properties(value) if key != name else value
     return content
