@@ -1,0 +1,298 @@
+"""Apache's own processes: name server, broker, tools. Each with a home, a store and ports of its own.
+
+None outlives the test process, however that ends: `store/keeper.py` stands between, as it does for the store.
+A process that ended badly leaves its output in its folder, and the last of it in the error.
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from routebook.store import keeper
+
+START_SECONDS = 120.0
+"""A broker takes 4 s on an idle machine, but eight of them share two cores with everything else."""
+STOP_SECONDS = 60.0
+HOST = "127.0.0.1"
+
+_CONFIGURATION = '<configuration><root level="WARN"/></configuration>'
+_JVM = (
+    # Short-lived and many: start quickly, stay small.
+    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"),
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+
+
+def free_ports(offsets: Sequence[int] = (0,)) -> int:
+    """A port that is free together with its neighbours. Below the range that outgoing connections take theirs
+    from: a broker comes back to the port it had.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        if all(_is_free(port + offset) for offset in offsets):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+        return True
+
+
+def wait_until(
+    condition: Callable[[], object], what: str, *, within: float = START_SECONDS, every: float = 0.1
+) -> None:
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
+        time.sleep(every)
+
+
+def home_of(folder: Path) -> Path:
+    """What ROCKETMQ_HOME must hold: 4.9 does not start without these."""
+    (folder / "conf").mkdir(parents=True, exist_ok=True)
+    for name in ("namesrv", "broker", "tools"):
+        (folder / "conf" / f"logback_{name}.xml").write_text(_CONFIGURATION)
+    return folder
+
+
+def java_command(classpath: Path, *words: str, heap_mb: int = 128, options: Sequence[str] = ()) -> list[str]:
+    return ["java", f"-Xms{min(heap_mb, 64)}m", f"-Xmx{heap_mb}m", *_JVM, *options, "-cp", f"{classpath}/*", *words]
+
+
+class JavaProcess:
+    """`with` starts it and waits until it says that it is ready; killed at the end if it still runs."""
+
+    main: ClassVar[str]
+    heap_mb: ClassVar[int] = 256
+
+    def __init__(self, classpath: Path, folder: Path, *, env: Mapping[str, str] | None = None) -> None:
+        """`folder`: its home; kept, so that the next start finds what this one stored."""
+        self.folder = home_of(folder)
+        self._classpath = classpath
+        self._env = dict(env or {})
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._log = folder / "log-0"
+
+    def arguments(self) -> list[str]:
+        return []
+
+    def options(self) -> list[str]:
+        return []
+
+    def is_ready(self) -> bool:
+        return "boot success" in self.log
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def log(self) -> str:
+        """What it wrote to its outputs since its last start."""
+        return self._log.read_text(errors="replace")
+
+    @property
+    def running(self) -> bool:
+        return self._keeper is not None and self._keeper.poll() is None
+
+    def launch(self) -> None:
+        """Without waiting: several can start side by side, then `wait_ready` for each."""
+        assert not self.running, f"{self.folder.name} runs already"
+        self._close()
+        shutil.rmtree(self._run_folder, ignore_errors=True)
+        self._run_folder.mkdir()
+        self._log = self.folder / f"log-{len(list(self.folder.glob('log-*')))}"
+        user_home = f"-Duser.home={self.folder}"
+        # The tools of a platform must not come along: they change what peers send.
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("ROCKETMQ", "NAMESRV"))}
+        command = java_command(
+            self._classpath, self.main, *self.arguments(), heap_mb=self.heap_mb, options=[user_home, *self.options()]
+        )
+        java = shutil.which(command[0])
+        assert java
+        with self._log.open("wb") as log:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-I", "-S", keeper.__file__, str(self._run_folder), "", java, *command[1:]],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**env, "ROCKETMQ_HOME": str(self.folder), **self._env},
+                cwd=self.folder,
+                start_new_session=True,
+            )
+
+    def wait_ready(self, within: float = START_SECONDS) -> None:
+        def ready_or_ended() -> bool:
+            return not self.running or self.is_ready()
+
+        wait_until(ready_or_ended, f"{self.folder.name} starts", within=within)
+        assert self.running, f"{self.folder.name} ended at once: {self.log[-2000:]}"
+
+    def start(self) -> None:
+        self.launch()
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> int:
+        """Orderly, as `mqshutdown` does it; the exit code."""
+        self.signal(signal.SIGTERM)
+        return self._wait()
+
+    def kill(self) -> None:
+        """kill -9. Does nothing when it has ended already."""
+        if self.running:
+            wait_until(lambda: not self.running or (self._run_folder / keeper.PROCESS_ID_FILE).exists(), "it has an id")
+            self.signal(signal.SIGKILL)
+            self._wait()
+        self._close()
+
+    def signal(self, one: signal.Signals) -> None:
+        if self.running:
+            os.kill(int((self._run_folder / keeper.PROCESS_ID_FILE).read_text()), one)
+
+    @property
+    def _run_folder(self) -> Path:
+        return self.folder / "run"
+
+    def _wait(self) -> int:
+        assert self._keeper
+        status = self._keeper.wait(STOP_SECONDS)
+        self._close()
+        return status
+
+    def _close(self) -> None:
+        if self._keeper and self._keeper.stdin:
+            self._keeper.stdin.close()
+
+
+class ApacheNameServer(JavaProcess):
+    """`mqnamesrv`."""
+
+    main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+
+    def __init__(self, classpath: Path, folder: Path, *, heap_mb: int = 256, **properties: object) -> None:
+        super().__init__(classpath, folder)
+        self.port = free_ports()
+        self._heap_mb = heap_mb
+        lines = {"listenPort": self.port, "kvConfigPath": folder / "kvConfig.json", **properties}
+        self._properties = folder / "namesrv.conf"
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def options(self) -> list[str]:
+        # The later one counts.
+        return [f"-Xmx{self._heap_mb}m", f"-Xms{self._heap_mb}m"]
+
+    def arguments(self) -> list[str]:
+        return ["-c", str(self._properties)]
+
+
+class Broker(JavaProcess):
+    """`mqbroker`; by default a master that creates topics when asked for them."""
+
+    main = "org.apache.rocketmq.broker.BrokerStartup"
+
+    def __init__(
+        self,
+        classpath: Path,
+        folder: Path,
+        name_server: str,
+        name: str = "broker-a",
+        broker_id: int = 0,
+        *,
+        cluster: str = "DefaultCluster",
+        env: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+        **properties: object,
+    ) -> None:
+        super().__init__(classpath, folder, env=env)
+        self.name, self.broker_id, self.cluster = name, broker_id, cluster
+        # Beside its own port it listens on the one two below, and for its slaves on the one above.
+        self.port = free_ports((-2, 0, 1))
+        self._options = list(options)
+        self._lines = {
+            "brokerClusterName": cluster,
+            "brokerName": name,
+            "brokerId": broker_id,
+            "brokerRole": "SLAVE" if broker_id else "ASYNC_MASTER",
+            "brokerIP1": HOST,
+            "brokerIP2": HOST,
+            "listenPort": self.port,
+            "namesrvAddr": name_server,
+            "autoCreateTopicEnable": "true",
+            "storePathRootDir": folder / "store",
+            "storePathCommitLog": folder / "store" / "commitlog",
+            "mappedFileSizeCommitLog": 16 << 20,
+            "mappedFileSizeConsumeQueue": 600_000,
+            # A full disk of the machine must not refuse messages.
+            "diskMaxUsedSpaceRatio": 99,
+            **properties,
+        }
+        self._write()
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def change(self, **properties: object) -> None:
+        """Holds from the next start."""
+        self._lines |= properties
+        self._write()
+
+    def options(self) -> list[str]:
+        return ["-XX:MaxDirectMemorySize=256m", *self._options]
+
+    def arguments(self) -> list[str]:
+        return ["-c", str(self.folder / "broker.conf")]
+
+    def _write(self) -> None:
+        text = "".join(f"{name}={value}\n" for name, value in self._lines.items())
+        (self.folder / "broker.conf").write_text(text)
+
+
+def mqadmin(classpath: Path, folder: Path, *words: str, within: float = START_SECONDS) -> str:
+    """What the tool prints, both outputs. It exits with 0 whatever happens."""
+    home = home_of(folder)
+    command = java_command(
+        classpath, "org.apache.rocketmq.tools.command.MQAdminStartup", *words, options=[f"-Duser.home={home}"]
+    )
+    ended = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "ROCKETMQ_HOME": str(home)},
+        timeout=within,
+        check=False,
+    )
+    return re.sub(r"^OpenJDK.*\n", "", ended.stdout.decode(errors="replace"), flags=re.MULTILINE)
