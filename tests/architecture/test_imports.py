@@ -13,8 +13,20 @@ BELOW = {
     "store": {"errors", "model", "settings", "observability"},
     "replica": {"errors", "model", "wire", "settings", "observability", "store"},
     "registry": {"errors", "model", "settings", "observability", "store", "replica"},
-    "http_api": {"errors", "model", "settings", "observability", "store", "replica", "registry"},
-    "remoting_api": {"errors", "model", "wire", "settings", "observability", "store", "replica", "registry", "client"},
+    "accepting": {"errors", "model", "wire", "settings", "observability"},
+    "http_api": {"errors", "model", "settings", "observability", "store", "replica", "registry", "accepting"},
+    "remoting_api": {
+        "errors",
+        "model",
+        "wire",
+        "settings",
+        "observability",
+        "store",
+        "replica",
+        "registry",
+        "accepting",
+        "client",
+    },
     "client": {"errors", "model", "wire"},
 }
 """What a layer may import besides itself. The two ports share verbs, not each other."""

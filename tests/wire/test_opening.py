@@ -171,3 +171,32 @@ def test_an_impossible_length_is_refused_on_four_bytes(length: int, accepts_prox
     with pytest.raises(PeerProtocolError) as caught:
         open_with([length.to_bytes(4, "big", signed=True)], accepts_proxy=accepts_proxy)
     assert caught.value.violation is Violation.FRAME_LENGTH
+
+
+def http_opens_with(pieces: list[bytes], *, accepts_proxy: bool = True) -> Opened | None:
+    opening = Opening(None, accepts_proxy=accepts_proxy)
+    return next((opened for piece in pieces if (opened := opening.receive(piece))), None)
+
+
+@pytest.mark.parametrize("begin", [b"G", b"PU", b"PO", b"PA", b"PROP", b"\r\nG", b"\r\n\r\n\r", b"\0"])
+def test_http_is_known_by_the_first_byte_that_is_no_proxy_headers(begin: bytes) -> None:
+    pieces = [bytes([byte]) for byte in begin]
+    assert http_opens_with(pieces) == Opened(False, None, begin)
+    assert http_opens_with(pieces[:-1]) is None
+    assert http_opens_with([begin[:1]], accepts_proxy=False) == Opened(False, None, begin[:1])
+
+
+@pytest.mark.parametrize(("proxy", "header"), GOOD, ids=[repr(proxy[:30]) for proxy, _ in GOOD])
+@pytest.mark.parametrize("what_follows", [b"G", b"\x16"])
+def test_http_may_come_behind_a_proxy_header(proxy: bytes, header: ProxyHeader, what_follows: bytes) -> None:
+    whole = proxy + what_follows
+    expected = Opened(what_follows == b"\x16", header, what_follows)
+    assert http_opens_with([whole]) == expected
+    assert http_opens_with([bytes([byte]) for byte in whole]) == expected
+    assert http_opens_with([proxy]) is None
+
+
+def test_a_handshake_before_http_is_known_by_its_first_byte() -> None:
+    for accepts_proxy in (True, False):
+        assert http_opens_with([b"\x16"], accepts_proxy=accepts_proxy) == Opened(True, None, b"\x16")
+    assert http_opens_with([b""]) is None

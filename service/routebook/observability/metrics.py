@@ -19,6 +19,7 @@ from prometheus_client import (
 from routebook import __version__
 
 Port = Literal["http", "remoting"]
+PORTS: tuple[Port, ...] = ("http", "remoting")
 LookupResult = Literal["found", "not_found", "not_ready"]
 RegistrationKind = Literal["unchanged", "changed", "refused", "turned_down"]
 
@@ -36,6 +37,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self._before: list[Callable[[], None]] = []
         self._build_counters()
+        self._build_connections()
         self._build_table()
         self._build_feed()
         self._build_leader()
@@ -72,6 +74,16 @@ class Metrics:
 
     def watcher_left(self) -> None:
         self._watchers.dec()
+
+    def connections(self, port: Port, count: int) -> None:
+        self._connections[port].set(count)
+
+    def connection_refused(self, port: Port, reason: str) -> None:
+        """`reason` is one of the few words that `accepting` knows."""
+        self._refused.labels(port, reason).inc()
+
+    def tls_handshake_failed(self, port: Port) -> None:
+        self._failed_handshakes.labels(port).inc()
 
     # What the replica sees
 
@@ -119,9 +131,8 @@ class Metrics:
         lookups = self._counter("lookups_total", "Route lookups by port and result.", ("port", "result"))
         # The one hot path: children made once, not looked up by label for each request.
         self._lookups: dict[tuple[Port, LookupResult], Counter] = {}
-        ports: tuple[Port, ...] = ("http", "remoting")
         results: tuple[LookupResult, ...] = ("found", "not_found", "not_ready")
-        for port in ports:
+        for port in PORTS:
             for result in results:
                 self._lookups[port, result] = lookups.labels(port, result)
         self._registrations = self._counter("registrations_total", "Registrations by what they did.", ("kind",))
@@ -132,6 +143,14 @@ class Metrics:
             "http_request_seconds", "Time to answer an HTTP request.", ("route",), _HTTP_SECONDS
         )
         self._watchers = self._gauge("watchers", "Open watches.")
+
+    def _build_connections(self) -> None:
+        connections = self._gauge("connections", "Open connections.", ("port",))
+        self._connections: dict[Port, Gauge] = {port: connections.labels(port) for port in PORTS}
+        self._refused = self._counter(
+            "connections_refused_total", "Connections closed before their first request, by reason.", ("port", "reason")
+        )
+        self._failed_handshakes = self._counter("tls_handshakes_failed_total", "TLS handshakes that failed.", ("port",))
 
     def _build_table(self) -> None:
         self._brokers = self._gauge("brokers", "Broker instances in the table.")

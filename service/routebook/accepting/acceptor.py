@@ -1,0 +1,262 @@
+"""Takes connections from a listening socket that several workers share, and hands each to its port's protocol.
+
+Between the two lie only the first bytes: whom a PROXY header names, and whether it is TLS. After that a connection
+belongs to the event loop and its protocol; nothing of ours stands in between.
+
+The bound of connections is kept so that whoever matters keeps a place: at the bound the longest silent ones go first,
+then those that the port can do without (`make_room`: idle, without sessions), and only when there is none of either
+the newcomer. So a broker that comes back is let in, however many idle connections there are.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Protocol
+
+from routebook.accepting.arrival import Arrival, Bounds, Network, arrival_of, endpoint_of, is_within
+from routebook.accepting.notice import Notice
+from routebook.accepting.open_socket import OpenSocket
+from routebook.accepting.undecided import Undecided
+from routebook.observability.metrics import Metrics, Port
+from routebook.wire.frame import FrameLimits
+from routebook.wire.opening import Opened, Opening
+
+_log = logging.getLogger(__name__)
+
+ACCEPTS_A_WAKE = 16
+"""Then others have their turn: this worker's connections, and the other workers at the same socket."""
+ROOM_AT_ONCE = 16
+SPARED_SECONDS = 1.0
+"""Who connects and has not spoken for so long may still be one that is just about to."""
+PAUSE_SECONDS = 0.1
+SHUTDOWN_SECONDS = 5.0
+"""For the peer's goodbye of TLS."""
+OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Tls(Protocol):
+    """`tls.ServerTls`."""
+
+    @property
+    def takes_tls(self) -> bool: ...
+    @property
+    def takes_plain(self) -> bool: ...
+    def context(self) -> ssl.SSLContext | None:
+        """None: there is none to be had."""
+
+
+class NoTls:
+    takes_tls = False
+    takes_plain = True
+
+    def context(self) -> None:
+        return None
+
+
+class Acceptor:
+    def __init__(
+        self,
+        listener: socket.socket,
+        make_protocol: Callable[[Arrival], asyncio.Protocol],
+        *,
+        port: Port = "remoting",
+        frame_limits: FrameLimits | None = FrameLimits(),  # noqa: B008 a tuple
+        proxy_from: tuple[Network, ...] = (),
+        bounds: Bounds = Bounds(),  # noqa: B008 frozen
+        tls: Tls = NoTls(),  # noqa: B008 without state
+        metrics: Metrics | None = None,
+        make_room: Callable[[], int] = lambda: 0,
+        farewell: bytes = b"",
+    ) -> None:
+        """`frame_limits` None: the port speaks HTTP. `make_room` closes connections that can be spared, the longest
+        idle first, and says how many; it must not look at all of them each time. `farewell` is sent to who said
+        nothing in time.
+        """
+        self._listener = listener
+        self._make_protocol = make_protocol
+        self._port = port
+        self._limits = frame_limits
+        self._proxy_from = proxy_from
+        self._bounds = bounds
+        self._tls = tls
+        self._metrics = metrics or Metrics()
+        self._make_room = make_room
+        self._farewell = farewell
+        self._open = 0
+        self._undecided: dict[Undecided, None] = {}
+        """Oldest first."""
+        self._handovers: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._reserve: int | None = None
+        self._full = Notice(f"The {port} port holds %d connections, its bound: newcomers are closed.")
+        self._no_descriptors = Notice(
+            f"The {port} port cannot take connections (%s): newcomers are closed, idle ones too. "
+            "Raise the limit of open files (ulimit -n)."
+        )
+        self._no_context = Notice(f"A TLS connection to the {port} port was closed: there is no certificate to show.")
+
+    @property
+    def open_connections(self) -> int:
+        """Undecided ones, too."""
+        return self._open
+
+    def start(self) -> None:
+        # Connections have them from the listener; the window's scale is settled before one is accepted.
+        for option, size in (
+            (socket.SO_SNDBUF, self._bounds.send_buffer_bytes),
+            (socket.SO_RCVBUF, self._bounds.receive_buffer_bytes),
+        ):
+            if size > 0:
+                self._listener.setsockopt(socket.SOL_SOCKET, option, size)
+        self._loop = asyncio.get_running_loop()
+        self._reserve = _reserve()
+        self._listen()
+
+    def close(self) -> None:
+        """No more newcomers, and none of those of whom nothing is known yet; the listener is closed."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._pause is not None:
+            self._pause.cancel()
+        else:
+            self._loop.remove_reader(self._listener)
+        self._listener.close()
+        for one in list(self._undecided):
+            one.give_up("stopping")
+        for task in self._handovers:
+            task.cancel()
+        if self._reserve is not None:
+            os.close(self._reserve)
+
+    async def wait_closed(self) -> None:
+        """Connections that were handed over are their protocols' business."""
+        if self._handovers:
+            await asyncio.wait(set(self._handovers))
+
+    def _listen(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _rest(self) -> None:
+        self._loop.remove_reader(self._listener)
+        self._pause = self._loop.call_later(PAUSE_SECONDS, self._listen)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_A_WAKE):
+            try:
+                accepted, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in OUT_OF_DESCRIPTORS:
+                    self._shed(error)
+                    return
+                # That connection ended while it waited (ECONNABORTED and its kin on other systems).
+                _log.debug("A connection could not be accepted: %s", error)
+                continue
+            if self._open >= self._bounds.max_connections and not self._spare_some():
+                accepted.close()
+                self._full.say(self._open)
+                self._metrics.connection_refused(self._port, "full")
+                continue
+            self._receive(accepted, address)
+
+    def _receive(self, accepted: socket.socket, address: object) -> None:
+        sock = OpenSocket.taking(accepted, self._ended)
+        self._open += 1
+        self._metrics.connections(self._port, self._open)
+        real = endpoint_of(address)
+        opening = Opening(self._limits, accepts_proxy=is_within(real.host, self._proxy_from))
+        one = Undecided(sock, real, opening, self._bounds, on_opened=self._opened, on_given_up=self._given_up)
+        self._undecided[one] = None
+        one.start()
+
+    def _ended(self) -> None:
+        self._open -= 1
+        self._metrics.connections(self._port, self._open)
+
+    def _spare_some(self) -> bool:
+        latest = self._loop.time() - SPARED_SECONDS
+        oldest = [one for one, _ in zip(self._undecided, range(ROOM_AT_ONCE), strict=False) if one.since < latest]
+        for one in oldest:
+            one.give_up("spared")
+        return bool(oldest) or self._make_room() > 0
+
+    def _shed(self, error: OSError) -> None:
+        """Those that wait are told at once, by means of a descriptor kept for it, rather than left waiting."""
+        self._no_descriptors.say(error.strerror)
+        self._spare_some()
+        for _ in range(ACCEPTS_A_WAKE):
+            if self._reserve is None:
+                break
+            os.close(self._reserve)
+            try:
+                self._listener.accept()[0].close()
+            except OSError:
+                break
+            finally:
+                self._reserve = _reserve()
+            self._metrics.connection_refused(self._port, "descriptors")
+        if self._reserve is None:
+            self._reserve = _reserve()
+        self._rest()
+
+    def _given_up(self, one: Undecided, reason: str) -> None:
+        del self._undecided[one]
+        if self._farewell and reason in ("silent", "slow"):
+            with contextlib.suppress(OSError):
+                one.sock.send(self._farewell)
+        one.sock.close()
+        if reason not in ("gone", "stopping"):
+            self._metrics.connection_refused(self._port, reason)
+
+    def _opened(self, one: Undecided, opened: Opened) -> None:
+        context = None
+        if opened.is_tls:
+            context = self._tls.context() if self._tls.takes_tls else None
+            if context is None:
+                self._given_up(one, "tls_unavailable" if self._tls.takes_tls else "tls")
+                if self._tls.takes_tls:
+                    self._no_context.say()
+                return
+        elif not self._tls.takes_plain:
+            self._given_up(one, "plain")
+            return
+        del self._undecided[one]
+        arrival = arrival_of(one.real, opened.proxy, is_tls=opened.is_tls)
+        task = self._loop.create_task(self._hand_over(one.sock, arrival, context))
+        self._handovers.add(task)
+        task.add_done_callback(self._handovers.discard)
+
+    async def _hand_over(self, sock: OpenSocket, arrival: Arrival, context: ssl.SSLContext | None) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self._make_protocol(arrival),
+                sock,
+                ssl=context,
+                ssl_handshake_timeout=self._bounds.first_bytes_seconds if context else None,
+                ssl_shutdown_timeout=SHUTDOWN_SECONDS if context else None,
+            )
+        except OSError as error:
+            # The peer's doing: a handshake that fails, or an end before it was done.
+            if context is not None:
+                self._metrics.tls_handshake_failed(self._port)
+                _log.debug("The TLS handshake of %s failed: %s", arrival.peer, error)
+            sock.close()
+        except Exception:
+            _log.exception("A connection of %s could not be taken up.", arrival.peer)
+            sock.close()
+
+
+def _reserve() -> int | None:
+    try:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
