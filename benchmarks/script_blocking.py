@@ -1,21 +1,27 @@
 """How long does one script block the store, for brokers of 100 to 70,000 topics? Goal: 20 ms with 10,000.
 
-Starts a store of its own, registers one broker a size, and reads the server's own slow log: what others wait for.
+Starts a store of its own, registers one broker a size, and reads the server's own slow log: what others wait for. Then
+as many key-values of Apache's file, as many topics to write back after a loss, and one topic of as many brokers.
 
     .venv/bin/python benchmarks/script_blocking.py
 """
 
 import argparse
 import asyncio
+import json
 import statistics
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from routebook.model.broker import Registration
 from routebook.model.caller import Caller
 from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData
+from routebook.registry.kv_file import import_kv_file
+from routebook.registry.restoring import write_back_queues
 from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.embedded import EmbeddedStore
@@ -26,12 +32,14 @@ from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, register_broker, touch_broker
 from routebook.store.removal import DueMember, expire_brokers
 from routebook.store.scripts import ScriptSet
-from routebook.store.topics import set_write_permission
+from routebook.store.topics import delete_topic, set_write_permission
 from routebook.store.url import StoreUrl
 
 CALLER = Caller("benchmark", "127.0.0.1:1")
 DIGEST = "d" * 32
 SIZES = (100, 1_000, 10_000, 70_000)
+LOG_ENTRIES = 2_000
+"""More than the longest work has commands."""
 
 
 class Bench:
@@ -65,8 +73,36 @@ class Bench:
         client = self.book.client
         await client.call("SLOWLOG", "RESET")
         await work()
-        entries = await client.call("SLOWLOG", "GET", 200)
+        entries = await client.call("SLOWLOG", "GET", LOG_ENTRIES)
         return max((entry[2] / 1000 for entry in entries if entry[3][0].decode() == command), default=0.0)
+
+    async def import_key_values(self) -> float:
+        table = {"ns": {f"a-key-with-a-usual-name-{n}": "broker-a:8;broker-b:8" for n in range(len(self.said.topics))}}
+        keys = self.book.keys
+        await self.book.client.call("DEL", keys.table("kv"), keys.of("kv", "ns"))
+        await self.book.client.call("HDEL", keys.meta, "kv_imported")
+        with TemporaryDirectory() as folder:
+            file = Path(folder, "kvConfig.json")
+            file.write_text(json.dumps({"configTable": table}))
+            return await self.blocked(lambda: import_kv_file(self.book, str(file), "benchmark"))
+
+    async def write_back(self) -> float:
+        image = (await read_groups(self.book, {self.said.broker: frozenset()}))[self.said.broker]
+        lost = {f"by-request-{topic}": replace(queue, by_request=True) for topic, queue in self.said.topics.items()}
+        revision = image.group.revision if image.group else 0
+        blocked = await self.blocked(
+            lambda: write_back_queues(self.book, self.said.broker, lost, revision=revision, caller=CALLER)
+        )
+        await self.book.client.call("HDEL", self.book.keys.of("queues", self.said.broker), *lost)
+        return blocked
+
+    async def delete_from_all_brokers(self) -> float:
+        """The brokers are put straight into the tables: registering them would take minutes."""
+        keys, cluster, packed = self.book.keys, f"wide-{len(self.said.topics)}", QueueData(8, 8).pack()
+        brokers = [f"{cluster}-broker-{n}" for n in range(len(self.said.topics))]
+        await self.book.client.call("SADD", keys.of("cluster", cluster), *brokers)
+        await self.book.client.pipeline([("HSET", keys.of("queues", broker), "wide", packed) for broker in brokers])
+        return await self.blocked(lambda: delete_topic(self.book, "wide", cluster=cluster, caller=CALLER))
 
     async def run(self) -> dict[str, float]:
         wiped = {topic: replace(queue, perm=4) for topic, queue in self.said.topics.items()}
@@ -81,6 +117,9 @@ class Bench:
             ),
             "a replica's re-read": await self.blocked(lambda: read_groups(self.book, {self.said.broker: None})),
         }
+        found["key-values of Apache's file"] = await self.import_key_values()
+        found["topics written back after a loss"] = await self.write_back()
+        found["a topic of so many brokers deleted"] = await self.delete_from_all_brokers()
         _, lease = await acquire_lease(self.book, "benchmark", 60_000)
         incarnation = await self.book.client.call("HGET", self.book.keys.of("instance", member), "inc")
         await self.book.client.call("ZADD", self.book.keys.table("deadlines"), 1, member)
@@ -95,6 +134,7 @@ async def measure(rounds: int) -> None:
         await client.open()
         book = Book(client, Keys("bench"), ScriptSet.load())
         await client.call("CONFIG", "SET", "slowlog-log-slower-than", 0)
+        await client.call("CONFIG", "SET", "slowlog-max-len", LOG_ENTRIES)
         history = (await open_book(book)).history
         print(f"{'ms blocked (median, worst of ' + str(rounds) + ')':38}" + "".join(f"{size:>18,}" for size in SIZES))
         results = {size: [await Bench(book, history, size).run() for _ in range(rounds)] for size in SIZES}

@@ -1,5 +1,6 @@
 """Apache's key-value file, and the log of all key-values."""
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from routebook.errors import SettingsError
 from routebook.registry.key_value_log import FIRST_AFTER_S, PERIOD_S, KeyValueLog
-from routebook.registry.kv_file import import_kv_file, read_kv_file
+from routebook.registry.kv_file import ENTRIES_PER_PART, import_kv_file, read_kv_file
 from tests.support.in_process import CALLER, running_worker
 
 
@@ -55,6 +56,21 @@ async def test_the_file_is_taken_over_by_the_first_start_only(
         await worker.registry.put_kv("ns", "key", "ours", CALLER)
         await import_kv_file(worker.book, str(path), worker.name)
         assert worker.registry.kv_value("ns", "key") == "ours"
+
+
+async def test_a_long_file_is_taken_over_whole_by_starts_that_come_together(
+    store_url: str, namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = {f"key-{n}": f"value-{n}" for n in range(3 * ENTRIES_PER_PART + 1)}
+    path = written(tmp_path, json.dumps({"configTable": {"ns": values}}))
+    async with running_worker(store_url, namespace) as worker:
+        with caplog.at_level(logging.INFO):
+            await asyncio.gather(*(import_kv_file(worker.book, str(path), worker.name) for _ in range(3)))
+        await worker.registry.wait_for_version(len(values))
+        assert worker.replica.table.kv == {"ns": values}
+        assert worker.registry.version == len(values)
+        counts = [int(message.split()[2]) for message in caplog.messages if message.startswith("Took over")]
+        assert sum(counts) == len(values)
 
 
 async def test_no_file_is_named_by_default(store_url: str, namespace: str) -> None:

@@ -6,7 +6,7 @@ from routebook.errors import StoreUnsuitableError
 from routebook.model.topic import QueueData
 from routebook.store.book import Book
 from routebook.store.changes import changes_between, first_change, has_change, trim_history
-from routebook.store.kv import delete_kv, import_kv, put_kv, set_setting
+from routebook.store.kv import delete_kv, put_kv, set_setting
 from routebook.store.presence import open_book
 from routebook.store.reads import read_groups, read_heads, read_kv, read_settings
 from routebook.store.recovery import begin_history, finish_restoring, restore_kv, restore_queues, restore_settings
@@ -74,19 +74,6 @@ async def test_an_emptied_namespace_stays(book: Book) -> None:
     assert (await delete_kv(book, "ns", "key", caller=CALLER)).status is Status.DONE
     assert (await delete_kv(book, "ns", "key", caller=CALLER)).status is Status.UNKNOWN
     assert await book.client.call("SISMEMBER", book.keys.table("kv"), "ns") == 1
-
-
-async def test_apaches_file_is_taken_over_once(book: Book) -> None:
-    assert (await import_kv(book, {"a": {"k": "v"}}, caller=CALLER)).status is Status.DONE
-    await delete_kv(book, "a", "k", caller=CALLER)
-    assert (await import_kv(book, {"a": {"k": "v"}}, caller=CALLER)).status is Status.UNCHANGED
-    assert await read_kv(book, "a") == {}
-
-
-async def test_apaches_file_never_covers_what_the_store_holds(book: Book) -> None:
-    await put_kv(book, "a", "k", "ours", caller=CALLER)
-    assert (await import_kv(book, {"a": {"k": "theirs"}}, caller=CALLER)).status is Status.UNCHANGED
-    assert await read_kv(book, "a") == {"k": "ours"}
 
 
 async def test_a_setting_is_told_as_it_may_be_shown(book: Book) -> None:

@@ -1,10 +1,12 @@
 """put_kv, delete_kv, import_kv, set_setting: key-values and run-time settings."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from routebook.model.caller import Caller
 from routebook.store.book import Book, Outcome
 from routebook.store.packing import pack_caller, sha256_of
+from routebook.store.statuses import Status, status_of
 
 
 async def put_kv(book: Book, namespace: str, key: str, value: str, *, caller: Caller) -> Outcome:
@@ -15,14 +17,22 @@ async def delete_kv(book: Book, namespace: str, key: str, *, caller: Caller, car
     return Outcome.of(await book.run("delete_kv", pack_caller(caller), namespace, key, int(carried)))
 
 
-async def import_kv(book: Book, table: Mapping[str, Mapping[str, str]], *, caller: Caller) -> Outcome:
-    entries = [
-        part
-        for namespace, values in table.items()
-        for key, value in values.items()
-        for part in (namespace, key, value, sha256_of(value))
-    ]
-    return Outcome.of(await book.run("import_kv", pack_caller(caller), *entries))
+@dataclass(frozen=True, slots=True)
+class ImportReply:
+    """DONE: the part was taken; STALE: it was not; of both `go_on_from` says which entry of the file is next."""
+
+    status: Status
+    go_on_from: int
+    written: int
+
+
+async def import_kv(
+    book: Book, part: Sequence[tuple[str, str, str]], *, file: str, start: int, is_last: bool, caller: Caller
+) -> ImportReply:
+    """(namespace, key, value): the entries from `start` on of the file whose digest is `file`."""
+    entries = [word for namespace, key, value in part for word in (namespace, key, value, sha256_of(value))]
+    reply = await book.run("import_kv", pack_caller(caller), file, start, int(is_last), *entries)
+    return ImportReply(status_of(reply), int(reply[2]), int(reply[3]))
 
 
 async def set_setting(book: Book, key: str, value: str, shown: str, *, caller: Caller) -> Outcome:

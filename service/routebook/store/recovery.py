@@ -29,7 +29,9 @@ async def restore_settings(book: Book, values: Mapping[str, tuple[str, str]], *,
 async def restore_queues(
     book: Book, broker: str, queues: Mapping[str, QueueData], *, revision: int, caller: Caller
 ) -> CountedOutcome:
-    """`revision` of the group as this worker knows it; STALE says that it has changed since."""
+    """`revision` of the group as this worker knows it; STALE says that it has changed since. After DONE the revision
+    is the reply's version.
+    """
     entries = [part for topic, queue in queues.items() for part in (topic, queue.pack(), queue_item(topic, queue))]
     return CountedOutcome.of(await book.run("restore_queues", pack_caller(caller), broker, revision, *entries))
 

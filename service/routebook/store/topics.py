@@ -2,11 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from routebook.model.caller import Caller
 from routebook.model.topic import QueueData
 from routebook.store.book import Book, CountedOutcome
 from routebook.store.packing import pack_caller, queue_item
+from routebook.store.statuses import Status, text
+
+CARRIED_PER_PART: Final = 250
+"""As many as one part of `delete_topic` looks at."""
 
 
 def topic_entries(topic: str, queues: Mapping[str, QueueData]) -> list[str]:
@@ -27,8 +32,19 @@ async def register_topic(book: Book, topic: str, queues: Mapping[str, QueueData]
 async def delete_topic(
     book: Book, topic: str, *, caller: Caller, cluster: str = "", carried_by: Iterable[str] = ()
 ) -> CountedOutcome:
-    """`carried_by`: brokers whose entry workers still show though the store has lost it."""
-    return CountedOutcome.of(await book.run("delete_topic", pack_caller(caller), topic, cluster, *carried_by))
+    """`carried_by`: brokers whose entry workers still show though the store has lost it.
+
+    One step with up to some hundred brokers. With more, parts: each is a change of its own, and the topic is gone with
+    the last one.
+    """
+    carried, removed, place = list(carried_by), 0, ""
+    while True:
+        part, carried = carried[:CARRIED_PER_PART], carried[CARRIED_PER_PART:]
+        reply = await book.run("delete_topic", pack_caller(caller), topic, cluster, place, *part)
+        removed += int(reply[2])
+        place = text(reply[3])
+        if not part and not place:
+            return CountedOutcome(Status.DONE if removed else Status.UNCHANGED, int(reply[1]), removed)
 
 
 async def set_write_permission(book: Book, broker: str, *, writable: bool, caller: Caller) -> CountedOutcome:
