@@ -28,6 +28,7 @@ BELOW = {
         "client",
     },
     "client": {"errors", "model", "wire"},
+    "comparing": {"errors", "model", "wire", "client"},
 }
 """What a layer may import besides itself. The two ports share verbs, not each other."""
 

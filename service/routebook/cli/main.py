@@ -33,6 +33,7 @@ _COMMANDS = {
     "status": "status",
     "doctor": "doctor",
     "digest": "digest",
+    "compare": "compare",
     "completion": "completion",
     "worker-process": "worker_process",
 }

@@ -1,0 +1,131 @@
+"""Bodies of a name server's answers, of any release, as values. Both JSON dialects are read; absent is the default.
+
+Raises a BodyError for what no name server says.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from routebook.model.broker import BrokerGroup
+from routebook.model.route import TopicRoute
+from routebook.model.topic import QueueData, TopicMapping
+from routebook.wire.bodies.body_error import JsonShapeError
+from routebook.wire.bodies.json_reading import read_json
+from routebook.wire.bodies.json_values import flag, int64, members, text
+from routebook.wire.bodies.shared_objects import filters_of, mapping_of, queue_data_of
+
+_NO_QUEUES: Final = QueueData(0, 0, 0, 0)
+_FLAGS_BEFORE_4_9: Final = "topicSynFlag"
+
+
+def read_route(body: bytes) -> TopicRoute:
+    """105."""
+    said = _object("route", read_json(body))
+    queues = [_queue_data(one) for one in _list("queueDatas", said.get("queueDatas"))]
+    filters = _members("filterServerTable", said.get("filterServerTable"))
+    mappings = _members("topicQueueMappingByBroker", said.get("topicQueueMappingByBroker"))
+    return TopicRoute(
+        queues=dict(sorted(queues)),
+        groups=tuple(sorted((_group(one) for one in _list("brokerDatas", said.get("brokerDatas"))), key=_name_of)),
+        filters={address: filters_of(found) or () for address, found in sorted(filters.items())},
+        mappings={bname: _mapping(found) for bname, found in sorted(mappings.items())},
+        order_conf=text("orderTopicConf", said.get("orderTopicConf")) or None,
+    )
+
+
+def read_cluster_info(body: bytes) -> tuple[dict[str, BrokerGroup], dict[str, frozenset[str]]]:
+    """106: groups by name, and the names listed under each cluster."""
+    said = _object("cluster info", read_json(body))
+    groups = _members("brokerAddrTable", said.get("brokerAddrTable"))
+    clusters = _members("clusterAddrTable", said.get("clusterAddrTable"))
+    return (
+        {name: _group({"brokerName": name, **_object("brokerAddrTable", found)}) for name, found in groups.items()},
+        {cluster: _texts("clusterAddrTable", names) for cluster, names in clusters.items()},
+    )
+
+
+def read_member_group(body: bytes) -> Mapping[int, str]:
+    """901: addresses by id."""
+    said = _object("member group", read_json(body))
+    group = _members("brokerMemberGroup", said.get("brokerMemberGroup"))
+    return _addresses(group.get("brokerAddrs"))
+
+
+def read_topic_list(body: bytes) -> frozenset[str]:
+    """206, 224, 304, 311 to 313."""
+    return _texts("topicList", _members("topic list", read_json(body)).get("topicList"))
+
+
+def read_kv_table(body: bytes) -> dict[str, str]:
+    """219."""
+    table = _members("table", _members("key-value table", read_json(body)).get("table"))
+    return {key: said for key, value in sorted(table.items()) if (said := text(key, value)) is not None}
+
+
+def read_properties(body: bytes) -> dict[str, str]:
+    """319: one `key=value` a line, without escapes."""
+    lines = body.decode("utf-8", "replace").splitlines()
+    return {key: value for key, equals, value in (line.partition("=") for line in lines) if equals}
+
+
+def _name_of(group: BrokerGroup) -> str:
+    return group.name
+
+
+def _group(value: object) -> BrokerGroup:
+    said = _object("brokerDatas", value)
+    return BrokerGroup(
+        name=text("brokerName", said.get("brokerName")) or "",
+        cluster=text("cluster", said.get("cluster")) or "",
+        zone=text("zoneName", said.get("zoneName")) or None,
+        acting_master=flag(said.get("enableActingMaster")),
+        addresses=_addresses(said.get("brokerAddrs")),
+    )
+
+
+def _addresses(value: object) -> dict[int, str]:
+    found = _members("brokerAddrs", value)
+    return {
+        int64("key of brokerAddrs", broker_id, absent=0): text("brokerAddrs", address) or ""
+        for broker_id, address in found.items()
+    }
+
+
+def _queue_data(value: object) -> tuple[str, QueueData]:
+    said = _object("queueDatas", value)
+    if _FLAGS_BEFORE_4_9 in said:
+        said = {"topicSysFlag": said[_FLAGS_BEFORE_4_9], **said}
+    return text("brokerName", said.get("brokerName")) or "", _shared(queue_data_of(said, _NO_QUEUES))
+
+
+@lru_cache(maxsize=4096)
+def _shared(queue: QueueData) -> QueueData:
+    """A fleet has a million entries and some dozens of values."""
+    return queue
+
+
+def _mapping(value: object) -> TopicMapping:
+    return mapping_of(value, topic="")
+
+
+def _object(field: str, value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise JsonShapeError(field, value, "an object")
+    return value
+
+
+def _members(field: str, value: object) -> dict[str, object]:
+    return members(field, value) or {}
+
+
+def _list(field: str, value: object) -> list[object]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise JsonShapeError(field, value, "a list")
+    return value
+
+
+def _texts(field: str, value: object) -> frozenset[str]:
+    return frozenset(said for item in _list(field, value) if (said := text(field, item)) is not None)

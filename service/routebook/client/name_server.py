@@ -1,0 +1,130 @@
+"""A name server of any make and release as one that can be asked questions: codes and bodies become values.
+
+What it does not know or does not allow is an answer too (`Declined`); only silence and nonsense are errors. Name
+servers before 5.0 do not answer unknown codes at all, so the questions they may not know say how long they wait.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from routebook.client import answers
+from routebook.client.remoting_client import TIMEOUT_MS, RemotingClient
+from routebook.errors import PeerUnavailableError
+from routebook.model.broker import BrokerGroup
+from routebook.model.route import TopicRoute
+from routebook.wire.bodies.body_error import BodyError
+from routebook.wire.codes import RequestCode, ResponseCode
+from routebook.wire.command import Ext, Response
+
+BUSY_TRIES: Final = 5
+BUSY_PAUSE_S: Final = 0.2
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """It answers, and does not say. `code` None: it does not answer this code at all."""
+
+    code: int | None
+    remark: str
+
+    def __str__(self) -> str:
+        return "no answer" if self.code is None else f"code {self.code}: {self.remark.strip()}"
+
+
+class NameServer:
+    def __init__(self, client: RemotingClient, timeout_ms: int = TIMEOUT_MS) -> None:
+        self.address = client.address
+        self._client = client
+        self._timeout_ms = timeout_ms
+
+    @classmethod
+    async def connect(cls, address: str, *, timeout_ms: int = TIMEOUT_MS, tls: ssl.SSLContext | None = None) -> Self:
+        return cls(await RemotingClient.connect(address, timeout_ms=timeout_ms, tls=tls), timeout_ms)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def cluster_info(self) -> tuple[dict[str, BrokerGroup], dict[str, frozenset[str]]]:
+        return self._must(106, await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, answers.read_cluster_info))
+
+    async def topics(self) -> frozenset[str] | Declined:
+        return await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, answers.read_topic_list)
+
+    async def topics_of_cluster(self, cluster: str) -> frozenset[str] | Declined:
+        return await self._ask(RequestCode.GET_TOPICS_BY_CLUSTER, answers.read_topic_list, {"cluster": cluster})
+
+    async def listing(self, code: RequestCode) -> frozenset[str] | Declined:
+        """304, 311 to 313."""
+        return await self._ask(code, answers.read_topic_list)
+
+    async def route(self, topic: str) -> TopicRoute | None:
+        """None: no such topic, as far as this server says."""
+        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        said = await self._ask(code, answers.read_route, {"topic": topic, "acceptStandardJsonOnly": "true"})
+        if isinstance(said, Declined) and said.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        return self._must(code, said)
+
+    async def key_values(self, namespace: str) -> Mapping[str, str] | Declined:
+        """A name space that is not there has nothing in it."""
+        said = await self._ask(RequestCode.GET_KVLIST_BY_NAMESPACE, answers.read_kv_table, {"namespace": namespace})
+        if isinstance(said, Declined) and said.code == ResponseCode.QUERY_NOT_FOUND:
+            return {}
+        return said
+
+    async def settings(self) -> Mapping[str, str] | Declined:
+        return await self._ask(RequestCode.GET_NAMESRV_CONFIG, answers.read_properties)
+
+    async def members(self, cluster: str, broker: str, *, timeout_ms: int) -> Mapping[int, str] | Declined:
+        """901; silence counts as not knowing the code."""
+        ext = {"clusterName": cluster, "brokerName": broker}
+        try:
+            return await self._ask(
+                RequestCode.GET_BROKER_MEMBER_GROUP, answers.read_member_group, ext, timeout_ms=timeout_ms
+            )
+        except PeerUnavailableError:
+            if not self._client.is_open:
+                raise
+            return Declined(None, "")
+
+    async def _ask(
+        self, code: RequestCode, read: Callable[[bytes], Value], ext: Ext | None = None, *, timeout_ms: int = 0
+    ) -> Value | Declined:
+        response = await self._response(code, ext, timeout_ms or self._timeout_ms)
+        if response.code != ResponseCode.SUCCESS:
+            return Declined(response.code, response.remark or "")
+        try:
+            return read(response.body)
+        except BodyError as error:
+            reason = f"its answer to request {int(code)} cannot be read: {error.message}"
+            raise PeerUnavailableError(self.address, reason) from error
+
+    async def _response(self, code: int, ext: Ext | None, timeout_ms: int) -> Response:
+        for attempt in range(1, BUSY_TRIES + 1):
+            response = await self._client.ask(code, ext=ext, timeout_ms=timeout_ms)
+            if response.code == ResponseCode.GO_AWAY:
+                raise PeerUnavailableError(self.address, "it is shutting down (code 1500)")
+            if response.code != ResponseCode.SYSTEM_BUSY:
+                return response
+            await asyncio.sleep(BUSY_PAUSE_S * attempt)
+        raise PeerUnavailableError(self.address, f"it is too busy (code 2), asked {BUSY_TRIES} times")
+
+    def _must(self, code: int, said: Value | Declined) -> Value:
+        """Of questions without which nothing can be compared."""
+        if isinstance(said, Declined):
+            raise PeerUnavailableError(self.address, f"it declines request {int(code)} ({said})")
+        return said

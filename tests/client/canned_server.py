@@ -1,0 +1,101 @@
+"""A name server that says what a test gives it, in bytes made by hand: releases that no jar is at hand for."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.client.peer import Peer, peer
+from tests.wire.plain_frames import framed
+
+Ext = dict[str, str]
+
+
+@dataclass
+class CannedServer:
+    """What a server holds, in the dialect with bare integer keys. A code in `silent` gets no answer, one in `refused`
+    gets that code and remark.
+    """
+
+    cluster_info: str = '{"brokerAddrTable":{},"clusterAddrTable":{}}'
+    routes: dict[str, str] = field(default_factory=dict)
+    listings: dict[int, list[str]] = field(default_factory=dict)
+    key_values: dict[str, dict[str, str]] = field(default_factory=dict)
+    members: dict[str, str] = field(default_factory=dict)
+    properties: str = ""
+    silent: set[int] = field(default_factory=set)
+    refused: dict[int, tuple[int, str]] = field(default_factory=dict)
+    asked: list[tuple[int, Ext]] = field(default_factory=list)
+
+    def answer(self, code: int, ext: Ext) -> tuple[int, str, str]:
+        """Code, remark, body."""
+        self.asked.append((code, ext))
+        if code in self.refused:
+            return *self.refused[code], ""
+        match code:
+            case 105 if ext["topic"] in self.routes:
+                return 0, "", self.routes[ext["topic"]]
+            case 105:
+                return 17, f"No topic route info in name server for the topic: {ext['topic']}", ""
+            case 106:
+                return 0, "", self.cluster_info
+            case 206:
+                return 0, "", json.dumps({"topicList": list(self.routes)})
+            case 224 | 304 | 311 | 312 | 313:
+                return 0, "", json.dumps({"topicList": self.listings.get(code, [])})
+            case 219 if ext["namespace"] in self.key_values:
+                return 0, "", json.dumps({"table": self.key_values[ext["namespace"]]})
+            case 219:
+                return 22, f"No config item, Namespace: {ext['namespace']}", ""
+            case 319:
+                return 0, "", self.properties
+            case 901:
+                return 0, "not set any response code", self.members[ext["brokerName"]]
+        return 3, f" request type {code} not supported", ""
+
+    async def play(self, caller: Peer) -> None:
+        while True:
+            try:
+                frame = await caller.frame()
+            except (asyncio.IncompleteReadError, ConnectionResetError):
+                return
+            header: dict[str, Any] = json.loads(frame[4 : 4 + int.from_bytes(frame[1:4], "big")])
+            code, remark, body = self.answer(header["code"], header.get("extFields") or {})
+            if header["code"] not in self.silent:
+                said = {"code": code, "flag": 1, "language": "JAVA", "opaque": header["opaque"], "version": 479}
+                await caller.send(framed(json.dumps({**said, "remark": remark}).encode(), body.encode()))
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        async with peer(self.play) as address:
+            yield address
+
+
+def broker_data(name: str = "broker-a", addresses: str = '{0:"127.0.0.11:10911"}', rest: str = "") -> str:
+    return f'{{"brokerAddrs":{addresses},"brokerName":"{name}","cluster":"DefaultCluster"{rest}}}'
+
+
+def queue_data(name: str = "broker-a", read: int = 8, perm: int = 6, flags: int = 0) -> str:
+    return (
+        f'{{"brokerName":"{name}","perm":{perm},"readQueueNums":{read},"topicSysFlag":{flags},"writeQueueNums":{read}}}'
+    )
+
+
+def route(brokers: list[str], queues: list[str], rest: str = "") -> str:
+    return f'{{"brokerDatas":[{",".join(brokers)}],"filterServerTable":{{}},"queueDatas":[{",".join(queues)}]{rest}}}'
+
+
+def one_broker(**changes: Any) -> CannedServer:
+    """broker-a with TopicA."""
+    cluster_info = (
+        f'{{"brokerAddrTable":{{"broker-a":{broker_data()}}},"clusterAddrTable":{{"DefaultCluster":["broker-a"]}}}}'
+    )
+    given: dict[str, Any] = {
+        "cluster_info": cluster_info,
+        "routes": {"TopicA": route([broker_data()], [queue_data()])},
+        "listings": {304: ["DefaultCluster", "broker-a"]},
+        "members": {"broker-a": f'{{"brokerMemberGroup":{broker_data()}}}'},
+    }
+    return CannedServer(**{**given, **changes})
