@@ -83,6 +83,7 @@ async def start_worker(store_url: str, namespace: str, **settings: Any) -> InPro
         restoring=Restoring(book, replica, live, name),
     )
     worker.spawn(replica.run())
+    worker.spawn(worker.registry.sessions.run())
     await replica.wait_complete(10_000)
     return worker
 

@@ -1,6 +1,6 @@
 """One worker: everything long-lived is built here, started in this order, and stopped in the reverse one.
 
-    store -> its check -> the book -> admin port -> replica complete -> presence, leader, restoring -> HTTP port
+    store -> its check -> the book -> admin port -> replica complete -> presence, leader, sessions … -> HTTP port
 
 A stop takes the HTTP port away first, so that nobody is answered by half a worker; then gives up the leadership,
 so that the next leader need not wait; then closes the store.
@@ -100,6 +100,7 @@ class Worker:
         self._spawn("presence", self._presence.run())
         self._spawn("leader", self._leader.run())
         self._spawn("restoring", self._restoring.run())
+        self._spawn("sessions", self.registry.sessions.run())
         await self._http.start()
 
     def _tell_run_time_settings(self) -> None:
@@ -112,8 +113,9 @@ class Worker:
         began = time.monotonic()
         settings = self._live.current
         self._stop.ask("the start failed")
+        self.registry.sessions.leave()
         cut = await self._http.stop(settings.drain_ms / 1000)
-        await self._cancel("leader", "presence", "restoring")
+        await self._cancel("leader", "presence", "restoring", "sessions")
         await self._stop.within(STORE_FAREWELL_SECONDS, self._take_leave(), "Taking leave of the store")
         await self._cancel("replica")
         await self._admin.stop(ADMIN_DRAIN_SECONDS)

@@ -54,14 +54,11 @@ class Registrar:
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def touch(
-        self, cluster: str, broker: str, broker_id: int, body_digest: str, caller: Caller, *, worker: str = ""
+        self, instance: Instance, body_digest: str, caller: Caller, *, worker: str = ""
     ) -> RegistrationResult | None:
         """Nearly all traffic of a live fleet, answered before anything of it is parsed: the very registration that this
         seat sent before. None: it has to be read.
         """
-        instance = self._instance_in(cluster, broker, broker_id)
-        if instance is None:
-            return None
         return await self._touched(instance, self._digest(body_digest), caller, worker)
 
     async def register(
@@ -127,7 +124,8 @@ class Registrar:
             worker=worker,
         )
 
-    def _instance_in(self, cluster: str, broker: str, broker_id: int) -> Instance | None:
+    def instance_in(self, cluster: str, broker: str, broker_id: int) -> Instance | None:
+        """Who sits there, as far as this worker has seen."""
         group = self._replica.table.groups.get(broker)
         address = group.addresses.get(broker_id, "") if group else ""
         instance = self._replica.table.instances.get(member_name(cluster, address))

@@ -2,17 +2,22 @@
 the store as one script each, and an answer to a write leaves only when this worker's own table shows it.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from routebook.errors import InvalidInputError, NotFoundError, StoreError
 from routebook.model.broker import Registration, RegistrationResult
 from routebook.model.caller import Caller
+from routebook.model.data_version import DataVersion
+from routebook.model.min_broker import MinBrokerChange
 from routebook.model.names import check_name
 from routebook.model.topic import QueueData
 from routebook.registry.carried import carried_brokers_of, is_carried_key, is_carried_seat
+from routebook.registry.departures import Departures
 from routebook.registry.reading import Reading
 from routebook.registry.registrar import Registrar
+from routebook.registry.sessions import HeldConnection, Sessions
 from routebook.registry.sight import Sight
 from routebook.registry.status import ExpiryState, Status, WorkerInfo, expiry_state, worker_infos
 from routebook.replica.replica import Replica
@@ -26,7 +31,7 @@ from routebook.store.removal import Cause, Departure, release_expiry, unregister
 from routebook.store.statuses import Status as Outcome
 from routebook.store.topics import delete_topic, register_topic, set_write_permission
 
-__all__ = ["Caller", "Registry", "Touched"]
+__all__ = ["Caller", "HeldConnection", "MinBrokerChange", "Registry", "Touched"]
 
 MAX_VALUE_CHARACTERS = 65_536
 """Of a key-value: an order configuration of a thousand brokers has some 20,000."""
@@ -44,21 +49,62 @@ class Registry(Reading):
     def __init__(self, book: Book, replica: Replica, live: LiveSettings, *, worker: str) -> None:
         super().__init__(replica, live)
         self.worker = worker
+        self.on_min_broker_change: Callable[[MinBrokerChange], None] = lambda _change: None
+        self._departures = Departures(book, replica)
+        self.sessions = Sessions(book, replica, live, self._departures, worker=worker)
         self._registrar = Registrar(book, replica, live)
         self._book = book
 
     # -- brokers
 
     async def register(
-        self, registration: Registration, caller: Caller, *, body_digest: str | None = None
+        self,
+        registration: Registration,
+        caller: Caller,
+        *,
+        body_digest: str | None = None,
+        connection: HeldConnection | None = None,
     ) -> RegistrationResult:
-        return await self._registrar.register(registration, caller, body_digest=body_digest)
+        """`connection`: it came over one whose end will mean something, so it opens a session."""
+        with self.sessions.opening(connection, registration.member) as session:
+            result = await self._registrar.register(registration, caller, body_digest=body_digest)
+            session.opened(result.incarnation)
+        return result
 
     async def touch(
-        self, cluster: str, broker: str, broker_id: int, body_digest: str, caller: Caller
+        self,
+        cluster: str,
+        broker: str,
+        broker_id: int,
+        body_digest: str,
+        caller: Caller,
+        *,
+        connection: HeldConnection | None = None,
     ) -> RegistrationResult | None:
         """The registration that this seat sent before, again: None says that it has to be read and registered."""
-        return await self._registrar.touch(cluster, broker, broker_id, body_digest, caller)
+        instance = self._registrar.instance_in(cluster, broker, broker_id)
+        if instance is None:
+            return None
+        with self.sessions.opening(connection, instance.member) as session:
+            result = await self._registrar.touch(instance, body_digest, caller)
+            if result:
+                session.opened(result.incarnation)
+        return result
+
+    async def query_data_version(
+        self, cluster: str, address: str, asked: DataVersion | None, caller: Caller
+    ) -> tuple[bool, DataVersion | None]:
+        """Whether it would be worth while to register, and the version that is stored. A sign of life as well, as in
+        Apache's, whatever the answer.
+        """
+        reply = await heartbeat_broker(self._book, cluster, "", 0, caller=caller, address=address)
+        if reply.status is Outcome.UNKNOWN:
+            return True, None
+        return asked is None or reply.data_version != asked, reply.data_version
+
+    async def heartbeat_address(self, cluster: str, address: str, caller: Caller) -> None:
+        """Of an unknown one nothing comes, and it is not told so (904)."""
+        await heartbeat_broker(self._book, cluster, "", 0, caller=caller, address=address)
 
     async def heartbeat(self, cluster: str, broker: str, broker_id: int, caller: Caller, *, address: str = "") -> int:
         reply = await heartbeat_broker(self._book, cluster, broker, broker_id, caller=caller, address=address)
@@ -98,6 +144,21 @@ class Registry(Reading):
                 "broker", f"{cluster}/{broker}/{broker_id}", advice="It was not there, so nothing changed."
             )
         return await sight.wait(reply.version)
+
+    def depart(
+        self,
+        cluster: str,
+        broker: str,
+        broker_id: int,
+        address: str,
+        caller: Caller,
+        *,
+        connection: HeldConnection | None = None,
+    ) -> asyncio.Future[None] | None:
+        """Queued at once, and carried out with whatever else waits. None: the queue is full."""
+        if len(self._departures) >= self.live.current.unregister_broker_queue_capacity:
+            return None
+        return self.sessions.depart(Departure(cluster, broker, broker_id, address), caller, connection)
 
     async def set_write_permission(self, broker: str, writable: bool, caller: Caller) -> Touched:
         sight = Sight(self.replica)

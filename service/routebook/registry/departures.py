@@ -1,0 +1,88 @@
+"""The queue of departures: what waits is carried out in batches, by one task (Apache's unregister service).
+
+Unregistrations of the port (104) wait here up to a capacity; lost connections whose grace has ended join the same
+batches, and are never turned away.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from routebook.errors import NotReadyError, NotSeenYetError, StoreError
+from routebook.model.caller import Caller
+from routebook.registry.sight import Sight
+from routebook.replica.replica import Replica
+from routebook.store.book import Book
+from routebook.store.removal import Departure, unregister_brokers
+from routebook.store.statuses import Status
+
+_log = logging.getLogger(__name__)
+
+DEPARTURES_PER_BATCH: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    departure: Departure
+    caller: Caller
+    done: asyncio.Future[Status]
+
+
+class Departures:
+    def __init__(self, book: Book, replica: Replica) -> None:
+        self._book = book
+        self._replica = replica
+        self._waiting: deque[_Waiting] = deque()
+        self._some = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, departure: Departure, caller: Caller) -> asyncio.Future[Status]:
+        """Done when it has taken effect and this worker's table shows it. Fails with a StoreError: whether it took
+        effect is unknown then, and nobody tries again.
+        """
+        done: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        # Whoever does not wait for it need not be told that it failed: the log says so.
+        done.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self._waiting.append(_Waiting(departure, caller, done))
+        self._some.set()
+        return done
+
+    async def run(self) -> None:
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            while batch := list(islice(self._waiting, DEPARTURES_PER_BATCH)):
+                for _ in batch:
+                    self._waiting.popleft()
+                await self._carry_out(batch)
+
+    async def _carry_out(self, batch: list[_Waiting]) -> None:
+        sight = Sight(self._replica)
+        try:
+            statuses, version = await self._unregister(batch)
+        except StoreError as error:
+            _log.warning("%d departures did not reach the store: %s", len(batch), error)
+            for one in batch:
+                if not one.done.done():
+                    one.done.set_exception(error)
+            return
+        with suppress(NotSeenYetError, NotReadyError):
+            await sight.wait(version)
+        for one, status in zip(batch, statuses, strict=True):
+            if not one.done.done():
+                one.done.set_result(status)
+
+    async def _unregister(self, batch: list[_Waiting]) -> tuple[list[Status], int]:
+        statuses: list[Status] = []
+        version = 0
+        for one in batch:
+            reply = await unregister_brokers(self._book, [one.departure], caller=one.caller)
+            statuses += reply.statuses
+            version = reply.version
+        return statuses, version

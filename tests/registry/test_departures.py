@@ -1,0 +1,68 @@
+"""104: queued at once, carried out in batches, of the stay that its connection carries."""
+
+from routebook.model.data_version import DataVersion
+from tests.reference.build import A, B, registration, version
+from tests.support.connections import FakeConnection
+from tests.support.in_process import CALLER, running_worker
+
+
+async def test_a_departure_takes_effect_and_shows_here(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        await worker.registry.register(registration(), CALLER)
+        left = worker.registry.depart("east", "broker-a", 0, A, CALLER)
+        assert left is not None
+        await left
+        assert worker.registry.brokers() == ()
+
+
+async def test_of_who_cannot_be_in_the_book_nothing_comes(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        await worker.registry.register(registration(), CALLER)
+        for cluster, broker, address in (("", "broker-a", A), ("east", "", A), ("east", "broker-a", "")):
+            left = worker.registry.depart(cluster, broker, 0, address, CALLER)
+            assert left is not None
+            await left
+        assert worker.registry.brokers() == ("broker-a",)
+
+
+async def test_beyond_the_capacity_a_departure_is_turned_away(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace, unregister_broker_queue_capacity=1) as worker:
+        await worker.registry.register(registration(), CALLER)
+        first = worker.registry.depart("east", "broker-a", 0, A, CALLER)
+        assert worker.registry.depart("east", "broker-a", 0, B, CALLER) is None
+        assert first is not None
+        await first
+        assert worker.registry.depart("east", "broker-a", 0, B, CALLER) is not None
+
+
+async def test_a_departure_is_of_the_stay_that_its_connection_carries(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as here, running_worker(store_url, namespace) as there:
+        former, later = FakeConnection(), FakeConnection()
+        await here.registry.register(registration(), CALLER, connection=former)
+        await there.registry.unregister("east", "broker-a", 0, CALLER)
+        await there.registry.register(registration(), CALLER, connection=later)
+        left = here.registry.depart("east", "broker-a", 0, A, CALLER, connection=former)
+        assert left is not None
+        await left
+        assert there.registry.brokers() == ("broker-a",)
+        left = there.registry.depart("east", "broker-a", 0, A, CALLER, connection=later)
+        assert left is not None
+        await left
+        assert there.registry.brokers() == ()
+
+
+async def test_the_question_for_the_version_is_answered_for_known_and_unknown(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        ask = worker.registry.query_data_version
+        assert await ask("east", A, version(), CALLER) == (True, None)
+        await worker.registry.register(registration(), CALLER)
+        assert await ask("east", A, version(), CALLER) == (False, version())
+        assert await ask("east", A, DataVersion(0, 1, 1), CALLER) == (True, version())
+        assert await ask("east", A, None, CALLER) == (True, version())
+        assert await ask("west", A, version(), CALLER) == (True, None)
+
+
+async def test_a_heartbeat_of_an_unknown_address_makes_nothing(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        await worker.registry.heartbeat_address("east", A, CALLER)
+        assert worker.registry.brokers() == ()

@@ -1,0 +1,13 @@
+"""Connections as the registry sees them, without a port."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(eq=False)
+class FakeConnection:
+    peer: str = "127.0.0.1:50000"
+    closed_for: list[str] = field(default_factory=list)
+    """Why, each time it was told to close. A test says `sessions.lost` itself."""
+
+    def close(self, reason: str) -> None:
+        self.closed_for.append(reason)
