@@ -8,6 +8,7 @@ import pytest
 
 from routebook.cli.main import run
 from routebook.model.caller import Caller
+from routebook.settings.catalogue import all_settings
 from routebook.store.book import Book
 from routebook.store.kv import set_setting
 from routebook.store.presence import open_book
@@ -27,7 +28,8 @@ def test_it_names_the_origin_of_each(
     assert rows["http_port"] == ["9080", "variable"]
     assert rows["admin_token"] == ["********", "flag"]
     assert rows["bind_address"] == ["0.0.0.0", "default"]
-    assert rows["rocketmqHome"] == ["/opt/rocketmq"]
+    assert rows["rocketmqHome"] == ["/opt/rocketmq", "nothing", "is", "read", "from", "there"]
+    assert rows["tls.key.password"] == ["********", "unknown"]
     assert "hunter2" not in shown
 
 
@@ -57,3 +59,20 @@ async def test_what_was_changed_at_run_time_is_effective_too(
 def test_a_wrong_setting_is_exit_code_2_here_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["serve", "-p", "--workers", "0"]) == 2
     assert "1 to 256" in capsys.readouterr().err
+
+
+def test_every_setting_is_shown_with_its_origin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "namesrv.conf"
+    file.write_text("shutdownWaitTimeSeconds=20\ntls.server.keyPassword=hunter2\nserverWorkerThreads=4\n")
+    monkeypatch.setenv("ROCKETMQ_SERIALIZE_TYPE", "ROCKETMQ")
+    assert run(["serve", "-c", str(file), "-p", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    rows = {one["key"]: (one["value"], one["origin"]) for one in shown["settings"]}
+    assert rows.keys() == all_settings().keys()
+    assert rows["drain_ms"] == ("20000", "file")
+    assert rows["tls_key_password"] == ("********", "file")
+    assert rows["serialize_type"] == ("ROCKETMQ", "RocketMQ's variable")
+    assert rows["wait_seconds_for_service"] == ("45", "default")
+    assert shown["kept_properties"] == {"serverWorkerThreads": "4"}

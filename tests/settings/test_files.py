@@ -45,17 +45,29 @@ def test_unknown_properties_are_kept_masked_and_warned_about_once(tmp_path: Path
     file = tmp_path / "namesrv.conf"
     file.write_text(NAMESRV_CONF)
     loaded = load(file=file)
-    assert loaded.kept_properties["rocketmqHome"] == "/opt/rocketmq"
-    assert loaded.kept_properties["some.password"] == "********"
-    assert len(loaded.warnings) == 1
-    assert "rocketmqHome" in loaded.warnings[0]
+    assert loaded.kept_properties == {
+        "rocketmqHome": "/opt/rocketmq",
+        "some.password": "********",
+        "com.rocketmq.remoting.clientAsyncSemaphoreValue": "10",
+    }
+    without_effect, unknown = loaded.warnings
+    assert "com.rocketmq.remoting.clientAsyncSemaphoreValue, rocketmqHome" in without_effect
+    assert unknown.endswith("without effect: some.password.")
+
+
+def test_a_mistyped_property_is_warned_about_with_what_was_meant(tmp_path: Path) -> None:
+    file = tmp_path / "namesrv.conf"
+    file.write_text("supportActingMasters=true\n")
+    loaded = load(file=file)
+    assert loaded.settings.support_acting_master is False
+    assert "supportActingMasters (did you mean supportActingMaster?)" in loaded.warnings[0]
 
 
 def test_our_own_names_may_stand_in_a_properties_file(tmp_path: Path) -> None:
     file = tmp_path / "namesrv.conf"
-    file.write_text("listenPort=9877\nhttp_port=9080\n")
+    file.write_text("listenPort=9877\nhttp_port=9080\nroutebook.admin_port=9081\n")
     loaded = load(file=file)
-    assert (loaded.settings.http_port, loaded.kept_properties) == (9080, {})
+    assert (loaded.settings.http_port, loaded.settings.admin_port, loaded.kept_properties) == (9080, 9081, {})
 
 
 def test_toml_values_keep_their_types(tmp_path: Path) -> None:

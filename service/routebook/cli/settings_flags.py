@@ -12,6 +12,7 @@ from routebook.cli.service import print_json
 from routebook.cli.tables import print_table
 from routebook.errors import StoreError
 from routebook.settings import LiveSettings, Loaded, Profile, catalogue, load
+from routebook.settings.inert import reason
 from routebook.settings.loading import default_of
 
 
@@ -71,7 +72,8 @@ def print_settings(loaded: Loaded, json_: bool) -> None:
     print_table(("setting", "value", "origin"), rows)
     if loaded.kept_properties:
         click.echo("\nKept, without effect here:")
-        print_table(("property", "value"), sorted(loaded.kept_properties.items()))
+        kept = [(key, value, reason(key)) for key, value in sorted(loaded.kept_properties.items())]
+        print_table(("property", "value", "because"), kept)
 
 
 def _apply_run_time_settings(live: LiveSettings) -> None:

@@ -1,6 +1,7 @@
 """What each setting is called, how its text is read, what is allowed. Derived from `fields/` alone."""
 
 import difflib
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -14,6 +15,7 @@ from routebook.settings.fields import About, Settings
 from routebook.settings.masking import mask, mask_stray
 
 VARIABLE_PREFIX = "ROUTEBOOK_"
+_WHOLE = re.compile("[0-9]{1,12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,19 @@ class Setting:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def from_properties(self, text: str) -> str:
-        """The text of RocketMQ's property in our unit. What is no number stays as it is: `parse` names it."""
+        """What a value of RocketMQ's key means in our unit. InvalidInputError where ours would be more lenient."""
+        text = text.strip()
+        if isinstance(self.default, bool) and text.lower() not in ("true", "false"):
+            # Apache takes `yes` and `on` for false, we for true: better asked than guessed.
+            raise InvalidInputError(self.name, text, self.allowed)
+        # What is no number stays as it is: `parse` names it.
         factor = self.about.properties_factor
-        return str(int(text) * factor) if factor != 1 and text.strip().isdecimal() else text
+        return str(int(text) * factor) if factor != 1 and _WHOLE.fullmatch(text) else text
+
+    def to_properties(self, value: Any) -> str:
+        """In RocketMQ's unit, rounded up: it knows no part of a second."""
+        factor = self.about.properties_factor
+        return self.text(value if factor == 1 else -(-value // factor))
 
     def masked(self, text: str) -> str:
         return mask(self.about.secret, text)
@@ -85,12 +97,23 @@ def names_of_properties() -> dict[str, str]:
     return {one.about.properties_name: name for name, one in all_settings().items() if one.about.properties_name}
 
 
+@cache
+def weaker_names_of_properties() -> dict[str, str]:
+    """RocketMQ's keys that count only where no other key says the same -> our name."""
+    return {key: name for name, one in all_settings().items() for key in one.about.weaker_properties}
+
+
 def find(key: str, shown: str | None = None, value: str | None = None) -> Setting:
     """The setting of that name. `shown` is how the user wrote it: a flag, a variable, a key of a file."""
     found = all_settings().get(key)
     if found is None:
         raise unknown(key, shown or key, value)
     return found
+
+
+def refused(error: InvalidInputError, where: str) -> SettingsError:
+    """`where` is the flag, the variable, or the key and the file."""
+    return SettingsError(f"{error.field} is {error.value!r} (from {where}).", advice=f"Allowed: {error.allowed}.")
 
 
 def unknown(key: str, shown: str, value: str | None) -> SettingsError:
@@ -108,12 +131,12 @@ def _advice(key: str, shown: str) -> str:
     return f"Did you mean {one.variable if shown.startswith(VARIABLE_PREFIX) else near}?"
 
 
-def nearest(key: str) -> str | None:
-    """What was probably meant, RocketMQ's own names included."""
+def nearest(key: str, cutoff: float = 0.7) -> str | None:
+    """What was probably meant, RocketMQ's own names included. The higher `cutoff` (to 1), the surer."""
     aliases = names_of_properties()
     if key in aliases:
         return aliases[key]
     folded = {name.replace("_", ""): name for name in all_settings()}
     folded |= {alias.lower(): name for alias, name in aliases.items()}
-    close = difflib.get_close_matches(key.lower().replace("_", "").replace("-", ""), folded, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(key.lower().replace("_", "").replace("-", ""), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else None

@@ -5,10 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from routebook.errors import SettingsError
+from routebook.errors import InvalidInputError, SettingsError
 from routebook.settings import catalogue
+from routebook.settings.inert import inert_properties
 from routebook.settings.java_properties import parse_properties
 
+OWN_PREFIX = "routebook."
+"""Before our own names where they stand among RocketMQ's properties."""
+
+_FIRST_PARTS = {"com", "rocketmq", "routebook", "tls"}
 _PROPERTIES_SUFFIXES = (".properties", ".conf")
 
 
@@ -16,21 +21,31 @@ _PROPERTIES_SUFFIXES = (".properties", ".conf")
 class FileContent:
     known: dict[str, str] = field(default_factory=dict)
     """Our name -> text."""
+    where: dict[str, str] = field(default_factory=dict)
+    """Our name -> where it stands: the file, and RocketMQ's key if it is written so."""
     kept: dict[str, str] = field(default_factory=dict)
     """Properties that are not settings of ours: kept, shown, without effect."""
 
 
 def read_file(path: Path) -> FileContent:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise SettingsError(
-            f"The settings file {path} cannot be read: {error.strerror}.",
-            advice="Name a TOML or a RocketMQ properties file with -c.",
-        ) from error
-    text = _decode(raw)
+    text = _read(path, "Name a TOML or a RocketMQ properties file with -c.")
     table = None if path.suffix.lower() in _PROPERTIES_SUFFIXES else _toml(path, text)
     return _from_properties(path, text) if table is None else _from_toml(path, table)
+
+
+def read_tls_file(path: Path) -> FileContent:
+    """The file that `tls.config.file` names. Properties whatever it is called; of other subjects nothing is taken."""
+    content = _from_properties(path, _read(path, "Correct tls_config_file (tls.config.file)."))
+    known = {name: text for name, text in content.known.items() if name.startswith("tls_")}
+    kept = {key: value for key, value in content.kept.items() if key.startswith("tls.")}
+    return FileContent(known, content.where, kept)
+
+
+def _read(path: Path, advice: str) -> str:
+    try:
+        return _decode(path.read_bytes())
+    except OSError as error:
+        raise SettingsError(f"The settings file {path} cannot be read: {error.strerror}.", advice=advice) from error
 
 
 def _decode(raw: bytes) -> str:
@@ -53,20 +68,25 @@ def _toml(path: Path, text: str) -> dict[str, Any] | None:
                 advice="Correct the line, or name it .properties.",
             ) from error
         return None
-    if not surely_toml and any(key in catalogue.names_of_properties() for key in table):
-        return None
-    return table
+    return table if surely_toml or not _is_rocketmqs(table) else None
+
+
+def _is_rocketmqs(table: dict[str, Any]) -> bool:
+    """`listenPort=9876` is TOML too, and `com.rocketmq.x=1` a table called com."""
+    keys = catalogue.names_of_properties().keys() | inert_properties().keys()
+    return any(key in keys or (key in _FIRST_PARTS and isinstance(value, dict)) for key, value in table.items())
 
 
 def _from_toml(path: Path, table: dict[str, Any]) -> FileContent:
-    known: dict[str, str] = {}
+    content = FileContent()
     for key, value in table.items():
         text = _toml_text(value)
         one = catalogue.find(key, f"{key} in {path}", text)
         if isinstance(value, dict):
             raise SettingsError(f"{key} in {path} is a table.", advice=f"Allowed: {one.allowed}.")
-        known[key] = text
-    return FileContent(known=known)
+        content.known[key] = text
+        content.where[key] = str(path)
+    return content
 
 
 def _toml_text(value: Any) -> str:
@@ -84,12 +104,28 @@ def _from_properties(path: Path, text: str) -> FileContent:
     except ValueError as error:
         raise SettingsError(f"The settings file {path} is broken: {error}.", advice="Correct it.") from error
     content = FileContent()
-    for key, value in found.items():
-        # Our own names may stand there too: a fleet that moves over keeps one file.
-        name = catalogue.names_of_properties().get(key, key)
-        one = catalogue.all_settings().get(name)
-        if one is None:
-            content.kept[key] = value
-        else:
-            content.known[name] = one.from_properties(value) if key != name else value
+    weaker = catalogue.weaker_names_of_properties()
+    for key, value in sorted(found.items(), key=lambda item: item[0] in weaker):
+        _take(content, path, key, value)
     return content
+
+
+def _take(content: FileContent, path: Path, key: str, value: str) -> None:
+    # Our own names may stand there too, also as 319 writes them: a fleet that moves over keeps one file.
+    own = key.removeprefix(OWN_PREFIX)
+    if own in catalogue.all_settings():
+        content.known[own], content.where[own] = value, str(path)
+        return
+    weaker = catalogue.weaker_names_of_properties().get(key)
+    name = weaker or catalogue.names_of_properties().get(key)
+    if name is None:
+        content.kept[key] = value
+        return
+    if weaker and name in content.known:
+        return
+    where = f"{key} in {path}"
+    try:
+        content.known[name] = catalogue.find(name).from_properties(value)
+    except InvalidInputError as error:
+        raise catalogue.refused(error, where) from None
+    content.where[name] = where

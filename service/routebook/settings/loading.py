@@ -6,13 +6,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from routebook.errors import InvalidInputError, SettingsError
+from routebook.errors import InvalidInputError
 from routebook.settings import catalogue
 from routebook.settings.fields import Settings
-from routebook.settings.files import FileContent, read_file
+from routebook.settings.files import FileContent, read_file, read_tls_file
+from routebook.settings.inert import check_kept, inert_properties
 from routebook.settings.masking import mask_unknown
-from routebook.settings.rules import check_together
-from routebook.settings.variables import read_variables
+from routebook.settings.rules import check_together, doubts
+from routebook.settings.variables import ROCKETMQ_VARIABLES, read_rocketmq_variables, read_variables
 
 Profile = Literal["up", "serve"]
 
@@ -30,6 +31,7 @@ class Origin(StrEnum):
     VARIABLE = "variable"
     RUN_TIME = "run time"
     FILE = "file"
+    ROCKETMQ_VARIABLE = "RocketMQ's variable"
     DEFAULT = "default"
     EMBEDDED = "embedded"
     """In place of a default: the store that `up` started itself."""
@@ -42,6 +44,9 @@ class Loaded:
     kept_properties: Mapping[str, str] = field(default_factory=dict)
     """Keys of a properties file that mean nothing here; secrets masked."""
     warnings: tuple[str, ...] = ()
+    """Said once at the start."""
+    file: str = ""
+    """The one given with `-c`."""
 
 
 def default_of(one: catalogue.Setting, profile: Profile) -> Any:
@@ -56,41 +61,86 @@ def load(
     profile: Profile = "up",
 ) -> Loaded:
     """Flags by setting name (None: not given). SettingsError for what is unknown, out of range or at odds."""
+    environ = environ or {}
     content = read_file(file) if file is not None else FileContent()
+    stronger = (_variables(environ), _flags(flags or {}))
+    tls_content = _tls_file(content, *stronger)
     sources = (
-        (Origin.FILE, content.known),
-        (Origin.VARIABLE, read_variables(environ or {})),
-        (Origin.FLAG, _given(flags or {})),
+        _rocketmq_variables(environ),
+        _Source(Origin.FILE, content.known, content.where),
+        _Source(Origin.FILE, tls_content.known, tls_content.where),
+        *stronger,
     )
     values: dict[str, Any] = dict(_PROFILE_DEFAULTS[profile])
     origins = dict.fromkeys(catalogue.all_settings(), Origin.DEFAULT)
-    for origin, texts in sources:
-        for name, text in texts.items():
-            values[name] = _parse(name, text, origin, file)
-            origins[name] = origin
+    for source in sources:
+        for name in source.texts:
+            values[name] = source.parse(name)
+            origins[name] = source.origin
     settings = Settings(**values)
     check_together(settings)
-    kept = {key: mask_unknown(key, value) for key, value in content.kept.items()}
-    return Loaded(settings, origins, kept, _warnings(kept, file))
+    kept = content.kept | tls_content.kept
+    check_kept(kept, file)
+    return Loaded(
+        settings,
+        origins,
+        {key: mask_unknown(key, value) for key, value in kept.items()},
+        (*_about_kept(kept, file), *doubts(settings)),
+        str(file or ""),
+    )
 
 
-def _given(flags: Mapping[str, str | None]) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class _Source:
+    origin: Origin
+    texts: Mapping[str, str]
+    where: Mapping[str, str]
+    """What the user calls the place: a flag, a variable, a key of a file."""
+
+    def parse(self, name: str) -> Any:
+        try:
+            return catalogue.find(name).parse(self.texts[name])
+        except InvalidInputError as error:
+            raise catalogue.refused(error, self.where[name]) from None
+
+
+def _flags(flags: Mapping[str, str | None]) -> _Source:
     given = {name: text for name, text in flags.items() if text is not None}
-    for name, text in given.items():
-        catalogue.find(name, "--" + name.replace("_", "-"), text)
-    return given
+    where = {name: catalogue.find(name, "--" + name.replace("_", "-"), text).flag for name, text in given.items()}
+    return _Source(Origin.FLAG, given, where)
 
 
-def _parse(name: str, text: str, origin: Origin, file: Path | None) -> Any:
-    one = catalogue.find(name)
-    try:
-        return one.parse(text)
-    except InvalidInputError as error:
-        where = {Origin.FLAG: one.flag, Origin.VARIABLE: one.variable, Origin.FILE: str(file)}[origin]
-        raise SettingsError(f"{name} is {error.value!r} (from {where}).", advice=f"Allowed: {error.allowed}.") from None
+def _variables(environ: Mapping[str, str]) -> _Source:
+    texts = read_variables(environ)
+    return _Source(Origin.VARIABLE, texts, {name: catalogue.find(name).variable for name in texts})
 
 
-def _warnings(kept: Mapping[str, str], file: Path | None) -> tuple[str, ...]:
-    if not kept:
-        return ()
-    return (f"Keys of {file} that have no effect here, kept and shown: {', '.join(sorted(kept))}.",)
+def _rocketmq_variables(environ: Mapping[str, str]) -> _Source:
+    texts = read_rocketmq_variables(environ)
+    return _Source(Origin.ROCKETMQ_VARIABLE, texts, {name: key for key, name in ROCKETMQ_VARIABLES.items()})
+
+
+def _tls_file(content: FileContent, *stronger: _Source) -> FileContent:
+    """Apache's default place counts when something is there; a file that somebody named must be."""
+    one = catalogue.find("tls_config_file")
+    places = [texts[one.name].strip() for texts in (content.known, *(s.texts for s in stronger)) if one.name in texts]
+    place = places[-1] if places else one.default
+    if not place or (place == one.default and not Path(place).is_file()):
+        return FileContent()
+    return read_tls_file(Path(place))
+
+
+def _about_kept(kept: Mapping[str, str], file: Path | None) -> tuple[str, ...]:
+    without_effect = sorted(kept.keys() & inert_properties().keys())
+    unknown = sorted(kept.keys() - inert_properties().keys())
+    said = []
+    if without_effect:
+        said.append(f"Properties of {file} that have no effect here, kept and shown: {', '.join(without_effect)}.")
+    if unknown:
+        said.append(f"Unknown keys of {file}, kept and shown, without effect: {', '.join(map(_with_hint, unknown))}.")
+    return tuple(said)
+
+
+def _with_hint(key: str) -> str:
+    near = catalogue.nearest(key, cutoff=0.85)
+    return f"{key} (did you mean {catalogue.find(near).about.properties_name or near}?)" if near else key

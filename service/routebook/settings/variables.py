@@ -11,6 +11,9 @@ EXEMPT = {
 }
 EXEMPT_PREFIXES = {"ROUTEBOOK_TEST_": "the test suite's own"}
 
+ROCKETMQ_VARIABLES = {"ROCKETMQ_SERIALIZE_TYPE": "serialize_type"}
+"""Those that Apache's name server reads too. Weaker than a file, as there: its property is asked first."""
+
 # Kubernetes puts the address of every Service into every pod: one called routebook gives
 # ROUTEBOOK_PORT=tcp://10.0.0.1:8080, one called routebook-http even gives ROUTEBOOK_HTTP_PORT.
 # Nobody wrote those, so nobody is to blame for them.
@@ -28,6 +31,11 @@ def read_variables(environ: Mapping[str, str]) -> dict[str, str]:
         catalogue.find(key, variable, value)
         found[key] = value
     return found
+
+
+def read_rocketmq_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Our name -> text. A blank one counts as none, as in Apache's."""
+    return {name: environ[key] for key, name in ROCKETMQ_VARIABLES.items() if environ.get(key, "").strip()}
 
 
 def _is_exempt(variable: str, value: str) -> bool:

@@ -31,6 +31,8 @@ class About:
     """What it does and why the default is what it is."""
     properties_name: str = ""
     """The key of RocketMQ's own namesrv.conf that means the same."""
+    weaker_properties: tuple[str, ...] = ()
+    """Other keys of RocketMQ's that only give this one its default."""
     properties_factor: int = 1
     """How many of our unit make one of RocketMQ's, where the two differ."""
     at_run_time: bool = False

@@ -99,6 +99,7 @@ class RemotingSettings(Part):
         About(
             "SO_SNDBUF in bytes of each connection. 0: the system's own, which grows as needed.",
             properties_name="serverSocketSndBufSize",
+            weaker_properties=("com.rocketmq.remoting.socket.sndbuf.size",),
         ),
     ] = 0
     server_socket_rcv_buf_size: Annotated[
@@ -106,6 +107,7 @@ class RemotingSettings(Part):
         About(
             "SO_RCVBUF in bytes of each connection. 0: the system's own, which grows as needed.",
             properties_name="serverSocketRcvBufSize",
+            weaker_properties=("com.rocketmq.remoting.socket.rcvbuf.size",),
         ),
     ] = 0
     write_buffer_high_water_mark: Annotated[
@@ -114,6 +116,7 @@ class RemotingSettings(Part):
             "Unread bytes of a connection's answers at which reading its requests pauses. 0 (or a low mark of 0): the "
             "event loop's own 64 KiB, as with Apache's and Netty.",
             properties_name="writeBufferHighWaterMark",
+            weaker_properties=("com.rocketmq.remoting.write.buffer.high.water.mark",),
         ),
     ] = 0
     write_buffer_low_water_mark: Annotated[
@@ -121,6 +124,7 @@ class RemotingSettings(Part):
         About(
             "Unread bytes at which reading goes on. 0 (or a high mark of 0): a quarter of the high one.",
             properties_name="writeBufferLowWaterMark",
+            weaker_properties=("com.rocketmq.remoting.write.buffer.low.water.mark",),
         ),
     ] = 0
     enable_shutdown_gracefully: Annotated[
@@ -136,6 +140,7 @@ class RemotingSettings(Part):
         About(
             "For connections that start here (905 to brokers, lookups upstream). Apache's 3 s.",
             properties_name="connectTimeoutMillis",
+            weaker_properties=("com.rocketmq.remoting.client.connect.timeout",),
         ),
     ] = 3_000
     client_channel_max_idle_time_seconds: Annotated[
@@ -143,5 +148,6 @@ class RemotingSettings(Part):
         About(
             "A connection that started here and is not used for so long is closed. Apache's 120 s. 0: never.",
             properties_name="clientChannelMaxIdleTimeSeconds",
+            weaker_properties=("com.rocketmq.remoting.client.channel.maxIdleTimeSeconds",),
         ),
     ] = 120

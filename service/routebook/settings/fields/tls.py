@@ -25,6 +25,15 @@ class TlsSettings(Part):
             properties_name="tls.test.mode.enable",
         ),
     ] = True
+    tls_config_file: Annotated[
+        str,
+        About(
+            "Properties that are read when this file exists, and are stronger than those of the file given with -c. "
+            "Apache's place. A file named by you must exist.",
+            properties_name="tls.config.file",
+            allowed="a file",
+        ),
+    ] = "/etc/rocketmq/tls.properties"
     tls_key_path: Annotated[
         str,
         About(
@@ -77,5 +86,6 @@ class TlsSettings(Part):
         About(
             "Connections that start here (905 to brokers, lookups upstream) speak TLS; off as in Apache's.",
             properties_name="tls.enable",
+            weaker_properties=("useTLS",),
         ),
     ] = False

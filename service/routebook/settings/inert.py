@@ -1,0 +1,117 @@
+"""Properties of Apache's name server that mean nothing here: taken with a value of the right kind, kept, shown."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from routebook.errors import SettingsError
+
+Kind = Literal["true or false", "a whole number", "a text"]
+BOOL: Kind = "true or false"
+NUMBER: Kind = "a whole number"
+TEXT: Kind = "a text"
+
+CONTROLLER = "enableControllerInNamesrv"
+CONFIG_STORE_PATH = "configStorePath"
+
+_PATTERNS: dict[Kind, re.Pattern[str]] = {
+    BOOL: re.compile("true|false", re.IGNORECASE),
+    NUMBER: re.compile("[+-]?[0-9]{1,18}"),
+    TEXT: re.compile(".*", re.DOTALL),
+}
+
+_LOOP = "an event loop serves all connections of a worker; `workers` says how many there are"
+_NETTY = "a choice inside Netty"
+_NO_CALLS = "Routebook waits for no answer of a peer that connected to it"
+_CLIENT = "of Apache's client; the few connections that start here need none of it"
+_LIBRARY = "the TLS library of the machine chooses"
+_PEER = "a broker that is told something (905) is not asked who it is, as in Apache's default"
+
+
+@dataclass(frozen=True, slots=True)
+class Inert:
+    key: str
+    kind: Kind
+    default: str | None
+    """Apache's, which 319 answers where the file says nothing; None where Apache's 319 does not have the key."""
+    why: str
+    """Why it means nothing here."""
+
+
+_ALL = (
+    Inert("rocketmqHome", TEXT, None, "nothing is read from there"),
+    Inert(CONFIG_STORE_PATH, TEXT, "", "what 318 changes lives in the store"),
+    Inert(CONTROLLER, BOOL, "false", "the controller runs as a process of its own"),
+    Inert("serverWorkerThreads", NUMBER, "8", _LOOP),
+    Inert("serverCallbackExecutorThreads", NUMBER, "0", _LOOP),
+    Inert("serverSelectorThreads", NUMBER, "3", _LOOP),
+    Inert("serverOnewaySemaphoreValue", NUMBER, "256", _NO_CALLS),
+    Inert("serverAsyncSemaphoreValue", NUMBER, "64", _NO_CALLS),
+    Inert("serverSocketBacklog", NUMBER, "1024", "Apache's does not apply it either; ours is 2048"),
+    Inert("serverNettyWorkerGroupEnable", BOOL, "true", _NETTY),
+    Inert("serverPooledByteBufAllocatorEnable", BOOL, "true", _NETTY),
+    Inert("useEpollNativeSelector", BOOL, "false", _NETTY),
+    Inert("clientWorkerThreads", NUMBER, None, _CLIENT),
+    Inert("clientCallbackExecutorThreads", NUMBER, None, _CLIENT),
+    Inert("clientOnewaySemaphoreValue", NUMBER, None, _CLIENT),
+    Inert("clientAsyncSemaphoreValue", NUMBER, None, _CLIENT),
+    Inert("channelNotActiveInterval", NUMBER, None, _CLIENT),
+    Inert("isScanAvailableNameSrv", BOOL, None, _CLIENT),
+    Inert("clientSocketSndBufSize", NUMBER, None, _CLIENT),
+    Inert("clientSocketRcvBufSize", NUMBER, None, _CLIENT),
+    Inert("clientPooledByteBufAllocatorEnable", BOOL, None, _CLIENT),
+    Inert("clientCloseSocketIfTimeout", BOOL, None, _CLIENT),
+    Inert("socksProxyConfig", TEXT, None, _CLIENT),
+    Inert("disableCallbackExecutor", BOOL, None, _CLIENT),
+    Inert("disableNettyWorkerGroup", BOOL, None, _CLIENT),
+    Inert("maxReconnectIntervalTimeSeconds", NUMBER, None, _CLIENT),
+    Inert("enableReconnectForGoAway", BOOL, None, _CLIENT),
+    Inert("com.rocketmq.remoting.nettyPooledByteBufAllocatorEnable", BOOL, None, _NETTY),
+    Inert("com.rocketmq.remoting.socket.backlog", NUMBER, None, "Apache's does not apply it either; ours is 2048"),
+    Inert("com.rocketmq.remoting.clientAsyncSemaphoreValue", NUMBER, None, _CLIENT),
+    Inert("com.rocketmq.remoting.clientOnewaySemaphoreValue", NUMBER, None, _CLIENT),
+    Inert("com.rocketmq.remoting.client.worker.size", NUMBER, None, _CLIENT),
+    Inert("com.rocketmq.remoting.client.closeSocketIfTimeout", BOOL, None, _CLIENT),
+    Inert("tls.ciphers", TEXT, None, _LIBRARY),
+    Inert("tls.protocols", TEXT, None, _LIBRARY),
+    Inert("tls.client.keyPath", TEXT, None, _PEER),
+    Inert("tls.client.keyPassword", TEXT, None, _PEER),
+    Inert("tls.client.certPath", TEXT, None, _PEER),
+    Inert("tls.client.authServer", BOOL, None, _PEER),
+    Inert("tls.client.trustCertPath", TEXT, None, _PEER),
+)
+
+
+@cache
+def inert_properties() -> dict[str, Inert]:
+    return {one.key: one for one in _ALL}
+
+
+def reason(key: str) -> str:
+    """Why a kept property has no effect, for who looks at it."""
+    one = inert_properties().get(key)
+    return one.why if one else "unknown"
+
+
+def check_kept(kept: Mapping[str, str], file: object) -> None:
+    """Raises when Apache's own name server would have misunderstood it, or would do what we cannot."""
+    for key, text in kept.items():
+        one = inert_properties().get(key)
+        if one and not _PATTERNS[one.kind].fullmatch(text.strip()):
+            raise SettingsError(f"{key} is {text!r} (from {file}).", advice=f"Allowed: {one.kind}.")
+    if kept.get(CONTROLLER, "").strip().lower() == "true":
+        raise SettingsError(
+            f"{CONTROLLER} is true (from {file}): Routebook has no controller in it.",
+            advice="Run Apache's controller beside it (mqcontroller, with brokers' controllerAddr naming it), "
+            f"and set {CONTROLLER}=false.",
+        )
+
+
+def shown_by_apache(config_file: str) -> dict[str, str]:
+    """What Apache's 319 answers of them when the file says nothing. It calls the file itself configStorePath."""
+    shown = {one.key: one.default for one in _ALL if one.default is not None}
+    store_path = config_file or os.path.join(os.path.expanduser("~"), "namesrv", "namesrv.properties")
+    return shown | {CONFIG_STORE_PATH: store_path}
