@@ -34,6 +34,25 @@ class SettingsError(RoutebookError):
     """A setting that stops the start: unknown, out of range, or in conflict with another one."""
 
 
+class ForbiddenError(RoutebookError):
+    """An administrative verb without permission."""
+
+
+class BrokenPropertiesError(RoutebookError):
+    """A text in properties form that Java could not read either."""
+
+
+class ProtectedPropertyError(ForbiddenError):
+    """A property that must not be changed from outside; nothing of the request is applied."""
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{', '.join(keys)} must not be changed over the remoting port.",
+            advice="Nothing was changed; leave out what config_black_list (configBlackList) and Apache's list name.",
+        )
+        self.keys = keys
+
+
 class NotFoundError(RoutebookError):
     """The book is complete and does not hold it."""
 
@@ -61,10 +80,6 @@ class NotSeenYetError(RoutebookError):
 
 class RefusedError(RoutebookError):
     """The rules of the book say no (for instance a single topic from a broker not yet known)."""
-
-
-class ForbiddenError(RoutebookError):
-    """An administrative verb without permission."""
 
 
 class PeerUnavailableError(RoutebookError):

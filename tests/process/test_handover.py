@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from routebook.process.handover import Handover
-from routebook.settings import load
+from routebook.settings import LiveSettings, load
+from routebook.settings.config_text import properties_text
 
 
 def test_settings_and_origins_survive_the_way() -> None:
@@ -13,6 +14,17 @@ def test_settings_and_origins_survive_the_way() -> None:
     assert arrived == handover
     assert arrived.loaded().settings == loaded.settings
     assert arrived.loaded().origins == loaded.origins
+
+
+def test_what_319_shows_besides_settings_survives_too(tmp_path: Path) -> None:
+    file = tmp_path / "namesrv.conf"
+    file.write_text("listenPort=9877\nrocketmqHome=/opt/rocketmq\nsome.password=hunter2\n")
+    loaded = load({}, {}, file)
+    handover = Handover.of(loaded, number=1, http_socket=5, admin_socket=Path("x"))
+    arrived = Handover.from_line(handover.to_line()).loaded()
+    assert arrived.kept_properties == loaded.kept_properties
+    assert properties_text(LiveSettings(arrived)) == properties_text(LiveSettings(loaded))
+    assert b"hunter2" not in handover.to_line()
 
 
 def test_it_is_one_line() -> None:

@@ -21,16 +21,21 @@ class Handover:
     """Where to serve health and metrics for the supervisor."""
     values: dict[str, str]
     origins: dict[str, str]
+    kept_properties: dict[str, str]
+    """Without effect, but every worker is asked for them (319)."""
+    file: str
 
     @classmethod
     def of(cls, loaded: Loaded, *, number: int, http_socket: int, admin_socket: Path) -> "Handover":
         values = {name: one.text(getattr(loaded.settings, name)) for name, one in catalogue.all_settings().items()}
         origins = {name: str(origin) for name, origin in loaded.origins.items()}
-        return cls(number, http_socket, str(admin_socket), values, origins)
+        kept = dict(loaded.kept_properties)
+        return cls(number, http_socket, str(admin_socket), values, origins, kept, loaded.file)
 
     def loaded(self) -> Loaded:
         settings = Settings(**{name: catalogue.find(name).parse(text) for name, text in self.values.items()})
-        return Loaded(settings, {name: Origin(origin) for name, origin in self.origins.items()})
+        origins = {name: Origin(origin) for name, origin in self.origins.items()}
+        return Loaded(settings, origins, self.kept_properties, file=self.file)
 
     def to_line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
