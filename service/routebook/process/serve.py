@@ -5,7 +5,7 @@ import sys
 from routebook import __version__
 from routebook.errors import SettingsError
 from routebook.process.service import Service, run_service
-from routebook.settings import Loaded
+from routebook.settings import Loaded, Settings
 from routebook.store.url import StoreUrl
 
 
@@ -30,3 +30,10 @@ def _announce(service: Service) -> None:
     )
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def start_line(settings: Settings) -> str:
+    """Apache's own: scripts and operators wait for it. With the port that was taken, also where a setting said 0."""
+    host = f"[{settings.bind_address}]" if ":" in settings.bind_address else settings.bind_address
+    address = f"{host}:{settings.remoting_port}"
+    return f"The Name Server boot success. serializeType={settings.serialize_type}, address {address}"
