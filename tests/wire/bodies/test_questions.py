@@ -4,7 +4,7 @@ import pytest
 
 from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData
-from routebook.wire.bodies.body_error import BodyError, NullBodyError
+from routebook.wire.bodies.body_error import BodyError
 from routebook.wire.bodies.questions import read_data_version, read_queue_datas
 from tests.wire.bodies.recorded import NOW_MS
 
@@ -69,8 +69,7 @@ def test_what_is_no_route_is_refused(body: bytes) -> None:
         read_queue_datas(body)
 
 
-@pytest.mark.parametrize("body", [b"null", b"\xff"])
-def test_a_null_route_runs_into_a_null_pointer(body: bytes) -> None:
-    with pytest.raises(NullBodyError) as caught:
-        read_queue_datas(body)
-    assert "NullPointerException" in caught.value.remark
+@pytest.mark.parametrize("body", [b"null", b"\xff", b" "])
+def test_a_null_route_is_none(body: bytes) -> None:
+    """Seen with 5.3.3; 5.5.0 does so with the first only, and refuses the others."""
+    assert read_queue_datas(body) == ()

@@ -4,7 +4,7 @@ from typing import Final
 
 from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData
-from routebook.wire.bodies.body_error import JsonShapeError, NullBodyError
+from routebook.wire.bodies.body_error import JsonShapeError
 from routebook.wire.bodies.json_reading import read_json
 from routebook.wire.bodies.json_values import members, text
 from routebook.wire.bodies.shared_objects import data_version_of, queue_data_of
@@ -22,12 +22,8 @@ def read_queue_datas(body: bytes) -> tuple[tuple[str, QueueData], ...]:
 
     Nothing but `queueDatas` is read. Who names no broker has the name "", which no broker has.
     """
-    if not body:
-        return ()
-    route = read_json(body)
-    if route is None:
-        raise NullBodyError("the route is null")
-    said = (members("route", route) or {}).get("queueDatas")
+    route = members("route", read_json(body)) if body else None
+    said = (route or {}).get("queueDatas")
     if said is None:
         return ()
     # The reference takes an object for a list of one.
