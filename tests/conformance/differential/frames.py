@@ -1,0 +1,119 @@
+"""Frames of the remoting protocol and the JSON in them, made and read by hand. Owes nothing to the product."""
+
+import json
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+ONEWAY = 2
+RESPONSE = 1
+NEWEST = 513
+"""What a peer of release 5.5.0 says of itself."""
+
+Ext = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    code: int
+    ext: Ext | None = None
+    body: bytes = b""
+    version: int = NEWEST
+    header: Literal["json", "binary"] = "json"
+    flag: int = 0
+    more: Mapping[str, object] = field(default_factory=dict)
+    """Keys of the JSON header that no peer knows, or other values for those that all know."""
+
+    @property
+    def is_oneway(self) -> bool:
+        return bool(self.flag & ONEWAY)
+
+    def to_bytes(self, opaque: int) -> bytes:
+        if self.header == "json":
+            return framed(0, self._json_header(opaque), self.body)
+        return framed(1, self._binary_header(opaque), self.body)
+
+    def _json_header(self, opaque: int) -> bytes:
+        header: dict[str, object] = {"code": self.code, "flag": self.flag, "language": "JAVA", "opaque": opaque}
+        if self.ext is not None:
+            header["extFields"] = dict(self.ext)
+        header |= {"serializeTypeCurrentRPC": "JSON", "version": self.version, **self.more}
+        return json.dumps(header, ensure_ascii=False).encode()
+
+    def _binary_header(self, opaque: int) -> bytes:
+        entries = b""
+        for key, value in (self.ext or {}).items():
+            if value is not None:
+                text = ({True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)).encode()
+                entries += struct.pack(">h", len(key.encode())) + key.encode() + struct.pack(">i", len(text)) + text
+        fixed = struct.pack(">hbhii", self.code, 0, self.version, opaque, self.flag)
+        return fixed + struct.pack(">i", 0) + struct.pack(">i", len(entries)) + entries
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response without its version, which is not compared."""
+
+    code: int
+    opaque: int = 0
+    flag: int = RESPONSE
+    language: str = "JAVA"
+    remark: str | None = None
+    ext: dict[str, str] | None = None
+    body: bytes = b""
+
+
+def framed(kind: int, header: bytes, body: bytes) -> bytes:
+    return struct.pack(">iI", 4 + len(header) + len(body), kind << 24 | len(header)) + header + body
+
+
+def cut_frame(buffer: bytearray) -> Answer | None:
+    """Takes the first answer off the buffer; None when it is not whole yet."""
+    if len(buffer) < 4:
+        return None
+    (total,) = struct.unpack_from(">i", buffer)
+    if len(buffer) < 4 + total:
+        return None
+    (word,) = struct.unpack_from(">I", buffer, 4)
+    kind, length = word >> 24, word & 0xFFFFFF
+    header, body = bytes(buffer[8 : 8 + length]), bytes(buffer[8 + length : 4 + total])
+    del buffer[: 4 + total]
+    return _read_json(header, body) if kind == 0 else _read_binary(header, body)
+
+
+def _read_json(header: bytes, body: bytes) -> Answer:
+    said: dict[str, Any] = json.loads(header)
+    assert said["serializeTypeCurrentRPC"] == "JSON"
+    return Answer(
+        said["code"], said["opaque"], said["flag"], said["language"], said.get("remark"), said.get("extFields"), body
+    )
+
+
+def _read_binary(header: bytes, body: bytes) -> Answer:
+    code, language, _, opaque, flag, remark_length = struct.unpack_from(">hbhiii", header)
+    at = 17 + remark_length
+    remark = header[17:at].decode() if remark_length else None
+    (ext_length,) = struct.unpack_from(">i", header, at)
+    at, ext = at + 4, {}
+    end = at + ext_length
+    while at < end:
+        (key_length,) = struct.unpack_from(">h", header, at)
+        key, at = header[at + 2 : at + 2 + key_length].decode(), at + 2 + key_length
+        (value_length,) = struct.unpack_from(">i", header, at)
+        ext[key], at = header[at + 4 : at + 4 + value_length].decode(), at + 4 + value_length
+    return Answer(code, opaque, flag, "JAVA" if language == 0 else str(language), remark, ext or None, body)
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<before>[{,]\s*)(?P<key>-?[0-9]+)(?=\s*:)', re.DOTALL)
+
+
+def read_body(body: bytes) -> tuple[object, bool]:
+    """Parsed, and whether it was standard JSON: integer keys may stand without quotes, which is none."""
+    text = body.decode()
+    try:
+        return json.loads(text), True
+    except ValueError:
+        quoted = _TOKEN.sub(lambda found: f'{found["before"]}"{found["key"]}"' if found["key"] else found[0], text)
+        return json.loads(quoted), False

@@ -1,0 +1,351 @@
+"""Random histories over a world so small that everything soon meets everything."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from tests.conformance.differential import said
+from tests.conformance.differential.frames import NEWEST
+from tests.conformance.differential.moods import AT_START, ORDER_NAMESPACE, SWITCHES, mood_of, properties
+from tests.conformance.differential.steps import Body, Bytes, Crc, Json, Nothing, Step
+
+STEPS = 150
+READS = frozenset({101, 105, 106, 206, 219, 224, 304, 311, 312, 313, 319, 322, 901, 904})
+"""Without effect that an answer could show, or of the sender's own life alone: these may overtake each other."""
+
+
+def history_of(seed: int, steps: int = STEPS) -> list[Step]:
+    return _Writer(seed).write(steps)
+
+
+class _Writer:
+    def __init__(self, seed: int) -> None:
+        self.dice = Random(seed)
+        self.mood = mood_of(seed)
+        self.said: list[Step] = []
+        self.makers: list[tuple[float, Callable[[], Step]]] = [
+            (26, self.register),
+            (7, self.repeat),
+            (6, self.unregister),
+            (5, self.register_topic),
+            (3, self.delete_topic),
+            (4, self.permission),
+            (4, self.put_kv),
+            (1.5, self.delete_kv),
+            (3, self.update_config),
+            (1.5, self.heartbeat),
+            (3, self.query_version),
+            (18, self.route),
+            (4, self.cluster_info),
+            (9, self.listing),
+            (4, self.member_group),
+            (3, self.read_kv),
+            (1, self.unknown),
+            (1.5, self.incomplete),
+        ]
+
+    def write(self, steps: int) -> list[Step]:
+        weights = [weight for weight, _ in self.makers]
+        written = [Step(318, body=Bytes(properties(AT_START)))]
+        if self.mood.ordered:
+            made = {"namespace": ORDER_NAMESPACE, "key": "@made"}
+            written += [Step(100, made | {"value": "now"}), Step(102, made)]
+        if self.mood.acting:
+            written.append(Step(318, body=Bytes(b"supportActingMaster=true")))
+        while len(written) < steps:
+            (maker,) = self.dice.choices([maker for _, maker in self.makers], weights)
+            step = maker()
+            written.append(self.dressed(step))
+        return written
+
+    def dressed(self, step: Step) -> Step:
+        """In some header: binary, from another release, with numbers in quotes, with fields nobody knows."""
+        dice = self.dice
+        if step.version == NEWEST and dice.random() < 0.3:
+            step = replace(
+                step, version=dice.choice([0, 36, 37, 399, 400, 401, 475, 479, 613]) if step.code != 103 else NEWEST
+            )
+        if step.code <= 2**15 - 1 and dice.random() < self.mood.binary:
+            step = replace(step, header="binary")
+        elif dice.random() < 0.1:
+            step = replace(step, more=self.odd_header(step))
+        if step.ext is not None and dice.random() < 0.08:
+            step = replace(
+                step, ext={**step.ext, **dice.choice([{"ns": "x"}, {"nsd": "", "lo": "true"}, {"AccessKey": "@k"}])}
+            )
+        if step.ext is not None and dice.random() < 0.08:
+            step = replace(step, ext={key: as_other_type(value) for key, value in step.ext.items()})
+        if step.code not in {103, 217, 318, 322} and dice.random() < 0.03:
+            step = replace(step, body=Bytes(b"nobody reads this"))
+        if step.code in {105, 322, 901, 904, 206} and dice.random() < 0.03:
+            step = replace(step, flag=2)
+        elif dice.random() < 0.02:
+            step = replace(step, flag=4)
+        return step
+
+    def odd_header(self, step: Step) -> dict[str, object]:
+        return self.dice.choice(
+            [
+                {"code": str(step.code)},
+                {"version": str(step.version), "language": "KLINGON"},
+                {"language": "GO", "remark": "hello"},
+                {"not known": [1, {"a": None}], "serializeTypeCurrentRPC": "ROCKETMQ"},
+            ]
+        )
+
+    # Brokers
+
+    def register(self) -> Step:
+        dice = self.dice
+        version = self.version()
+        name = said.broker(dice)
+        broker_id = dice.choice([0, 0, 0, 1, 1, 1, 2, 2, 3])
+        if dice.random() < 0.03:
+            broker_id = dice.choice([2**32, 2**53, said.ABOVE_DOUBLES, 2**63 - 1])
+        address = said.address(dice)
+        ext: dict[str, Any] = {
+            "brokerName": name,
+            "brokerAddr": address,
+            "clusterName": said.cluster(dice),
+            "haServerAddr": address.replace("10911", "10912"),
+            "brokerId": str(broker_id),
+        }
+        compressed = version >= 37 and dice.random() < 0.15
+        ext["compressed"] = str(compressed).lower()
+        acting = dice.choice(["true", "true", "TRUE", "false"] if self.mood.acting else [None, None, "false", "true"])
+        if acting is not None and version >= 413:
+            ext["enableActingMaster"] = acting
+        if dice.random() < 0.6:
+            ext["heartbeatTimeoutMillis"] = dice.choice(["120000", "600000"])
+        if dice.random() < 0.2:
+            ext["__ZONE_NAME"] = dice.choice(["az-1", "az-2", "AZ-1"])
+        body: Body = said.compressed_body(dice, name, version) if compressed else said.json_body(dice, name, version)
+        if dice.random() < 0.05:
+            body = said.no_table(dice, version)
+        if dice.random() < 0.03:
+            ext["compressed"] = str(not compressed).lower()
+        if dice.random() < 0.04:
+            ext["brokerId"] = dice.choice(["+1", " 1", "1.0", "one", "", "01", "99999999999999999999"])
+        step = Step(103, ext, body, line=self.line_of(ext), version=version)
+        sums: list[Crc] = ["none", "right", "right", "right"]
+        step = replace(step, crc=dice.choice(sums if dice.random() < 0.9 else ["wrong", "garbage"]))
+        self.said.append(step)
+        return self.going(step)
+
+    def version(self) -> int:
+        if self.dice.random() < 0.04:
+            return self.dice.choice([0, 36, 37, -1])
+        return self.dice.choice(said.OLD_VERSIONS if self.mood.old_peers else said.NEW_VERSIONS)
+
+    def line_of(self, ext: dict[str, Any]) -> str:
+        """A connection a broker. In histories that lose some, each speaks for one seat only: of several on one
+        connection Apache's forgets all but one.
+        """
+        if self.mood.losing:
+            return f"{ext['clusterName']} {ext['brokerName']} {ext['brokerAddr']}"
+        return f"broker {ext['brokerAddr']}"
+
+    def going(self, step: Step) -> Step:
+        if self.mood.losing and self.dice.random() < 0.15:
+            return replace(step, then=self.dice.choice(["lose", "lose", "move"]))
+        return step
+
+    def repeat(self) -> Step:
+        """Word for word, whatever has happened since; or all but one word."""
+        if not self.said:
+            return self.register()
+        step = self.dice.choice(self.said[-8:])
+        if self.dice.random() < 0.3:
+            assert step.ext is not None
+            changed = {
+                "brokerId": self.dice.choice(["0", "1", "2"]),
+                "brokerAddr": said.address(self.dice),
+                "haServerAddr": "127.0.0.9:10912",
+                "heartbeatTimeoutMillis": "700000",
+                "__ZONE_NAME": "az-3",
+            }
+            key = self.dice.choice(list(changed))
+            ext = {**step.ext, key: changed[key]}
+            step = replace(step, ext=ext, line=self.line_of(ext))
+        return self.going(step)
+
+    def member(self) -> dict[str, Any]:
+        """Somebody who has registered, mostly."""
+        if self.said and self.dice.random() < 0.75:
+            ext = self.dice.choice(self.said[-10:]).ext or {}
+            return {key: ext[key] for key in ("brokerName", "brokerAddr", "clusterName", "brokerId")}
+        return {
+            "brokerName": said.broker(self.dice),
+            "brokerAddr": said.address(self.dice),
+            "clusterName": said.cluster(self.dice),
+            "brokerId": self.dice.choice(["0", "1", "7"]),
+        }
+
+    def unregister(self) -> Step:
+        ext = self.member()
+        # Without a number it would throw behind its answer, in the middle of its work.
+        if self.dice.random() < 0.1 or not ext["brokerId"].isdigit() or int(ext["brokerId"]) >= 2**63:
+            ext["brokerId"] = "5"
+        if self.dice.random() < 0.1:
+            ext["brokerName"] = "@nobody"
+        return Step(104, ext, line=self.line_of(ext))
+
+    def heartbeat(self) -> Step:
+        ext = self.member() | {"epoch": "1", "maxOffset": "2"}
+        return Step(904, ext, line=self.line_of(ext))
+
+    def query_version(self) -> Step:
+        ext = self.member()
+        # One without a time would be equal, or not, to another such by the clock.
+        bodies: list[Body] = [Json({"timestamp": said.T0} | said.data_version(self.dice))] * 6
+        bodies += [Nothing(), Bytes(b"no json"), Bytes(b"null"), Bytes(b'{"timestamp":1}')]
+        return Step(322, ext, self.dice.choice(bodies), line=self.line_of(ext))
+
+    def member_group(self) -> Step:
+        ext: dict[str, Any] = {"clusterName": said.cluster(self.dice), "brokerName": self.broker_or_not()}
+        if self.dice.random() < 0.1:
+            del ext["clusterName"]
+        return Step(901, ext)
+
+    def broker_or_not(self) -> str:
+        return "@nobody" if self.dice.random() < 0.1 else said.broker(self.dice)
+
+    # Topics
+
+    def register_topic(self) -> Step:
+        dice = self.dice
+        name = dice.choice([said.topic(dice)])
+        hosts = said.BROKERS[:1] if name == said.SOLO else [*said.BROKERS, "@nobody"]
+        queues = [
+            {
+                "brokerName": host,
+                "perm": dice.choice([6, 4, 7]),
+                "readQueueNums": dice.choice([4, 8, "16"]),
+                "topicSysFlag": said.FLAGS.get(name, 0),
+                "writeQueueNums": 8,
+            }
+            for host in dice.sample(hosts, min(len(hosts), dice.choice([1, 1, 2, 3])))
+        ]
+        if queues and dice.random() < 0.1:
+            del queues[0][dice.choice(["perm", "readQueueNums", "writeQueueNums"])]
+        bodies: list[Body] = [Json({"brokerDatas": [], "filterServerTable": {}, "queueDatas": queues})] * 8
+        bodies += [Nothing(), Bytes(b"{}"), Bytes(b'{"queueDatas":[]}'), Bytes(b"no json"), Bytes(b"null")]
+        return Step(217, {"topic": name}, dice.choice(bodies))
+
+    def delete_topic(self) -> Step:
+        ext: dict[str, Any] = {"topic": said.topic(self.dice)}
+        if self.dice.random() < 0.6:
+            ext["clusterName"] = self.dice.choice([*said.CLUSTERS * 3, "@nowhere", ""])
+        return Step(216, ext)
+
+    def permission(self) -> Step:
+        return Step(self.dice.choice([205, 205, 327]), {"brokerName": self.broker_or_not()})
+
+    def route(self) -> Step:
+        dice = self.dice
+        ext: dict[str, Any] = {"topic": said.topic(dice)}
+        if dice.random() < 0.3:
+            ext["acceptStandardJsonOnly"] = dice.choice(["true", "TRUE", "false", "yes"])
+        if dice.random() < 0.3:
+            ext["__ZONE_MODE"] = dice.choice(["true", "True", "false"])
+            ext["__ZONE_NAME"] = dice.choice(["az-1", "AZ-1", "az-2", "az-9", "", " "])
+        if dice.random() < 0.1:
+            ext["acceptStandardJsonOnly"] = True
+        return Step(105, ext)
+
+    # Lists
+
+    def cluster_info(self) -> Step:
+        return Step(106, self.dice.choice([None, {}]))
+
+    def listing(self) -> Step:
+        code = self.dice.choice([206, 206, 224, 224, 304, 304, 311, 312, 313])
+        if code == 224:
+            return Step(224, {"cluster": self.dice.choice([*said.CLUSTERS, "@nowhere"])})
+        return Step(code)
+
+    # Key-values and configuration
+
+    def namespace(self) -> str:
+        if self.mood.ordered:
+            return self.dice.choice([ORDER_NAMESPACE, ORDER_NAMESPACE, "@config"])
+        return "@config"
+
+    def put_kv(self) -> Step:
+        ext: dict[str, Any] = {
+            "namespace": self.namespace(),
+            "key": self.dice.choice([*said.TOPICS[:3], "k"]),
+            "value": self.dice.choice(["@a:8", "@a:4;@b:4", "", "line\nfeed", "é/"]),
+        }
+        if self.dice.random() < 0.2:
+            del ext[self.dice.choice(["value", "value", "key", "namespace"])]
+        return Step(100, ext)
+
+    def delete_kv(self) -> Step:
+        return Step(102, {"namespace": self.namespace(), "key": self.dice.choice([*said.TOPICS[:3], "k", "absent"])})
+
+    def read_kv(self) -> Step:
+        namespace = self.dice.choice([self.namespace(), "@config", "@absent"])
+        if self.dice.random() < 0.5:
+            return Step(219, {"namespace": namespace})
+        return Step(101, {"namespace": namespace, "key": self.dice.choice([*said.TOPICS[:3], "k", "absent"])})
+
+    def update_config(self) -> Step:
+        dice = self.dice
+        if dice.random() < 0.25:
+            return Step(319)
+        chosen = {
+            name: dice.choice(["true", "false", "TRUE", "no"]) for name in dice.sample(SWITCHES, dice.choice([1, 2]))
+        }
+        if dice.random() < 0.2:
+            chosen["waitSecondsForService"] = dice.choice(["0", "1000000", "soon"])
+        text = properties(chosen)
+        odd = [
+            b"",
+            b"# nothing but a comment\n! and another",
+            b"no.such.key=1",
+            b"configStorePath=/tmp/elsewhere\nenableTopicList=false",
+            b"kvConfigPath : /tmp/elsewhere",
+            b"rocketmqHome /tmp",
+            b"configBlackList=",
+            b"enableTopicList=\\u00zz",
+            b"enableTopic\\\n  List : false\n",
+            b"  enableTopicList\ttr\\u0075e",
+        ]
+        return Step(318, body=Bytes(text if dice.random() < 0.7 else dice.choice(odd)))
+
+    # The rest
+
+    def unknown(self) -> Step:
+        return Step(
+            self.dice.choice([0, 1, 10, 34, 99, 200, 310, 905, 999, 30001, -5, 70000]),
+            self.dice.choice([None, {"topic": "@orders"}]),
+        )
+
+    def incomplete(self) -> Step:
+        """A field is missing, or none is there at all. What of it leaves debris in Apache's tables is not drawn."""
+        dice = self.dice
+        step = dice.choice(
+            [
+                self.route,
+                self.member_group,
+                self.query_version,
+                self.heartbeat,
+                self.permission,
+                self.read_kv,
+                self.delete_kv,
+            ]
+        )()
+        if dice.random() < 0.2:
+            return replace(step, ext=None)
+        assert step.ext is not None
+        gone = dice.choice([*step.ext, "brokerId"])
+        return replace(step, ext={key: value for key, value in step.ext.items() if key != gone})
+
+
+def as_other_type(value: object) -> object:
+    """Fields are texts; a peer that writes numbers and truth values as such is understood."""
+    if isinstance(value, str) and value in {"true", "false"}:
+        return value == "true"
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value

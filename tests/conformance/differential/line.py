@@ -1,0 +1,96 @@
+"""Connections to one name server. Answers come in any order and are told apart by `opaque`."""
+
+import itertools
+import socket
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from tests.conformance.differential.frames import Answer, Request, cut_frame
+
+PATIENCE_S = 15.0
+_opaques = itertools.count(1)
+
+
+class Side(Protocol):
+    """A name server: real, or told by plain rules."""
+
+    name: str
+
+    def send(self, line: str, request: Request) -> int: ...
+
+    def receive(self, line: str, opaque: int) -> Answer: ...
+
+    def drop(self, line: str) -> None: ...
+
+
+def ask(side: Side, request: Request, *, line: str = "aside") -> Answer:
+    return side.receive(line, side.send(line, request))
+
+
+def until(what: str, is_so: Callable[[], bool]) -> None:
+    """Asked again and again: what a name server does behind an answer has no other sign."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {PATIENCE_S:g} s")
+
+
+class Line:
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), timeout=PATIENCE_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray()
+        self._answers: dict[int, Answer] = {}
+
+    def send(self, request: Request) -> int:
+        opaque = next(_opaques)
+        self._socket.sendall(request.to_bytes(opaque))
+        return opaque
+
+    def receive(self, opaque: int) -> Answer:
+        while opaque not in self._answers:
+            answer = cut_frame(self._buffer)
+            if answer is None:
+                found = self._socket.recv(1 << 16)
+                if not found:
+                    raise ConnectionError("closed by the name server")
+                self._buffer += found
+            else:
+                self._answers[answer.opaque] = answer
+        return self._answers.pop(opaque)
+
+    def unasked(self) -> list[Answer]:
+        """Answers that nobody waits for, such as one to a oneway request."""
+        return list(self._answers.values())
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class RealSide:
+    """A name server at an address, with one connection a name."""
+
+    def __init__(self, name: str, host: str, port: int) -> None:
+        self.name = name
+        self._place = (host, port)
+        self._lines: dict[str, Line] = {}
+
+    def send(self, line: str, request: Request) -> int:
+        if line not in self._lines:
+            self._lines[line] = Line(*self._place)
+        return self._lines[line].send(request)
+
+    def receive(self, line: str, opaque: int) -> Answer:
+        return self._lines[line].receive(opaque)
+
+    def drop(self, line: str) -> None:
+        if found := self._lines.pop(line, None):
+            found.close()
+
+    def unasked(self) -> list[Answer]:
+        return [answer for line in self._lines.values() for answer in line.unasked()]
+
+    def close(self) -> None:
+        for line in list(self._lines):
+            self.drop(line)

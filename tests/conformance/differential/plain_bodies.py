@@ -1,0 +1,77 @@
+"""Bodies of answers from the plain tables, in both kinds of JSON."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from routebook.model.topic import QueueData, TopicMapping
+from tests.reference.registry import Group
+
+
+def broker_data(name: str, group: Group, addresses: Mapping[int, str]) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "brokerAddrs": dict(addresses),
+        "brokerName": name,
+        "cluster": group.cluster,
+        "enableActingMaster": group.acting_master,
+    }
+    return said if group.zone is None else said | {"zoneName": group.zone}
+
+
+def queue_data(name: str, queues: QueueData) -> dict[str, Any]:
+    return {
+        "brokerName": name,
+        "perm": queues.perm,
+        "readQueueNums": queues.read_queues,
+        "topicSysFlag": queues.flags,
+        "writeQueueNums": queues.write_queues,
+    }
+
+
+def mapping(one: TopicMapping) -> dict[str, Any]:
+    return {
+        "bname": one.bname,
+        "currIdMap": dict(one.current_ids),
+        "dirty": one.dirty,
+        "epoch": one.epoch,
+        "scope": one.scope,
+        "topic": one.topic,
+        "totalQueues": one.total_queues,
+    }
+
+
+def in_zone(route: dict[str, Any], zone: str) -> dict[str, Any]:
+    out = [
+        group
+        for group in route["brokerDatas"]
+        if 0 in group["brokerAddrs"] and str(group.get("zoneName", "")).lower() != zone.lower()
+    ]
+    names = {group["brokerName"] for group in out}
+    addresses = {address for group in out for address in group["brokerAddrs"].values()}
+    return route | {
+        "brokerDatas": [group for group in route["brokerDatas"] if group["brokerName"] not in names],
+        "queueDatas": [queue for queue in route["queueDatas"] if queue["brokerName"] not in names],
+        "filterServerTable": {a: found for a, found in route["filterServerTable"].items() if a not in addresses},
+    }
+
+
+def kv_table(table: Mapping[str, str | None]) -> bytes:
+    return to_json({"table": {key: value for key, value in table.items() if value is not None}})
+
+
+def to_json(value: object, *, plain: bool = False) -> bytes:
+    return _written(value, plain=plain).encode()
+
+
+def _written(value: object, *, plain: bool) -> str:
+    if isinstance(value, dict):
+        keys = {
+            key: str(key) if plain and isinstance(key, int) else json.dumps(str(key), ensure_ascii=False)
+            for key in value
+        }
+        return "{" + ",".join(f"{keys[key]}:{_written(item, plain=plain)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(_written(item, plain=plain) for item in value) + "]"
+    if not plain and isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**53:
+        return f'"{value}"'
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,335 @@
+"""The plain rules of `tests/reference` as a name server: what Apache's answers are held against without a store.
+
+Bodies are read by the product's readers, so those are compared with Apache's as well; answers are written here.
+"""
+
+import itertools
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from routebook.model.broker import Registration
+from routebook.model.topic import SYNC_MEMBER_TOPIC_PREFIX, QueueData
+from routebook.settings.java_properties import parse_properties
+from routebook.wire.bodies.body_error import BodyError, ChecksumError
+from routebook.wire.bodies.questions import read_data_version, read_queue_datas
+from routebook.wire.bodies.registration import read_registration_body
+from tests.conformance.differential.frames import Answer, Request
+from tests.conformance.differential.moods import AT_START, ORDER_NAMESPACE
+from tests.conformance.differential.plain_bodies import broker_data, in_zone, kv_table, mapping, queue_data, to_json
+from tests.reference.registry import Group, ReferenceRegistry, Unregistration
+
+BLACK_LIST = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
+NO_ROUTE = (
+    "No topic route info in name server for the topic: {}\n"
+    "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+)
+
+Ext = Mapping[str, str]
+
+
+class JavaError(Exception):
+    """Code 1 with a Java text."""
+
+
+class PlainSide:
+    name = "the plain rules"
+
+    def __init__(self) -> None:
+        self._told: dict[int, Answer] = {}
+        self._opaques = itertools.count(1)
+        self.registry = ReferenceRegistry(now_ms)
+        self.kv: dict[str, dict[str, str | None]] = {}
+        self.config = dict(AT_START)
+
+    def send(self, line: str, request: Request) -> int:
+        opaque = next(self._opaques)
+        self._told[opaque] = self.answer(request)
+        return opaque
+
+    def receive(self, line: str, opaque: int) -> Answer:
+        return self._told.pop(opaque)
+
+    def drop(self, line: str) -> None:
+        return None
+
+    def answer(self, request: Request) -> Answer:
+        handle = _HANDLERS.get(request.code)
+        if handle is None:
+            return Answer(3, remark=f" request type {request.code} not supported")
+        try:
+            return handle(self, request, _texts(request))
+        except (JavaError, BodyError) as error:
+            return Answer(1, remark=getattr(error, "remark", str(error)))
+
+    def on(self, key: str) -> bool:
+        return self.config[key] == "true"
+
+    # Brokers
+
+    def register(self, request: Request, ext: Ext) -> Answer:
+        try:
+            body = read_registration_body(
+                request.body,
+                version=request.version,
+                now_ms=now_ms(),
+                compressed=ext.get("compressed", "").lower() == "true",
+                body_crc32=_long(ext.get("bodyCrc32", "")) or 0,
+            )
+        except ChecksumError as error:
+            return Answer(1, remark=error.remark, ext={})
+        broker_id = _long(ext.get("brokerId", ""))
+        if broker_id is None:
+            raise JavaError("no id")
+        acting = ext.get("enableActingMaster")
+        said = Registration(
+            cluster=ext["clusterName"],
+            broker=ext["brokerName"],
+            broker_id=broker_id,
+            address=ext["brokerAddr"],
+            ha_address=ext.get("haServerAddr", ""),
+            zone=ext.get("__ZONE_NAME"),
+            timeout_ms=None,
+            acting_master=None if acting is None else acting.lower() == "true",
+            data_version=body.data_version,
+            topics=body.topics,
+            table_keys=body.table_keys,
+            mappings=body.mappings,
+            filters=body.filters,
+        )
+        self.registry.delete_topic_with_broker_registration = self.on("deleteTopicWithBrokerRegistration")
+        told = self.registry.register(said, "stay")
+        if told.outcome == "refused":
+            return Answer(1, remark="register broker failed", ext={})
+        answered = {}
+        if told.master_address:
+            answered = {"haServerAddr": told.master_ha_address, "masterAddr": told.master_address}
+        table = self.kv.get(ORDER_NAMESPACE)
+        has_body = table is not None and self.on("returnOrderTopicConfigToBroker")
+        return Answer(0, ext=answered, body=kv_table(table or {}) if has_body else b"")
+
+    def unregister(self, request: Request, ext: Ext) -> Answer:
+        if {"clusterName", "brokerAddr", "brokerName"} <= ext.keys():
+            self.registry.unregister([Unregistration(ext["clusterName"], ext["brokerAddr"], ext["brokerName"])])
+        return Answer(0)
+
+    def query_version(self, request: Request, ext: Ext) -> Answer:
+        if not {"clusterName", "brokerAddr"} <= ext.keys():
+            raise JavaError("null")
+        asked = read_data_version(request.body, now_ms=now_ms())
+        entry = self.registry.live.get((ext["clusterName"], ext["brokerAddr"]))
+        known = entry.data_version if entry else None
+        changed = asked is None or known != asked
+        body = b""
+        if known:
+            numbers = {"counter": known.counter, "stateVersion": known.state_version, "timestamp": known.timestamp}
+            body = to_json(numbers, plain=True)
+        return Answer(0, ext={"changed": str(changed).lower()}, body=body)
+
+    def heartbeat(self, request: Request, ext: Ext) -> Answer:
+        if not {"clusterName", "brokerAddr"} <= ext.keys():
+            raise JavaError("null")
+        return Answer(0)
+
+    def member_group(self, request: Request, ext: Ext) -> Answer:
+        broker = ext.get("brokerName")
+        group = self.registry.groups.get(broker) if broker is not None else None
+        said: dict[str, Any] = {"brokerAddrs": group.addresses if group else {}}
+        if broker is not None:
+            said["brokerName"] = broker
+        if "clusterName" in ext:
+            said["cluster"] = ext["clusterName"]
+        body = to_json({"brokerMemberGroup": said}, plain=True)
+        return Answer(0, remark="not set any response code", body=body)
+
+    def permission(self, request: Request, ext: Ext) -> Answer:
+        count = self.registry.set_write_permission(ext.get("brokerName", ""), writable=request.code == 327)
+        return Answer(0, ext={"addTopicCount" if request.code == 327 else "wipeTopicCount": str(count)})
+
+    # Topics
+
+    def route(self, request: Request, ext: Ext) -> Answer:
+        if self.on("needWaitForService") and self.config["waitSecondsForService"] != "0":
+            return Answer(1, remark="name server not ready")
+        topic = ext.get("topic")
+        route = self.pick_up(topic) if topic is not None else None
+        if route is None:
+            return Answer(17, remark=NO_ROUTE.format(topic if topic is not None else "null"))
+        assert topic is not None
+        if self.on("orderMessageEnable"):
+            conf = self.kv.get(ORDER_NAMESPACE, {}).get(topic)
+            if conf is not None:
+                route["orderTopicConf"] = conf
+        standard = request.version >= 401 or ext.get("acceptStandardJsonOnly", "").lower() == "true"
+        zone = ext.get("__ZONE_NAME", "")
+        if ext.get("__ZONE_MODE", "").lower() == "true" and zone.strip():
+            return Answer(0, body=to_json(in_zone(route, zone), plain=True))
+        return Answer(0, body=to_json(route, plain=not standard))
+
+    def pick_up(self, topic: str) -> dict[str, Any] | None:
+        entries = self.registry.topics.get(topic)
+        groups = {name: self.registry.groups[name] for name in entries or {} if name in self.registry.groups}
+        if not entries or not groups:
+            return None
+        promotes = self.on("supportActingMaster") and not topic.startswith(SYNC_MEMBER_TOPIC_PREFIX)
+        route: dict[str, Any] = {
+            "brokerDatas": [
+                broker_data(name, group, _promoted(group, entries[name]) if promotes else group.addresses)
+                for name, group in groups.items()
+            ],
+            "filterServerTable": {
+                address: list(self.registry.filters[group.cluster, address])
+                for group in groups.values()
+                for address in group.addresses.values()
+                if (group.cluster, address) in self.registry.filters
+            },
+            "queueDatas": [queue_data(name, queues) for name, queues in entries.items()],
+        }
+        if found := self.registry.mappings.get(topic):
+            route["topicQueueMappingByBroker"] = {host: mapping(one) for host, one in found.items()}
+        return route
+
+    def register_topic(self, request: Request, ext: Ext) -> Answer:
+        queues = read_queue_datas(request.body)
+        if queues and "topic" in ext:
+            self.registry.register_topic(ext["topic"], dict(queues))
+        return Answer(0)
+
+    def delete_topic(self, request: Request, ext: Ext) -> Answer:
+        if "topic" in ext:
+            self.registry.delete_topic(ext["topic"], ext.get("clusterName") or None)
+        return Answer(0)
+
+    # Lists
+
+    def cluster_info(self, request: Request, ext: Ext) -> Answer:
+        groups = self.registry.groups.items()
+        said = {
+            "brokerAddrTable": {name: broker_data(name, group, group.addresses) for name, group in groups},
+            "clusterAddrTable": {cluster: sorted(names) for cluster, names in self.registry.clusters.items()},
+        }
+        return Answer(0, body=to_json(said, plain=True))
+
+    def listing(self, request: Request, ext: Ext) -> Answer:
+        switch = {206: "enableAllTopicList", 304: None}.get(request.code, "enableTopicList")
+        if switch and not self.on(switch):
+            return Answer(1, remark="disable")
+        if request.code == 304:
+            # A set: a name in two clusters is there once.
+            names = list({*self.registry.clusters}.union(*self.registry.clusters.values()))
+            address = [a for group in self.registry.groups.values() for a in group.addresses.values()][:1]
+            return Answer(0, body=to_json({"topicList": names} | ({"brokerAddr": address[0]} if address else {})))
+        return Answer(
+            0,
+            body=to_json(
+                {"topicList": [topic for topic in self.registry.topics if self._listed(topic, request.code, ext)]}
+            ),
+        )
+
+    def _listed(self, topic: str, code: int, ext: Ext) -> bool:
+        entries = self.registry.topics[topic]
+        if code == 206:
+            return True
+        if code == 224:
+            return bool(entries.keys() & self.registry.clusters.get(ext.get("cluster", ""), set()))
+        flags = next(iter(entries.values())).flags
+        return {311: bool(flags & 1), 312: bool(flags & 2), 313: flags & 3 == 2}[code]
+
+    # Key-values and configuration
+
+    def put_kv(self, request: Request, ext: Ext) -> Answer:
+        if "namespace" not in ext or "key" not in ext:
+            return Answer(1, remark="namespace or key is null")
+        self.kv.setdefault(ext["namespace"], {})[ext["key"]] = ext.get("value")
+        return Answer(0)
+
+    def get_kv(self, request: Request, ext: Ext) -> Answer:
+        namespace, key = ext.get("namespace", "null"), ext.get("key", "null")
+        value = self.kv.get(namespace, {}).get(key)
+        if value is None:
+            return Answer(22, remark=f"No config item, Namespace: {namespace} Key: {key}", ext={})
+        return Answer(0, ext={"value": value})
+
+    def delete_kv(self, request: Request, ext: Ext) -> Answer:
+        self.kv.get(ext.get("namespace", ""), {}).pop(ext.get("key", ""), None)
+        return Answer(0)
+
+    def list_kv(self, request: Request, ext: Ext) -> Answer:
+        namespace = ext.get("namespace", "null")
+        if namespace not in self.kv:
+            return Answer(22, remark=f"No config item, Namespace: {namespace}")
+        return Answer(0, body=kv_table(self.kv[namespace]))
+
+    def update_config(self, request: Request, ext: Ext) -> Answer:
+        try:
+            said = parse_properties(request.body.decode())
+        except Exception:
+            return Answer(1, remark="string2Properties error")
+        if any(key in BLACK_LIST for key in said):
+            return Answer(16, remark="Can not update config in black list.")
+        for key, value in said.items():
+            if key == "waitSecondsForService":
+                self.config[key] = value if value.isdigit() else self.config[key]
+            elif key in self.config:
+                self.config[key] = "true" if value.lower() == "true" else "false"
+        return Answer(0)
+
+    def get_config(self, request: Request, ext: Ext) -> Answer:
+        return Answer(0, body="".join(f"{key}={value}\n" for key, value in sorted(self.config.items())).encode())
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _long(text: str) -> int | None:
+    """As Java reads it: no blanks, a sign perhaps, 64 bits."""
+    found = int(text) if re.fullmatch("[+-]?[0-9]+", text) else None
+    return found if found is not None and -(2**63) <= found < 2**63 else None
+
+
+def _texts(request: Request) -> Ext:
+    """As they are read: all texts, and in a binary header no empty ones."""
+    said = {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in (request.ext or {}).items()
+        if value is not None
+    }
+    return {key: value for key, value in said.items() if value or request.header == "json"}
+
+
+def _promoted(group: Group, entry: QueueData) -> dict[int, str]:
+    if not group.addresses or 0 in group.addresses or not group.acting_master or entry.is_writable:
+        return group.addresses
+    smallest = min(group.addresses)
+    rest = {i: address for i, address in group.addresses.items() if i != smallest}
+    return {0: group.addresses[smallest], **rest}
+
+
+_HANDLERS: dict[int, Callable[[PlainSide, Request, Ext], Answer]] = {
+    100: PlainSide.put_kv,
+    101: PlainSide.get_kv,
+    102: PlainSide.delete_kv,
+    103: PlainSide.register,
+    104: PlainSide.unregister,
+    105: PlainSide.route,
+    106: PlainSide.cluster_info,
+    205: PlainSide.permission,
+    206: PlainSide.listing,
+    216: PlainSide.delete_topic,
+    217: PlainSide.register_topic,
+    219: PlainSide.list_kv,
+    224: PlainSide.listing,
+    304: PlainSide.listing,
+    311: PlainSide.listing,
+    312: PlainSide.listing,
+    313: PlainSide.listing,
+    318: PlainSide.update_config,
+    319: PlainSide.get_config,
+    322: PlainSide.query_version,
+    327: PlainSide.permission,
+    901: PlainSide.member_group,
+    904: PlainSide.heartbeat,
+}
