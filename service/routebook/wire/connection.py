@@ -9,16 +9,22 @@ by their opaque number.
 
 from collections.abc import Iterable
 
-from routebook.wire.codes import ONEWAY_FLAG, SPOKEN_VERSION
+from routebook.wire.codes import ONEWAY_FLAG, SPOKEN_VERSION, RequestCode, ResponseCode
 from routebook.wire.command import Command, Ext, HeaderEncoding, Request, Response
-from routebook.wire.frame import FrameLimits, FrameReader
+from routebook.wire.frame import HEADER_WORD_BYTES, LENGTH_BYTES, PREFIX, FrameLimits, FrameReader
 from routebook.wire.header import decode_command, encode_command, encode_head
+from routebook.wire.json_header import success_header
+from routebook.wire.lookup_form import Take, learn
 from routebook.wire.protocol_error import PeerProtocolError
 
 Event = Request | Response | PeerProtocolError
 """The error is the last event: nothing is answered to it, the port closes the connection."""
 
 OPAQUE_MASK = 0x7FFF_FFFF
+SUCCESS = int(ResponseCode.SUCCESS)
+LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+LESSONS = 3
+"""Lookups of a connection, at most, that are looked at for what they have in common."""
 DEFAULT_LIMITS = FrameLimits()
 
 
@@ -36,7 +42,11 @@ class Connection:
         self._encoding = encoding
         """Of all we send: as in the reference a setting of ours, whatever the request was written in."""
         self._version = version
+        self._success = success_header(version)
         self._frames = FrameReader(limits)
+        self._between_frames = True
+        self._take_lookups: Take | None = None
+        self._lessons = LESSONS
         self._error: PeerProtocolError | None = None
         self._last_opaque = -1
         self._outstanding: set[int] = set()
@@ -55,18 +65,34 @@ class Connection:
         events: list[Event] = []
         if self._error:
             return events
+        if self._take_lookups and self._between_frames:
+            taken = self._take_lookups(data, events)
+            if taken == len(data):
+                return events
+            data = data[taken:]
         frames = self._frames
         frames.receive(data)
         try:
             while frame := frames.next_frame():
                 command = decode_command(frame)
-                if type(command) is Request or self._is_awaited(command):
+                if type(command) is Request:
                     events.append(command)
+                    if self._lessons and command.code == LOOKUP and frame.encoding is HeaderEncoding.JSON:
+                        self._learn(frame.header, command)
+                elif self._is_awaited(command):
+                    events.append(command)
+            self._between_frames = not frames.unread_bytes
         except PeerProtocolError as error:
             self._error = error.with_traceback(None)  # A traceback would hold the frame until the connection ends.
             self._frames = FrameReader(self._limits)  # Lets go of what was kept.
             events.append(error)
         return events
+
+    def _learn(self, header: bytes, lookup: Request) -> None:
+        """Not from the first: many a connection asks once. Not for ever: a peer may write each in another way."""
+        self._lessons -= 1
+        if self._lessons < LESSONS - 1:
+            self._take_lookups = learn(header, lookup, self._limits) or self._take_lookups
 
     def _is_awaited(self, command: Command) -> bool:
         """A response that nobody waits for is dropped, as the reference does."""
@@ -88,6 +114,11 @@ class Connection:
         """The same for a body that many answers share: it is handed on, not copied."""
         if request.flag & ONEWAY_FLAG:
             return ()
+        if code == SUCCESS and self._encoding is HeaderEncoding.JSON:
+            header = self._success % request.opaque
+            length = HEADER_WORD_BYTES + len(header) + len(body)
+            if length + LENGTH_BYTES <= self._limits.max_frame_bytes:
+                return PREFIX.pack(length, len(header)) + header, body
         response = Response(code, request.opaque, None, b"", self._version)
         return encode_head(response, len(body), self._encoding, self._limits.max_frame_bytes), body
 
