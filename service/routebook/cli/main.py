@@ -36,6 +36,7 @@ _COMMANDS = {
     "compare": "compare",
     "completion": "completion",
     "worker-process": "worker_process",
+    "body-reader": "body_reader",
 }
 """Name -> module of this package, whose `command` it is."""
 

@@ -1,5 +1,6 @@
 """What can be wrong with a body. All of it is answered with code 1 and the error's `remark`."""
 
+import copyreg
 import reprlib
 
 from routebook.errors import RoutebookError
@@ -7,6 +8,10 @@ from routebook.errors import RoutebookError
 
 class BodyError(RoutebookError):
     """A peer's body cannot be used. Nothing of it has taken effect."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled without its constructor, whose arguments differ: large bodies are read in another process."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     @property
     def remark(self) -> str:
