@@ -14,7 +14,17 @@ BELOW = {
     "replica": {"errors", "model", "wire", "settings", "observability", "store"},
     "registry": {"errors", "model", "settings", "observability", "store", "replica"},
     "accepting": {"errors", "model", "wire", "settings", "observability"},
-    "http_api": {"errors", "model", "settings", "observability", "store", "replica", "registry", "accepting"},
+    "http_api": {
+        "errors",
+        "model",
+        "settings",
+        "observability",
+        "store",
+        "replica",
+        "registry",
+        "accepting",
+        "snapshots",
+    },
     "remoting_api": {
         "errors",
         "model",
@@ -29,6 +39,7 @@ BELOW = {
     },
     "client": {"errors", "model", "wire"},
     "comparing": {"errors", "model", "wire", "client"},
+    "snapshots": {"errors", "model", "replica", "registry", "comparing"},
 }
 """What a layer may import besides itself. The two ports share verbs, not each other."""
 

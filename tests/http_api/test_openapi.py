@@ -39,6 +39,8 @@ PROMISED = {
     ("get", "/v1/status"),
     ("get", "/v1/changes"),
     ("get", "/v1/settings"),
+    ("get", "/v1/snapshot"),
+    ("put", "/v1/snapshot"),
     ("put", "/v1/settings/{key}"),
     ("get", "/v1/expiry"),
     ("post", "/v1/expiry/release"),

@@ -37,6 +37,13 @@ MAX_VALUE_CHARACTERS = 65_536
 """Of a key-value: an order configuration of a thousand brokers has some 20,000."""
 
 
+def check_key_value(namespace: str, key: str, value: str) -> None:
+    check_name("namespace", namespace)
+    check_name("key", key)
+    if len(value) > MAX_VALUE_CHARACTERS:
+        raise InvalidInputError("value", f"{len(value)} characters", f"at most {MAX_VALUE_CHARACTERS} characters")
+
+
 @dataclass(frozen=True, slots=True)
 class Touched:
     """How many entries an operator's verb was about, and the version of the book afterwards."""
@@ -54,6 +61,10 @@ class Registry(Reading):
         self.sessions = Sessions(book, replica, live, self._departures, worker=worker)
         self._registrar = Registrar(book, replica, live)
         self._book = book
+
+    @property
+    def namespace(self) -> str:
+        return self._book.keys.namespace
 
     # -- brokers
 
@@ -191,10 +202,7 @@ class Registry(Reading):
     # -- key-values and settings
 
     async def put_kv(self, namespace: str, key: str, value: str, caller: Caller) -> int:
-        check_name("namespace", namespace)
-        check_name("key", key)
-        if len(value) > MAX_VALUE_CHARACTERS:
-            raise InvalidInputError("value", f"{len(value)} characters", f"at most {MAX_VALUE_CHARACTERS} characters")
+        check_key_value(namespace, key, value)
         sight = Sight(self.replica)
         return await sight.wait((await put_kv(self._book, namespace, key, value, caller=caller)).version)
 
@@ -238,7 +246,7 @@ class Registry(Reading):
         view = self.replica.view
         return Status(
             worker=self.worker,
-            namespace=self._book.keys.namespace,
+            namespace=self.namespace,
             version=self.version,
             history=self.history,
             digest=self.replica.digest,

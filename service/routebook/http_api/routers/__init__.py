@@ -14,6 +14,7 @@ from routebook.http_api.routers import (
     peers,
     routes,
     settings,
+    snapshot,
     status,
     topics,
     watch,
@@ -31,6 +32,7 @@ ALL_ROUTERS: Final[tuple[APIRouter, ...]] = (
     status.router,
     changes.router,
     settings.router,
+    snapshot.router,
     expiry.router,
     peers.router,
 )

@@ -1,0 +1,174 @@
+"""Brings a snapshot into the book, through the verbs that brokers and operators use.
+
+All of it is checked before anything is written. What a rule turns down is told, not forced. Whatever interrupts an
+import: the same again takes up where it was, since what is there already is not written anew.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from routebook.errors import InvalidInputError
+from routebook.model.broker import Registration
+from routebook.model.caller import Caller
+from routebook.model.names import check_name
+from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot, Taken
+from routebook.model.topic import QueueData
+from routebook.registry.registrar import check_registration
+from routebook.registry.registry import Registry, check_key_value
+from routebook.snapshots.planning import GroupPlan, Plan, make_plan
+from routebook.snapshots.taking import take_snapshot
+
+AT_ONCE: Final = 8
+"""Writes under way. An import shall take the store's time, not all of it."""
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    plan: Plan
+    turned_down: tuple[str, ...]
+    """Members that the rules did not let in: another one sits there with a higher state version."""
+    version: int
+
+
+class Snapshots:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def take(self) -> Snapshot:
+        registry = self._registry
+        taken = Taken("routebook", registry.namespace, registry.history, registry.version, registry.replica.ms)
+        return take_snapshot(registry.view, taken, masked=registry.live.masked)
+
+    async def bring(self, snapshot: Snapshot, caller: Caller, *, replace_known: bool, dry_run: bool) -> Imported:
+        self._check(snapshot)
+        plan = make_plan(snapshot, self._registry.view, replace_known=replace_known)
+        if dry_run:
+            return Imported(plan, (), self._registry.version)
+        turned_down = await self._write(plan, caller)
+        return Imported(plan, tuple(turned_down), self._registry.version)
+
+    # -- checking
+
+    def _check(self, snapshot: Snapshot) -> None:
+        for key, value in snapshot.settings.items():
+            live = self._registry.live
+            if live.masked(key, value) != value:
+                raise InvalidInputError("setting", key, "settings that are no secrets; those are set by hand")
+            live.check(key, value)
+        for namespace, values in snapshot.key_values.items():
+            for key, value in values.items():
+                check_key_value(namespace, key, value)
+        seen: set[str] = set()
+        for group in snapshot.groups:
+            if group.name in seen:
+                raise InvalidInputError("group", group.name, "each name once")
+            seen.add(group.name)
+            _check_group(group)
+
+    # -- writing
+
+    async def _write(self, plan: Plan, caller: Caller) -> list[str]:
+        registry = self._registry
+        turned_down: list[str] = []
+
+        async def put(item: tuple[str, str, str]) -> None:
+            await registry.put_kv(*item, caller)
+
+        async def register(group: GroupPlan) -> None:
+            turned_down.extend(await self._register(group, caller))
+
+        async def put_topic(item: tuple[str, dict[str, QueueData]]) -> None:
+            await registry.register_topic(*item, caller)
+
+        for key, value in plan.settings.items():
+            await registry.change_setting(key, value, caller)
+        await _each(plan.key_values, put)
+        await _each(plan.groups, register)
+        await _each(_by_request(plan.groups).items(), put_topic)
+        return turned_down
+
+    async def _register(self, group: GroupPlan, caller: Caller) -> list[str]:
+        """Names of those turned down. The publisher comes first, with all topics."""
+        turned_down = []
+        for place, member in enumerate(group.members):
+            registration = _registration(group, member, publishes=group.publishes and place == 0)
+            if group.overwrites and place == 0:
+                # No data version counts as another one, so what is there is written anew.
+                await self._registry.register(replace(registration, data_version=None), caller)
+            result = await self._registry.register(registration, caller)
+            if result.status == "turned-down":
+                turned_down.append(f"{member.cluster}/{group.name}/{member.broker_id}")
+        return turned_down
+
+
+def _check_group(group: GroupSnapshot) -> None:
+    check_name("group", group.name)
+    check_name("cluster", group.cluster)
+    seats: set[tuple[str, int]] = set()
+    for member in group.members:
+        seat = (member.cluster, member.broker_id)
+        if seat in seats:
+            raise InvalidInputError("member", f"{group.name}/{member.broker_id}", "each id of a cluster once")
+        seats.add(seat)
+        check_registration(_registration_of(group, member))
+    for topic in group.queues:
+        check_name("topic", topic)
+    for topic, mapping in group.mappings.items():
+        check_name("topic", topic)
+        check_name("host broker of a mapping", mapping.bname)
+
+
+def _registration_of(group: GroupSnapshot | GroupPlan, member: MemberSnapshot) -> Registration:
+    return Registration(
+        cluster=member.cluster,
+        broker=group.name,
+        broker_id=member.broker_id,
+        address=member.address,
+        ha_address=member.ha_address,
+        zone=group.zone,
+        timeout_ms=member.timeout_ms,
+        acting_master=group.acting_master,
+        data_version=member.data_version,
+        filters=member.filters,
+        full=True,
+    )
+
+
+def _registration(group: GroupPlan, member: MemberSnapshot, *, publishes: bool) -> Registration:
+    said = _registration_of(group, member)
+    if not publishes:
+        return said
+    topics = {topic: queue for topic, queue in group.queues.items() if not queue.by_request}
+    return replace(said, topics=topics, mappings=group.mappings)
+
+
+def _by_request(groups: Iterable[GroupPlan]) -> dict[str, dict[str, QueueData]]:
+    """By topic: what no broker brings, or none of those that register now."""
+    found: dict[str, dict[str, QueueData]] = defaultdict(dict)
+    for group in groups:
+        for topic, queue in group.queues.items():
+            if queue.by_request or not group.publishes:
+                found[topic][group.name] = queue
+    return found
+
+
+async def _each(items: Iterable[Item], do: Callable[[Item], Awaitable[None]]) -> None:
+    """A bounded number at a time; the first failure ends all."""
+    left = iter(items)
+
+    async def work() -> None:
+        for item in left:
+            await do(item)
+
+    tasks = [asyncio.create_task(work()) for _ in range(AT_ONCE)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
