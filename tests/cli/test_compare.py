@@ -1,39 +1,9 @@
 """`routebook compare`: a table for people, JSON for programs, exit codes for scripts."""
 
-import asyncio
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.client.canned_server import CannedServer, broker_data, one_broker, queue_data, route
-
-
-@contextmanager
-def serving(server: CannedServer) -> Iterator[str]:
-    """In a thread of its own: the command has a loop of its own."""
-    address: list[str] = []
-    ready = threading.Event()
-    loop = asyncio.new_event_loop()
-    over = asyncio.Event()
-
-    async def serve() -> None:
-        async with server.serving() as found:
-            address.append(found)
-            ready.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        assert ready.wait(10)
-        yield address[0]
-    finally:
-        loop.call_soon_threadsafe(over.set)
-        thread.join(10)
-        loop.close()
+from tests.client.canned_server import CannedServer, broker_data, one_broker, queue_data, route, serving
 
 
 def other_queues() -> CannedServer:

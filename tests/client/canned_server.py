@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,3 +100,28 @@ def one_broker(**changes: Any) -> CannedServer:
         "members": {"broker-a": f'{{"brokerMemberGroup":{broker_data()}}}'},
     }
     return CannedServer(**{**given, **changes})
+
+
+@contextmanager
+def serving(server: CannedServer) -> Iterator[str]:
+    """In a thread of its own: the command has a loop of its own."""
+    address: list[str] = []
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    over = asyncio.Event()
+
+    async def serve() -> None:
+        async with server.serving() as found:
+            address.append(found)
+            ready.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield address[0]
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(10)
+        loop.close()

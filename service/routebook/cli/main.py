@@ -34,6 +34,7 @@ _COMMANDS = {
     "doctor": "doctor",
     "digest": "digest",
     "compare": "compare",
+    "snapshot": "snapshot",
     "completion": "completion",
     "worker-process": "worker_process",
     "body-reader": "body_reader",

@@ -73,13 +73,13 @@ async def _with_routes(server: NameServer, own: Said, others: Said, progress: Pr
     def tell(done: int, total: int) -> None:
         progress(server.address, done, total)
 
-    return replace(own, routes=await ask_routes(server, topics, tell))
+    return own.with_routes(await ask_routes(server, topics, tell))
 
 
 async def _again(server: NameServer, questions: Questions, before: Said, topics: set[str]) -> Said:
     said = await ask_lists(server, questions)
     routes = await ask_routes(server, topics, no_progress)
-    said = replace(said, routes={**before.routes, **routes})
+    said = said.with_routes({**before.routes, **routes})
     return await ask_members(server, said) if before.members is not None else replace(said, declined=before.declined)
 
 

@@ -1,7 +1,7 @@
 """All that one name server says about its fleet, at about one time."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from routebook.model.broker import BrokerGroup
 from routebook.model.route import TopicRoute
@@ -24,3 +24,6 @@ class Said:
     settings: Mapping[str, str] | None = None
     declined: Mapping[str, str] = field(default_factory=dict)
     """What it was asked and does not say, with its reason."""
+
+    def with_routes(self, routes: Mapping[str, TopicRoute | None]) -> "Said":
+        return replace(self, routes=routes)

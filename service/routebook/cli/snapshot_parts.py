@@ -1,0 +1,111 @@
+"""A snapshot in parts that a service takes one by one, and the sum of what it says to them."""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from routebook.errors import InvalidInputError
+
+PART_TOPICS: Final = 5_000
+"""About half a megabyte: some ten milliseconds of a worker. A group stays whole, however many topics it has: its
+registration would be as large.
+"""
+PART_VALUES: Final = 1_000
+
+_SHAPE: Final = {
+    "snapshot": int,
+    "taken": dict,
+    "left_out": list,
+    "settings": dict,
+    "key_values": dict,
+    "groups": list,
+}
+
+Document = dict[str, Any]
+
+
+def read_snapshot(file: str) -> Document:
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be read: {error.strerror}.") from error
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise InvalidInputError(file, f"no JSON ({error})", "what `routebook snapshot export` writes") from None
+    if not isinstance(document, dict) or not all(isinstance(document.get(key), kind) for key, kind in _SHAPE.items()):
+        raise InvalidInputError(file, "some JSON", "what `routebook snapshot export` writes")
+    if unknown := document.keys() - _SHAPE.keys():
+        raise InvalidInputError("key of the snapshot", min(unknown), ", ".join(_SHAPE))
+    return document
+
+
+def parts_of(document: Document) -> list[Document]:
+    """Each is a snapshot by itself. Settings come first, since they may have a say in what follows."""
+    head = {"snapshot": document["snapshot"], "settings": document["settings"]}
+    parts = [head, *_value_parts(document), *_group_parts(document)]
+    return [{**part, "snapshot": document["snapshot"]} for part in parts]
+
+
+def _value_parts(document: Document) -> list[Document]:
+    entries = [
+        (namespace, key, value) for namespace, values in document["key_values"].items() for key, value in values.items()
+    ]
+    parts = []
+    for start in range(0, len(entries), PART_VALUES):
+        values: dict[str, dict[str, str]] = {}
+        for namespace, key, value in entries[start : start + PART_VALUES]:
+            values.setdefault(namespace, {})[key] = value
+        parts.append({"key_values": values})
+    return parts
+
+
+def _group_parts(document: Document) -> list[Document]:
+    parts: list[list[object]] = []
+    size = PART_TOPICS
+    for group in document["groups"]:
+        topics = len(group.get("topics", ())) if isinstance(group, dict) else 0
+        if size + topics > PART_TOPICS or not parts:
+            parts.append([])
+            size = 0
+        parts[-1].append(group)
+        size += topics + 1
+    return [{"groups": groups} for groups in parts]
+
+
+class Sum:
+    """What the service said to all parts."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[str]] = {}
+        self.steps: list[Document] = []
+        self.left_out: list[str] = []
+        self.turned_down: list[str] = []
+        self.version = 0
+
+    def add(self, answer: Document) -> None:
+        for kind, counted in answer["counts"].items():
+            self.counts.setdefault(kind, Counter()).update(counted)
+        self.steps += answer["steps"]
+        self.left_out += answer["left_out"]
+        self.turned_down += answer["turned_down"]
+        self.version = answer["version"]
+
+    @property
+    def is_complete(self) -> bool:
+        """All of the snapshot is (or would be) in the book."""
+        return not (self.left_out or self.turned_down or any(counted["keep"] for counted in self.counts.values()))
+
+    def document(self, *, dry_run: bool) -> Document:
+        return {
+            "dry_run": dry_run,
+            "counts": {kind: dict(counted) for kind, counted in self.counts.items()},
+            "steps": self.steps,
+            "left_out": self.left_out,
+            "turned_down": self.turned_down,
+            "version": self.version,
+        }

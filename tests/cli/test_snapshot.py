@@ -1,0 +1,150 @@
+"""`routebook snapshot`: out to a file, in from one, and out of other name servers."""
+
+import json
+import secrets
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from routebook.cli import snapshot_parts
+from tests.cli.conftest import CommandLine
+from tests.client.canned_server import broker_data, one_broker, queue_data, route, serving
+from tests.process.running import Running
+
+
+@pytest.fixture
+def broker(service: Running) -> str:
+    name = f"broker-{secrets.token_hex(4)}"
+    service.register(name, f"Topic-{name}", f"%RETRY%{name}/x")
+    return name
+
+
+def exported(routebook: CommandLine, file: Path) -> dict[str, Any]:
+    assert routebook("snapshot", "export", str(file)).code == 0
+    document: dict[str, Any] = json.loads(file.read_bytes())
+    return document
+
+
+def written(file: Path, **changes: Any) -> str:
+    empty = {"snapshot": 1, "taken": {}, "left_out": [], "settings": {}, "key_values": {}, "groups": []}
+    file.write_text(json.dumps({**empty, **changes}))
+    return str(file)
+
+
+def test_an_export_is_a_file_of_its_owner_with_one_group_a_line(
+    routebook: CommandLine, broker: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "fleet.json"
+    document = exported(routebook, file)
+    assert broker in [group["name"] for group in document["groups"]]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [file]
+    (line,) = [line for line in file.read_text().splitlines() if f'"{broker}"' in line]
+    assert json.loads(line.rstrip(","))["topics"].keys() == {f"Topic-{broker}", f"%RETRY%{broker}/x"}
+
+
+def test_the_same_again_is_nothing_to_do(routebook: CommandLine, broker: str, tmp_path: Path) -> None:
+    exported(routebook, tmp_path / "fleet.json")
+    ended = routebook("snapshot", "import", str(tmp_path / "fleet.json"))
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("Written: nothing; ")
+
+
+def test_a_dry_run_says_what_the_import_then_does(routebook: CommandLine, tmp_path: Path) -> None:
+    name = f"broker-{secrets.token_hex(4)}"
+    group = {
+        "name": name,
+        "cluster": "demo",
+        "members": [{"id": 0, "address": "127.0.0.77:10911"}],
+        "topics": {f"Topic-{name}": {"read_queues": 4, "write_queues": 4, "perm": 6}},
+    }
+    file = written(tmp_path / "new.json", groups=[group], key_values={f"N-{name}": {"k": "v"}})
+    dry = routebook("snapshot", "import", file, "--dry-run")
+    assert dry.code == 0
+    rows = [line.split() for line in dry.out.splitlines()]
+    assert ["create", "key-value", f"N-{name}/k", "-", "-", "-"] in rows
+    assert ["create", "broker", f"demo/{name}/0", "-", "-", "-"] in rows
+    assert dry.out.splitlines()[-1].startswith("Would write: 0 settings, 1 key-values, 1 groups, 1 brokers, 1 topics")
+    assert routebook("route", f"Topic-{name}").code == 1
+    assert routebook("snapshot", "import", file, "--json").json["counts"]["broker"]["create"] == 1
+    assert routebook("route", f"Topic-{name}").code == 0
+
+
+def test_what_differs_stays_and_says_no_unless_replaced(routebook: CommandLine, broker: str, tmp_path: Path) -> None:
+    document = exported(routebook, tmp_path / "fleet.json")
+    (group,) = [group for group in document["groups"] if group["name"] == broker]
+    group["topics"][f"Topic-{broker}"]["perm"] = 4
+    file = written(tmp_path / "changed.json", groups=[group])
+    kept = routebook("snapshot", "import", file)
+    assert kept.code == 1
+    assert kept.out.splitlines()[1].split() == ["keep", "topic", f"Topic-{broker}", "@", broker, "perm", "6", "4"]
+    assert "1 differ and stay as they are (--replace)" in kept.out
+    assert routebook("snapshot", "import", file, "--replace").code == 0
+    assert routebook("route", f"Topic-{broker}").out.splitlines()[1].split()[-1] == "r-"
+
+
+def test_a_mistake_in_the_last_part_stops_it_before_the_first(
+    routebook: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_parts, "PART_TOPICS", 1)
+    name = f"broker-{secrets.token_hex(4)}"
+    groups = [
+        {"name": f"{name}-{number}", "cluster": "demo", "members": [{"id": 0, "address": address}]}
+        for number, address in enumerate(["127.0.0.78:1", "127.0.0.79:1", "nonsense"])
+    ]
+    ended = routebook("snapshot", "import", written(tmp_path / "wrong.json", groups=groups))
+    assert ended.code == 2
+    assert "'nonsense'" in ended.err
+    assert name not in routebook("brokers").out
+    assert routebook("snapshot", "import", written(tmp_path / "right.json", groups=groups[:2])).code == 0
+    assert routebook("brokers").out.count(name) == 2
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"snapshot":1}', "not json"])
+def test_what_is_no_snapshot_is_wrong_usage(nowhere: CommandLine, tmp_path: Path, text: str) -> None:
+    (tmp_path / "file").write_text(text)
+    assert nowhere("snapshot", "import", str(tmp_path / "file")).code == 2
+
+
+def test_a_key_that_nobody_knows_is_wrong_usage(nowhere: CommandLine, tmp_path: Path) -> None:
+    ended = nowhere("snapshot", "import", written(tmp_path / "file", surprise=1))
+    assert ended.code == 2
+    assert "'surprise'" in ended.err
+
+
+def test_files_that_cannot_be_are_said(nowhere: CommandLine, tmp_path: Path) -> None:
+    assert "cannot be read" in nowhere("snapshot", "import", str(tmp_path / "nothing")).err
+    assert "cannot be written" in nowhere("snapshot", "export", str(tmp_path / "no" / "folder")).err
+
+
+def test_an_export_that_fails_leaves_no_file(nowhere: CommandLine, tmp_path: Path) -> None:
+    assert nowhere("snapshot", "export", str(tmp_path / "fleet.json")).code == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_name_server_is_exported_and_imported(routebook: CommandLine, tmp_path: Path) -> None:
+    name = f"broker-{secrets.token_hex(4)}"
+    group = broker_data(name, '{0:"127.0.0.88:10911",1:"127.0.0.89:10911"}', ',"zoneName":"az-1"')
+    server = one_broker(
+        cluster_info=f'{{"brokerAddrTable":{{"{name}":{group}}},"clusterAddrTable":{{"DefaultCluster":["{name}"]}}}}',
+        routes={f"Topic-{name}": route([group], [queue_data(name, read=4)])},
+        key_values={"ORDER_TOPIC_CONFIG": {f"Topic-{name}": f"{name}:4"}},
+    )
+    file = tmp_path / "apache.json"
+    with serving(server) as address:
+        assert routebook("snapshot", "export", str(file), "--from", address).code == 0
+    assert routebook("snapshot", "import", str(file)).code == 0
+    shown = routebook("route", f"Topic-{name}", "--json").json
+    assert shown["brokerDatas"][0]["brokerAddrs"] == {"0": "127.0.0.88:10911", "1": "127.0.0.89:10911"}
+    assert shown["brokerDatas"][0]["zoneName"] == "az-1"
+    assert shown["queueDatas"][0]["readQueueNums"] == 4
+    assert routebook("kv", "get", "ORDER_TOPIC_CONFIG", f"Topic-{name}").out == f"{name}:4\n"
+    assert routebook("snapshot", "import", str(file)).out.startswith("Written: nothing")
+
+
+def test_another_name_server_that_is_away_is_named(nowhere: CommandLine, tmp_path: Path) -> None:
+    ended = nowhere("snapshot", "export", str(tmp_path / "file"), "--from", "127.0.0.1:1")
+    assert ended.code == 3
+    assert "127.0.0.1:1 is unavailable" in ended.err
