@@ -11,6 +11,8 @@ in, or the child is gone. A caller that goes away in between changes nothing abo
 import asyncio
 import contextlib
 import logging
+import socket
+import subprocess
 import sys
 import zlib
 from typing import Final, Self
@@ -36,7 +38,7 @@ ANSWER_WITHIN_S: Final = 30.0
 _ATTEMPTS: Final = 2
 _CLOSE_S: Final = 0.5
 _STEP_BYTES: Final = 64 * 1024
-"""Of a body, to the child: what does not fit into the pipe is copied."""
+"""Of a body, to the child: what does not fit into the socket's buffer is copied."""
 
 
 class BodyReader:
@@ -162,7 +164,7 @@ def _is_small(body: bytes, *, compressed: bool) -> bool:
 
 class _Child:
     def __init__(
-        self, process: asyncio.subprocess.Process, source: asyncio.StreamReader, sink: asyncio.StreamWriter
+        self, process: "subprocess.Popen[bytes]", source: asyncio.StreamReader, sink: asyncio.StreamWriter
     ) -> None:
         self._process = process
         self._source = source
@@ -170,19 +172,10 @@ class _Child:
 
     @classmethod
     async def start(cls) -> Self:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "routebook",
-            COMMAND,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            # Ctrl-C goes to the worker, which drains before it ends this one.
-            start_new_session=True,
-        )
-        assert process.stdin is not None  # noqa: S101 asked for above
-        assert process.stdout is not None  # noqa: S101
-        return cls(process, process.stdout, process.stdin)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = _start_process(theirs)
+        return cls(process, *await asyncio.open_unix_connection(sock=ours))
 
     @property
     def process_id(self) -> int:
@@ -190,7 +183,7 @@ class _Child:
 
     @property
     def has_ended(self) -> bool:
-        return self._process.returncode is not None or self._sink.is_closing()
+        return self._process.poll() is not None or self._sink.is_closing()
 
     async def ask(self, question: Question, body: bytes, assembly: Assembly) -> RegistrationBody:
         await self._send(question.pack())
@@ -219,11 +212,21 @@ class _Child:
     async def end(self) -> None:
         """It ends by itself when its input does; else it is killed."""
         self._sink.close()
-        try:
-            async with asyncio.timeout(_CLOSE_S):
-                await self._process.wait()
-        except TimeoutError:
-            self.kill()
-            await self._process.wait()
         with contextlib.suppress(OSError):
             await self._sink.wait_closed()
+        try:
+            await asyncio.to_thread(self._process.wait, _CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            await asyncio.to_thread(self._process.wait)
+
+
+def _start_process(connection: socket.socket) -> "subprocess.Popen[bytes]":
+    """Not with the loop's own way: uvloop forks, which takes a worker of a gigabyte some 20 ms, and Popen does not."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "routebook", COMMAND],
+        stdin=connection.fileno(),
+        stdout=connection.fileno(),
+        # Ctrl-C goes to the worker, which drains before it ends this one.
+        start_new_session=True,
+    )

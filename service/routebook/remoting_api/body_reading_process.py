@@ -1,7 +1,7 @@
 """The child process that reads large bodies for one worker: question in, parts out, until the worker is gone.
 
-It imports little, so that it is there soon, and holds nothing between two bodies. The end of its standard input ends
-it, so that no worker, however it dies, leaves one behind.
+It imports little, so that it is there soon, and holds nothing between two bodies. Standard input and output are a
+socket to its worker. When that ends, so does the process: no worker, however it dies, leaves one behind.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def run_body_reading_process() -> int:
         Path("/proc/self/oom_score_adj").write_text("1000")
     # What is read has no circles; looking for some in a million values takes longer than reading them.
     gc.disable()
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(ConnectionError):
         serve(sys.stdin.buffer, sys.stdout.buffer)
     # Not by way of a flush of standard output, which would complain that nobody is there.
     os._exit(0)
