@@ -14,7 +14,8 @@ import httpx
 
 START_SECONDS = 30.0
 _LAST_LINE = "Ctrl-C stops all of it"
-_HTTP = re.compile(r"(?:HTTP API +|serves )(http://[^ ,\n]+)")
+_REMOTING = re.compile(r"(?:RocketMQ +|serves RocketMQ on )([^ ,\n]+:[0-9]+)")
+_HTTP = re.compile(r"(?:HTTP API +|serves RocketMQ on [^ ]+ and )(http://[^ ,\n]+)")
 _ADMIN = re.compile(r"(?:health +|health and metrics )(http://[^ ,/\n]+//[^ ,/\n]+|http://[^ ,/\n]+)")
 
 
@@ -22,11 +23,15 @@ class Running:
     """`with Running("up", ...) as service:` — killed at the end, whatever happened."""
 
     def __init__(self, *arguments: str, folder: Path, env: dict[str, str] | None = None, ports: bool = True) -> None:
-        self._arguments = [*arguments, *(["--http-port", "0", "--admin-port", "0"] if ports else [])]
+        self._arguments = [
+            *arguments,
+            *(["--remoting-port", "0", "--http-port", "0", "--admin-port", "0"] if ports else []),
+        ]
         self._log_path = folder / f"log-{len(list(folder.glob('log-*')))}"
         self._env = {**os.environ, **(env or {})}
         self._folder = folder
         self._said = ""
+        self.remoting = ""
         self.http = ""
         self.admin = ""
 
@@ -102,6 +107,8 @@ class Running:
             if not line:
                 raise AssertionError(f"ended with {self.process.wait(5)} before it was ready: {self.log}")
             self._said += line
+            if found := _REMOTING.search(line):
+                self.remoting = found[1]
             if found := _HTTP.search(line):
                 self.http = found[1]
             if found := _ADMIN.search(line):

@@ -27,7 +27,7 @@ def test_it_needs_a_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_store_out_of_reach_is_one_clear_sentence(workers: str, tmp_path: Path) -> None:
-    flags = ["--http-port", "0", "--admin-port", "0", "--workers", workers]
+    flags = ["--remoting-port", "0", "--http-port", "0", "--admin-port", "0", "--workers", workers]
     ended = run("serve", "--redis-url", "redis://:hunter2@127.0.0.1:1", *flags, cwd=tmp_path)
     assert ended.returncode == 3
     (sentence,) = [line for line in ended.stderr.splitlines() if line.startswith("Error:")]
@@ -240,7 +240,19 @@ def test_a_broken_key_value_file_stops_the_start(store_url: str, namespace: str,
     broken = tmp_path / "kvConfig.json"
     broken.write_text("{")
     flags = ("--namespace", namespace, "--workers", workers, "--kv-config-path", str(broken))
-    ended = run("serve", "--redis-url", store_url, *flags, "--http-port", "0", "--admin-port", "0", cwd=tmp_path)
+    ended = run(
+        "serve",
+        "--redis-url",
+        store_url,
+        *flags,
+        "--remoting-port",
+        "0",
+        "--http-port",
+        "0",
+        "--admin-port",
+        "0",
+        cwd=tmp_path,
+    )
     assert ended.returncode == 2
     assert f"kv_config_path names {broken}" in ended.stderr
     assert "Traceback" not in ended.stderr

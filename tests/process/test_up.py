@@ -53,7 +53,7 @@ def test_kill_9_of_the_parent_leaves_no_process(tmp_path: Path) -> None:
 
 def test_kill_9_of_what_started_it_ends_it_when_asked_to(tmp_path: Path) -> None:
     """As `make up` does it: a make that is killed must not leave its child."""
-    arguments = ["up", "--end-with-parent", "--http-port", "0", "--admin-port", "0"]
+    arguments = ["up", "--end-with-parent", "--remoting-port", "0", "--http-port", "0", "--admin-port", "0"]
     script = f"import subprocess, sys; subprocess.run([sys.executable, '-m', 'routebook', *{arguments!r}])"
     starter = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE)
     assert starter.stdout
@@ -71,20 +71,20 @@ def test_kill_9_of_what_started_it_ends_it_when_asked_to(tmp_path: Path) -> None
 
 def test_a_second_one_on_the_same_data_is_told_so(tmp_path: Path) -> None:
     with Running("up", folder=tmp_path):
-        second = run("up", "--http-port", "0", "--admin-port", "0", cwd=tmp_path)
+        second = run("up", "--remoting-port", "0", "--http-port", "0", "--admin-port", "0", cwd=tmp_path)
     assert second.returncode == 2
     assert "already served by another process" in second.stderr
     assert "--data-dir" in second.stderr
     assert "Traceback" not in second.stderr
 
 
-@pytest.mark.parametrize("setting", ["http_port", "admin_port"])
+@pytest.mark.parametrize("setting", ["remoting_port", "http_port", "admin_port"])
 def test_a_taken_port_is_one_clear_sentence(setting: str, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ports = {"http_port": "0", "admin_port": "0", setting: str(port)}
+        ports = {"remoting_port": "0", "http_port": "0", "admin_port": "0", setting: str(port)}
         flags = [part for name, text in ports.items() for part in (f"--{name.replace('_', '-')}", text)]
         ended = run("up", *flags, cwd=tmp_path)
     assert ended.returncode == 2

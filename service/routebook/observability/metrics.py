@@ -4,6 +4,7 @@ One `Metrics` a worker, on a registry of its own: two workers in one process (te
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from prometheus_client import (
@@ -30,6 +31,22 @@ _STORE_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.
 _HTTP_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0)
 
 
+@dataclass(frozen=True, slots=True)
+class PortFigures:
+    """What the remoting port counts by itself, since a metric's own counter would cost each lookup a lock. All but
+    `waiting` and `slow_ms` are totals since the start.
+    """
+
+    found: int
+    not_found: int
+    not_ready: int
+    waiting: Mapping[str, int]
+    slow_ms: Mapping[str, int]
+    refused: int
+    violations: Mapping[str, int]
+    cut: Mapping[str, int]
+
+
 class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it so
@@ -41,6 +58,7 @@ class Metrics:
         self._build_table()
         self._build_feed()
         self._build_leader()
+        self._build_port()
         self._gauge("build_info", "Always 1; the version as a label.", ("version",)).labels(__version__).set(1)
 
     def exposition(self) -> bytes:
@@ -84,6 +102,22 @@ class Metrics:
 
     def tls_handshake_failed(self, port: Port) -> None:
         self._failed_handshakes.labels(port).inc()
+
+    def remoting_port(self, figures: PortFigures) -> None:
+        for queue, length in figures.waiting.items():
+            self._waiting.labels(queue).set(length)
+            self._slow_ms.labels(queue).set(figures.slow_ms[queue] / 1000)
+        self._advance(self._overloaded, "overloaded", figures.refused)
+        totals: dict[LookupResult, int] = {
+            "found": figures.found,
+            "not_found": figures.not_found,
+            "not_ready": figures.not_ready,
+        }
+        for result, total in totals.items():
+            self._advance(self._lookups["remoting", result], f"lookups {result}", total)
+        for counter, counts in ((self._violations, figures.violations), (self._cut, figures.cut)):
+            for reason, total in counts.items():
+                self._advance(counter.labels(reason), f"{counter} {reason}", total)
 
     # What the replica sees
 
@@ -177,6 +211,19 @@ class Metrics:
         self._scans = self._counter("scans_total", "Scans for silent brokers.")
         self._expired = self._counter("expired_brokers_total", "Broker instances removed for silence.")
         self._held = self._gauge("expiry_held", "1 while a mass expiry waits for an operator.")
+
+    def _build_port(self) -> None:
+        self._waiting = self._gauge("remoting_waiting_requests", "Requests that wait for their turn.", ("queue",))
+        self._slow_ms = self._gauge(
+            "remoting_waiting_seconds", "How long the request at the head of the queue has waited.", ("queue",)
+        )
+        self._overloaded = self._counter(
+            "remoting_overloaded_total", "Requests answered `system busy`: the queue was full."
+        )
+        self._violations = self._counter(
+            "remoting_violations_total", "Connections cut off for breaking the protocol.", ("reason",)
+        )
+        self._cut = self._counter("remoting_closed_total", "Connections closed by deadlines of the port.", ("reason",))
 
     def _advance(self, counter: Counter, name: str, total: int) -> None:
         """Somebody else counts; a counter here can only be told by how much that grew."""

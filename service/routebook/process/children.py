@@ -5,7 +5,6 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from routebook.process.handover import Handover
+from routebook.process.listening import PublicPorts
 from routebook.process.parent import FORCE, STOP
 from routebook.settings import Loaded
 
@@ -34,7 +34,7 @@ class Seat:
 
     loaded: Loaded
     number: int
-    http: socket.socket
+    public: PublicPorts
     admin_path: Path
 
 
@@ -99,7 +99,7 @@ class Child:
             str(os.getpid()),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            pass_fds=(self.seat.http.fileno(),),
+            pass_fds=(self.seat.public.remoting.fileno(), self.seat.public.http.fileno()),
             # A group of its own: Ctrl-C goes to the supervisor, which stops its workers in order.
             process_group=0,
         )
@@ -109,7 +109,7 @@ class Child:
         handover = Handover.of(
             self.seat.loaded,
             number=self.seat.number,
-            http_socket=self.seat.http.fileno(),
+            public=self.seat.public,
             admin_socket=self.seat.admin_path,
         )
         with contextlib.suppress(ConnectionError):

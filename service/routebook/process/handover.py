@@ -6,17 +6,20 @@ The end of the input means that the supervisor is gone.
 """
 
 import json
+import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from routebook.process.listening import PublicPorts
 from routebook.settings import Loaded, Origin, Settings, catalogue
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
     number: int
+    remoting_socket: int
+    """File descriptors of the listening sockets, inherited."""
     http_socket: int
-    """File descriptor of the listening socket, inherited."""
     admin_socket: str
     """Where to serve health and metrics for the supervisor."""
     values: dict[str, str]
@@ -26,11 +29,15 @@ class Handover:
     file: str
 
     @classmethod
-    def of(cls, loaded: Loaded, *, number: int, http_socket: int, admin_socket: Path) -> "Handover":
+    def of(cls, loaded: Loaded, *, number: int, public: PublicPorts, admin_socket: Path) -> "Handover":
         values = {name: one.text(getattr(loaded.settings, name)) for name, one in catalogue.all_settings().items()}
         origins = {name: str(origin) for name, origin in loaded.origins.items()}
         kept = dict(loaded.kept_properties)
-        return cls(number, http_socket, str(admin_socket), values, origins, kept, loaded.file)
+        remoting, http = public.remoting.fileno(), public.http.fileno()
+        return cls(number, remoting, http, str(admin_socket), values, origins, kept, loaded.file)
+
+    def ports(self) -> PublicPorts:
+        return PublicPorts(socket.socket(fileno=self.remoting_socket), socket.socket(fileno=self.http_socket))
 
     def loaded(self) -> Loaded:
         settings = Settings(**{name: catalogue.find(name).parse(text) for name, text in self.values.items()})

@@ -3,12 +3,21 @@
 import contextlib
 import errno
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 from routebook.errors import SettingsError
 from routebook.settings import catalogue
 
 BACKLOG = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class PublicPorts:
+    """The listening sockets that all workers of a service share."""
+
+    remoting: socket.socket
+    http: socket.socket
 
 
 def listen(host: str, port: int, port_setting: str, host_setting: str) -> socket.socket:
@@ -33,9 +42,13 @@ def port_of(listener: socket.socket) -> int:
     return int(listener.getsockname()[1])
 
 
-def http_address(listener: socket.socket) -> str:
+def address_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def http_address(listener: socket.socket) -> str:
+    return f"http://{address_of(listener)}"
 
 
 def _bound(host: str, port: int, port_setting: str, host_setting: str) -> socket.socket:

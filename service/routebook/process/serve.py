@@ -25,10 +25,11 @@ def _announce(service: Service) -> None:
     settings = service.loaded.settings
     workers = f"{settings.workers} workers" if settings.workers > 1 else "1 worker"
     line = (
-        f"Routebook {__version__} serves {service.http_address}, health and metrics {service.admin_address}, "
+        f"Routebook {__version__} serves RocketMQ on {service.remoting_address} and {service.http_address}, "
+        f"health and metrics {service.admin_address}, "
         f"name space {settings.namespace} on {StoreUrl.parse(settings.redis_url).masked()}, {workers}."
     )
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(f"{start_line(settings)}\n{line}\n")
     sys.stdout.flush()
 
 

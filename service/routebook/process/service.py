@@ -12,7 +12,7 @@ import uvloop
 
 from routebook import __version__
 from routebook.observability.logs import start_logs
-from routebook.process.listening import http_address, listen, port_of
+from routebook.process.listening import PublicPorts, address_of, http_address, listen, port_of
 from routebook.process.stopping import Stop
 from routebook.settings import LiveSettings, Loaded
 from routebook.store.checks import check_store
@@ -32,12 +32,16 @@ class Service:
     """As it runs: its ports are the real ones also where a setting said 0."""
 
     loaded: Loaded
-    http: socket.socket
+    public: PublicPorts
     admin: socket.socket
 
     @property
+    def remoting_address(self) -> str:
+        return address_of(self.public.remoting)
+
+    @property
     def http_address(self) -> str:
-        return http_address(self.http)
+        return http_address(self.public.http)
 
     @property
     def admin_address(self) -> str:
@@ -47,14 +51,15 @@ class Service:
     def listening(cls, loaded: Loaded) -> "Service":
         """Takes the ports. The settings then name those that were taken."""
         settings = loaded.settings
-        http = listen(settings.bind_address, settings.http_port, "http_port", "bind_address")
-        try:
+        with contextlib.ExitStack() as until_all_are_taken:
+            remoting = listen(settings.bind_address, settings.remoting_port, "remoting_port", "bind_address")
+            until_all_are_taken.callback(remoting.close)
+            http = listen(settings.bind_address, settings.http_port, "http_port", "bind_address")
+            until_all_are_taken.callback(http.close)
             admin = listen(settings.admin_host, settings.admin_port, "admin_port", "admin_host")
-        except BaseException:
-            http.close()
-            raise
-        taken = {"http_port": port_of(http), "admin_port": port_of(admin)}
-        return cls(replace(loaded, settings=settings.model_copy(update=taken)), http, admin)
+            until_all_are_taken.pop_all()
+        taken = {"remoting_port": port_of(remoting), "http_port": port_of(http), "admin_port": port_of(admin)}
+        return cls(replace(loaded, settings=settings.model_copy(update=taken)), PublicPorts(remoting, http), admin)
 
 
 def run_service(loaded: Loaded, announce: Announce, watches: Sequence[Watch] = ()) -> int:
@@ -74,7 +79,7 @@ async def _run_worker(service: Service, live: LiveSettings, announce: Announce, 
 
     stop = Stop()
     with stop.on_signals(), _running(watches, stop):
-        await Worker(live, service.http, service.admin, stop).run(lambda: announce(service))
+        await Worker(live, service.public, service.admin, stop).run(lambda: announce(service))
     return 0
 
 
@@ -84,7 +89,7 @@ async def _run_workers(service: Service, announce: Announce, watches: Sequence[W
     stop = Stop()
     with stop.on_signals(), _running(watches, stop):
         await _check_store_first(service.loaded)
-        supervisor = Supervisor(service.loaded, service.http, service.admin, stop)
+        supervisor = Supervisor(service.loaded, service.public, service.admin, stop)
         return await supervisor.run(lambda: announce(service))
 
 

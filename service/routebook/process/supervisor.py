@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from routebook.http_api.serving import http_server
 from routebook.process.children import Child, Seat, how_it_ended
+from routebook.process.listening import PublicPorts
 from routebook.process.serving import Unsignalled
 from routebook.process.stopping import Stop
 from routebook.process.supervisor_admin import SupervisorAdmin
@@ -26,15 +27,15 @@ BEYOND_DRAIN_SECONDS = 5.0
 
 
 class Supervisor:
-    def __init__(self, loaded: Loaded, http: socket.socket, admin: socket.socket, stop: Stop) -> None:
+    def __init__(self, loaded: Loaded, public: PublicPorts, admin: socket.socket, stop: Stop) -> None:
         self._loaded = loaded
         self._admin = admin
         self._stop = stop
         self._folder = make_run_folder("worker-100.sock")
-        self.children = [Child(self._seat(number, http)) for number in range(1, loaded.settings.workers + 1)]
+        self.children = [Child(self._seat(number, public)) for number in range(1, loaded.settings.workers + 1)]
 
-    def _seat(self, number: int, http: socket.socket) -> Seat:
-        return Seat(self._loaded, number, http, self._folder / f"worker-{number}.sock")
+    def _seat(self, number: int, public: PublicPorts) -> Seat:
+        return Seat(self._loaded, number, public, self._folder / f"worker-{number}.sock")
 
     async def run(self, announce: Callable[[], None]) -> int:
         """Until asked to stop. The exit code: 0, or that of a worker that could not even start."""

@@ -49,7 +49,13 @@ def _announce(service: Service) -> None:
     embedded = service.loaded.origins["redis_url"] is Origin.EMBEDDED
     store = f"{settings.data_dir}/ (embedded)" if embedded else StoreUrl.parse(settings.redis_url).masked()
     sys.stdout.write(
-        _TEXT.format(version=__version__, http=service.http_address, admin=service.admin_address, store=store)
+        _TEXT.format(
+            version=__version__,
+            remoting=service.remoting_address,
+            http=service.http_address,
+            admin=service.admin_address,
+            store=store,
+        )
     )
     sys.stdout.flush()
 
@@ -57,6 +63,7 @@ def _announce(service: Service) -> None:
 _TEXT = """\
 Routebook {version} is up.
 
+  RocketMQ   {remoting}  (namesrvAddr of brokers and clients)
   HTTP API   {http}  (pages: {http}/docs)
   health     {admin}/readyz  (metrics: {admin}/metrics)
   data       {store}

@@ -1,8 +1,8 @@
 """One worker: everything long-lived is built here, started in this order, and stopped in the reverse one.
 
-    store -> its check -> the book -> admin port -> replica complete -> presence, leader, sessions … -> HTTP port
+    store -> its check -> the book -> admin port -> replica complete -> presence, leader, sessions … -> public ports
 
-A stop takes the HTTP port away first, so that nobody is answered by half a worker; then gives up the leadership,
+A stop takes the public ports away first, so that nobody is answered by half a worker; then gives up the leadership,
 so that the next leader need not wait; then closes the store.
 """
 
@@ -21,6 +21,7 @@ from routebook.http_api.admin_app import create_admin_app
 from routebook.http_api.app import create_app
 from routebook.http_api.serving import http_server
 from routebook.observability.metrics import Metrics
+from routebook.process.listening import PublicPorts
 from routebook.process.measured_scripts import MeasuredScripts
 from routebook.process.serving import Serving
 from routebook.process.stopping import Stop
@@ -30,6 +31,7 @@ from routebook.registry.leader import Leader
 from routebook.registry.presence import Presence
 from routebook.registry.registry import Registry
 from routebook.registry.restoring import Restoring
+from routebook.remoting_api.server import RemotingServer
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, Origin, Settings
 from routebook.store.book import Book
@@ -49,7 +51,7 @@ ADMIN_DRAIN_SECONDS = 1.0
 
 
 class Worker:
-    def __init__(self, live: LiveSettings, http: socket.socket, admin: socket.socket, stop: Stop) -> None:
+    def __init__(self, live: LiveSettings, public: PublicPorts, admin: socket.socket, stop: Stop) -> None:
         settings = live.current
         self.name = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(3)}"
         self._live = live
@@ -71,7 +73,9 @@ class Worker:
         self._leader = Leader(self._book, self._replica, live, self.name, self._metrics)
         self._restoring = Restoring(self._book, self._replica, live, self.name)
         self._metrics.before_exposition(self._measure)
-        self._http = self._serving(create_app(self.registry, live, self._metrics), http)
+        self._ports = public
+        self._remoting = RemotingServer(self.registry, live, self._metrics)
+        self._http = self._serving(create_app(self.registry, live, self._metrics), public.http)
         admin_app = create_admin_app(self.registry, self._metrics, draining=stop.asked.is_set)
         self._admin = self._serving(admin_app, admin)
 
@@ -102,6 +106,7 @@ class Worker:
         self._spawn("restoring", self._restoring.run())
         self._spawn("sessions", self.registry.sessions.run())
         await self._http.start()
+        self._remoting.start(self._ports.remoting)
 
     def _tell_run_time_settings(self) -> None:
         """What the start line could not know: these live in the store."""
@@ -113,8 +118,11 @@ class Worker:
         began = time.monotonic()
         settings = self._live.current
         self._stop.ask("the start failed")
-        self.registry.sessions.leave()
-        cut = await self._http.stop(settings.drain_ms / 1000)
+        drain_seconds = settings.drain_ms / 1000
+        _, cut = await asyncio.gather(
+            self._remoting.drain(drain_seconds, self._stop.forced), self._http.stop(drain_seconds)
+        )
+        cut += await self._remoting.close()
         await self._cancel("leader", "presence", "restoring", "sessions")
         await self._stop.within(STORE_FAREWELL_SECONDS, self._take_leave(), "Taking leave of the store")
         await self._cancel("replica")
@@ -199,6 +207,7 @@ def _about(settings: Settings) -> dict[str, object]:
         "pid": os.getpid(),
         "version": __version__,
         "started_ms": int(time.time() * 1000),
+        "remoting_port": settings.remoting_port,
         "http_port": settings.http_port,
         "admin_port": settings.admin_port,
     }

@@ -5,7 +5,6 @@ import io
 import logging
 import os
 import shutil
-import socket
 import sys
 from pathlib import Path
 
@@ -49,9 +48,8 @@ async def _run(handover: Handover, live: LiveSettings, standard_input: io.FileIO
     stop = Stop()
     with stop.on_signals():
         follow_parent(standard_input, stop, live.current.drain_ms)
-        http = socket.socket(fileno=handover.http_socket)
         admin = listen_privately(Path(handover.admin_socket))
-        await Worker(live, http, admin, stop).run(_say_ready)
+        await Worker(live, handover.ports(), admin, stop).run(_say_ready)
 
 
 def _tidy_up_after(parent: int, folder: Path) -> None:

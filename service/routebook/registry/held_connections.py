@@ -57,6 +57,9 @@ class HeldConnections:
         """Member and incarnation of all that is carried and known."""
         return [(member, carried.incarnation) for member, carried in self._carried.items() if carried.incarnation]
 
+    def carries(self, connection: HeldConnection) -> bool:
+        return connection in self._members
+
     def carriers(self) -> list[HeldConnection]:
         return list(self._members)
 

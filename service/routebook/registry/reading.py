@@ -14,7 +14,6 @@ from routebook.replica.pick_up import (
     list_topics,
     list_topics_of_cluster,
     pick_up_cluster_info,
-    pick_up_route,
 )
 from routebook.replica.replica import Replica
 from routebook.replica.subscriptions import Subscription
@@ -93,19 +92,14 @@ class Reading:
 
     def find_route(self, topic: str) -> bytes:
         """The hot path: bytes encoded beforehand."""
-        encoded = self.replica.route_bytes(topic)
-        if encoded is None:
-            self._miss("topic", topic)
-        return encoded
+        return self.replica.route_bytes(topic) or self._miss("topic", topic)
+
+    def find_plain_route(self, topic: str) -> bytes:
+        """For old clients of the remoting port: integer keys without quotes."""
+        return self.replica.plain_route_bytes(topic) or self._miss("topic", topic)
 
     def find_topic(self, topic: str) -> TopicRoute:
-        settings = self.live.current
-        route = pick_up_route(
-            self.replica.view,
-            topic,
-            support_acting_master=settings.support_acting_master,
-            order_conf_enabled=settings.order_message_enable,
-        )
+        route = self.replica.route(topic)
         if route is None:
             self._miss("topic", topic)
         return route

@@ -57,6 +57,10 @@ class Sessions:
             self._stamp += 1
             self._held.bind(connection, member, opening.incarnation, self._stamp)
 
+    def carries(self, connection: HeldConnection) -> bool:
+        """Whether its end would mean something."""
+        return self._held.carries(connection)
+
     def incarnation(self, connection: HeldConnection | None, member: str) -> str:
         return self._held.incarnation(connection, member)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from routebook.errors import NotReadyError, NotSeenYetError
+from routebook.model.route import TopicRoute
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
 from routebook.replica.answers import DEFAULT_MAX_BYTES, Answers
 from routebook.replica.contents import Contents
@@ -51,6 +52,7 @@ class Replica:
             recovery_window_ms=lambda: live_settings.current.recovery_window_ms,
         )
         self._answers = Answers(max_answer_bytes)
+        self._plain_answers = Answers(max_answer_bytes // 4)
         self._subscriptions = Subscriptions()
         self._shape = _shape_of(live_settings.current)
         self._applied_settings: dict[str, str] = {}
@@ -124,14 +126,22 @@ class Replica:
 
     def route_bytes(self, topic: str) -> bytes | None:
         """The route as standard JSON. Kept until the route changes; None when there is none."""
-        body = self._answers.get(topic)
-        if body is None:
-            acting, order = self._shape
-            route = pick_up_route(self.view, topic, support_acting_master=acting, order_conf_enabled=order)
-            if route is None:
-                return None
-            body = encode_route(route, Dialect.STANDARD)
-            self._answers.keep(topic, body)
+        return self._answers.get(topic) or self._encoded(topic, Dialect.STANDARD, self._answers)
+
+    def plain_route_bytes(self, topic: str) -> bytes | None:
+        """The same for clients before 4.9.4, which want integer keys without quotes."""
+        return self._plain_answers.get(topic) or self._encoded(topic, Dialect.PLAIN, self._plain_answers)
+
+    def route(self, topic: str) -> TopicRoute | None:
+        acting, order = self._shape
+        return pick_up_route(self.view, topic, support_acting_master=acting, order_conf_enabled=order)
+
+    def _encoded(self, topic: str, dialect: Dialect, kept: Answers) -> bytes | None:
+        route = self.route(topic)
+        if route is None:
+            return None
+        body = encode_route(route, dialect)
+        kept.keep(topic, body)
         return body
 
     # -- waiting
@@ -208,10 +218,10 @@ class Replica:
             self._tell_changes(changes, self.table)
 
     def drop(self, topics: set[str]) -> None:
-        self._answers.take_out(topics)
+        self._take_out(topics)
 
     def tell(self, topics: set[str], position: Position) -> None:
-        self._tell(topics, self._answers.take_out(topics), position)
+        self._tell(topics, self._take_out(topics), position)
         if self.view.settings != self._applied_settings:
             self._applied_settings = dict(self.view.settings)
             self._live_settings.apply(self._applied_settings)
@@ -226,6 +236,11 @@ class Replica:
             wanted = [topic for topic in wanted if topic not in stale or stale[topic] != self.route_bytes(topic)]
         self._subscriptions.publish(wanted, position.ms, position.version)
 
+    def _take_out(self, topics: Collection[str]) -> dict[str, bytes]:
+        """The standard ones, to compare: the dialects differ together."""
+        self._plain_answers.take_out(topics)
+        return self._answers.take_out(topics)
+
     def _settings_changed(self, settings: Settings) -> None:
         """Two settings shape routes: the routes they concern are told of like any other change."""
         before, self._shape = self._shape, _shape_of(settings)
@@ -239,7 +254,7 @@ class Replica:
             }
         if before[1] != self._shape[1]:
             topics |= self.view.kv.get(ORDER_TOPIC_NAMESPACE, {}).keys()
-        self._tell(topics, self._answers.take_out(topics), self._contents.position)
+        self._tell(topics, self._take_out(topics), self._contents.position)
 
 
 def _shape_of(settings: Settings) -> tuple[bool, bool]:

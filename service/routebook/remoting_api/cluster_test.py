@@ -1,0 +1,84 @@
+"""`clusterTest`: a test environment that holds some topics itself and has all others from another name server."""
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Final
+
+from routebook.client.remoting_client import RemotingClient
+from routebook.errors import NotFoundError, PeerUnavailableError, RoutebookError
+from routebook.model.topic import ORDER_TOPIC_NAMESPACE
+from routebook.registry.reading import Reading
+from routebook.remoting_api.lookups import Lookups, not_found
+from routebook.remoting_api.reply import Reply, reply_to_error
+from routebook.settings import LiveSettings
+from routebook.settings.fields import split_list
+from routebook.wire.bodies.answers import encode_route
+from routebook.wire.bodies.dialect import Dialect
+from routebook.wire.codes import RequestCode, ResponseCode
+from routebook.wire.command import Request
+from routebook.wire.fields import read_text
+
+_log = logging.getLogger(__name__)
+
+TIMEOUT_MS: Final = 3_000
+
+
+class ClusterTestLookups(Lookups):
+    """No warm-up, always the order configuration, always the plain dialect: as in the reference's 4.9."""
+
+    def __init__(self, registry: Reading, live: LiveSettings) -> None:
+        super().__init__(registry, live)
+        self._upstream = split_list(live.current.cluster_test_upstream)
+        self._client: RemotingClient | None = None
+        self._connecting = asyncio.Lock()
+
+    def find(self, request: Request) -> bytes | Reply | None:
+        topic = read_text(request.ext, "topic") or ""
+        try:
+            route = self._registry.find_topic(topic)
+        except NotFoundError:
+            return None
+        except RoutebookError as error:
+            self.not_ready += 1
+            return reply_to_error(error)
+        self.found += 1
+        ordered = self._registry.view.kv.get(ORDER_TOPIC_NAMESPACE, {}).get(topic)
+        return encode_route(replace(route, order_conf=ordered), Dialect.PLAIN)
+
+    async def find_elsewhere(self, request: Request) -> bytes | Reply:
+        topic = read_text(request.ext, "topic") or ""
+        try:
+            response = await self._ask({"topic": topic})
+        except PeerUnavailableError as error:
+            self.not_ready += 1
+            return reply_to_error(error)
+        if response is None:
+            self.not_found += 1
+            return not_found(topic)
+        self.found += 1
+        return response
+
+    async def _ask(self, ext: dict[str, str]) -> bytes | None:
+        """Of the first that answers; the connection is kept."""
+        for address in self._upstream:
+            try:
+                client = await self._connected(address)
+                response = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=ext, timeout_ms=TIMEOUT_MS)
+            except PeerUnavailableError as error:
+                _log.warning("The name server behind the cluster test does not answer. %s", error)
+                await self._let_go()
+                continue
+            return response.body if response.code == ResponseCode.SUCCESS else None
+        raise PeerUnavailableError(";".join(self._upstream), "none of cluster_test_upstream answers")
+
+    async def _connected(self, address: str) -> RemotingClient:
+        async with self._connecting:
+            if self._client is None:
+                self._client = await RemotingClient.connect(address, timeout_ms=TIMEOUT_MS)
+            return self._client
+
+    async def _let_go(self) -> None:
+        client, self._client = self._client, None
+        if client:
+            await client.close()

@@ -1,0 +1,50 @@
+"""Which handler answers which code."""
+
+from collections.abc import Mapping
+
+from routebook.observability.metrics import Metrics
+from routebook.registry.registry import Registry
+from routebook.remoting_api.body_reader import BodyReader
+from routebook.remoting_api.handlers.asking import Handler
+from routebook.remoting_api.handlers.brokers import BrokerHandlers
+from routebook.remoting_api.handlers.configuration import ConfigurationHandlers
+from routebook.remoting_api.handlers.key_values import KeyValueHandlers
+from routebook.remoting_api.handlers.lists import ListHandlers
+from routebook.remoting_api.handlers.topics import TopicHandlers
+from routebook.settings import LiveSettings
+from routebook.wire.codes import RequestCode
+
+
+def handlers_by_code(
+    registry: Registry, live: LiveSettings, reader: BodyReader, metrics: Metrics
+) -> Mapping[int, Handler]:
+    """All but the lookup (105), which is answered without a turn in the queue."""
+    brokers = BrokerHandlers(registry, live, reader, metrics)
+    lists = ListHandlers(registry, live)
+    topics = TopicHandlers(registry)
+    key_values = KeyValueHandlers(registry)
+    configuration = ConfigurationHandlers(registry, live)
+    return {
+        RequestCode.PUT_KV_CONFIG: key_values.put,
+        RequestCode.GET_KV_CONFIG: key_values.get,
+        RequestCode.DELETE_KV_CONFIG: key_values.delete,
+        RequestCode.REGISTER_BROKER: brokers.register,
+        RequestCode.UNREGISTER_BROKER: brokers.unregister,
+        RequestCode.GET_BROKER_CLUSTER_INFO: lists.cluster_info,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER: topics.wipe_write_permission,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: lists.all_topics,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV: topics.delete,
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV: topics.register,
+        RequestCode.GET_KVLIST_BY_NAMESPACE: key_values.list,
+        RequestCode.GET_TOPICS_BY_CLUSTER: lists.topics_of_cluster,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: lists.system_topics,
+        RequestCode.GET_UNIT_TOPIC_LIST: lists.unit_topics,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: lists.unit_subscription_topics,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: lists.unit_subscription_topics_without_unit,
+        RequestCode.UPDATE_NAMESRV_CONFIG: configuration.update,
+        RequestCode.GET_NAMESRV_CONFIG: configuration.show,
+        RequestCode.QUERY_DATA_VERSION: brokers.query_data_version,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER: topics.add_write_permission,
+        RequestCode.GET_BROKER_MEMBER_GROUP: brokers.member_group,
+        RequestCode.BROKER_HEARTBEAT: brokers.heartbeat,
+    }

@@ -1,0 +1,1 @@
+"""One module a noun; each answers some request codes. `dispatch` knows which."""

@@ -1,0 +1,139 @@
+"""What the port bounds: queues, buffers, silence, unfinished frames. Nothing hangs, and others are served meanwhile."""
+
+import asyncio
+import socket
+
+import pytest
+
+from routebook.remoting_api import port as port_module
+from tests.remoting_api.peer import Peer
+from tests.remoting_api.port import PortUnderTest, lookup, register, registration_body, remoting_port, topic
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def quick_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_module, "SWEEP_S", 0.05)
+
+
+async def test_a_full_queue_answers_busy_at_once_and_lookups_go_on(store_url: str, namespace: str) -> None:
+    bounds = {"default_thread_pool_nums": 1, "default_thread_pool_queue_capacity": 3}
+    async with remoting_port(store_url, namespace, **bounds) as port, await Peer.to(port.address) as peer:
+        await register(peer)
+        lists = [peer.request(206) for _ in range(20)]
+        peer.write(b"".join([*lists, peer.request(105, {"topic": "TopicA"})]))
+        answers = [await peer.read() for _ in range(21)]
+        codes = [answer.code for answer in sorted(answers, key=lambda answer: answer.opaque)]
+        assert codes[-1] == 0
+        assert 16 <= codes.count(2) <= 17  # one runs, three wait; whether the first has been taken already is luck
+        refused = next(answer for answer in answers if answer.code == 2)
+        assert refused.remark == "[OVERLOAD]system busy, start flow control for a while"
+        assert b"remoting_overloaded_total" in port.metrics.exposition()
+        assert (await peer.ask(206)).code == 0
+
+
+async def test_a_full_queue_drops_oneways_silently(store_url: str, namespace: str) -> None:
+    bounds = {"default_thread_pool_nums": 1, "default_thread_pool_queue_capacity": 1}
+    async with remoting_port(store_url, namespace, **bounds) as port, await Peer.to(port.address) as peer:
+        peer.write(b"".join(peer.request(904, flag=2) for _ in range(20)))
+        await until(lambda: port.server.port.queue.refused and not port.server.port.queue.length)
+        assert (await peer.ask(206)).code == 0
+
+
+async def test_bodies_that_wait_are_bounded_in_bytes(store_url: str, namespace: str) -> None:
+    async with (
+        remoting_port(store_url, namespace, max_queued_bytes=1_048_576) as port,
+        await Peer.to(port.address) as peer,
+    ):
+        peer.write(b"".join(peer.request(206, body=b"x" * 400_000) for _ in range(5)))
+        codes = [(await peer.read()).code for _ in range(5)]
+        assert set(codes) <= {0, 2}
+        assert codes.count(0) >= 2
+        await until(lambda: not port.server.port.queue.queued_bytes)
+
+
+async def test_a_reader_that_never_reads_is_cut_off(store_url: str, namespace: str, quick_sweeps: None) -> None:
+    deadlines = {"incomplete_frame_timeout_ms": 300, "max_output_bytes": 65_536}
+    async with remoting_port(store_url, namespace, **deadlines) as port:
+        async with await Peer.to(port.address) as peer:
+            await register(peer, body=registration_body(*(f"T{number}" for number in range(200))))
+        with socket.create_connection(("127.0.0.1", port.number)) as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.setblocking(False)
+            async with await Peer.to(port.address) as maker:
+                question = maker.request(206)
+            loop = asyncio.get_running_loop()
+            asking = asyncio.ensure_future(loop.sock_sendall(deaf, question * 50_000))
+            await until(lambda: port.server.port.cut["it does not take its answers"] == 1)
+            asking.cancel()
+
+
+async def test_a_pipelining_peer_that_reads_late_gets_every_answer(store_url: str, namespace: str) -> None:
+    async with (
+        remoting_port(store_url, namespace, max_output_bytes=65_536) as port,
+        await Peer.to(port.address) as peer,
+    ):
+        await register(peer)
+        await register(peer, *(topic(f"T{n}") for n in range(3)), brokerName="b" * 200, brokerAddr="127.0.0.12:1")
+        questions = b"".join(peer.request(105, {"topic": "TopicA"}) for _ in range(20_000))
+        peer.write(questions)
+        for _ in range(20_000):
+            assert (await peer.read()).code == 0
+
+
+async def test_a_frame_that_is_not_finished_in_time_ends_the_connection(
+    store_url: str, namespace: str, quick_sweeps: None
+) -> None:
+    async with (
+        remoting_port(store_url, namespace, incomplete_frame_timeout_ms=300) as port,
+        await Peer.to(port.address) as slow,
+        await Peer.to(port.address) as well,
+    ):
+        await register(well)
+        question = slow.request(105, {"topic": "TopicA"})
+        slow.write(question + question[:40])
+        assert (await slow.read()).code == 0
+        for byte in question[40:60]:
+            slow.write(bytes([byte]))
+            await asyncio.sleep(0.01)
+        assert await slow.is_closed()
+        assert (await lookup(well, "TopicA")).code == 0
+
+
+async def test_a_quiet_connection_is_closed_after_the_idle_time(
+    store_url: str, namespace: str, quick_sweeps: None
+) -> None:
+    async with (
+        remoting_port(store_url, namespace, server_channel_max_idle_time_seconds=1) as port,
+        await Peer.to(port.address) as quiet,
+        await Peer.to(port.address) as lively,
+    ):
+        await quiet.ask(206)
+        closing = asyncio.ensure_future(quiet.is_closed())
+        while not closing.done():
+            await lively.ask(206)
+            await asyncio.sleep(0.05)
+        assert closing.result()
+        assert (await lively.ask(206)).code == 0
+
+
+async def test_too_long_a_frame_is_refused_on_its_first_four_bytes(store_url: str, namespace: str) -> None:
+    async with remoting_port(store_url, namespace, max_frame_bytes=1_048_576) as port:
+        async with await Peer.to(port.address) as peer:
+            await register(peer)
+            peer.write((1_048_576 - 4 + 1).to_bytes(4, "big"))
+            assert await peer.is_closed()
+        async with await Peer.to(port.address) as peer:
+            body = b'{"x":"%s"}' % (b"y" * 900_000)
+            assert (await peer.ask(206, body=body)).code == 0
+
+
+async def test_a_peer_that_leaves_in_the_middle_disturbs_nobody(port: PortUnderTest, peer: Peer) -> None:
+    await register(peer)
+    for _ in range(20):
+        async with await Peer.to(port.address) as leaving:
+            leaving.write(leaving.request(206) + leaving.request(106) + leaving.request(105, {"topic": "TopicA"})[:30])
+            await leaving.writer.drain()
+    await until(lambda: len(port.server.port.connections) == 1)
+    assert (await lookup(peer, "TopicA")).code == 0
+    assert not port.server.port.queue.length
