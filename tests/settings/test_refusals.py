@@ -16,6 +16,10 @@ from routebook.settings import load
         ("http_port", "80.5", "a whole number from 0 to 65535"),
         ("http_port", "", "a whole number from 0 to 65535"),
         ("workers", "0", "a whole number from 1 to 256"),
+        ("serialize_type", "json", "JSON, ROCKETMQ"),
+        ("tls_need_client_auth", "maybe", "none, optional, require"),
+        ("max_frame_bytes", "100", "a whole number from 4096 to 1073741824"),
+        ("cluster_test_upstream", "host", "host:port"),
         ("log_level", "loud", "debug, info, warning, error"),
         ("support_acting_master", "maybe", "true or false"),
         ("namespace", "a:b", "1 to 64 of A-Z a-z 0-9 . _ -"),
@@ -113,6 +117,15 @@ def test_a_kubernetes_service_link_is_not_taken_for_a_port() -> None:
         {"store_timeout_ms": "1000", "lease_ms": "900", "scan_not_active_broker_interval_ms": "100"},
         {"min_version_wait_ms": "10000", "request_timeout_ms": "10000"},
         {"http_port": "8080", "admin_port": "8080"},
+        {"store_timeout_ms": "2000", "store_cut_off_ms": "2000"},
+        {"max_header_bytes": "8192", "max_frame_bytes": "8192"},
+        {"max_frame_bytes": "2097152", "max_queued_bytes": "1048576"},
+        {"write_buffer_low_water_mark": "2", "write_buffer_high_water_mark": "1"},
+        {
+            "write_buffer_high_water_mark": "65536",
+            "max_output_bytes": "65536",
+            "write_buffer_low_water_mark": "65536",
+        },
     ],
 )
 def test_settings_at_odds_are_both_named(flags: dict[str, str | None]) -> None:

@@ -31,11 +31,6 @@ def doubts(settings: Settings) -> list[str]:
             "tls_test_mode (tls.test.mode.enable) is true, as by default: the certificate is made at the start, and "
             "tls_key_path and tls_cert_path are not looked at. Set it to false to use them."
         )
-    if settings.tls_mode == "permissive" and not settings.tls_test_mode and not settings.tls_key_path:
-        found.append(
-            "tls_test_mode is false and tls_key_path is not set: TLS connections are closed. Set tls_key_path and "
-            "tls_cert_path, or tls_mode to disabled."
-        )
     return found
 
 
