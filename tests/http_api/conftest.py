@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from routebook.http_api.app import HttpApp, create_app
+from routebook.http_api.serving import Front
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica
@@ -55,8 +56,9 @@ async def running(book: Book, **settings: str) -> AsyncIterator[Worker]:
         await replica.wait_complete(10_000)
         registry = Registry(book, replica, live, worker="test-worker")
         app = create_app(registry, live, metrics)
+        front = Front(proxy_from=live.current.proxy_networks, metrics=metrics)
         async with (
-            served(app, request_timeout_ms=live.current.request_timeout_ms) as port,
+            served(app, request_timeout_ms=live.current.request_timeout_ms, front=front) as port,
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
         ):
             yield Worker(port, http, registry, metrics, app)

@@ -7,18 +7,21 @@ from contextlib import asynccontextmanager
 
 from starlette.types import ASGIApp
 
-from routebook.http_api.serving import http_server
+from routebook.http_api.serving import Front, http_server
 from tests.support.waiting import until
 
 PATIENCE_SECONDS = 10.0
 
 
 @asynccontextmanager
-async def served(app: ASGIApp, *, request_timeout_ms: int = 10_000, drain_ms: int = 5000) -> AsyncIterator[int]:
+async def served(
+    app: ASGIApp, *, request_timeout_ms: int = 10_000, drain_ms: int = 5000, front: Front | None = None
+) -> AsyncIterator[int]:
     """The port of the application, for as long as the context lasts."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = http_server(app, request_timeout_ms=request_timeout_ms, drain_ms=drain_ms)
+    listener.listen()
+    server = http_server(app, request_timeout_ms=request_timeout_ms, drain_ms=drain_ms, front=front or Front())
     # The signals of the test run belong to pytest.
     task = asyncio.create_task(server._serve(sockets=[listener]))
     await until(lambda: server.started)

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from routebook.http_api.callers import is_from_loopback
 from routebook.store.book import Book
 from tests.http_api.conftest import Worker, running, seat
+from tests.http_api.ports import line_to
 
 TOKEN = "correct-horse"
 ADMINISTRATIVE = [
@@ -160,3 +161,23 @@ async def test_the_history_names_the_operator(worker: Worker) -> None:
 def test_what_counts_as_loopback(client: tuple[str, int] | None, host: str, expected: bool) -> None:
     request = Request({"type": "http", "client": client, "headers": [(b"host", host.encode())]})
     assert is_from_loopback(request) is expected
+
+
+@pytest.mark.parametrize(
+    ("header", "may"),
+    [
+        pytest.param(b"", True, id="none"),
+        pytest.param(b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 8080\r\n", False, id="of a stranger"),
+        pytest.param(b"PROXY TCP4 127.0.0.1 127.0.0.1 56324 8080\r\n", True, id="of someone here"),
+        pytest.param(b"PROXY UNKNOWN\r\n", False, id="of nobody"),
+        pytest.param(bytes.fromhex("0d0a0d0a000d0a515549540a20000000"), False, id="of the balancer itself"),
+    ],
+)
+async def test_through_a_balancer_on_loopback_the_source_of_its_header_counts(
+    worker: Worker, header: bytes, may: bool
+) -> None:
+    request = b"DELETE /v1/kv/ns/key HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    async with line_to(worker.port) as line:
+        await line.say(header + request)
+        status = int((await line.all()).split(b" ", 2)[1])
+    assert status == (404 if may else 403)

@@ -127,7 +127,7 @@ async def test_a_client_that_does_not_take_its_answer_is_cut() -> None:
 
 async def test_what_is_not_http_gets_a_problem() -> None:
     async with served(echo) as port, line_to(port) as line:
-        await line.say("\x16\x03\x01 hello\r\n\r\n")
+        await line.say("\x17\x03\x01 hello\r\n\r\n")
         head, body = (await line.all()).split(b"\r\n\r\n")
     assert status_of(head) == 400
     assert json.loads(body)["type"] == "bad-request"

@@ -114,6 +114,7 @@ class Acceptor:
         ):
             if size > 0:
                 self._listener.setsockopt(socket.SOL_SOCKET, option, size)
+        self._listener.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._reserve = _reserve()
         self._listen()

@@ -1,7 +1,7 @@
 """Who a connection is from, and what an acceptor is told."""
 
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
 from routebook.wire.proxy_header import Endpoint, ProxyHeader
@@ -17,8 +17,22 @@ class Arrival:
     """`host:port`, IPv6 in brackets: the source that a believed PROXY header names, else who really connects."""
     is_tls: bool
     source: Endpoint | None = None
-    """The same in parts. None where a PROXY header named nobody: whom such a connection serves is not known, so it
-    must not be taken for its balancer when it comes to permissions."""
+    """The same in parts. None where a PROXY header named nobody: whom such a connection serves is not known."""
+    balancer: Endpoint | None = None
+    """Who sent the PROXY header that was believed. None: there was none."""
+
+    @property
+    def judged_as(self) -> Endpoint | None:
+        """Whom permissions go by; None: nobody who is known, so no address may help it.
+
+        Never the balancer, which may well sit on loopback. And loopback is where the balancer is, or nowhere: what
+        comes from another machine does not become local by saying so.
+        """
+        if self.balancer is None or self.source is None:
+            return self.source
+        if is_loopback(self.source.host) and not is_loopback(self.balancer.host):
+            return None
+        return self.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +52,28 @@ class Bounds:
 def endpoint_of(address: Any) -> Endpoint:
     """Of a socket's address; an IPv4 peer of an IPv6 socket under the name everybody else knows it by."""
     host, port = address[:2]
-    plain = ip_address(host.partition("%")[0])
-    mapped = plain.ipv4_mapped if plain.version == 6 else None
-    return Endpoint(str(mapped) if mapped else host, port)
+    plain = _ip(host)
+    return Endpoint(str(plain) if plain.version == 4 else host, port)
+
+
+def is_loopback(host: str) -> bool:
+    return _ip(host).is_loopback
 
 
 def is_within(host: str, networks: tuple[Network, ...]) -> bool:
-    address = ip_address(host.partition("%")[0])
+    address = _ip(host)
     return any(address in network for network in networks)
 
 
 def arrival_of(real: Endpoint, proxy: ProxyHeader | None, *, is_tls: bool) -> Arrival:
     if proxy is None:
         return Arrival(_text(real), is_tls, real)
-    return Arrival(_text(proxy.source or real), is_tls, proxy.source)
+    return Arrival(_text(proxy.source or real), is_tls, proxy.source, real)
+
+
+def _ip(host: str) -> IPv4Address | IPv6Address:
+    address = ip_address(host.partition("%")[0])
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
 def _text(endpoint: Endpoint) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import uvicorn
 
-from routebook.http_api.serving import HttpServer
+from routebook.http_api.serving import Front, HttpServer
 
 
 class Unsignalled(HttpServer):
     """uvicorn takes SIGINT and SIGTERM for itself; here the process stops in its own order."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
+    def __init__(self, config: uvicorn.Config, front: Front | None = None) -> None:
+        super().__init__(config, front)
         self.accepts = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -30,7 +30,7 @@ class Serving:
     """A server that runs beside its owner."""
 
     def __init__(self, server: HttpServer, listener: socket.socket) -> None:
-        self.server = Unsignalled(server.config)
+        self.server = Unsignalled(server.config, server.front)
         # Ours ends earlier and counts; uvicorn's own stays behind it as a net.
         server.config.timeout_graceful_shutdown = (server.config.timeout_graceful_shutdown or 0) + 2
         self._listener = listener

@@ -16,10 +16,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from routebook import __version__
+from routebook.accepting.tls import ServerTls, TlsOptions
 from routebook.errors import RoutebookError
 from routebook.http_api.admin_app import create_admin_app
 from routebook.http_api.app import create_app
-from routebook.http_api.serving import http_server
+from routebook.http_api.serving import Front, http_server
 from routebook.observability.metrics import Metrics
 from routebook.process.listening import PublicPorts
 from routebook.process.measured_scripts import MeasuredScripts
@@ -74,8 +75,10 @@ class Worker:
         self._restoring = Restoring(self._book, self._replica, live, self.name)
         self._metrics.before_exposition(self._measure)
         self._ports = public
-        self._remoting = RemotingServer(self.registry, live, self._metrics)
-        self._http = self._serving(create_app(self.registry, live, self._metrics), public.http)
+        self._tls = ServerTls(TlsOptions.of(settings))
+        self._remoting = RemotingServer(self.registry, live, self._metrics, self._tls)
+        front = Front(self._tls, settings.proxy_networks, settings.max_connections, self._metrics)
+        self._http = self._serving(create_app(self.registry, live, self._metrics), public.http, front)
         admin_app = create_admin_app(self.registry, self._metrics, draining=stop.asked.is_set)
         self._admin = self._serving(admin_app, admin)
 
@@ -105,6 +108,8 @@ class Worker:
         self._spawn("leader", self._leader.run())
         self._spawn("restoring", self._restoring.run())
         self._spawn("sessions", self.registry.sessions.run())
+        await self._tls.open()
+        self._spawn("tls", self._tls.run())
         await self._http.start()
         self._remoting.start(self._ports.remoting)
 
@@ -123,7 +128,7 @@ class Worker:
             self._remoting.drain(drain_seconds, self._stop.forced), self._http.stop(drain_seconds)
         )
         cut += await self._remoting.close()
-        await self._cancel("leader", "presence", "restoring", "sessions")
+        await self._cancel("leader", "presence", "restoring", "sessions", "tls")
         await self._stop.within(STORE_FAREWELL_SECONDS, self._take_leave(), "Taking leave of the store")
         await self._cancel("replica")
         await self._admin.stop(ADMIN_DRAIN_SECONDS)
@@ -148,9 +153,9 @@ class Worker:
         await asyncio.wait({doing}, timeout=STORE_FAREWELL_SECONDS)
         return False
 
-    def _serving(self, app: Any, listener: socket.socket) -> Serving:
+    def _serving(self, app: Any, listener: socket.socket, front: Front | None = None) -> Serving:
         settings = self._live.current
-        made = http_server(app, request_timeout_ms=settings.request_timeout_ms, drain_ms=settings.drain_ms)
+        made = http_server(app, request_timeout_ms=settings.request_timeout_ms, drain_ms=settings.drain_ms, front=front)
         serving = Serving(made, listener)
         self._stop.on_force(serving.force)
         return serving

@@ -1,0 +1,103 @@
+"""TLS and PROXY headers before HTTP, and whom the application then takes the client for."""
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+
+import httpx
+import pytest
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from routebook.accepting.tls import ServerTls, TlsOptions
+from routebook.http_api.serving import Front
+from tests.accepting.authorities import trusting
+from tests.http_api.ports import line_to, served
+
+ANYONE = (ip_network("127.0.0.0/8"),)
+REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+SIGNATURE = bytes.fromhex("0d0a0d0a000d0a515549540a")
+
+
+async def who(scope: Scope, receive: Receive, send: Send) -> None:
+    await JSONResponse([scope["scheme"], *scope["client"]])(scope, receive, send)
+
+
+@asynccontextmanager
+async def fronted(mode: str = "permissive") -> AsyncIterator[int]:
+    tls = ServerTls(TlsOptions(mode=mode))  # type: ignore[arg-type]
+    await tls.open()
+    async with served(who, front=Front(tls, ANYONE)) as port:
+        yield port
+
+
+async def asked(port: int, before: bytes, *, tls: bool = False) -> list[object]:
+    async with line_to(port) as line:
+        if tls:
+            # The header goes out before the handshake, as balancers send it.
+            sock = line.writer.get_extra_info("socket")
+            with socket.socket(fileno=socket.dup(sock.fileno())) as same:
+                same.send(before)
+            await line.writer.start_tls(trusting(), server_hostname="localhost")
+            await line.say(REQUEST)
+        else:
+            await line.say(before + REQUEST)
+        answer = await line.all()
+    found: list[object] = json.loads(answer.split(b"\r\n\r\n", 1)[1])
+    return found
+
+
+async def test_https_and_http_on_one_port() -> None:
+    async with fronted() as port, httpx.AsyncClient(verify=trusting()) as client:
+        for scheme in ("http", "https"):
+            answer = await client.get(f"{scheme}://127.0.0.1:{port}/")
+            assert answer.json()[:2] == [scheme, "127.0.0.1"]
+
+
+@pytest.mark.parametrize(("mode", "works", "fails"), [("enforcing", "https", "http"), ("disabled", "http", "https")])
+async def test_the_mode_counts_here_too(mode: str, works: str, fails: str) -> None:
+    async with fronted(mode) as port, httpx.AsyncClient(verify=trusting()) as client:
+        assert (await client.get(f"{works}://127.0.0.1:{port}/")).json()[0] == works
+        with pytest.raises((httpx.RemoteProtocolError, httpx.ConnectError, httpx.ReadError)):
+            await client.get(f"{fails}://127.0.0.1:{port}/")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_proxy_header_names_the_client(tls: bool) -> None:
+    async with fronted() as port:
+        found = await asked(port, b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 8080\r\n", tls=tls)
+        assert found == ["https" if tls else "http", "192.0.2.7", 56324]
+
+
+@pytest.mark.parametrize("header", [SIGNATURE + b"\x20\x00\x00\x00", b"PROXY UNKNOWN\r\n"])
+async def test_a_header_without_a_source_makes_nobody_of_the_balancer(header: bytes) -> None:
+    """The balancer is on loopback here, where administrative verbs are free."""
+    async with fronted() as port:
+        found = await asked(port, header)
+        assert found[1] == "proxied-by-127.0.0.1"
+
+
+async def test_a_proxy_header_that_is_not_believed_is_no_request() -> None:
+    async with served(who, front=Front(proxy_from=(ip_network("192.0.2.0/24"),))) as port, line_to(port) as line:
+        await line.say(b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 8080\r\n" + REQUEST)
+        assert b" 400 " in (await line.all()).split(b"\r\n")[0]
+
+
+async def test_the_bound_is_kept_here_too() -> None:
+    async with served(who, front=Front(max_connections=1)) as port, line_to(port) as first:
+        await first.say(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        await first.until(b"\r\n\r\n")
+        async with line_to(port) as second:
+            assert await second.all() == b""
+
+
+async def test_a_request_under_way_over_tls_is_answered_before_a_stop() -> None:
+    tls = ServerTls()
+    await tls.open()
+    async with httpx.AsyncClient(verify=trusting()) as client:
+        async with served(who, front=Front(tls)) as port:
+            assert (await client.get(f"https://127.0.0.1:{port}/")).status_code == 200
+        with pytest.raises(httpx.TransportError):
+            await client.get(f"https://127.0.0.1:{port}/")
