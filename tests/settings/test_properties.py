@@ -13,7 +13,6 @@ from routebook.settings.inert import inert_properties
 # Key of RocketMQ, a text, the setting, its value then, and the default (Apache's unless a comment says why not).
 ROWS: list[tuple[str, str, str, Any, Any]] = [
     ("kvConfigPath", "/data/kv.json", "kv_config_path", "/data/kv.json", ""),  # imported once, so only on request
-    ("productEnvName", "unit", "product_env_name", "unit", "center"),
     ("orderMessageEnable", "true", "order_message_enable", True, False),
     ("returnOrderTopicConfigToBroker", "false", "return_order_topic_config_to_broker", False, True),
     ("clientRequestThreadPoolNums", "4", "client_request_thread_pool_nums", 4, 8),

@@ -121,11 +121,6 @@ def test_a_kubernetes_service_link_is_not_taken_for_a_port() -> None:
         {"max_header_bytes": "8192", "max_frame_bytes": "8192"},
         {"max_frame_bytes": "2097152", "max_queued_bytes": "1048576"},
         {"write_buffer_low_water_mark": "2", "write_buffer_high_water_mark": "1"},
-        {
-            "write_buffer_high_water_mark": "65536",
-            "max_output_bytes": "65536",
-            "write_buffer_low_water_mark": "65536",
-        },
     ],
 )
 def test_settings_at_odds_are_both_named(flags: dict[str, str | None]) -> None:

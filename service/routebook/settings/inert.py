@@ -44,6 +44,7 @@ class Inert:
 _ALL = (
     Inert("rocketmqHome", TEXT, None, "nothing is read from there"),
     Inert(CONFIG_STORE_PATH, TEXT, "", "what 318 changes lives in the store"),
+    Inert("productEnvName", TEXT, "center", "cluster_test_upstream names other name servers by address, not by unit"),
     Inert(CONTROLLER, BOOL, "false", "the controller runs as a process of its own"),
     Inert("serverWorkerThreads", NUMBER, "8", _LOOP),
     Inert("serverCallbackExecutorThreads", NUMBER, "0", _LOOP),

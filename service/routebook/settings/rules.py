@@ -56,10 +56,6 @@ def _check_water_marks(settings: Settings) -> None:
             f"write_buffer_low_water_mark is {low} and write_buffer_high_water_mark is {high}: it would never read on.",
             advice="Set the low one to at most the high one, or one of them to 0 for the event loop's own.",
         )
-    if low and high:
-        _check_below(
-            settings, "write_buffer_high_water_mark", "max_output_bytes", "it would be closed before it pauses"
-        )
 
 
 def _check_cluster_test(settings: Settings) -> None:

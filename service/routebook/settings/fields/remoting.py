@@ -11,9 +11,9 @@ class RemotingSettings(Part):
     serialize_type: Annotated[
         Literal["JSON", "ROCKETMQ"],
         About(
-            "Encoding of the headers of requests that start here (905, lookups upstream); an answer has its request's. "
-            "JSON as in Apache's, which every peer reads. The variable ROCKETMQ_SERIALIZE_TYPE counts where no file "
-            "says.",
+            "Encoding of the headers of all answers, whatever their requests came in, and of requests that start "
+            "here: JSON as in Apache's, which every peer reads. The variable ROCKETMQ_SERIALIZE_TYPE counts where "
+            "no file says.",
             properties_name="rocketmq.serialize.type",
         ),
     ] = "JSON"
@@ -46,15 +46,16 @@ class RemotingSettings(Part):
     client_request_thread_pool_nums: Annotated[
         Annotated[int, Field(ge=1, le=1_024)],
         About(
-            "Lookups (105) that could not be answered from memory and are in hand at once. Apache's number.",
+            "Lookups (105) that are asked of other name servers (cluster_test) at once; all others are answered "
+            "as they come, from memory. Apache's number.",
             properties_name="clientRequestThreadPoolNums",
         ),
     ] = 8
     client_request_thread_pool_queue_capacity: Annotated[
         Annotated[int, Field(ge=1, le=10_000_000)],
         About(
-            "Lookups (105) that wait; beyond it the answer is 2 (busy) at once. Apache's number. Of its own, so that "
-            "lookups and brokers do not starve each other.",
+            "Lookups (105) that wait for that; beyond it the answer is 2 (busy) at once. Apache's number. Of its "
+            "own, so that lookups and brokers do not starve each other.",
             properties_name="clientRequestThreadPoolQueueCapacity",
         ),
     ] = 50_000
@@ -69,8 +70,9 @@ class RemotingSettings(Part):
     incomplete_frame_timeout_ms: Annotated[
         Annotated[int, Field(ge=100, le=3_600_000)],
         About(
-            "A frame (or a PROXY header, or a handshake) that has begun must be whole within this, else the "
-            "connection is closed: slow senders must not hold memory. 16 MiB in 10 s is 13 Mbit/s."
+            "A frame (or a PROXY header, or a handshake) that has begun must be whole within this, and a peer "
+            "that reads too slowly must have caught up, else the connection is closed: neither may hold memory. "
+            "16 MiB in 10 s is 13 Mbit/s."
         ),
     ] = 10_000
     max_connections: Annotated[
@@ -83,8 +85,8 @@ class RemotingSettings(Part):
     max_output_bytes: Annotated[
         Annotated[int, Field(ge=65_536, le=1_073_741_824)],
         About(
-            "Answers that one connection may leave unread before it is closed, beyond the one that is on its way: a "
-            "peer that never reads must not fill the memory."
+            "Unread bytes of a connection's answers at which its requests are no longer read; who stays there for "
+            "incomplete_frame_timeout_ms is cut off. A peer that never reads must not fill the memory."
         ),
     ] = 1_048_576
     max_queued_bytes: Annotated[
@@ -113,8 +115,7 @@ class RemotingSettings(Part):
     write_buffer_high_water_mark: Annotated[
         Annotated[int, Field(ge=0, le=1_073_741_824)],
         About(
-            "Unread bytes of a connection's answers at which reading its requests pauses. 0 (or a low mark of 0): the "
-            "event loop's own 64 KiB, as with Apache's and Netty.",
+            "Apache's name for the same, in place of max_output_bytes where it is set. 0: not set, as by default.",
             properties_name="writeBufferHighWaterMark",
             weaker_properties=("com.rocketmq.remoting.write.buffer.high.water.mark",),
         ),
@@ -122,7 +123,7 @@ class RemotingSettings(Part):
     write_buffer_low_water_mark: Annotated[
         Annotated[int, Field(ge=0, le=1_073_741_824)],
         About(
-            "Unread bytes at which reading goes on. 0 (or a high mark of 0): a quarter of the high one.",
+            "Unread bytes at which requests are read again. 0: a quarter of the high mark.",
             properties_name="writeBufferLowWaterMark",
             weaker_properties=("com.rocketmq.remoting.write.buffer.low.water.mark",),
         ),

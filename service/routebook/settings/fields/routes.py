@@ -98,13 +98,6 @@ class RouteSettings(Part):
             allowed="host:port;host:port, IPv6 in brackets",
         ),
     ] = ""
-    product_env_name: Annotated[
-        str,
-        About(
-            "The unit whose name servers cluster_test asks, as Apache's admin client names it.",
-            properties_name="productEnvName",
-        ),
-    ] = "center"
     remoting_config_updates: Annotated[
         bool,
         About(
