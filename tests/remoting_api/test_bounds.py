@@ -41,8 +41,9 @@ async def test_a_full_queue_drops_oneways_silently(store_url: str, namespace: st
 
 
 async def test_bodies_that_wait_are_bounded_in_bytes(store_url: str, namespace: str) -> None:
+    bounds = {"max_frame_bytes": 1_000_000, "max_queued_bytes": 1_048_576}
     async with (
-        remoting_port(store_url, namespace, max_queued_bytes=1_048_576) as port,
+        remoting_port(store_url, namespace, **bounds) as port,
         await Peer.to(port.address) as peer,
     ):
         peer.write(b"".join(peer.request(206, body=b"x" * 400_000) for _ in range(5)))
