@@ -39,9 +39,10 @@ def test_the_first_ten_minutes_go_as_printed(tmp_path: Path) -> None:
 def replacements(folder: Path) -> dict[str, str]:
     """What the README prints, and what it is here. `make up` does no more than this after its set-up."""
     routebook = f"{sys.executable} -m routebook"
-    ports = dict(zip(("8080", "8081", "8090", "8091"), free_ports(4), strict=True))
+    ports = dict(zip(("9876", "9877", "8080", "8081", "8090", "8091"), free_ports(6), strict=True))
     service = f"http://127.0.0.1:{ports['8080']}"
-    flags = f"--http-port {ports['8080']} --admin-port {ports['8081']} --data-dir {folder / 'data'}"
+    numbers = f"--remoting-port {ports['9876']} --http-port {ports['8080']} --admin-port {ports['8081']}"
+    flags = f"{numbers} --data-dir {folder / 'data'}"
     return {
         **ports,
         "```sh terminal\nmake up": f"```sh terminal\nexec {routebook} up {flags}",

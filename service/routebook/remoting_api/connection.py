@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from typing import Any, Final, cast
 
-from routebook.errors import RoutebookError
+from routebook.errors import RoutebookError, StoreError
 from routebook.model.caller import Caller
 from routebook.remoting_api.handlers.asking import Asking
 from routebook.remoting_api.port import Port
@@ -147,8 +147,10 @@ class RemotingConnection(asyncio.Protocol):
             if event.code == LOOKUP and not self._port.is_draining:
                 found = self._lookups.find(event)
                 if type(found) is bytes:
-                    parts = self._wire.answer_in_parts(event, ResponseCode.SUCCESS, found)
-                    answers += parts
+                    try:
+                        answers += self._wire.answer_in_parts(event, ResponseCode.SUCCESS, found)
+                    except OwnProtocolError as error:
+                        answers.append(self._bytes_of(event, _too_large(error)))
                     waiting_bytes += len(found)
                 elif (reply := self._settled(event, cast("Reply | None", found))) is not None:
                     answers.append(self._bytes_of(event, reply))
@@ -199,7 +201,9 @@ class RemotingConnection(asyncio.Protocol):
         try:
             reply = await self._port.handlers[request.code](asking)
         except RoutebookError as error:
-            _log.info("%s from %s: %s", request_name(request.code), self.peer, error)
+            # That the store is away is said once, elsewhere; a thousand brokers would say it every few milliseconds.
+            level = logging.DEBUG if isinstance(error, StoreError) else logging.INFO
+            _log.log(level, "%s from %s: %s", request_name(request.code), self.peer, error)
             reply = reply_to_error(error)
         except Exception as error:
             _log.exception("%s from %s failed.", request_name(request.code), self.peer)
@@ -217,8 +221,8 @@ class RemotingConnection(asyncio.Protocol):
         try:
             return self._wire.answer(request, reply.code, ext=reply.ext, remark=reply.remark, body=reply.body)
         except OwnProtocolError as error:
-            # An answer beyond what peers take, such as the list of a million topics.
-            return self._wire.answer(request, ResponseCode.SYSTEM_ERROR, remark=str(error))
+            refused = _too_large(error)
+            return self._wire.answer(request, refused.code, remark=refused.remark)
 
     def _write(self, answers: list[bytes]) -> None:
         self._active = True
@@ -233,3 +237,8 @@ class RemotingConnection(asyncio.Protocol):
         if self._reads_paused and not self.closed and not self._transport.is_closing():
             self._reads_paused = False
             self._transport.resume_reading()
+
+
+def _too_large(error: OwnProtocolError) -> Reply:
+    """An answer beyond what peers take, such as the list of a million topics."""
+    return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))

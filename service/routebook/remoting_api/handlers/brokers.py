@@ -6,6 +6,7 @@ import time
 from typing import Final
 
 from routebook import __version__
+from routebook.errors import RefusedError
 from routebook.model.broker import Registration, RegistrationResult
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE
 from routebook.observability.metrics import Metrics
@@ -44,9 +45,13 @@ class BrokerHandlers:
         )
         if result is None:
             registration = await self._read(asking, cluster, broker, broker_id)
-            result = await self._registry.register(
-                registration, asking.caller, body_digest=digest, connection=asking.connection
-            )
+            try:
+                result = await self._registry.register(
+                    registration, asking.caller, body_digest=digest, connection=asking.connection
+                )
+            except RefusedError:
+                self._metrics.registration("refused")
+                raise
         self._metrics.registration("turned_down" if result.status == "turned-down" else result.status)
         return self._registered(result)
 
