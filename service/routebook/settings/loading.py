@@ -19,7 +19,7 @@ Profile = Literal["up", "serve"]
 
 # The two ways to run differ in nothing else: a first try is for this machine, a service for its network.
 _PROFILE_DEFAULTS: dict[Profile, dict[str, Any]] = {
-    "up": {"bind_address": "127.0.0.1"},
+    "up": {"bind_address": "127.0.0.1", "enable_shutdown_gracefully": False},
     "serve": {"bind_address": "0.0.0.0"},  # noqa: S104 - the contract's default of `serve`
 }
 
