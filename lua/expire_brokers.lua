@@ -9,7 +9,8 @@ ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]   lease   the leader's whole lease
 ARGV[3…]  member, incarnation
 
-reply     {status, version, members looked at, removed member, …} DONE, UNCHANGED (none was due any more), FENCED
+reply     {status, version, members looked at, notices, removed member, …} DONE, UNCHANGED (none was due any more), FENCED.
+          notices: of each acting group that lost its smallest id: broker, address that left, then id, address, …
 ]]
 -- include: statuses
 -- include: keys
@@ -24,11 +25,12 @@ reply     {status, version, members looked at, removed member, …} DONE, UNCHAN
 -- include: slices
 -- include: write_permission
 -- include: removal
+-- include: min_broker
 
 local by, lease = ARGV[1], ARGV[2]
 local FIRST_MEMBER, MEMBERS_PER_BATCH, QUEUE_ENTRIES_PER_BATCH = 3, 200, 10000
 if not leads(lease) then
-  return { FENCED, current_version(), 0 }
+  return { FENCED, current_version(), 0, {} }
 end
 
 local deadline_now = deadline_clock(by)
@@ -54,6 +56,8 @@ local function holds_no_seat(cluster, address, broker)
   return true
 end
 
+local offline = {}
+
 local function expire(member, incarnation)
   local instance = read_hash(key_of('instance', member))
   local deadline = tonumber(redis.call('ZSCORE', deadlines, member) or nil)
@@ -70,8 +74,11 @@ local function expire(member, incarnation)
     drop_alone(cluster, instance.broker, member, by)
     return 0, true
   end
-  local touched = remove_member({ cluster = cluster, broker = instance.broker, address = address, cause = 'expired',
+  local touched, _, lost_smallest = remove_member({ cluster = cluster, broker = instance.broker, address = address, cause = 'expired',
     lost_ms = '' }, by)
+  if lost_smallest then
+    offline[instance.broker] = address
+  end
   if deadline > released_to then  -- those an operator let go are no sign of trouble
     redis.call('ZADD', table_key('expired'), ms_text(deadline_now), member)
   end
@@ -94,4 +101,4 @@ if #removed > 0 then  -- Lua has a minus zero, and Redis 7.0 takes it for no int
   redis.call('HINCRBY', table_key('expiry'), 'due', -#removed)
   redis.call('HINCRBY', table_key('expiry'), 'instances', -#removed)
 end
-return { #removed > 0 and DONE or UNCHANGED, current_version(), looked_at, unpack(removed) }
+return { #removed > 0 and DONE or UNCHANGED, current_version(), looked_at, departure_notices(offline), unpack(removed) }

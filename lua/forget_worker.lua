@@ -1,12 +1,13 @@
 --[[
-A worker that is gone: its sessions are forgotten with it, and the brokers it heard get one full timeout more, since nobody
-may have heard them lately. In parts; the worker itself goes with the last one.
+A worker that is gone: its sessions are forgotten with it, and the brokers connected to it get one full timeout from when it
+could hear them last. In parts; the worker itself goes with the last one.
 
 KEYS[1]  meta
 
 ARGV[1]  by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]  lease   the leader's whole lease, which also asks that the worker's own has ended; empty when the worker itself leaves
 ARGV[3]  worker
+ARGV[4]  lease_ms  of the worker: its last sign of life came so long before the end of its lease
 
 reply    {status, version} DONE, STALE (there is more: call again), UNCHANGED (it lives), FENCED
 ]]
@@ -18,7 +19,7 @@ reply    {status, version} DONE, STALE (there is more: call again), UNCHANGED (i
 -- include: deadline_clock
 -- include: leadership
 
-local by, lease, worker = ARGV[1], ARGV[2], ARGV[3]
+local by, lease, worker, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local MEMBERS_PER_CALL = 1000
 
 if lease ~= '' and not leads(lease) then
@@ -30,13 +31,16 @@ if lease ~= '' and lease_end and tonumber(lease_end) >= deadline_now then
   return { UNCHANGED, current_version() }
 end
 
+-- First of all: one that lives after all learns by it that it was forgotten.
+redis.call('HDEL', table_key('workers:about'), worker)
+local heard_ms = (lease ~= '' and lease_end) and tonumber(lease_end) - lease_ms or deadline_now
 local sessions = key_of('sessions', worker)
 local found = redis.call('HSCAN', sessions, '0', 'COUNT', MEMBERS_PER_CALL)[2]
 for i = 1, #found, 2 do
   local member, incarnation = found[i], string.match(found[i + 1], '^%d+ (.*)$')
   local known = redis.call('HMGET', key_of('instance', member), 'inc', 'timeout')
   if known[1] == incarnation then
-    redis.call('ZADD', table_key('deadlines'), 'GT', ms_text(deadline_now + tonumber(known[2])), member)
+    redis.call('ZADD', table_key('deadlines'), 'GT', ms_text(heard_ms + tonumber(known[2])), member)
   end
   redis.call('HDEL', sessions, member)
 end
@@ -44,5 +48,4 @@ if redis.call('EXISTS', sessions) == 1 then
   return { STALE, current_version() }
 end
 redis.call('ZREM', table_key('workers'), worker)
-redis.call('HDEL', table_key('workers:about'), worker)
 return { DONE, current_version() }

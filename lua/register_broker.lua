@@ -23,16 +23,17 @@ ARGV[15]  guarded     1: one topic from a member not yet known is refused
 ARGV[16]  staged      name of a queue table prepared by stage_queues, else empty
 ARGV[17]  staged_all  1: the staged table holds replacements of known entries too, right only when the version changed
 ARGV[18]  worker      whose connection this came over, opening a session; empty for none
-ARGV[19]  new         number of topics the base does not have
-ARGV[20]  differing   number of topics the base has with other values
-ARGV[21]  dropped     number of topics to remove (deleteTopicWithBrokerRegistration, replace)
-ARGV[22]  mappings    number of static mappings that differ
-ARGV[23…] topic, packed queue data (new) · topic, packed queue data (differing) · topic (dropped) ·
+ARGV[19]  stamp       of that opening
+ARGV[20]  new         number of topics the base does not have
+ARGV[21]  differing   number of topics the base has with other values
+ARGV[22]  dropped     number of topics to remove (deleteTopicWithBrokerRegistration, replace)
+ARGV[23]  mappings    number of static mappings that differ
+ARGV[24…] topic, packed queue data (new) · topic, packed queue data (differing) · topic (dropped) ·
           host broker, topic, mapping as JSON · then ready-made queue items for the history, in chunks of at most 1,000:
           kind of chunk (n, d or x, for new, differing, dropped), number of items, JSON items
 
-reply     {status, version, incarnation, master address, master HA address}
-          DONE, UNCHANGED, STALE (base, assumption or staged table no longer there), REFUSED, TURNED_DOWN
+reply     {status, version, incarnation, master address, master HA address, seats}
+          seats: id, address, … of the group, smallest id first, when this one's id lowers the smallest; else none. DONE, UNCHANGED, STALE (base, assumption or staged table no longer there), REFUSED, TURNED_DOWN
 ]]
 -- include: statuses
 -- include: keys
@@ -52,14 +53,15 @@ reply     {status, version, incarnation, master address, master HA address}
 -- include: master_of
 -- include: seat_decision
 -- include: registration
+-- include: min_broker
 
 local by, cluster, broker, id, address = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local ha, zone, acting, timeout, version = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local incarnation, digest, filters, base = ARGV[11], ARGV[12], ARGV[13], ARGV[14]
-local guarded, staged, staged_all, worker = ARGV[15] == '1', ARGV[16], ARGV[17] == '1', ARGV[18]
-local counts = { new = tonumber(ARGV[19]), differing = tonumber(ARGV[20]), dropped = tonumber(ARGV[21]),
-  mappings = tonumber(ARGV[22]) }
-local FIRST_ITEM = 23
+local guarded, staged, staged_all, worker, stamp = ARGV[15] == '1', ARGV[16], ARGV[17] == '1', ARGV[18], ARGV[19]
+local counts = { new = tonumber(ARGV[20]), differing = tonumber(ARGV[21]), dropped = tonumber(ARGV[22]),
+  mappings = tonumber(ARGV[23]) }
+local FIRST_ITEM = 24
 
 local said = { by = by, cluster = cluster, broker = broker, id = id, address = address, ha = ha, zone = zone,
   acting = acting, timeout = timeout, version = version, digest = digest, filters = filters, guarded = guarded }
@@ -107,7 +109,7 @@ local has_changed = group_changed or instance_changed or filters_changed
 local deadline_now, server_now = deadline_clock(by)
 mark_heard(member, timeout, deadline_now, server_now)
 if worker ~= '' then
-  open_session(worker, member, incarnation)
+  open_session(worker, stamp, member, incarnation, deadline_now)
 end
 
 local book_version, revision = current_version(), group.rev or '0'
@@ -123,4 +125,5 @@ redis.call('HSET', key_of('instance', member), 'broker', broker, 'id', id, 'inc'
   'ha', ha, 'dv', version, 'digests', learnt_digests(said, instance, has_changed, revision), 'rev', revision)
 
 local master, master_ha = master_of(cluster, broker, id)
-return { has_changed and DONE or UNCHANGED, book_version, incarnation, master, master_ha }
+local seats = decision.lowers and seats_in_order(broker) or {}
+return { has_changed and DONE or UNCHANGED, book_version, incarnation, master, master_ha, seats }

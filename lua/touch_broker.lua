@@ -11,6 +11,7 @@ ARGV[4]   id
 ARGV[5]   address
 ARGV[6]   digest   of header fields and body
 ARGV[7]   worker   whose connection this came over, opening a session; empty for none
+ARGV[8]   stamp    of that opening
 
 reply     {status, version, incarnation, master address, master HA address}
           UNCHANGED, STALE (register in full)
@@ -26,7 +27,7 @@ reply     {status, version, incarnation, master address, master HA address}
 -- include: master_of
 
 local by, cluster, broker, id, address = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local digest, worker = ARGV[6], ARGV[7]
+local digest, worker, stamp = ARGV[6], ARGV[7], ARGV[8]
 
 local member = member_of(cluster, address)
 local known = redis.call('HMGET', key_of('instance', member), 'inc', 'digests', 'rev', 'timeout')
@@ -39,7 +40,7 @@ end
 local deadline_now, server_now = deadline_clock(by)
 mark_heard(member, known[4], deadline_now, server_now)
 if worker ~= '' then
-  open_session(worker, member, known[1])
+  open_session(worker, stamp, member, known[1], deadline_now)
 end
 local master, master_ha = master_of(cluster, broker, id)
 return { UNCHANGED, current_version(), known[1], master, master_ha }

@@ -1,18 +1,19 @@
 --[[
 A batch of departures: a broker says so (104, HTTP), or its last connection was lost. Removal is by address, as Apache's is;
 one that names an incarnation removes only that one, and a lost connection only an instance that no worker holds another
-connection of.
+connection of. The batch stops after DEPARTURES_PER_BATCH, or QUEUE_ENTRIES_PER_BATCH queue entries: the store is blocked
+meanwhile.
 
 KEYS[1]   meta
 
-ARGV[1]   by        JSON members `"actor":…,"source":…` for the history
-ARGV[2]   cause     unregistered, connection-lost or operator
-ARGV[3]   lost_ms   when the connection went; empty unless cause is connection-lost
-ARGV[4]   carried   1: workers still show what the store has lost; say in the history that it is gone, even if it is not here
-ARGV[5…]  cluster, broker, id, address (empty: whoever sits in seat id), incarnation (empty: the current one)
+ARGV[1…]  by (JSON members `"actor":…,"source":…` for the history), cause (unregistered, connection-lost or operator), lost ms
+          (when the connection went; empty unless cause is connection-lost), carried (1: workers still show what the store has
+          lost; say in the history that it is gone, even if it is not here), cluster, broker, id, address (empty: whoever sits
+          in seat id), incarnation (empty: the current one)
 
-reply     {status, version, status of each}
-          DONE, UNCHANGED (none was there); each: DONE, UNKNOWN, STALE (another incarnation, or still connected)
+reply     {status, version, statuses, notices} DONE, UNCHANGED (none was there)
+          statuses: of each that was looked at: DONE, UNKNOWN, STALE (another incarnation, or still connected); call again
+          with the others. notices: of each acting group that lost its smallest id: broker, address that left, id, address, …
 ]]
 -- include: statuses
 -- include: keys
@@ -22,20 +23,25 @@ reply     {status, version, status of each}
 -- include: clock
 -- include: changes
 -- include: sessions
+-- include: losses
 -- include: groups
 -- include: slices
 -- include: write_permission
 -- include: removal
+-- include: min_broker
 
-local by, cause, lost_ms, carried = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
-local FIRST_REQUEST, REQUEST_LENGTH = 5, 5
+local FIRST_REQUEST, REQUEST_LENGTH, QUEUE_ENTRIES_PER_BATCH = 1, 9, 10000
+local DEPARTURES_PER_BATCH = math.min(200, members_per_call())
 
-local function unregister(cluster, broker, id, address, incarnation)
-  local by_seat = address == ''
+local touched_in_all, offline = 0, {}
+
+local function unregister(by, removal, carried, incarnation)
+  local broker, id = removal.broker, removal.id
+  local by_seat = removal.address == ''
   if by_seat then
-    address = redis.call('HGET', key_of('broker', broker), 'addr:' .. id) or ''
+    removal.address = redis.call('HGET', key_of('broker', broker), 'addr:' .. id) or ''
   end
-  local member = member_of(cluster, address)
+  local member = member_of(removal.cluster, removal.address)
   local current = redis.call('HGET', key_of('instance', member), 'inc')
   if by_seat and not current then
     return UNKNOWN
@@ -43,11 +49,14 @@ local function unregister(cluster, broker, id, address, incarnation)
   if incarnation ~= '' and current ~= incarnation then
     return current and STALE or UNKNOWN
   end
-  if cause == 'connection-lost' and current and has_session(member, current) then
+  if removal.cause == 'connection-lost' and current and has_session(member, current) then
     return STALE
   end
-  local removal = { cluster = cluster, broker = broker, address = address, cause = cause, lost_ms = lost_ms }
-  local _, changed = remove_member(removal, by)
+  local touched, changed, lost_smallest = remove_member(removal, by)
+  touched_in_all = touched_in_all + touched
+  if lost_smallest then
+    offline[broker] = removal.address
+  end
   if changed then
     return DONE
   end
@@ -60,8 +69,17 @@ end
 
 local statuses, overall = {}, UNCHANGED
 for at = FIRST_REQUEST, #ARGV, REQUEST_LENGTH do
-  local status = unregister(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+  if #statuses >= DEPARTURES_PER_BATCH or touched_in_all >= QUEUE_ENTRIES_PER_BATCH then
+    break
+  end
+  local by, cause, lost_ms, carried = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == '1'
+  local cluster, broker, id, address, incarnation = unpack(ARGV, at + 4, at + 8)
+  local removal = { cluster = cluster, broker = broker, id = id, address = address, cause = cause, lost_ms = lost_ms }
+  local status = unregister(by, removal, carried, incarnation)
+  if cause == 'connection-lost' then
+    settle_loss(member_of(cluster, address), incarnation)
+  end
   statuses[#statuses + 1] = status
   overall = status == DONE and DONE or overall
 end
-return { overall, current_version(), statuses }
+return { overall, current_version(), statuses, departure_notices(offline) }

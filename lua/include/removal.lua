@@ -1,13 +1,14 @@
 --[[
 How an instance leaves, whatever the reason (unregistered, lost, expired): its live entry and filters go; every seat of the
 named group that holds its address is emptied; an emptied group goes with all its queues in one step; an acting group
-without a master loses the write bit. Static mappings stay, as they do in Apache's. Returns the queue entries touched, and
-whether anything was there. Uses: keys, hashes, json, changes, groups, write_permission.
+without a master loses the write bit. Static mappings stay, as they do in Apache's. Returns the queue entries touched,
+whether anything was there, and whether the group lives on without its smallest id. Uses: keys, hashes, json, changes, groups, write_permission.
 ]]
 local function drop_instance(member)
   redis.call('DEL', key_of('instance', member))
   redis.call('ZREM', table_key('heartbeats'), member)
   redis.call('ZREM', table_key('deadlines'), member)
+  redis.call('HDEL', table_key('lost'), member)
 end
 
 local function leave_cluster(cluster, broker)
@@ -46,7 +47,7 @@ local function drop_alone(cluster, broker, member, by)
   append_change('group-changed', by, group_fields(cluster, broker, { member }))
 end
 
--- removal: cluster, broker, address, cause, lost_ms ('' unless a connection was lost)
+-- removal: cluster, broker, address, cause, lost_ms ('' unless a connection was lost), id (nil: whichever the address has)
 local function remove_member(removal, by)
   local member = member_of(removal.cluster, removal.address)
   local instance = read_hash(key_of('instance', member))
@@ -56,9 +57,12 @@ local function remove_member(removal, by)
 
   local group_key = key_of('broker', removal.broker)
   local group = read_hash(group_key)
-  local emptied, remaining = {}, 0
-  for id, address in pairs(seats_of(group)) do
+  local emptied, remaining, seats = {}, 0, seats_of(group)
+  local smallest = smallest_id(seats)
+  local leaves_smallest = false
+  for id, address in pairs(seats) do
     if address == removal.address then
+      leaves_smallest = leaves_smallest or (id == smallest and (removal.id or id) == id)
       emptied[#emptied + 1] = id
       redis.call('HDEL', group_key, 'addr:' .. id)
       group['addr:' .. id] = nil
@@ -89,5 +93,5 @@ local function remove_member(removal, by)
   if existed and not group_removed then
     touched = touched + remove_write_when_masterless(removal, by, group)
   end
-  return touched, changed
+  return touched, changed, leaves_smallest and remaining > 0
 end

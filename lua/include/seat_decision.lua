@@ -23,6 +23,7 @@ end
 
 local function decide_seat(said, group, instance)
   local seats, former_ids = seats_of(group), {}
+  local lowers = tonumber(said.id) < tonumber(smallest_id(seats) or '0')
   for id, holder in pairs(seats) do
     if holder == said.address and id ~= said.id then  -- one address, one id
       former_ids[#former_ids + 1] = id
@@ -46,5 +47,6 @@ local function decide_seat(said, group, instance)
     is_first = is_first,
     replaces = is_first or has_changed,
     publishes = is_publisher(said, seats),
+    lowers = lowers,
   }
 end

@@ -63,8 +63,8 @@ def _heartbeat(reference: ReferenceRegistry, asked: op.Heartbeat) -> Told:
 
 async def _store_unregister(book: Book, asked: op.Unregister) -> Told:
     of = STALE_INCARNATION if asked.stale else ""
-    departures = [Departure(cluster, broker, 0, address, of) for cluster, broker, address in asked.departures]
-    reply = await unregister_brokers(book, departures, caller=CALLER)
+    departures = [(Departure(cluster, broker, 0, address, of), CALLER) for cluster, broker, address in asked.departures]
+    reply = await unregister_brokers(book, departures)
     assert len(reply.statuses) == len(departures)
     return Status.DONE in reply.statuses if asked.stale else None
 

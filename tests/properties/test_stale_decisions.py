@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -137,7 +138,7 @@ async def test_an_expiry_decided_about_an_earlier_stay_removes_nobody(book: Book
     fleet, history = await fleet_of(book, range(MEMBERS))
     await age(book, fleet)
     decided = await scan(book, lease)
-    await unregister_brokers(book, [departure(said) for said in fleet], caller=CALLER)
+    await unregister_brokers(book, [(departure(said), CALLER) for said in fleet])
     await asyncio.gather(*(register(book, history, said) for said in fleet))
     await age(book, fleet)
     while decided:
@@ -151,10 +152,13 @@ async def test_an_expiry_decided_about_an_earlier_stay_removes_nobody(book: Book
 async def test_a_lost_connection_of_an_earlier_stay_removes_nobody(book: Book) -> None:
     fleet, history = await fleet_of(book, range(MEMBERS))
     earlier = await asyncio.gather(*(incarnation_of(book, said) for said in fleet))
-    await unregister_brokers(book, [departure(said) for said in fleet], caller=CALLER)
+    await unregister_brokers(book, [(departure(said), CALLER) for said in fleet])
     await asyncio.gather(*(register(book, history, said) for said in fleet))
-    departures = [departure(said, stay) for said, stay in zip(fleet, earlier, strict=True)]
-    reply = await unregister_brokers(book, departures, caller=CALLER, cause="connection-lost", lost_ms=1)
+    departures = [
+        (replace(departure(said, stay), cause="connection-lost", lost_ms=1), CALLER)
+        for said, stay in zip(fleet, earlier, strict=True)
+    ]
+    reply = await unregister_brokers(book, departures)
     assert set(reply.statuses) == {Status.STALE}
     await assert_all_stand(book, fleet)
 

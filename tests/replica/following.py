@@ -67,8 +67,8 @@ async def register(book: Book, *args: Any, **changes: Any) -> int:
 
 
 async def unregister(book: Book, broker: str, address: str, *, broker_id: int = 0, carried: bool = False) -> int:
-    departure = Departure("east", broker, broker_id, address)
-    return (await unregister_brokers(book, [departure], caller=CALLER, carried=carried)).version
+    departure = Departure("east", broker, broker_id, address, carried=carried)
+    return (await unregister_brokers(book, [(departure, CALLER)])).version
 
 
 async def caught_up(book: Book, *replicas: Replica) -> None:

@@ -139,7 +139,7 @@ async def test_a_removed_group_makes_all_its_topics_doubtful(book: Book) -> None
     """What stands under its name afterwards may have other ones."""
     worker = PlainWorker(book)
     await worker.register(registration())
-    await unregister_brokers(book, [Departure("east", "broker-a", 0)], caller=CALLER)
+    await unregister_brokers(book, [(Departure("east", "broker-a", 0), CALLER)])
     assert (await newest(book)).topics is None
 
 

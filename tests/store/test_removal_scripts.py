@@ -1,10 +1,12 @@
 """Departures, expiry, hold: what is compared before anything is removed."""
 
+from typing import Any
+
 import pytest
 
 from routebook.store.book import Book
 from routebook.store.lease import acquire_lease, release_lease, renew_lease
-from routebook.store.presence import close_session, forget_worker, open_session, renew_worker
+from routebook.store.presence import forget_worker, renew_worker
 from routebook.store.reads import read_groups, read_instances, read_service_state
 from routebook.store.removal import (
     Departure,
@@ -34,14 +36,17 @@ async def scan(book: Book, lease: str) -> Scan:
     return await scan_deadlines(book, lease, caller=CALLER, limit=100, window_ms=60_000)
 
 
-def departure(address: str = A, broker_id: int = 0, incarnation: str = "") -> Departure:
-    return Departure("east", "broker-a", broker_id, address, incarnation)
+def departure(address: str = A, broker_id: int = 0, incarnation: str = "", **more: Any) -> Departure:
+    return Departure("east", "broker-a", broker_id, address, incarnation, **more)
+
+
+async def leave(book: Book, *departures: Departure) -> tuple[Status, ...]:
+    return (await unregister_brokers(book, [(one, CALLER) for one in departures])).statuses
 
 
 async def test_an_unregistration_of_another_stay_removes_nothing(book: Book) -> None:
     await PlainWorker(book).register(registration())
-    reply = await unregister_brokers(book, [departure(incarnation="0" * 16)], caller=CALLER)
-    assert reply.statuses == (Status.STALE,)
+    assert await leave(book, departure(incarnation="0" * 16)) == (Status.STALE,)
     assert await kinds(book) == ["broker-registered"]
 
 
@@ -49,46 +54,24 @@ async def test_a_batch_says_of_each_what_became_of_it(book: Book) -> None:
     worker = PlainWorker(book)
     await worker.register(registration(A, 0))
     await worker.register(registration(B, 1))
-    reply = await unregister_brokers(book, [departure(B, 1), departure(C, 2), departure(A)], caller=CALLER)
-    assert reply.statuses == (Status.DONE, Status.UNKNOWN, Status.DONE)
+    assert await leave(book, departure(B, 1), departure(C, 2), departure(A)) == (
+        Status.DONE,
+        Status.UNKNOWN,
+        Status.DONE,
+    )
     removed = [change.fields["group_removed"] for change in await history(book) if change.kind == "broker-removed"]
     assert removed == [False, True]
 
 
 async def test_a_seat_can_be_named_instead_of_an_address(book: Book) -> None:
     await PlainWorker(book).register(registration())
-    reply = await unregister_brokers(book, [departure(address="")], caller=CALLER, cause="operator")
-    assert reply.statuses == (Status.DONE,)
+    assert await leave(book, departure(address="", cause="operator")) == (Status.DONE,)
     assert (await newest(book)).fields["cause"] == "operator"
 
 
 async def test_a_seat_under_another_cluster_is_not_in_the_book(book: Book) -> None:
     await PlainWorker(book).register(registration())
-    reply = await unregister_brokers(book, [Departure("west", "broker-a", 0)], caller=CALLER)
-    assert reply.statuses == (Status.UNKNOWN,)
-
-
-async def test_a_lost_connection_removes_nobody_who_is_connected_elsewhere(book: Book) -> None:
-    await PlainWorker(book).register(registration())
-    await renew_worker(book, "worker-2", 30_000, "{}", caller=CALLER)
-    _, incarnation = await open_session(book, "worker-2", "east", A)
-    lost = [departure(incarnation=incarnation)]
-    reply = await unregister_brokers(book, lost, caller=CALLER, cause="connection-lost", lost_ms=1)
-    assert reply.statuses == (Status.STALE,)
-    assert await close_session(book, "worker-2", "east", A, incarnation) == (Status.DONE, False)
-    reply = await unregister_brokers(book, lost, caller=CALLER, cause="connection-lost", lost_ms=1)
-    assert reply.statuses == (Status.DONE,)
-    assert (await newest(book)).fields["lost_ms"] == 1
-
-
-async def test_sessions_of_one_worker_are_counted(book: Book) -> None:
-    await PlainWorker(book).register(registration())
-    await renew_worker(book, "worker-2", 30_000, "{}", caller=CALLER)
-    for _ in range(2):
-        _, incarnation = await open_session(book, "worker-2", "east", A)
-    assert await close_session(book, "worker-2", "east", A, incarnation) == (Status.DONE, True)
-    assert await close_session(book, "worker-2", "east", A, incarnation) == (Status.DONE, False)
-    assert await close_session(book, "worker-2", "east", A, incarnation) == (Status.STALE, False)
+    assert await leave(book, Departure("west", "broker-a", 0)) == (Status.UNKNOWN,)
 
 
 async def test_what_is_due_expires_and_the_history_says_when_it_was_heard(book: Book) -> None:
@@ -239,18 +222,6 @@ async def test_a_leap_of_the_servers_clock_moves_no_deadline(book: Book, leap_ms
     await book.client.call("HINCRBY", book.keys.meta, "deaf_ms", 0)
     after = (await deadline_of(book, MEMBER)) - (await scan(book, lease)).clock
     assert abs(before - after) < 5000
-
-
-async def test_the_brokers_of_a_worker_that_died_get_one_full_timeout_more(book: Book) -> None:
-    await PlainWorker(book).register(registration(timeout_ms=60_000))
-    await renew_worker(book, "worker-2", 1, "{}", caller=CALLER)
-    await open_session(book, "worker-2", "east", A)
-    lease = await leads(book)
-    await make_due(book, MEMBER)
-    await book.client.call("ZADD", book.keys.table("workers"), 1, "worker-2")
-    assert await forget_worker(book, "worker-2", caller=CALLER, lease=lease) is Status.DONE
-    assert (await scan(book, lease)).due == 0
-    assert await book.client.call("EXISTS", book.keys.of("sessions", "worker-2")) == 0
 
 
 async def test_a_worker_that_lives_is_not_forgotten(book: Book) -> None:

@@ -34,6 +34,7 @@ class InProcessWorker:
     live: LiveSettings
     replica: Replica
     registry: Registry
+    metrics: Metrics
     leader: Leader
     presence: Presence
     restoring: Restoring
@@ -71,15 +72,25 @@ async def start_worker(store_url: str, namespace: str, **settings: Any) -> InPro
     await open_book(book)
     metrics = Metrics()
     replica = Replica(book, live)
+    registry = Registry(book, replica, live, worker=name, metrics=metrics)
     worker = InProcessWorker(
         name=name,
         client=client,
         book=book,
         live=live,
         replica=replica,
-        registry=Registry(book, replica, live, worker=name),
-        leader=Leader(book, replica, live, name, metrics),
-        presence=Presence(book, replica, name, {}),
+        registry=registry,
+        metrics=metrics,
+        leader=Leader(
+            book,
+            replica,
+            live,
+            name,
+            metrics,
+            sessions=registry.sessions,
+            min_broker_changes=registry.min_broker_changes,
+        ),
+        presence=Presence(book, replica, name, {}, on_unknown=registry.sessions.reopen),
         restoring=Restoring(book, replica, live, name),
     )
     worker.spawn(replica.run())

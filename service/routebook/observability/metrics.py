@@ -24,6 +24,13 @@ PORTS: tuple[Port, ...] = ("http", "remoting")
 LookupResult = Literal["found", "not_found", "not_ready"]
 RegistrationKind = Literal["unchanged", "changed", "refused", "turned_down"]
 
+LossOutcome = Literal[
+    "elsewhere", "returned", "alive", "removed_at_once", "removed_refused", "removed_silent", "network_ill", "undecided"
+]
+"""What became of a broker whose last connection to a worker was lost. After `network_ill` and `undecided` its deadline
+decides.
+"""
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # A call takes 0.1 ms on a socket and up to 20 ms for the largest registration; then come outages.
@@ -59,6 +66,7 @@ class Metrics:
         self._build_feed()
         self._build_leader()
         self._build_port()
+        self._build_sessions()
         self._gauge("build_info", "Always 1; the version as a label.", ("version",)).labels(__version__).set(1)
 
     def exposition(self) -> bytes:
@@ -159,6 +167,18 @@ class Metrics:
     def expiry_held(self, held: bool) -> None:
         self._held.set(held)
 
+    # What connections of brokers do
+
+    def sessions(self, carried: int) -> None:
+        """Broker instances that connections of this worker carry."""
+        self._sessions.set(carried)
+
+    def lost_connection(self, outcome: LossOutcome) -> None:
+        self._lost_connections.labels(outcome).inc()
+
+    def network_ill(self) -> None:
+        self._network_ill.inc()
+
     # What they are called
 
     def _build_counters(self) -> None:
@@ -224,6 +244,17 @@ class Metrics:
             "remoting_violations_total", "Connections cut off for breaking the protocol.", ("reason",)
         )
         self._cut = self._counter("remoting_closed_total", "Connections closed by deadlines of the port.", ("reason",))
+
+    def _build_sessions(self) -> None:
+        self._sessions = self._gauge("sessions", "Broker instances connected to this worker.")
+        self._lost_connections = self._counter(
+            "lost_connections_total",
+            "Brokers whose last connection here was lost, by what became of them.",
+            ("outcome",),
+        )
+        self._network_ill = self._counter(
+            "network_ill_alarms_total", "Alarms: so many sessions ended together that nobody was removed for silence."
+        )
 
     def _advance(self, counter: Counter, name: str, total: int) -> None:
         """Somebody else counts; a counter here can only be told by how much that grew."""

@@ -69,9 +69,19 @@ class Worker:
         self._metrics = Metrics()
         self._book = Book(self._client, keys, MeasuredScripts(ScriptSet.load(), self._metrics))
         self._replica = Replica(self._book, live, tell_changes=ChangeLog(live.masked).tell)
-        self.registry = Registry(self._book, self._replica, live, worker=self.name)
-        self._presence = Presence(self._book, self._replica, self.name, _about(settings))
-        self._leader = Leader(self._book, self._replica, live, self.name, self._metrics)
+        self.registry = Registry(self._book, self._replica, live, worker=self.name, metrics=self._metrics)
+        self._presence = Presence(
+            self._book, self._replica, self.name, _about(settings), on_unknown=self.registry.sessions.reopen
+        )
+        self._leader = Leader(
+            self._book,
+            self._replica,
+            live,
+            self.name,
+            self._metrics,
+            sessions=self.registry.sessions,
+            min_broker_changes=self.registry.min_broker_changes,
+        )
         self._restoring = Restoring(self._book, self._replica, live, self.name)
         self._metrics.before_exposition(self._measure)
         self._ports = public
@@ -187,6 +197,7 @@ class Worker:
         view = self._replica.view
         members = sum(len(group.addresses) for group in view.groups.values())
         self._metrics.table(brokers=members, topics=len(view.topics), clusters=len(view.clusters))
+        self._metrics.sessions(len(self.registry.sessions))
         self._metrics.replica(
             version=self._replica.version,
             stale_seconds=self._replica.stale_ms() / 1000,

@@ -14,6 +14,7 @@ from typing import Final
 
 from routebook.errors import NotReadyError, NotSeenYetError, StoreError
 from routebook.model.caller import Caller
+from routebook.registry.min_broker_changes import MinBrokerChanges
 from routebook.registry.sight import Sight
 from routebook.replica.replica import Replica
 from routebook.store.book import Book
@@ -33,9 +34,10 @@ class _Waiting:
 
 
 class Departures:
-    def __init__(self, book: Book, replica: Replica) -> None:
+    def __init__(self, book: Book, replica: Replica, min_broker_changes: MinBrokerChanges) -> None:
         self._book = book
         self._replica = replica
+        self._min_broker_changes = min_broker_changes
         self._waiting: deque[_Waiting] = deque()
         self._some = asyncio.Event()
 
@@ -65,24 +67,16 @@ class Departures:
     async def _carry_out(self, batch: list[_Waiting]) -> None:
         sight = Sight(self._replica)
         try:
-            statuses, version = await self._unregister(batch)
+            reply = await unregister_brokers(self._book, [(one.departure, one.caller) for one in batch])
         except StoreError as error:
             _log.warning("%d departures did not reach the store: %s", len(batch), error)
             for one in batch:
                 if not one.done.done():
                     one.done.set_exception(error)
             return
+        self._min_broker_changes.tell(reply.notices)
         with suppress(NotSeenYetError, NotReadyError):
-            await sight.wait(version)
-        for one, status in zip(batch, statuses, strict=True):
+            await sight.wait(reply.version)
+        for one, status in zip(batch, reply.statuses, strict=True):
             if not one.done.done():
                 one.done.set_result(status)
-
-    async def _unregister(self, batch: list[_Waiting]) -> tuple[list[Status], int]:
-        statuses: list[Status] = []
-        version = 0
-        for one in batch:
-            reply = await unregister_brokers(self._book, [one.departure], caller=one.caller)
-            statuses += reply.statuses
-            version = reply.version
-        return statuses, version

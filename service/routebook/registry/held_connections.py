@@ -67,6 +67,15 @@ class HeldConnections:
         carried = self._carried.get(member)
         return list(carried.connections) if carried and carried.incarnation == incarnation else []
 
+    def is_current(self, member: str, incarnation: str, stamp: int) -> bool:
+        """Still carried, in the same stay, and nothing was opened since."""
+        carried = self._carried.get(member)
+        return carried is not None and (carried.incarnation, carried.stamp) == (incarnation, stamp)
+
+    def restamp(self, member: str, stamp: int) -> None:
+        """Its session is opened once more."""
+        self._carried[member].stamp = stamp
+
     def bind(self, connection: HeldConnection, member: str, incarnation: str, stamp: int) -> None:
         """Another stay than the one carried before: the connections of that one carry nothing of this."""
         carried = self._carried.get(member)

@@ -15,6 +15,8 @@ from routebook.model.caller import Caller
 from routebook.model.names import split_member
 from routebook.observability.metrics import Metrics
 from routebook.registry.key_value_log import KeyValueLog
+from routebook.registry.min_broker_changes import MinBrokerChanges
+from routebook.registry.sessions import Sessions
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.book import Book
@@ -44,12 +46,24 @@ SHORTEST_PAUSE_S: Final = 0.02
 
 
 class Leader:
-    def __init__(self, book: Book, replica: Replica, live: LiveSettings, worker: str, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        book: Book,
+        replica: Replica,
+        live: LiveSettings,
+        worker: str,
+        metrics: Metrics,
+        *,
+        sessions: Sessions,
+        min_broker_changes: MinBrokerChanges,
+    ) -> None:
         self._book = book
         self._replica = replica
         self._live = live
         self._worker = worker
         self._metrics = metrics
+        self._sessions = sessions
+        self._min_broker_changes = min_broker_changes
         self._caller = Caller(worker)
         self._key_values = KeyValueLog(replica)
         self._lease: Lease | None = None
@@ -107,6 +121,9 @@ class Leader:
             self._next_scan = max(self._next_scan + period, now)
             await self._scan(lease)
             await self._forget_dead_workers(lease)
+            if await self._sessions.adopt_losses(lease.whole) is Status.FENCED:
+                self._lease = None
+                return
         if now >= self._next_trim:
             self._next_trim = now + TRIM_PERIOD_S
             await trim_history(self._book, self._live.current.history_max_entries)
@@ -167,6 +184,7 @@ class Leader:
                 self._lease = None
                 return
             self._metrics.expired(len(reply.removed))
+            self._min_broker_changes.tell(reply.notices)
             due = due[reply.looked_at :]
 
     # -- workers

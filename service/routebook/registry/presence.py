@@ -3,40 +3,53 @@
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from routebook.errors import StoreError
 from routebook.model.caller import Caller
 from routebook.replica.replica import Replica
 from routebook.store.book import Book
-from routebook.store.presence import forget_worker, renew_worker
+from routebook.store.presence import WORKER_LEASE_MS, forget_worker, renew_worker
 from routebook.store.statuses import Status
 
 _log = logging.getLogger(__name__)
 
 PERIOD_S: Final = 1.0
-WORKER_LEASE_MS: Final = 10_000
-"""Ten signs of life may be lost before a worker counts as dead."""
 
 
 class Presence:
-    def __init__(self, book: Book, replica: Replica, worker: str, about: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        book: Book,
+        replica: Replica,
+        worker: str,
+        about: dict[str, Any],
+        *,
+        on_unknown: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_unknown`: the book did not know this worker, so what it had told the book before is forgotten."""
         self._book = book
         self._replica = replica
         self._worker = worker
         self._about = json.dumps(about)
         self._caller = Caller(worker)
+        self._on_unknown = on_unknown
         self._failing = False
 
     async def run(self) -> None:
         while True:
             try:
-                heads = await renew_worker(self._book, self._worker, WORKER_LEASE_MS, self._about, caller=self._caller)
+                renewal = await renew_worker(
+                    self._book, self._worker, WORKER_LEASE_MS, self._about, caller=self._caller
+                )
             except StoreError as error:
                 self._note_failure(error)
             else:
                 self._note_success()
-                self._replica.check_heads(heads)
+                self._replica.check_heads(renewal.heads)
+                if not renewal.is_known:
+                    self._on_unknown()
             await asyncio.sleep(PERIOD_S)
 
     def _note_failure(self, error: StoreError) -> None:

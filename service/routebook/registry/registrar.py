@@ -10,13 +10,16 @@ from typing import Final
 from routebook.errors import NotReadyError, NotSeenYetError, RefusedError
 from routebook.model.broker import Instance, Registration, RegistrationResult, RegistrationStatus
 from routebook.model.caller import Caller
+from routebook.model.min_broker import after_joining
 from routebook.model.names import check_address, check_broker_id, check_name, member_name
 from routebook.registry.difference import registration_digest, replaces_known_topics, work_out_difference
+from routebook.registry.min_broker_changes import MinBrokerChanges
 from routebook.registry.sight import Sight
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.book import Book
 from routebook.store.registration import SeatReply, register_broker, touch_broker
+from routebook.store.sessions import NO_SESSION, SessionMark
 from routebook.store.statuses import Status
 
 REGISTER_WITHIN_S: Final = 5.0
@@ -47,35 +50,44 @@ def check_registration(registration: Registration) -> None:
 
 
 class Registrar:
-    def __init__(self, book: Book, replica: Replica, live: LiveSettings) -> None:
+    def __init__(self, book: Book, replica: Replica, live: LiveSettings, min_broker_changes: MinBrokerChanges) -> None:
         self._book = book
         self._replica = replica
         self._live = live
+        self._min_broker_changes = min_broker_changes
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def touch(
-        self, instance: Instance, body_digest: str, caller: Caller, *, worker: str = ""
+        self, instance: Instance, body_digest: str, caller: Caller, *, session: SessionMark = NO_SESSION
     ) -> RegistrationResult | None:
         """Nearly all traffic of a live fleet, answered before anything of it is parsed: the very registration that this
         seat sent before. None: it has to be read.
         """
-        return await self._touched(instance, self._digest(body_digest), caller, worker)
+        return await self._touched(instance, self._digest(body_digest), caller, session)
 
     async def register(
-        self, registration: Registration, caller: Caller, *, body_digest: str | None = None, worker: str = ""
+        self,
+        registration: Registration,
+        caller: Caller,
+        *,
+        body_digest: str | None = None,
+        session: SessionMark = NO_SESSION,
     ) -> RegistrationResult:
-        """`worker` opens a session: this came over a connection whose end would mean something. `body_digest` stands
+        """`session` is opened by it: this came over a connection whose end would mean something. `body_digest` stands
         for all that was sent, where a port has digested it as it came, and tried `touch` with it.
         """
         check_registration(registration)
         digest = self._digest(body_digest or registration) if _repeats_itself(registration) else ""
         if digest and body_digest is None and registration.member in self._replica.table.instances:
-            touched = await self._touched(registration, digest, caller, worker)
+            touched = await self._touched(registration, digest, caller, session)
             if touched is not None:
                 return touched
         sight = Sight(self._replica)
         async with self._turn(registration.broker):
-            reply = await self._register_in_full(registration, caller, digest, worker)
+            reply = await self._register_in_full(registration, caller, digest, session)
+        if reply.lowered_seats:
+            seats, ha_address = reply.lowered_seats, registration.ha_address
+            self._min_broker_changes.tell([after_joining(registration.broker, seats, ha_address)])
         await sight.wait(reply.version)
         if reply.status is Status.REFUSED:
             raise RefusedError(
@@ -85,13 +97,13 @@ class Registrar:
         return _result(reply)
 
     async def _register_in_full(
-        self, registration: Registration, caller: Caller, digest: str, worker: str
+        self, registration: Registration, caller: Caller, digest: str, session: SessionMark
     ) -> SeatReply:
         """Until what it was worked out against is what the store has."""
         began, attempts = time.monotonic(), 0
         while True:
             sight = Sight(self._replica)
-            reply = await self._register_once(registration, caller, digest, worker)
+            reply = await self._register_once(registration, caller, digest, session)
             if reply.status is not Status.STALE:
                 return reply
             attempts += 1
@@ -104,7 +116,9 @@ class Registrar:
             # Workers that contend for one group would otherwise go on meeting at the same instant.
             await asyncio.sleep(random.uniform(0, min(attempts * 0.002, LONGEST_PAUSE_S)))  # noqa: S311 - no secret
 
-    async def _register_once(self, registration: Registration, caller: Caller, digest: str, worker: str) -> SeatReply:
+    async def _register_once(
+        self, registration: Registration, caller: Caller, digest: str, session: SessionMark
+    ) -> SeatReply:
         if not self._replica.complete:
             raise NotReadyError("The table is not loaded yet.", advice="Try again in a second.")
         settings, table = self._live.current, self._replica.table
@@ -121,7 +135,7 @@ class Registrar:
             digest=digest,
             base=(self._replica.history, group.revision if group else 0),
             replaces_known=replaces_known_topics(table, registration),
-            worker=worker,
+            session=session,
         )
 
     def instance_in(self, cluster: str, broker: str, broker_id: int) -> Instance | None:
@@ -138,9 +152,9 @@ class Registrar:
         return registration_digest(said, effects=str(effects))
 
     async def _touched(
-        self, who: Registration | Instance, digest: str, caller: Caller, worker: str
+        self, who: Registration | Instance, digest: str, caller: Caller, session: SessionMark
     ) -> RegistrationResult | None:
-        reply = await touch_broker(self._book, who, caller=caller, digest=digest, worker=worker)
+        reply = await touch_broker(self._book, who, caller=caller, digest=digest, session=session)
         return _result(reply) if reply.status is Status.UNCHANGED else None
 
     async def _catch_up(self, sight: Sight, version: int) -> None:

@@ -3,7 +3,7 @@ the store as one script each, and an answer to a write leaves only when this wor
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from routebook.errors import InvalidInputError, NotFoundError, StoreError
@@ -13,8 +13,10 @@ from routebook.model.data_version import DataVersion
 from routebook.model.min_broker import MinBrokerChange
 from routebook.model.names import check_name
 from routebook.model.topic import QueueData
+from routebook.observability.metrics import Metrics
 from routebook.registry.carried import carried_brokers_of, is_carried_key, is_carried_seat
 from routebook.registry.departures import Departures
+from routebook.registry.min_broker_changes import Listener, MinBrokerChanges
 from routebook.registry.reading import Reading
 from routebook.registry.registrar import Registrar
 from routebook.registry.sessions import HeldConnection, Sessions
@@ -53,18 +55,29 @@ class Touched:
 
 
 class Registry(Reading):
-    def __init__(self, book: Book, replica: Replica, live: LiveSettings, *, worker: str) -> None:
+    def __init__(
+        self, book: Book, replica: Replica, live: LiveSettings, *, worker: str, metrics: Metrics | None = None
+    ) -> None:
         super().__init__(replica, live)
         self.worker = worker
-        self.on_min_broker_change: Callable[[MinBrokerChange], None] = lambda _change: None
-        self._departures = Departures(book, replica)
-        self.sessions = Sessions(book, replica, live, self._departures, worker=worker)
-        self._registrar = Registrar(book, replica, live)
+        self.min_broker_changes = MinBrokerChanges(live)
+        self._departures = Departures(book, replica, self.min_broker_changes)
+        self.sessions = Sessions(book, replica, live, self._departures, metrics or Metrics(), worker=worker)
+        self._registrar = Registrar(book, replica, live, self.min_broker_changes)
         self._book = book
 
     @property
     def namespace(self) -> str:
         return self._book.keys.namespace
+
+    @property
+    def on_min_broker_change(self) -> Listener:
+        """Told of each change that brokers have to be told of (905), if the settings want that."""
+        return self.min_broker_changes.listener
+
+    @on_min_broker_change.setter
+    def on_min_broker_change(self, listener: Listener) -> None:
+        self.min_broker_changes.listener = listener
 
     # -- brokers
 
@@ -78,7 +91,7 @@ class Registry(Reading):
     ) -> RegistrationResult:
         """`connection`: it came over one whose end will mean something, so it opens a session."""
         with self.sessions.opening(connection, registration.member) as session:
-            result = await self._registrar.register(registration, caller, body_digest=body_digest)
+            result = await self._registrar.register(registration, caller, body_digest=body_digest, session=session.mark)
             session.opened(result.incarnation)
         return result
 
@@ -97,7 +110,7 @@ class Registry(Reading):
         if instance is None:
             return None
         with self.sessions.opening(connection, instance.member) as session:
-            result = await self._registrar.touch(instance, body_digest, caller)
+            result = await self._registrar.touch(instance, body_digest, caller, session=session.mark)
             if result:
                 session.opened(result.incarnation)
         return result
@@ -143,13 +156,17 @@ class Registry(Reading):
         shown = group.addresses.get(broker_id, "") if group and group.cluster == cluster else ""
         sight = Sight(self.replica)
         carried = is_carried_seat(self.replica, broker, address or shown)
-        reply = await unregister_brokers(
-            self._book,
-            [Departure(cluster, broker, broker_id, shown if carried and not address else address, incarnation)],
-            caller=caller,
+        departure = Departure(
+            cluster,
+            broker,
+            broker_id,
+            shown if carried and not address else address,
+            incarnation,
             cause=cause,
             carried=carried,
         )
+        reply = await unregister_brokers(self._book, [(departure, caller)])
+        self.min_broker_changes.tell(reply.notices)
         if reply.statuses[0] is not Outcome.DONE:
             raise NotFoundError(
                 "broker", f"{cluster}/{broker}/{broker_id}", advice="It was not there, so nothing changed."
@@ -169,7 +186,9 @@ class Registry(Reading):
         """Queued at once, and carried out with whatever else waits. None: the queue is full."""
         if len(self._departures) >= self.live.current.unregister_broker_queue_capacity:
             return None
-        return self.sessions.depart(Departure(cluster, broker, broker_id, address), caller, connection)
+        carried = is_carried_seat(self.replica, broker, address)
+        departure = Departure(cluster, broker, broker_id, address, carried=carried)
+        return self.sessions.depart(departure, caller, connection)
 
     async def set_write_permission(self, broker: str, writable: bool, caller: Caller) -> Touched:
         sight = Sight(self.replica)

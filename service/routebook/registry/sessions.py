@@ -1,68 +1,144 @@
-"""Sessions: which instances are connected to this worker, so that the end of a connection can mean something."""
+"""Sessions: which instances are connected to this worker, so that the end of a connection can mean something.
+
+Invariant: while a connection of this worker is known to carry an instance, the store has a session of this worker for
+it, or will have one as soon as it can be told. The other direction may fail (a call timed out, and opened a session all
+the same): that errs on the side of removing nobody.
+
+A session is opened by the script that registers or touches, so registration and session are one step; only if the
+connection does not carry that stay yet. It is closed when the last connection that carries the instance is gone.
+"""
 
 import asyncio
 import logging
-from collections.abc import Iterator
+import random
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
 from weakref import WeakSet
 
+from routebook.errors import InvalidInputError, RefusedError, StoreError, StoreRefusalError
 from routebook.model.caller import Caller
 from routebook.model.names import member_name
+from routebook.observability.metrics import Metrics
 from routebook.registry.departures import Departures
-from routebook.registry.held_connections import HeldConnection, HeldConnections
+from routebook.registry.held_connections import Ended, HeldConnection, HeldConnections
+from routebook.registry.lost_connections import LostConnections, Share
 from routebook.replica.replica import Replica
+from routebook.replica.table import Table
 from routebook.settings.live import LiveSettings
 from routebook.store.book import Book
+from routebook.store.changes import Change
 from routebook.store.removal import Departure
+from routebook.store.sessions import (
+    NO_SESSION,
+    EndedSession,
+    Loss,
+    OpenedSession,
+    SessionMark,
+    adopt_losses,
+    close_sessions,
+    open_sessions,
+)
 from routebook.store.statuses import Status
 
 _log = logging.getLogger(__name__)
 
 __all__ = ["HeldConnection", "Opening", "Sessions"]
 
+SESSIONS_PER_CALL: Final = 500
+RETRY_S: Final = 0.5
+WATCH_S: Final = 0.5
+MOVE_WITHIN_S: Final = 5.0
+"""Connections closed since the store is out of reach: not all in one instant, for they all come back at once."""
+ENDED_REMEMBERED: Final = 100_000
+
 
 class Opening:
     """One call to the store that may open a session."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: SessionMark) -> None:
+        self.mark = mark
         self.incarnation = ""
 
     def opened(self, incarnation: str) -> None:
+        """What the store said. Empty: there is no such stay."""
         self.incarnation = incarnation
 
 
 class Sessions:
     def __init__(
-        self, book: Book, replica: Replica, live: LiveSettings, departures: Departures, *, worker: str
+        self,
+        book: Book,
+        replica: Replica,
+        live: LiveSettings,
+        departures: Departures,
+        metrics: Metrics,
+        *,
+        worker: str,
     ) -> None:
         self._book = book
         self._replica = replica
         self._live = live
         self._departures = departures
+        self._metrics = metrics
         self._worker = worker
+        self._caller = Caller(worker)
         self._held = HeldConnections()
-        self._gone: WeakSet[HeldConnection] = WeakSet()
+        self._closed: WeakSet[HeldConnection] = WeakSet()
+        """A call may end after the connection it came over."""
         self._stamp = 0
+        self._to_open: dict[str, OpenedSession] = {}
+        self._ended: dict[str, tuple[Ended, float]] = {}
+        self._to_tell = asyncio.Event()
+        self._ended_at: deque[float] = deque(maxlen=ENDED_REMEMBERED)
         self._leaving = False
+        self._losses = LostConnections(
+            book,
+            live,
+            departures,
+            metrics,
+            worker=worker,
+            own_share=self._own_share,
+            tell_again=self._tell_again,
+        )
+        replica.listen(self._see)
 
     def __len__(self) -> int:
+        """Instances that connections of this worker carry."""
         return len(self._held)
+
+    # -- what the port does
 
     @contextmanager
     def opening(self, connection: HeldConnection | None, member: str) -> Iterator[Opening]:
-        opening = Opening()
-        yield opening
-        if connection is not None and opening.incarnation and connection not in self._gone:
-            self._stamp += 1
-            self._held.bind(connection, member, opening.incarnation, self._stamp)
+        """Around a call that makes the connection carry the instance, if it succeeds."""
+        if connection is None or connection in self._closed:
+            yield Opening(NO_SESSION)
+            return
+        carried = self._held.incarnation(connection, member)
+        instance = self._replica.table.instances.get(member)
+        is_open = bool(carried) and instance is not None and instance.incarnation == carried
+        stamp = self._next_stamp()
+        opening = Opening(NO_SESSION if is_open else SessionMark(self._worker, stamp))
+        try:
+            yield opening
+        except (RefusedError, InvalidInputError, StoreRefusalError):
+            raise  # nothing was written
+        except BaseException:
+            if not is_open:
+                self._bind(connection, member, "", stamp)
+            raise
+        if opening.incarnation and (not is_open or opening.incarnation != carried):
+            self._bind(connection, member, opening.incarnation, stamp)
+            if is_open:  # it was another stay by then, and the call did not open a session
+                self._open_later(member, opening.incarnation, stamp)
 
     def carries(self, connection: HeldConnection) -> bool:
         """Whether its end would mean something."""
         return self._held.carries(connection)
-
-    def incarnation(self, connection: HeldConnection | None, member: str) -> str:
-        return self._held.incarnation(connection, member)
 
     def depart(self, departure: Departure, caller: Caller, connection: HeldConnection | None) -> asyncio.Future[None]:
         """Of the stay that the connection carries, else of the current one; and it carries it no more."""
@@ -77,28 +153,164 @@ class Sessions:
         def settle(left: asyncio.Future[Status]) -> None:
             if done.done():
                 return
-            if error := left.exception():
+            if left.cancelled():
+                done.cancel()
+            elif error := left.exception():
                 done.set_exception(error)
-                return
-            if connection is not None:
-                self._held.unbind(connection, member)
-            done.set_result(None)
+            else:
+                if connection is not None and (ended := self._held.unbind(connection, member)):
+                    self._close_later([ended])
+                done.set_result(None)
 
         self._departures.add(meant, caller).add_done_callback(settle)
         return done
 
     def lost(self, connection: HeldConnection) -> None:
         """Called by the port when a connection is closed, whatever closed it, also one that never carried anything."""
-        self._gone.add(connection)
-        self._held.drop(connection)
+        self._closed.add(connection)
+        ended = self._held.drop(connection)
+        if not self._leaving:
+            self._close_later(ended)
 
     def leave(self) -> None:
         """This worker drains: from now on the end of a connection says nothing about its broker."""
         self._leaving = True
+        self._losses.stop()
+
+    # -- what the worker and the leader do
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._departures.run())
+            tasks.create_task(self._losses.run())
+            tasks.create_task(self._tell_the_store())
+            tasks.create_task(self._watch_the_store())
+
+    def reopen(self) -> None:
+        """The store has forgotten what it was told: this worker was taken for dead, or the last writes were lost."""
+        for member, incarnation in self._held.stays():
+            stamp = self._next_stamp()
+            self._held.restamp(member, stamp)
+            self._open_later(member, incarnation, stamp)
+
+    async def adopt_losses(self, lease: str) -> Status:
+        """As the leader: looks into what dead workers were looking into."""
+        status, losses = await adopt_losses(self._book, lease, self._worker, caller=self._caller)
+        self._losses.look_into(losses, grace_over=True)
+        return status
+
+    # -- telling the store
+
+    def _next_stamp(self) -> int:
+        self._stamp += 1
+        return self._stamp
+
+    def _bind(self, connection: HeldConnection, member: str, incarnation: str, stamp: int) -> None:
+        self._held.bind(connection, member, incarnation, stamp)
+        if connection in self._closed:  # while the call was under way
+            self.lost(connection)
+
+    def _open_later(self, member: str, incarnation: str, stamp: int) -> None:
+        self._to_open[member] = OpenedSession(member, incarnation, stamp)
+        self._to_tell.set()
+
+    def _close_later(self, ended: Sequence[Ended]) -> None:
+        now = time.monotonic()
+        for one in ended:
+            self._ended[one.member] = (one, now)
+        if ended:
+            self._to_tell.set()
+
+    def _tell_again(self, loss: Loss) -> None:
+        """Stamp 0 closes no session: there was none, and if there is one now, it is a newer one."""
+        self._ended.setdefault(loss.member, (Ended(loss.member, loss.incarnation, 0), time.monotonic()))
+        self._to_tell.set()
+
+    async def _tell_the_store(self) -> None:
+        while True:
+            await self._to_tell.wait()
+            self._to_tell.clear()
+            try:
+                await self._open()
+                await self._close()
+            except StoreError as error:
+                _log.debug("%d sessions wait for the store: %s", len(self._to_open) + len(self._ended), error)
+                self._to_tell.set()
+                await asyncio.sleep(RETRY_S)
+
+    async def _open(self) -> None:
+        while self._to_open:
+            batch = list(self._to_open.values())[:SESSIONS_PER_CALL]
+            carried = [one for one in batch if self._held.is_current(one.member, one.incarnation, one.stamp)]
+            if carried:
+                await open_sessions(self._book, self._worker, carried, caller=self._caller)
+            for one in batch:
+                if self._to_open.get(one.member) is one:
+                    del self._to_open[one.member]
+
+    async def _close(self) -> None:
+        while self._ended and not self._leaving:
+            batch = list(self._ended.values())[:SESSIONS_PER_CALL]
+            now = time.monotonic()
+            sessions = [
+                EndedSession(ended.member, ended.incarnation, ended.stamp, int((now - since) * 1000))
+                for ended, since in batch
+            ]
+            told = await close_sessions(self._book, self._worker, sessions)
+            self._note_closed(batch[: len(told)], told)
+
+    def _note_closed(self, batch: Sequence[tuple[Ended, float]], told: Sequence[tuple[Status, Loss | None]]) -> None:
+        for one, (status, _) in zip(batch, told, strict=True):
+            if self._ended.get(one[0].member) is one:
+                del self._ended[one[0].member]
+            if status is not Status.STALE:
+                self._ended_at.append(time.monotonic())
+            if status is Status.UNCHANGED:
+                self._metrics.lost_connection("elsewhere")
+        self._losses.look_into([loss for _, loss in told if loss])
+
+    def _own_share(self, within_s: float) -> Share:
+        since = time.monotonic() - within_s
+        ended = sum(1 for at in self._ended_at if at >= since)
+        return Share(ended, len(self._held) + ended)
+
+    # -- watching
+
+    async def _watch_the_store(self) -> None:
+        history = self._replica.history
+        while True:
+            await asyncio.sleep(WATCH_S)
+            if self._replica.history != history:
+                history = self._replica.history
+                self.reopen()
+            if self._is_cut_off() and (carriers := self._held.carriers()):
+                await self._move_away(carriers)
+
+    def _is_cut_off(self) -> bool:
+        return self._book.client.contact_age_ms() > self._live.current.store_cut_off_ms
+
+    async def _move_away(self, carriers: list[HeldConnection]) -> None:
+        """Their brokers come back, through the balancer, to a worker that can write down that they live."""
+        _log.error(
+            "The store is out of reach for %.0f s: connections of %d brokers are closed, so that they go elsewhere.",
+            self._book.client.contact_age_ms() / 1000,
+            len(self._held),
+        )
+        random.shuffle(carriers)
+        for connection in carriers:
+            if not self._is_cut_off():
+                return
+            if connection not in self._closed:
+                connection.close("the store is out of reach of this worker")
+            await asyncio.sleep(MOVE_WITHIN_S / len(carriers))
+
+    def _see(self, changes: Sequence[Change], _before: Table) -> None:
+        """Whoever was expired, by whichever worker, is not listened to any longer: it has to come anew."""
+        for change in changes:
+            if change.kind == "broker-removed" and change.fields.get("cause") == "expired":
+                for member in change.members:
+                    for connection in self._held.carriers_of(member, change.fields["incarnation"]):
+                        connection.close(f"{member} was silent for longer than its timeout")
 
 
 def _may_be_in_the_book(departure: Departure) -> bool:

@@ -43,7 +43,7 @@ class Replica:
     ) -> None:
         """`tell_changes` is told of each batch of changes while the table is still as it was before them."""
         self._live_settings = live_settings
-        self._tell_changes = tell_changes
+        self._listeners = [tell_changes] if tell_changes else []
         self._contents = Contents()
         self._feed = Feed(
             book,
@@ -57,6 +57,10 @@ class Replica:
         self._shape = _shape_of(live_settings.current)
         self._applied_settings: dict[str, str] = {}
         self._moved = asyncio.Event()
+
+    def listen(self, tell_changes: TellChanges) -> None:
+        """One more that is told of each batch of changes."""
+        self._listeners.append(tell_changes)
 
     async def run(self) -> None:
         """Follows the store until cancelled, through whatever happens to it."""
@@ -214,8 +218,8 @@ class Replica:
     # -- told by the feed
 
     def foresee(self, changes: Sequence[Change]) -> None:
-        if self._tell_changes:
-            self._tell_changes(changes, self.table)
+        for listener in self._listeners:
+            listener(changes, self.table)
 
     def drop(self, topics: set[str]) -> None:
         self._take_out(topics)

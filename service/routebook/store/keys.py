@@ -11,7 +11,9 @@
 | `instance:<cluster>/<addr>` | hash | broker, id, inc, timeout, ha, dv, digests and the rev they hold for |
 | `filters` | hash | `<cluster>/<addr>` → JSON list |
 | `heartbeats`, `deadlines` | sorted set | `<cluster>/<addr>` by last heartbeat; by expiry on the deadline clock |
-| `sessions:<worker>` | hash | `<cluster>/<addr>` → `<connections> <incarnation>` |
+| `sessions:<worker>` | hash | `<cluster>/<addr>` → `<stamp> <incarnation>`: connections of the worker carry it |
+| `lost` | hash | `<cluster>/<addr>` → `<incarnation> <lost ms> <worker>`: it has no session, the worker looks |
+| `ended` | sorted set | `<worker> <cluster>/<addr>`: sessions that ended lately, by the server's clock |
 | `workers`, `workers:about` | sorted set, hash | workers by the end of their lease (deadline clock); for `status` |
 | `kv`, `kv:<namespace>` | set, hash | name spaces of key-values, an emptied one stays; their values |
 | `settings` | hash | run-time settings |

@@ -65,6 +65,11 @@ def pack_filters(filters: Iterable[str] | None) -> str:
     return "" if filters is None else compact_json(list(filters))
 
 
+def unpack_seats(flat: list[bytes]) -> dict[int, str]:
+    """id, address, id, address, …"""
+    return {int(flat[i]): flat[i + 1].decode() for i in range(0, len(flat), 2)}
+
+
 def pairs(flat: list[bytes]) -> Mapping[str, str]:
     """A hash reply (field, value, field, value, …) as a mapping."""
     return {flat[i].decode(): flat[i + 1].decode() for i in range(0, len(flat), 2)}

@@ -1,7 +1,8 @@
-"""open_book, renew_worker, forget_worker, open_session, close_session: who is there to hear brokers."""
+"""open_book, renew_worker, forget_worker: who is there to hear brokers."""
 
 import secrets
 from dataclasses import dataclass
+from typing import Final
 
 from routebook.errors import StoreUnsuitableError
 from routebook.model.caller import Caller
@@ -32,23 +33,23 @@ async def open_book(book: Book) -> Heads:
     return Heads(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2]), int(reply[5]))
 
 
-async def renew_worker(book: Book, worker: str, lease_ms: int, about: str, *, caller: Caller) -> Heads:
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    heads: Heads
+    is_known: bool
+    """False: it is the worker's first, or it was forgotten meanwhile, and its sessions with it."""
+
+
+WORKER_LEASE_MS: Final = 10_000
+"""Ten signs of life may be lost before a worker counts as dead."""
+
+
+async def renew_worker(book: Book, worker: str, lease_ms: int, about: str, *, caller: Caller) -> Renewal:
     reply = await book.run("renew_worker", pack_caller(caller), worker, lease_ms, about)
-    return Heads(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2]))
+    return Renewal(Heads(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2])), bool(reply[5]))
 
 
 async def forget_worker(book: Book, worker: str, *, caller: Caller, lease: str = "") -> Status:
     """STALE says that there is more to forget: call again. Without a lease the worker itself leaves."""
-    return Outcome.of(await book.run("forget_worker", pack_caller(caller), lease, worker)).status
-
-
-async def open_session(book: Book, worker: str, cluster: str, address: str) -> tuple[Status, str]:
-    """The incarnation that the session stands for."""
-    reply = await book.run("open_session", worker, cluster, address)
-    return status_of(reply), text(reply[2])
-
-
-async def close_session(book: Book, worker: str, cluster: str, address: str, incarnation: str) -> tuple[Status, bool]:
-    """Whether any worker still holds a connection of that incarnation."""
-    reply = await book.run("close_session", worker, cluster, address, incarnation)
-    return status_of(reply), bool(reply[2])
+    reply = await book.run("forget_worker", pack_caller(caller), lease, worker, WORKER_LEASE_MS)
+    return Outcome.of(reply).status

@@ -11,7 +11,8 @@ from routebook.model.caller import Caller
 from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.book import Book
-from routebook.store.packing import pack_caller, pack_filters, pack_mapping, queue_item, removed_item
+from routebook.store.packing import pack_caller, pack_filters, pack_mapping, queue_item, removed_item, unpack_seats
+from routebook.store.sessions import NO_SESSION, SessionMark
 from routebook.store.statuses import Status, status_of, text
 
 ITEMS_PER_CHUNK: Final = 1000
@@ -52,10 +53,13 @@ class SeatReply:
     incarnation: str
     master_address: str
     master_ha_address: str
+    lowered_seats: Mapping[int, str] = field(default_factory=dict)
+    """The group's seats afterwards, if this registration lowered its smallest id; else none."""
 
     @classmethod
     def of(cls, reply: list[Any]) -> "SeatReply":
-        return cls(status_of(reply), int(reply[1]), text(reply[2]), text(reply[3]), text(reply[4]))
+        seats = unpack_seats(reply[5]) if len(reply) > 5 else {}
+        return cls(status_of(reply), int(reply[1]), text(reply[2]), text(reply[3]), text(reply[4]), seats)
 
 
 def new_incarnation() -> str:
@@ -73,7 +77,7 @@ async def register_broker(
     digest: str,
     base: tuple[str, int],
     replaces_known: bool,
-    worker: str = "",
+    session: SessionMark = NO_SESSION,
 ) -> SeatReply:
     """`base` is (history, revision of the group) that the difference rests on; STALE says that it no longer holds.
 
@@ -106,7 +110,8 @@ async def register_broker(
         int(table_size == 1 and not registration.full),
         staged,
         int(bool(staged) and replaces_known and bool(difference.differing)),
-        worker,
+        session.worker,
+        session.stamp,
         *_difference_arguments(difference, staged=bool(staged), with_differing=replaces_known),
     ]
     return SeatReply.of(await book.run("register_broker", *arguments))
@@ -174,7 +179,7 @@ async def _stage(book: Book, broker: str, difference: QueueDifference, *, with_d
 
 
 async def touch_broker(
-    book: Book, who: Registration | Instance, *, caller: Caller, digest: str, worker: str = ""
+    book: Book, who: Registration | Instance, *, caller: Caller, digest: str, session: SessionMark = NO_SESSION
 ) -> SeatReply:
     return SeatReply.of(
         await book.run(
@@ -185,7 +190,8 @@ async def touch_broker(
             who.broker_id,
             who.address,
             digest,
-            worker,
+            session.worker,
+            session.stamp,
         )
     )
 

@@ -1,15 +1,20 @@
 """unregister_brokers, scan_deadlines, expire_brokers, hold_expiry, release_expiry: how a broker leaves the book."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from routebook.model.caller import Caller
+from routebook.model.min_broker import MinBrokerChange, after_leaving
 from routebook.store.book import Book, Outcome
-from routebook.store.packing import compact_json, pack_caller
+from routebook.store.packing import compact_json, pack_caller, unpack_seats
 from routebook.store.statuses import Status, status_of, text
 
 Cause = Literal["unregistered", "connection-lost", "operator"]
+
+
+DEPARTURES_PER_CALL: Final = 200
+"""The script stops there too; it is there that the store is blocked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,41 +26,50 @@ class Departure:
     broker_id: int
     address: str = ""
     incarnation: str = ""
+    cause: Cause = "unregistered"
+    lost_ms: int | None = None
+    """When the connection went, if that is the cause."""
+    carried: bool = False
+    """Workers still show what the store has lost, so the history must say that it is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeparturesReply:
-    status: Status
     version: int
     statuses: tuple[Status, ...]
+    notices: tuple[MinBrokerChange, ...]
 
 
-async def unregister_brokers(
-    book: Book,
-    departures: Iterable[Departure],
-    *,
-    caller: Caller,
-    cause: Cause = "unregistered",
-    lost_ms: int | None = None,
-    carried: bool = False,
-) -> DeparturesReply:
-    """`carried`: workers still show what the store has lost, so the history must say that it is gone."""
-    arguments: list[str | int] = [
+async def unregister_brokers(book: Book, departures: Sequence[tuple[Departure, Caller]]) -> DeparturesReply:
+    """Each with who wants it. In as many calls as the store needs not to be blocked."""
+    version, statuses, notices = 0, list[Status](), list[MinBrokerChange]()
+    while len(statuses) < len(departures):
+        arguments: list[str | int] = []
+        for departure, caller in departures[len(statuses) :][:DEPARTURES_PER_CALL]:
+            arguments += _departure_arguments(departure, caller)
+        reply = await book.run("unregister_brokers", *arguments)
+        version = int(reply[1])
+        statuses += [Status(status) for status in reply[2]]
+        notices += _departure_notices(reply[3])
+    return DeparturesReply(version, tuple(statuses), tuple(notices))
+
+
+def _departure_arguments(departure: Departure, caller: Caller) -> list[str | int]:
+    return [
         pack_caller(caller),
-        cause,
-        "" if lost_ms is None else lost_ms,
-        int(carried),
+        departure.cause,
+        "" if departure.lost_ms is None else departure.lost_ms,
+        int(departure.carried),
+        departure.cluster,
+        departure.broker,
+        departure.broker_id,
+        departure.address,
+        departure.incarnation,
     ]
-    for departure in departures:
-        arguments += [
-            departure.cluster,
-            departure.broker,
-            departure.broker_id,
-            departure.address,
-            departure.incarnation,
-        ]
-    reply = await book.run("unregister_brokers", *arguments)
-    return DeparturesReply(status_of(reply), int(reply[1]), tuple(Status(status) for status in reply[2]))
+
+
+def _departure_notices(told: list[list[bytes]]) -> list[MinBrokerChange]:
+    return [after_leaving(text(broker), unpack_seats(seats), text(offline)) for broker, offline, *seats in told]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +125,20 @@ class ExpiryReply:
     version: int
     looked_at: int
     removed: tuple[str, ...] = ()
+    notices: tuple[MinBrokerChange, ...] = ()
 
 
 async def expire_brokers(book: Book, lease: str, members: Sequence[DueMember], *, caller: Caller) -> ExpiryReply:
     """Stops early after many members or queue entries: call again with the members after `looked_at`."""
     arguments = [part for due in members for part in (due.member, due.incarnation)]
     reply = await book.run("expire_brokers", pack_caller(caller), lease, *arguments)
-    return ExpiryReply(status_of(reply), int(reply[1]), int(reply[2]), tuple(text(member) for member in reply[3:]))
+    return ExpiryReply(
+        status=status_of(reply),
+        version=int(reply[1]),
+        looked_at=int(reply[2]),
+        removed=tuple(text(member) for member in reply[4:]),
+        notices=tuple(_departure_notices(reply[3])),
+    )
 
 
 async def hold_expiry(book: Book, lease: str, brokers: Sequence[str], *, caller: Caller) -> Outcome:

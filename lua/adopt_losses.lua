@@ -1,0 +1,50 @@
+--[[
+Lost connections whose worker died before it had looked into them: the leader does.
+
+KEYS[1]  meta
+
+ARGV[1]  by      JSON members `"actor":…,"source":…` for the history
+ARGV[2]  lease   the leader's whole lease
+ARGV[3]  worker  the leader
+
+reply    {status, version, member, broker, id, incarnation, lost ms, …} UNCHANGED, FENCED. Not more than a thousand or so: the
+         next look finds the others
+]]
+-- include: statuses
+-- include: keys
+-- include: version
+-- include: clock
+-- include: changes
+-- include: deadline_clock
+-- include: leadership
+
+local by, lease, worker = ARGV[1], ARGV[2], ARGV[3]
+local MEMBERS_PER_CALL = 1000
+
+if not leads(lease) then
+  return { FENCED, current_version() }
+end
+local deadline_now, lost = deadline_clock(by), table_key('lost')
+
+local function is_gone(looker)
+  local lease_end = redis.call('ZSCORE', table_key('workers'), looker)
+  return looker ~= worker and not (lease_end and tonumber(lease_end) >= deadline_now)
+end
+
+local told = {}
+local found = redis.call('HSCAN', lost, '0', 'COUNT', MEMBERS_PER_CALL)[2]
+for i = 1, #found, 2 do
+  local member, incarnation, lost_ms, looker = found[i], string.match(found[i + 1], '^(%S+) (%d+) (.*)$')
+  if is_gone(looker) then
+    local known = redis.call('HMGET', key_of('instance', member), 'inc', 'broker', 'id')
+    if known[1] ~= incarnation then
+      redis.call('HDEL', lost, member)
+    elseif #told < MEMBERS_PER_CALL * 5 then
+      redis.call('HSET', lost, member, incarnation .. ' ' .. lost_ms .. ' ' .. worker)
+      for _, value in ipairs({ member, known[2], known[3], incarnation, lost_ms }) do
+        told[#told + 1] = value
+      end
+    end
+  end
+end
+return { UNCHANGED, current_version(), unpack(told) }

@@ -1,0 +1,34 @@
+--[[
+Instances that connections of a worker carry, when neither a registration nor a touch said so: after the worker was forgotten
+though it lives, or when the store lost the last writes.
+
+KEYS[1]   meta
+
+ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
+ARGV[2]   worker
+ARGV[3…]  cluster, address, incarnation, stamp
+
+reply     {status, version, status of each} UNCHANGED; each: DONE, STALE (another stay, or none)
+]]
+-- include: statuses
+-- include: keys
+-- include: version
+-- include: clock
+-- include: changes
+-- include: deadline_clock
+-- include: sessions
+
+local by, worker = ARGV[1], ARGV[2]
+local FIRST_SESSION, SESSION_LENGTH = 3, 4
+
+local deadline_now = deadline_clock(by)
+local statuses = {}
+for at = FIRST_SESSION, #ARGV, SESSION_LENGTH do
+  local member, incarnation, stamp = member_of(ARGV[at], ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
+  local is_current = redis.call('HGET', key_of('instance', member), 'inc') == incarnation
+  if is_current then
+    open_session(worker, stamp, member, incarnation, deadline_now)
+  end
+  statuses[#statuses + 1] = is_current and DONE or STALE
+end
+return { UNCHANGED, current_version(), statuses }

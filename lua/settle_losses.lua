@@ -1,0 +1,23 @@
+--[[
+Their connections were lost, and they live, or nobody can say: their deadlines decide.
+
+KEYS[1]   meta
+
+ARGV[1…]  cluster, address, incarnation
+
+reply     {status, version, settled} UNCHANGED
+]]
+-- include: statuses
+-- include: keys
+-- include: version
+-- include: losses
+
+local FIRST_LOSS, LOSS_LENGTH = 1, 3
+
+local settled = 0
+for at = FIRST_LOSS, #ARGV, LOSS_LENGTH do
+  if settle_loss(member_of(ARGV[at], ARGV[at + 1]), ARGV[at + 2]) then
+    settled = settled + 1
+  end
+end
+return { UNCHANGED, current_version(), settled }

@@ -1,0 +1,126 @@
+"""open_sessions, close_sessions, settle_losses, adopt_losses, count_sessions: who is connected, and who was."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from routebook.model.caller import Caller
+from routebook.model.names import split_member
+from routebook.store.book import Book, CountedOutcome
+from routebook.store.packing import pack_caller
+from routebook.store.statuses import Status, status_of, text
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMark:
+    """What a registration or touch opens a session with: the worker, and its own count of openings."""
+
+    worker: str
+    stamp: int
+
+
+NO_SESSION: Final = SessionMark("", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSession:
+    """An instance that a connection of the worker carries."""
+
+    member: str
+    incarnation: str
+    stamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSession:
+    """No connection of the worker carries it any more. Without an incarnation: whatever the session stood for."""
+
+    member: str
+    incarnation: str
+    stamp: int
+    ago_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An instance whose last session, of any worker, has ended."""
+
+    member: str
+    broker: str
+    broker_id: int
+    incarnation: str
+    lost_ms: int
+
+    @property
+    def cluster(self) -> str:
+        return split_member(self.member)[0]
+
+    @property
+    def address(self) -> str:
+        return split_member(self.member)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCounts:
+    ended: int
+    """Since the instant asked about."""
+    open: int
+    lost: int
+    """Instances without a session that somebody is looking into."""
+
+
+async def open_sessions(
+    book: Book, worker: str, sessions: Sequence[OpenedSession], *, caller: Caller
+) -> tuple[Status, ...]:
+    """Of each DONE, or STALE when that stay is over."""
+    arguments: list[str | int] = [pack_caller(caller), worker]
+    for one in sessions:
+        arguments += [*split_member(one.member), one.incarnation, one.stamp]
+    reply = await book.run("open_sessions", *arguments)
+    return tuple(Status(status) for status in reply[2])
+
+
+async def close_sessions(
+    book: Book, worker: str, sessions: Sequence[EndedSession]
+) -> tuple[tuple[Status, Loss | None], ...]:
+    """Of each DONE with the loss, UNCHANGED when it is connected elsewhere, STALE when its stay is over. Maybe of the
+    first ones only: call again with the others.
+    """
+    arguments: list[str | int] = [worker]
+    for one in sessions:
+        arguments += [*split_member(one.member), one.incarnation, one.stamp, one.ago_ms]
+    told = (await book.run("close_sessions", *arguments))[2:]
+    looked_at = len(told) // 5
+    return tuple(
+        (Status(told[5 * i]), _loss([one.member, *told[5 * i + 1 : 5 * i + 5]]) if told[5 * i] == Status.DONE else None)
+        for i, one in enumerate(sessions[:looked_at])
+    )
+
+
+async def settle_losses(book: Book, losses: Sequence[Loss]) -> int:
+    """Nobody looks into them any more; their deadlines decide."""
+    arguments: list[str] = []
+    for loss in losses:
+        arguments += [loss.cluster, loss.address, loss.incarnation]
+    return CountedOutcome.of(await book.run("settle_losses", *arguments)).count
+
+
+async def adopt_losses(book: Book, lease: str, worker: str, *, caller: Caller) -> tuple[Status, tuple[Loss, ...]]:
+    """Those that a dead worker was looking into: from now on this one does, the leader."""
+    reply = await book.run("adopt_losses", pack_caller(caller), lease, worker)
+    return status_of(reply), tuple(_losses(reply[2:]))
+
+
+async def count_sessions(book: Book, since_ms: int) -> SessionCounts:
+    reply = await book.run("count_sessions", since_ms)
+    return SessionCounts(ended=int(reply[2]), open=int(reply[3]), lost=int(reply[4]))
+
+
+def _losses(told: list[Any]) -> Iterator[Loss]:
+    for i in range(0, len(told), 5):
+        yield _loss([text(told[i]), *told[i + 1 : i + 5]])
+
+
+def _loss(told: list[Any]) -> Loss:
+    member, broker, broker_id, incarnation, lost_ms = told
+    return Loss(member, text(broker), int(broker_id), text(incarnation), int(lost_ms))

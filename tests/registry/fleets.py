@@ -1,0 +1,66 @@
+"""Workers with brokers connected to them, without a port between."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from routebook.model.broker import Registration
+from tests.reference.build import registration
+from tests.support.connections import FakeConnection
+from tests.support.in_process import CALLER, InProcessWorker, running_worker
+
+GRACE_MS = 1500
+"""Long enough to be dialled on a machine that is busy with other tests."""
+
+
+class Fleet:
+    def __init__(self, workers: list[InProcessWorker]) -> None:
+        self.workers = workers
+        self._count = 0
+
+    async def join(
+        self, worker: InProcessWorker, address: str, connection: FakeConnection | None = None, **changes: Any
+    ) -> FakeConnection:
+        """A broker in a group of its own registers over a connection: a new one if none is given."""
+        self._count += 1
+        said = registration(address, **({"broker": f"broker-{self._count}"} | changes))
+        return await self.register(worker, said, connection)
+
+    async def register(
+        self, worker: InProcessWorker, said: Registration, connection: FakeConnection | None = None
+    ) -> FakeConnection:
+        connection = connection or FakeConnection()
+        await worker.registry.register(said, CALLER, connection=connection)
+        return connection
+
+    def known(self) -> list[set[str]]:
+        """What each worker shows."""
+        return [set(worker.registry.brokers()) for worker in self.workers]
+
+    def all_know(self, *brokers: str) -> bool:
+        return all(known == set(brokers) for known in self.known())
+
+
+@asynccontextmanager
+async def fleet(store_url: str, namespace: str, size: int = 3, **settings: Any) -> AsyncIterator[Fleet]:
+    """The first worker leads."""
+    async with AsyncExitStack() as stack:
+        wanted = {"connection_grace_ms": GRACE_MS, "scan_not_active_broker_interval_ms": 100} | settings
+        workers = [await stack.enter_async_context(running_worker(store_url, namespace, **wanted)) for _ in range(size)]
+        for worker in workers:
+            worker.lead()
+        yield Fleet(workers)
+
+
+def outcomes(worker: InProcessWorker) -> dict[str, int]:
+    """What became of the connections that this worker lost."""
+    found = {}
+    for family in worker.metrics.registry.collect():
+        for sample in family.samples:
+            if sample.name == "routebook_lost_connections_total":
+                found[sample.labels["outcome"]] = int(sample.value)
+    return found
+
+
+def alarms(worker: InProcessWorker) -> int:
+    return int(worker.metrics.registry.get_sample_value("routebook_network_ill_alarms_total") or 0)
