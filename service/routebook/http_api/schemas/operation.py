@@ -17,7 +17,9 @@ class WritableGiven(Given):
 class Setting(Answer):
     key: str = Field(examples=["broker_timeout_ms"])
     value: str = Field(description="Secrets masked.", examples=["120000"])
-    origin: str = Field(description="flag, variable, run time, file or default.", examples=["default"])
+    origin: str = Field(
+        description="flag, variable, run time, file, RocketMQ's variable or default.", examples=["default"]
+    )
 
 
 class Settings(Answer):
