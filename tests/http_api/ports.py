@@ -40,6 +40,9 @@ class Line:
         self.writer = writer
 
     async def say(self, text: str | bytes) -> None:
+        if self.writer.is_closing():
+            # uvloop's own word for it is RuntimeError.
+            raise ConnectionResetError("The other side has closed.")
         self.writer.write(text.encode() if isinstance(text, str) else text)
         await self.writer.drain()
 
