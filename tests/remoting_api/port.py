@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from routebook.accepting.acceptor import Tls
 from routebook.observability.metrics import Metrics
-from routebook.remoting_api.server import RemotingServer
+from routebook.remoting_api.server import NO_TLS, RemotingServer
 from tests.remoting_api.peer import Answer, Peer
 from tests.support.in_process import InProcessWorker, start_worker
 
@@ -36,9 +37,11 @@ class PortUnderTest:
 
 @asynccontextmanager
 async def remoting_port(store_url: str, namespace: str, **settings: Any) -> AsyncIterator[PortUnderTest]:
+    """`tls` is what it is; everything else is a setting."""
+    tls: Tls = settings.pop("tls", NO_TLS)
     worker = await start_worker(store_url, namespace, **settings)
     metrics = Metrics()
-    server = RemotingServer(worker.registry, worker.live, metrics)
+    server = RemotingServer(worker.registry, worker.live, metrics, tls)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(1000)
