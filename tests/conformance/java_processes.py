@@ -197,11 +197,18 @@ class ApacheNameServer(JavaProcess):
 
     main = "org.apache.rocketmq.namesrv.NamesrvStartup"
 
-    def __init__(self, classpath: Path, folder: Path, *, heap_mb: int = 256, **properties: object) -> None:
+    def __init__(
+        self,
+        classpath: Path,
+        folder: Path,
+        *,
+        heap_mb: int = 256,
+        properties: Mapping[str, object] | None = None,
+    ) -> None:
         super().__init__(classpath, folder)
         self.port = free_ports()
         self._heap_mb = heap_mb
-        lines = {"listenPort": self.port, "kvConfigPath": folder / "kvConfig.json", **properties}
+        lines = {"listenPort": self.port, "kvConfigPath": folder / "kvConfig.json", **(properties or {})}
         self._properties = folder / "namesrv.conf"
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
 
@@ -233,7 +240,7 @@ class Broker(JavaProcess):
         cluster: str = "DefaultCluster",
         env: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
-        **properties: object,
+        properties: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(classpath, folder, env=env)
         self.name, self.broker_id, self.cluster = name, broker_id, cluster
@@ -256,13 +263,17 @@ class Broker(JavaProcess):
             "mappedFileSizeConsumeQueue": 600_000,
             # A full disk of the machine must not refuse messages.
             "diskMaxUsedSpaceRatio": 99,
-            **properties,
+            **(properties or {}),
         }
         self._write()
 
     @property
     def address(self) -> str:
         return f"{HOST}:{self.port}"
+
+    @property
+    def configuration(self) -> Path:
+        return self.folder / "broker.conf"
 
     def change(self, **properties: object) -> None:
         """Holds from the next start."""
@@ -273,11 +284,42 @@ class Broker(JavaProcess):
         return ["-XX:MaxDirectMemorySize=256m", *self._options]
 
     def arguments(self) -> list[str]:
-        return ["-c", str(self.folder / "broker.conf")]
+        return ["-c", str(self.configuration)]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if error is None:
+            # Hundreds of megabytes, and pytest keeps the folders of three runs.
+            shutil.rmtree(self.folder / "store", ignore_errors=True)
 
     def _write(self) -> None:
         text = "".join(f"{name}={value}\n" for name, value in self._lines.items())
-        (self.folder / "broker.conf").write_text(text)
+        self.configuration.write_text(text)
+
+
+class BrokerContainer(JavaProcess):
+    """`mqbrokercontainer` with some brokers, which are not started themselves."""
+
+    main = "org.apache.rocketmq.container.BrokerContainerStartup"
+    heap_mb = 384
+
+    def __init__(self, classpath: Path, folder: Path, name_server: str, brokers: Sequence[Broker]) -> None:
+        super().__init__(classpath, folder)
+        self.port = free_ports()
+        paths = ":".join(str(broker.configuration) for broker in brokers)
+        self._configuration = folder / "container.conf"
+        self._configuration.write_text(
+            f"listenPort={self.port}\nnamesrvAddr={name_server}\nbrokerConfigPaths={paths}\n"
+            "brokerContainerIP=127.0.0.1\n"
+        )
+
+    def options(self) -> list[str]:
+        return ["-XX:MaxDirectMemorySize=384m"]
+
+    def arguments(self) -> list[str]:
+        return ["-c", str(self._configuration)]
 
 
 def mqadmin(classpath: Path, folder: Path, *words: str, within: float = START_SECONDS) -> str:

@@ -1,0 +1,139 @@
+"""Small Java programs of our own that use RocketMQ's client: started from source, told what to do line by line."""
+
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.conformance.java_processes import START_SECONDS, home_of, java_command
+
+SOURCES = Path(__file__).parent / "java"
+
+
+class Program:
+    """Answers each line with some lines and a last one that begins with "done". Ends with its standard input."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder = home_of(folder)
+        self._command = list(command)
+        self._env = {name: value for name, value in os.environ.items() if not name.startswith(("ROCKETMQ", "NAMESRV"))}
+        self._env |= {"ROCKETMQ_HOME": str(folder), **(env or {})}
+        self._lines: queue.Queue[str | None] = queue.Queue()
+
+    def __enter__(self) -> Self:
+        self._errors = (self._folder / "errors").open("wb")
+        self.process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=self._env,
+            cwd=self._folder,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, name="java output")
+        self._reader.start()
+        try:
+            self.read()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream
+            stream.close()
+        self._errors.close()
+
+    def tell(self, line: str) -> None:
+        """Without waiting for the answer."""
+        assert self.process.stdin
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def read(self, until: str = "done", within: float = START_SECONDS) -> list[str]:
+        """Lines up to the first that begins so, with it."""
+        deadline = time.monotonic() + within
+        lines: list[str] = []
+        while not (lines and lines[-1].startswith(until)):
+            try:
+                line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no {until!r} within {within:g} s, but {lines}: {self.errors}") from None
+            if line is None:
+                raise AssertionError(f"ended after {lines}: {self.errors}")
+            lines.append(line)
+        return lines
+
+    def ask(self, line: str, within: float = 2 * START_SECONDS) -> str:
+        """What the last line says after "done"."""
+        self.tell(line)
+        return self.read(within=within)[-1].removeprefix("done").strip()
+
+    @property
+    def errors(self) -> str:
+        return (self._folder / "errors").read_text(errors="replace")[-3000:]
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self._lines.put(line.decode(errors="replace").rstrip("\r\n"))
+        self._lines.put(None)
+
+
+class Messages(Program):
+    """A producer and consumers; `java/Messages.java` says what it can."""
+
+    def __init__(
+        self,
+        classpath: Path,
+        folder: Path,
+        name_server: str,
+        *,
+        poll_ms: int = 30_000,
+        env: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        """`poll_ms`: how often it asks for routes; the client's own default is 30 s."""
+        words = (str(SOURCES / "Messages.java"), name_server, str(poll_ms))
+        options = (f"-Duser.home={folder}", *options)
+        super().__init__(java_command(classpath, *words, options=options), folder, env=env)
+
+    def exchange(self, topic: str, count: int, *, group: str = "") -> None:
+        """Sends so many and gets each; nothing is lost, nothing fails."""
+        sent = self.ask(f"send {topic} 0 {count}")
+        assert f"sent {count} failures 0" in sent, sent
+        group = group or f"group-of-{topic}"
+        assert self.ask(f"subscribe {group} {topic}") == "subscribed"
+        got = self.ask(f"await {group} {count}")
+        assert got.startswith(f"got {count} "), got
+
+
+class Admin(Program):
+    """mqadmin that starts once; `java/Admin.java`."""
+
+    def __init__(self, classpath: Path, folder: Path) -> None:
+        words = (str(SOURCES / "Admin.java"),)
+        super().__init__(java_command(classpath, *words, options=[f"-Duser.home={folder}"]), folder)
+
+    def run(self, *words: str) -> str:
+        """What the command prints, both outputs."""
+        self.tell("\t".join(words))
+        return "\n".join(self.read()[:-1]).strip()

@@ -1,0 +1,178 @@
+"""The name service that peers are given: always one address, a balancer's, that keeps what it saw.
+
+Behind it are two workers of Routebook, two processes on one store; or, with ROUTEBOOK_TEST_NAME_SERVER=apache,
+Apache's own name server: a test that fails there too is wrong.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from routebook.store.embedded import EmbeddedStore
+from tests.conformance.frames import FrameLog
+from tests.conformance.java_processes import START_SECONDS, ApacheNameServer, free_ports, wait_until
+from tests.process.running import Running
+from tests.support.tcp_balancer import TcpBalancer
+
+VARIABLE = "ROUTEBOOK_TEST_NAME_SERVER"
+
+
+def is_apache() -> bool:
+    return os.environ.get(VARIABLE, "routebook") == "apache"
+
+
+class NameService(Protocol):
+    """What every test may use, whichever it is."""
+
+    log: FrameLog
+    balancer: TcpBalancer
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def each(self) -> list[str]:
+        """The addresses behind the balancer."""
+        ...
+
+
+def everywhere(
+    names: NameService, condition: Callable[[str], object], what: str, *, within: float = START_SECONDS
+) -> None:
+    """Waits until it holds of each address behind the balancer."""
+    for address in names.each:
+        wait_until(partial(condition, address), f"{what} at {address}", within=within, every=0.05)
+
+
+class Worker:
+    """One `routebook serve` with a port that it keeps when it is started again."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.port = free_ports()
+        self._folder = folder
+        self._words = words
+        self.process = self._new()
+
+    def _new(self) -> Running:
+        ports = ("--remoting-port", str(self.port), "--http-port", "0", "--admin-port", "0")
+        return Running("serve", *self._words, *ports, folder=self._folder, ports=False)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.__exit__(None, None, None)
+
+    def start(self) -> None:
+        self.process = self._new()
+        self.process.__enter__()
+        wait_until(lambda: self.process.ask_admin("/readyz").status_code == 200, "the worker is ready")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.__exit__(None, None, None)
+
+    def restart(self) -> None:
+        """Orderly: it drains."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        self.process.stop(within=60)
+        self.process.__exit__(None, None, None)
+
+
+class RoutebookFleet:
+    """Two workers, two processes, one store."""
+
+    def __init__(
+        self,
+        folder: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        workers: int = 2,
+        data_dir: Path | None = None,
+    ) -> None:
+        """`properties`: of namesrv.conf, as Apache's. `data_dir`: a store that keeps its data when it restarts."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._configuration = folder / "namesrv.conf"
+        self._configuration.write_text("".join(f"{name}={value}\n" for name, value in (properties or {}).items()))
+        self._stack = ExitStack()
+        self.log = FrameLog()
+        self.store = EmbeddedStore(data_dir, port=0)
+        self.balancer = TcpBalancer([], observer=self.log)
+        self.namespace = f"conformance-{secrets.token_hex(4)}"
+        self._folder, self._count = folder, workers
+        self.workers: list[Worker] = []
+
+    @property
+    def address(self) -> str:
+        return self.balancer.address
+
+    @property
+    def each(self) -> list[str]:
+        return [worker.address for worker in self.workers]
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self.store)
+            for number in range(self._count):
+                worker = self.new_worker(self._folder / f"worker-{number}")
+                self.workers.append(stack.enter_context(worker))
+            self.balancer.upstream_ports = tuple(worker.port for worker in self.workers)
+            stack.enter_context(self.balancer)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def new_worker(self, folder: Path, *words: str) -> Worker:
+        """Not started. Of this fleet, not behind its balancer."""
+        folder.mkdir()
+        store = ("--redis-url", self.store.url, "--namespace", self.namespace)
+        return Worker(folder, *store, "-c", str(self._configuration), *words)
+
+
+class ApacheAlone:
+    """Apache's name server behind the same balancer."""
+
+    def __init__(self, classpath: Path, folder: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.log = FrameLog()
+        self.server = ApacheNameServer(classpath, folder, properties=properties)
+        self.balancer = TcpBalancer([self.server.port], observer=self.log)
+        self._stack = ExitStack()
+
+    @property
+    def address(self) -> str:
+        return self.balancer.address
+
+    @property
+    def each(self) -> list[str]:
+        return [self.server.address]
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self.server)
+            stack.enter_context(self.balancer)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()

@@ -1,0 +1,102 @@
+"""Java producers and consumers of three versions through one address, and workers that come and go behind it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.conftest import Release
+from tests.conformance.frames import route
+from tests.conformance.java_processes import Broker, wait_until
+from tests.conformance.java_programs import Messages
+from tests.conformance.name_services import NameService, RoutebookFleet
+
+pytestmark = [pytest.mark.slow, pytest.mark.conformance, pytest.mark.usefixtures("brokers")]
+
+TOPICS, EACH = 5, 200
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "4.9.7", "4.9.3"])
+def test_a_thousand_messages_arrive_though_a_worker_is_killed(
+    version: str, release: Release, name_service: NameService, tmp_path: Path
+) -> None:
+    topics = [f"thousand-{version.replace('.', '_')}-{number}" for number in range(TOPICS)]
+    # It asks every second, so that it asks before, while and after the worker dies.
+    with Messages(release(version), tmp_path, name_service.address, poll_ms=1000) as peer:
+        assert peer.ask(f"subscribe thousand-{version.replace('.', '_')} {','.join(topics)}") == "subscribed"
+        for number, topic in enumerate(topics):
+            peer.tell(f"send {topic} 0 {EACH}")
+            if number == TOPICS // 2:
+                peer.read("sent 100")
+                killed = _kill_worker_of(topic, name_service)
+            sent = peer.read()[-1]
+            # Each topic is new: it asks for it, then for TBW102, and the broker registers it.
+            assert f"sent {EACH} failures 0" in sent
+        got = peer.ask(f"await thousand-{version.replace('.', '_')} {TOPICS * EACH}")
+        assert got.startswith(f"got {TOPICS * EACH} ")
+        if isinstance(name_service, RoutebookFleet):
+            name_service.workers[killed].start()
+    assert name_service.log.requests(105)
+
+
+def _kill_worker_of(topic: str, name_service: NameService) -> int:
+    """The one that this topic's producer speaks with."""
+    if not isinstance(name_service, RoutebookFleet):
+        return 0
+    asked = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] == topic]
+    port = name_service.balancer.upstream_of(asked[-1].connection)
+    (number,) = [number for number, worker in enumerate(name_service.workers) if worker.port == port]
+    name_service.workers[number].kill()
+    return number
+
+
+def test_a_new_topic_is_made_from_tbw102_and_gets_a_route_of_its_own(
+    release: Release, name_service: NameService, brokers: tuple[Broker, Broker], tmp_path: Path
+) -> None:
+    with Messages(release("5.5.0"), tmp_path, name_service.address) as peer:
+        assert "failures 0" in peer.ask("send fallback 0 20")
+        topics = [(frame.ext["topic"], name_service.log.answer_to(frame)) for frame in name_service.log.requests(105)]
+        start = [topic for topic, _ in topics].index("fallback")
+        first = topics[start][1]
+        assert first
+        assert first.code == 17
+        fallback = next(answer for topic, answer in topics[start:] if topic == "TBW102")
+        assert fallback
+        assert fallback.code == 0
+        # Brokers register it at once, each that got a message.
+        wait_until(
+            lambda: len((route(name_service.address, "fallback") or {"queueDatas": ()})["queueDatas"]) == 2, "it"
+        )
+        found = route(name_service.address, "fallback")
+        assert found
+        assert {(data["brokerName"], data["writeQueueNums"]) for data in found["queueDatas"]} == {
+            (broker.name, 4) for broker in brokers
+        }
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+def test_a_client_with_binary_headers_sends_and_receives(
+    version: str, release: Release, name_service: NameService, tmp_path: Path
+) -> None:
+    topic = f"binary-{version.replace('.', '_')}"
+    env = {"ROCKETMQ_SERIALIZE_TYPE": "ROCKETMQ"}
+    with Messages(release(version), tmp_path, name_service.address, env=env) as peer:
+        peer.exchange(topic, 50)
+    asked = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] == topic]
+    assert asked
+    assert all(frame.is_binary for frame in asked)
+
+
+def test_a_client_with_two_name_servers_goes_on_when_one_stops(
+    release: Release, name_service: NameService, tmp_path: Path
+) -> None:
+    if not isinstance(name_service, RoutebookFleet):
+        pytest.skip("needs two workers")
+    with Messages(release("5.5.0"), tmp_path, ";".join(name_service.each), poll_ms=1000) as peer:
+        for number, worker in enumerate(name_service.workers):
+            # It begins before the worker stops, and goes on with a topic that it must ask the other one for.
+            assert "sent 20 failures 0" in peer.ask(f"send two-{number}-before 0 20")
+            worker.stop()
+            sent = peer.ask(f"send two-{number}-after 0 20")
+            # The call that finds the dead one fails; the next one takes the other.
+            assert "sent 20" in sent
+            worker.start()
