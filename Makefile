@@ -6,6 +6,9 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --require-hashes --no-deps --no-compile
 ARGS ?=
 
+# Most of a test's time is waiting for a deadline, so several run side by side, each with a store of its own.
+SIDE_BY_SIDE := -n auto --maxprocesses=4 --dist worksteal
+
 # Stamps: what is newer than its stamp gets installed, nothing else.
 RUNTIME := .venv/.runtime-installed
 DEV := .venv/.dev-installed
@@ -20,11 +23,12 @@ up: $(RUNTIME) ## Start an embedded store and one worker on this machine; Ctrl-C
 	@$(BIN)/routebook up --end-with-parent $(ARGS)
 
 test: $(DEV) ## Run the default tests (ARGS= goes to pytest)
-	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" $(ARGS)
 
 test-all: $(DEV) ## Run all tests, the store's on every server found; what this machine lacks is skipped with its reason
 	@$(BIN)/python -m pytest --store=embedded --every-server $(ARGS) tests/store tests/properties
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -m slow $(ARGS)
 
 check: $(DEV) ## Check format, lint, types and layers
 	@$(BIN)/ruff format --check .

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from routebook.remoting_api import port as port_module
+from routebook.remoting_api import server as server_module
 from tests.remoting_api.peer import Peer
 from tests.remoting_api.port import PortUnderTest, lookup, register, registration_body, remoting_port, topic
 from tests.support.waiting import until
@@ -138,3 +139,14 @@ async def test_a_peer_that_leaves_in_the_middle_disturbs_nobody(port: PortUnderT
     await until(lambda: len(port.server.port.connections) == 1)
     assert (await lookup(peer, "TopicA")).code == 0
     assert not port.server.port.queue.length
+
+
+async def test_the_watermark_is_logged_as_apache_does(
+    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server_module, "WATERMARK_AFTER_S", 0.01)
+    monkeypatch.setattr(server_module, "WATERMARK_PERIOD_S", 0.01)
+    with caplog.at_level("DEBUG", logger="routebook.watermark"):
+        async with remoting_port(store_url, namespace):
+            await until(lambda: "[WATERMARK]" in caplog.text)
+    assert "ClientQueueSize:0 ClientQueueSlowTime:0 DefaultQueueSize:0 DefaultQueueSlowTime:0" in caplog.text
