@@ -30,7 +30,7 @@ class ClusterTestLookups(Lookups):
     def __init__(self, registry: Reading, live: LiveSettings) -> None:
         super().__init__(registry, live)
         self._upstream = split_list(live.current.cluster_test_upstream)
-        self._client: RemotingClient | None = None
+        self._clients: dict[str, RemotingClient] = {}
         self._connecting = asyncio.Lock()
 
     def find(self, request: Request) -> bytes | Reply | None:
@@ -60,25 +60,25 @@ class ClusterTestLookups(Lookups):
         return response
 
     async def _ask(self, ext: dict[str, str]) -> bytes | None:
-        """Of the first that answers; the connection is kept."""
+        """Of the first that answers; its connection is kept."""
         for address in self._upstream:
             try:
                 client = await self._connected(address)
                 response = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=ext, timeout_ms=TIMEOUT_MS)
             except PeerUnavailableError as error:
-                _log.warning("The name server behind the cluster test does not answer. %s", error)
-                await self._let_go()
+                _log.warning("A name server behind the cluster test does not answer. %s", error)
                 continue
             return response.body if response.code == ResponseCode.SUCCESS else None
         raise PeerUnavailableError(";".join(self._upstream), "none of cluster_test_upstream answers")
 
     async def _connected(self, address: str) -> RemotingClient:
         async with self._connecting:
-            if self._client is None:
-                self._client = await RemotingClient.connect(address, timeout_ms=TIMEOUT_MS)
-            return self._client
+            client = self._clients.get(address)
+            if client is None or not client.is_open:
+                timeout_ms = self._live.current.connect_timeout_ms
+                client = self._clients[address] = await RemotingClient.connect(address, timeout_ms=timeout_ms)
+            return client
 
-    async def _let_go(self) -> None:
-        client, self._client = self._client, None
-        if client:
+    async def close(self) -> None:
+        for client in self._clients.values():
             await client.close()

@@ -61,6 +61,9 @@ class Lookups:
         """There is no elsewhere, but in a cluster test."""
         return not_found(read_text(request.ext, "topic"))
 
+    async def close(self) -> None:
+        """Nothing to let go of, but in a cluster test."""
+
     def _is_warming_up(self) -> bool:
         return time.monotonic() - self._started < self._live.current.wait_seconds_for_service
 

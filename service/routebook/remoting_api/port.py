@@ -113,9 +113,10 @@ class Port:
         await self.queue.join()
         await self.lookup_queue.join()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self.queue.close()
         self.lookup_queue.close()
+        await self.lookups.close()
 
     def figures(self) -> PortFigures:
         return PortFigures(
@@ -138,7 +139,7 @@ class Port:
         settings = self._live.current
         idle_s = settings.server_channel_max_idle_time_seconds
         # A look comes up to one period late: counted in, so that the deadline holds.
-        unfinished_s = settings.incomplete_frame_timeout_ms / 1000 - SWEEP_S
+        unfinished_s = max(settings.incomplete_frame_timeout_ms / 1000 - SWEEP_S, SWEEP_S)
         quiet: list[tuple[float, PortConnection]] = []
         for connection in tuple(self.connections):
             quiet_since = connection.has_been_quiet_since(now)

@@ -94,7 +94,7 @@ class RemotingServer:
                 await self.port.wait_empty()
         for connection in tuple(self.port.connections):
             connection.abort("it did not take its last answer")
-        self.port.close()
+        await self.port.close()
         await self._reader.close()
         return cut
 
