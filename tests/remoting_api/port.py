@@ -46,7 +46,6 @@ async def remoting_port(store_url: str, namespace: str, **settings: Any) -> Asyn
     listener.bind(("127.0.0.1", 0))
     listener.listen(1000)
     listener.setblocking(False)
-    worker.spawn(worker.registry.sessions.run())
     server.start(listener)
     try:
         yield PortUnderTest(f"127.0.0.1:{listener.getsockname()[1]}", server, worker, metrics)

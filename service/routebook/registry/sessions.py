@@ -195,6 +195,8 @@ class Sessions:
 
     async def adopt_losses(self, lease: str) -> Status:
         """As the leader: looks into what dead workers were looking into."""
+        if self._leaving:
+            return Status.UNCHANGED
         status, losses = await adopt_losses(self._book, lease, self._worker, caller=self._caller)
         self._losses.look_into(losses, grace_over=True)
         return status

@@ -19,6 +19,7 @@ from routebook.registry.registry import Registry
 from routebook.remoting_api.body_reader import BodyReader
 from routebook.remoting_api.connection import RemotingConnection
 from routebook.remoting_api.dispatch import handlers_by_code
+from routebook.remoting_api.notifications import Notifications
 from routebook.remoting_api.port import Port
 from routebook.settings import LiveSettings
 
@@ -38,6 +39,8 @@ class RemotingServer:
         self._tls = tls
         self._registry = registry
         self._reader = BodyReader()
+        self._notifications = Notifications(live)
+        registry.on_min_broker_change = self._notifications.tell
         self.port = Port(registry, live, handlers_by_code(registry, live, self._reader, metrics))
         self._acceptor: Acceptor | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -96,6 +99,7 @@ class RemotingServer:
             connection.abort("it did not take its last answer")
         await self.port.close()
         await self._reader.close()
+        await self._notifications.close()
         return cut
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
