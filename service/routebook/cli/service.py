@@ -49,11 +49,19 @@ class Service:
     def get(self, path: str, **params: object) -> Any:
         return self.ask("GET", path, params=params)
 
-    def ask(self, method: str, path: str, *, params: dict[str, Any] | None = None, body: object = None) -> Any:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: dict[str, Any] | None = None,
+        body: object = None,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+    ) -> Any:
         """The answer's JSON. Raises what the exit code follows from."""
         given = {key: value for key, value in (params or {}).items() if value is not None}
         with self.reaching():
-            answer = self.http.request(method, path, params=given, json=body)
+            answer = self.http.request(method, path, params=given, json=body, timeout=timeout_seconds)
         if answer.is_success:
             return answer.json() if answer.content else {}
         raise error_of(answer)

@@ -4,10 +4,11 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import click
 
@@ -25,7 +26,9 @@ from routebook.model.topic import ORDER_TOPIC_NAMESPACE
 from routebook.process import exits
 from routebook.snapshots.document import encode_document
 
-STDIO = "-"
+STDIO: Final = "-"
+PAUSES_S: Final = (1.0, 2.0, 4.0)
+PART_TIMEOUT_S: Final = 60.0
 
 
 @click.group("snapshot")
@@ -126,9 +129,21 @@ def _send(service: Service, parts: list[dict[str, Any]], *, replace: bool, dry_r
     done = Sum()
     query = {"dry_run": json.dumps(dry_run), "replace": json.dumps(replace)}
     for number, part in enumerate(parts, 1):
-        done.add(service.ask("PUT", "/v1/snapshot", params=query, body=part))
+        done.add(_send_one(service, query, part))
         line.tell("checked" if dry_run else "imported", f"{number} of {len(parts)} parts")
     return done
+
+
+def _send_one(service: Service, query: dict[str, str], part: dict[str, Any]) -> Any:
+    """A part that the service could not take just now is sent again: what it took already it takes as the same."""
+    for pause in (*PAUSES_S, None):
+        try:
+            return service.ask("PUT", "/v1/snapshot", params=query, body=part, timeout_seconds=PART_TIMEOUT_S)
+        except exits.ServiceUnreachableError:
+            if pause is None:
+                raise
+            time.sleep(pause)
+    raise AssertionError
 
 
 def _print(done: Sum, *, dry_run: bool) -> None:

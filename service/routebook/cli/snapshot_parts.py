@@ -14,7 +14,9 @@ PART_TOPICS: Final = 5_000
 """About half a megabyte: some ten milliseconds of a worker. A group stays whole, however many topics it has: its
 registration would be as large.
 """
-PART_VALUES: Final = 1_000
+MEMBER_TOPICS: Final = 50
+"""What a member counts for: each is a registration, whether it has topics or not."""
+PART_VALUES: Final = 250
 
 _SHAPE: Final = {
     "snapshot": int,
@@ -68,13 +70,23 @@ def _group_parts(document: Document) -> list[Document]:
     parts: list[list[object]] = []
     size = PART_TOPICS
     for group in document["groups"]:
-        topics = len(group.get("topics", ())) if isinstance(group, dict) else 0
-        if size + topics > PART_TOPICS or not parts:
+        weight = _weight(group)
+        if size + weight > PART_TOPICS or not parts:
             parts.append([])
             size = 0
         parts[-1].append(group)
-        size += topics + 1
+        size += weight
     return [{"groups": groups} for groups in parts]
+
+
+def _weight(group: object) -> int:
+    """Whatever is in the file: the service says what is wrong with it."""
+    if not isinstance(group, dict):
+        return 1
+    topics, members = (
+        found if isinstance(found, dict | list) else () for found in map(group.get, ("topics", "members"))
+    )
+    return len(topics) + MEMBER_TOPICS * len(members) + 1
 
 
 class Sum:
