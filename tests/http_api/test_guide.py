@@ -14,14 +14,14 @@ TIMED_OUT = 28
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-async def test_every_example_of_the_guide_is_answered(worker: Worker) -> None:
+async def test_every_example_of_the_guide_is_answered(worker: Worker, tmp_path: Path) -> None:
     examples = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     assert examples
     for example in examples:
         script = example.replace("127.0.0.1:8080", f"127.0.0.1:{worker.port}")
         script = script.replace("curl ", "curl --silent --show-error --fail-with-body --max-time 1 ")
         process = await asyncio.create_subprocess_exec(
-            "sh", "-e", "-c", script, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            "sh", "-e", "-c", script, cwd=tmp_path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
         said, _ = await process.communicate()
         endless = "/v1/watch" in example
