@@ -44,7 +44,8 @@ async def test_a_registration_that_does_not_say_who_it_is_changes_nothing(
 async def test_a_wrong_checksum_is_refused(peer: Peer) -> None:
     body = registration_body("TopicA", "TopicB")
     right = str(zlib.crc32(body) & 0x7FFFFFFF)
-    assert (await register(peer, body=body, bodyCrc32="1")).remark == "crc32 not match"
+    refused = await register(peer, body=body, bodyCrc32="1")
+    assert (refused.code, refused.remark, refused.ext) == (1, "crc32 not match", {})
     assert (await register(peer, body=body, bodyCrc32=right)).code == 0
 
 
@@ -57,7 +58,7 @@ async def test_a_body_that_does_not_decode_is_refused(peer: Peer) -> None:
 
 async def test_one_topic_from_an_unknown_broker_is_an_increment(peer: Peer) -> None:
     answer = await register(peer, "TopicA")
-    assert (answer.code, answer.remark) == (1, "register broker failed")
+    assert (answer.code, answer.remark, answer.ext) == (1, "register broker failed", {})
     await register(peer, "TopicA", "TopicB")
     assert (await register(peer, "TopicC", counter=2)).code == 0
     assert (await lookup(peer, "TopicC")).code == 0
@@ -80,6 +81,15 @@ async def test_ordered_topics_come_with_the_answer(peer: Peer) -> None:
     assert json.loads((await register(peer)).body) == {"table": {"TopicA": "broker-a:8"}}
     await peer.ask(102, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA"})
     assert json.loads((await register(peer)).body) == {"table": {}}
+
+
+async def test_ordered_topics_come_with_a_registration_that_is_turned_down_too(peer: Peer) -> None:
+    await peer.ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "value": "broker-a:8"})
+    ahead = registration_body("TopicA", "TopicB", dataVersion={"counter": 1, "stateVersion": 2, "timestamp": 1})
+    await register(peer, body=ahead)
+    turned_down = await register(peer, brokerAddr="127.0.0.12:10911")
+    assert (turned_down.code, json.loads(turned_down.body)) == (0, {"table": {"TopicA": "broker-a:8"}})
+    assert (await route(peer, "TopicA"))["brokerDatas"][0]["brokerAddrs"] == {"0": "127.0.0.11:10911"}
 
 
 async def test_static_topics_keep_their_mapping(peer: Peer) -> None:

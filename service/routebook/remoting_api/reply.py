@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from routebook.errors import RefusedError, RoutebookError
-from routebook.wire.bodies.body_error import BodyError
+from routebook.wire.bodies.body_error import BodyError, ChecksumError
 from routebook.wire.codes import ResponseCode
 from routebook.wire.command import Ext
 
@@ -24,10 +24,13 @@ def reply_to_error(error: RoutebookError) -> Reply:
     """Code 1 for whatever went wrong: in doubt a peer keeps what it knows. The reference sends Java's exception text,
     which peers only log.
     """
+    # The reference refuses these two when it has begun its answer to a registration: hence the empty typed header.
+    if isinstance(error, RefusedError):
+        return Reply(ResponseCode.SYSTEM_ERROR, ext={}, remark=REGISTER_FAILED)
+    if isinstance(error, ChecksumError):
+        return Reply(ResponseCode.SYSTEM_ERROR, ext={}, remark=error.remark)
     if isinstance(error, BodyError):
         return Reply(ResponseCode.SYSTEM_ERROR, remark=error.remark)
-    if isinstance(error, RefusedError):
-        return Reply(ResponseCode.SYSTEM_ERROR, remark=REGISTER_FAILED)
     return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
 
 

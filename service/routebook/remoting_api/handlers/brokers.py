@@ -87,7 +87,7 @@ class BrokerHandlers:
             {"haServerAddr": result.master_ha_address or None, "masterAddr": result.master_address or None}
         )
         ordered = None
-        if self._live.current.return_order_topic_config_to_broker and result.status != "turned-down":
+        if self._live.current.return_order_topic_config_to_broker:
             ordered = self._registry.view.kv.get(ORDER_TOPIC_NAMESPACE)
         return Reply(ext=ext, body=b"" if ordered is None else encode_kv_table(ordered))
 
