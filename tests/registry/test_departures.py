@@ -51,6 +51,20 @@ async def test_a_departure_is_of_the_stay_that_its_connection_carries(store_url:
         assert there.registry.brokers() == ()
 
 
+async def test_a_departure_after_a_turned_down_registration_is_by_address(store_url: str, namespace: str) -> None:
+    """Turned down in one group, the address has no live entry any more, and is seated in the other group still."""
+    async with running_worker(store_url, namespace) as worker:
+        said, connection = worker.registry, FakeConnection()
+        await said.register(registration(A, broker="broker-b"), CALLER, connection=connection)
+        await said.register(registration(B, data_version=version(state=1)), CALLER)
+        told = await said.register(registration(A), CALLER, connection=connection)
+        assert told.status == "turned-down"
+        left = said.depart("east", "broker-b", 0, A, CALLER, connection=connection)
+        assert left is not None
+        await left
+        assert said.brokers() == ("broker-a",)
+
+
 async def test_the_question_for_the_version_is_answered_for_known_and_unknown(store_url: str, namespace: str) -> None:
     async with running_worker(store_url, namespace) as worker:
         ask = worker.registry.query_data_version

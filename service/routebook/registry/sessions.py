@@ -148,7 +148,9 @@ class Sessions:
             done.set_result(None)
             return done
         member = member_name(departure.cluster, departure.address)
-        meant = replace(departure, incarnation=self._held.incarnation(connection, member))
+        # A stay that is over needs no protection from itself: then it is by address, as Apache's is.
+        is_live = member in self._replica.table.instances
+        meant = replace(departure, incarnation=self._held.incarnation(connection, member) if is_live else "")
 
         def settle(left: asyncio.Future[Status]) -> None:
             if done.done():
