@@ -27,8 +27,9 @@ class Request:
     """Keys of the JSON header that no peer knows, or other values for those that all know."""
 
     @property
-    def is_oneway(self) -> bool:
-        return bool(self.flag & ONEWAY)
+    def is_answered(self) -> bool:
+        """Not a oneway one, nor what says of itself that it is an answer."""
+        return not self.flag & (ONEWAY | RESPONSE)
 
     def to_bytes(self, opaque: int) -> bytes:
         if self.header == "json":

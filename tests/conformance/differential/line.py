@@ -23,6 +23,11 @@ class Side(Protocol):
 
     def drop(self, line: str) -> None: ...
 
+    def hang_up(self) -> None: ...
+
+    def unasked(self) -> list[Answer]:
+        """Answers that nobody waits for, such as one to a oneway request."""
+
 
 def ask(side: Side, request: Request, *, line: str = "aside") -> Answer:
     return side.receive(line, side.send(line, request))
@@ -91,6 +96,6 @@ class RealSide:
     def unasked(self) -> list[Answer]:
         return [answer for line in self._lines.values() for answer in line.unasked()]
 
-    def close(self) -> None:
+    def hang_up(self) -> None:
         for line in list(self._lines):
             self.drop(line)

@@ -40,20 +40,38 @@ class PlainSide:
     def __init__(self) -> None:
         self._told: dict[int, Answer] = {}
         self._opaques = itertools.count(1)
+        self._speaks: dict[tuple[str, str], tuple[str, str]] = {}
         self.registry = ReferenceRegistry(now_ms)
         self.kv: dict[str, dict[str, str | None]] = {}
         self.config = dict(AT_START)
 
     def send(self, line: str, request: Request) -> int:
         opaque = next(self._opaques)
-        self._told[opaque] = self.answer(request)
+        told = self.answer(request)
+        if not request.is_answered:
+            return opaque
+        if request.code == 103 and told.code == 0:
+            ext = _texts(request)
+            self._speaks[ext["clusterName"], ext["brokerAddr"]] = line, ext["brokerName"]
+        self._told[opaque] = told
         return opaque
 
     def receive(self, line: str, opaque: int) -> Answer:
         return self._told.pop(opaque)
 
     def drop(self, line: str) -> None:
+        """Whoever spoke last over this connection goes, if its group was made by its own cluster."""
+        for (cluster, address), (over, broker) in list(self._speaks.items()):
+            group = self.registry.groups.get(broker)
+            is_seated = group is not None and group.cluster == cluster and address in group.addresses.values()
+            if over == line and is_seated and (cluster, address) in self.registry.live:
+                self.registry.unregister([Unregistration(cluster, address, broker)])
+
+    def hang_up(self) -> None:
         return None
+
+    def unasked(self) -> list[Answer]:
+        return list(self._told.values())
 
     def answer(self, request: Request) -> Answer:
         handle = _HANDLERS.get(request.code)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from tests.conformance.differential.frames import NEWEST, ONEWAY, Request
+from tests.conformance.differential.frames import NEWEST, Request
 
 
 class Body(Protocol):
@@ -110,10 +110,6 @@ class Step:
             right = zlib.crc32(body) & 0x7FFFFFFF
             ext["bodyCrc32"] = {"right": right, "wrong": right ^ 1, "garbage": "0x12"}[self.crc]
         return Request(self.code, ext, body, self.version, self.header, self.flag, self.more)
-
-    @property
-    def is_oneway(self) -> bool:
-        return bool(self.flag & ONEWAY)
 
     def __str__(self) -> str:
         """What differs from the plainest request of its code."""
