@@ -47,8 +47,8 @@ def address_of(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def http_address(listener: socket.socket) -> str:
-    return f"http://{address_of(listener)}"
+def http_address(listener: socket.socket, *, is_secure: bool = False) -> str:
+    return f"http{'s' if is_secure else ''}://{address_of(listener)}"
 
 
 def _bound(host: str, port: int, port_setting: str, host_setting: str) -> socket.socket:

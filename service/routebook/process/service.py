@@ -12,6 +12,7 @@ import uvloop
 
 from routebook import __version__
 from routebook.observability.logs import start_logs
+from routebook.process.descriptors import allow_connections
 from routebook.process.listening import PublicPorts, address_of, http_address, listen, port_of
 from routebook.process.stopping import Stop
 from routebook.settings import LiveSettings, Loaded
@@ -41,7 +42,7 @@ class Service:
 
     @property
     def http_address(self) -> str:
-        return http_address(self.public.http)
+        return http_address(self.public.http, is_secure=self.loaded.settings.tls_mode == "enforcing")
 
     @property
     def admin_address(self) -> str:
@@ -68,6 +69,7 @@ def run_service(loaded: Loaded, announce: Announce, watches: Sequence[Watch] = (
     live = LiveSettings(service.loaded)
     start_logs(live)
     _log_start(live)
+    allow_connections(service.loaded.settings.max_connections)
     if service.loaded.settings.workers > 1:
         return asyncio.run(_run_workers(service, announce, watches))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

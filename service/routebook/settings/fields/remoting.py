@@ -78,8 +78,8 @@ class RemotingSettings(Part):
     max_connections: Annotated[
         Annotated[int, Field(ge=1, le=1_000_000)],
         About(
-            "Connections of one worker's remoting port; more are closed as they come. Each costs a file descriptor and "
-            "some kilobytes."
+            "Connections of one worker on each public port. When they are used up, silent ones are closed, then idle "
+            "ones without a broker, then newcomers. Each costs a file descriptor and some kilobytes."
         ),
     ] = 20_000
     max_output_bytes: Annotated[

@@ -1,0 +1,30 @@
+"""Java brokers and clients over TLS, against a port that takes nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.conftest import Release
+from tests.conformance.java_processes import Broker
+from tests.conformance.java_programs import Messages
+from tests.conformance.name_services import RoutebookFleet
+
+pytestmark = [pytest.mark.slow, pytest.mark.conformance]
+
+TLS = ("-Dtls.enable=true",)
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+def test_brokers_and_clients_with_tls_find_each_other_through_an_enforcing_port(
+    version: str, release: Release, tmp_path: Path
+) -> None:
+    """With Apache's defaults on their side: any certificate is trusted, so the one of test mode too."""
+    libraries = release(version)
+    with (
+        RoutebookFleet(tmp_path / "names", {"tls.server.mode": "enforcing"}, workers=1) as names,
+        Broker(libraries, tmp_path / "broker", names.address, options=TLS),
+        Messages(libraries, tmp_path / "peer", names.address, options=TLS) as peer,
+    ):
+        peer.exchange("secret", 20)
+        assert names.log.unreadable
+        assert not names.log.frames
