@@ -62,10 +62,12 @@ class Opening:
     def __init__(self, mark: SessionMark) -> None:
         self.mark = mark
         self.incarnation = ""
+        self.is_over = False
 
     def opened(self, incarnation: str) -> None:
-        """What the store said. Empty: there is no such stay."""
+        """What the store said. Empty: there is no such stay (any more), as after a registration turned down."""
         self.incarnation = incarnation
+        self.is_over = not incarnation
 
 
 class Sessions:
@@ -131,6 +133,9 @@ class Sessions:
             if not is_open:
                 self._bind(connection, member, "", stamp)
             raise
+        if opening.is_over and (ended := self._held.unbind(connection, member)):
+            # Else a 104 would be about the stay that is over, and would leave what the address is seated in besides.
+            self._close_later([ended])
         if opening.incarnation and (not is_open or opening.incarnation != carried):
             self._bind(connection, member, opening.incarnation, stamp)
             if is_open:  # it was another stay by then, and the call did not open a session
@@ -148,9 +153,7 @@ class Sessions:
             done.set_result(None)
             return done
         member = member_name(departure.cluster, departure.address)
-        # A stay that is over needs no protection from itself: then it is by address, as Apache's is.
-        is_live = member in self._replica.table.instances
-        meant = replace(departure, incarnation=self._held.incarnation(connection, member) if is_live else "")
+        meant = replace(departure, incarnation=self._held.incarnation(connection, member))
 
         def settle(left: asyncio.Future[Status]) -> None:
             if done.done():

@@ -1,0 +1,224 @@
+"""What the store is told of connections, and what it does when it cannot be told."""
+
+import pytest
+
+from routebook.errors import StoreUnavailableError
+from routebook.registry import sessions as module
+from routebook.store.changes import changes_between
+from routebook.store.recovery import begin_history
+from tests.reference.build import A, registration, version
+from tests.registry.fleets import fleet, outcomes
+from tests.support.broker_hosts import BrokerHosts
+from tests.support.connections import FakeConnection
+from tests.support.fault_proxy import FaultProxy
+from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.scripts import make_due
+from tests.support.waiting import until
+
+DIGEST = "d" * 32
+MEMBER = registration(A).member
+
+
+async def held(worker: InProcessWorker, asked: InProcessWorker | None = None) -> dict[str, str]:
+    """Member → incarnation, as the store has it of that worker."""
+    other = asked or worker
+    flat = await other.client.call("HGETALL", other.book.keys.of("sessions", worker.name))
+    return {flat[i].decode(): flat[i + 1].decode().split(" ")[1] for i in range(0, len(flat), 2)}
+
+
+def stay(worker: InProcessWorker, member: str = MEMBER) -> str:
+    return worker.replica.table.instances[member].incarnation
+
+
+async def opened(worker: InProcessWorker) -> int:
+    """Its number of openings so far, which the store keeps beside the stay."""
+    said = await worker.client.call("HGET", worker.book.keys.of("sessions", worker.name), MEMBER)
+    return int(said.split(b" ")[0])
+
+
+async def test_a_registration_opens_a_session_and_its_repetitions_open_none(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        connection = FakeConnection()
+        await worker.registry.register(registration(), CALLER, body_digest=DIGEST, connection=connection)
+        assert await held(worker) == {MEMBER: stay(worker)}
+        first = await opened(worker)
+        for _ in range(3):
+            assert await worker.registry.touch("east", "broker-a", 0, DIGEST, CALLER, connection=connection)
+            await worker.registry.register(registration(), CALLER, connection=connection)
+        assert await opened(worker) == first
+
+
+async def test_a_touch_over_another_connection_opens_a_session_for_it(store_url: str, namespace: str) -> None:
+    async with (
+        running_worker(store_url, namespace) as here,
+        running_worker(store_url, namespace) as there,
+    ):
+        await here.registry.register(registration(), CALLER, body_digest=DIGEST)
+        assert await held(here) == {}
+        await there.replica.wait_for(here.replica.version, 5000)
+        assert await there.registry.touch("east", "broker-a", 0, DIGEST, CALLER, connection=FakeConnection())
+        assert await held(there) == {MEMBER: stay(here)}
+
+
+async def test_a_connection_is_bound_anew_when_its_broker_begins_another_stay(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        connection = FakeConnection()
+        await worker.registry.register(registration(), CALLER, connection=connection)
+        former = stay(worker)
+        await worker.registry.unregister("east", "broker-a", 0, CALLER)
+        await worker.registry.register(registration(), CALLER, connection=connection)
+        assert stay(worker) != former
+        assert await held(worker) == {MEMBER: stay(worker)}
+
+
+async def test_a_registration_that_is_turned_down_opens_none(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        await worker.registry.register(registration(data_version=version(state=2)), CALLER)
+        other = registration("127.0.0.7:10911", data_version=version(state=1))
+        await worker.registry.register(other, CALLER, connection=FakeConnection())
+        assert await held(worker) == {}
+        assert len(worker.registry.sessions) == 0
+
+
+async def test_a_call_that_nobody_answered_may_have_opened_a_session(store_url: str, namespace: str) -> None:
+    """Its connection counts as carrying the broker; and its end removes the broker all the same."""
+    with BrokerHosts() as hosts:
+        async with (
+            FaultProxy.before(store_url) as proxy,
+            fleet(store_url, namespace, size=1) as others,
+            running_worker(proxy.url, namespace, connection_grace_ms=300, store_timeout_ms=300) as worker,
+        ):
+            said = registration(hosts.refusing())
+            (other,) = others.workers
+            await other.registry.register(said, CALLER)
+            await worker.replica.wait_for(other.replica.version, 5000)
+            connection = FakeConnection()
+            proxy.hold_answers()
+            with pytest.raises(StoreUnavailableError):
+                await worker.registry.register(said, CALLER, connection=connection)
+            assert len(worker.registry.sessions) == 1
+            await until(lambda: _holds(worker, other, said.member))
+            worker.registry.sessions.lost(connection)
+            proxy.heal()
+            await until(lambda: other.registry.brokers() == ())
+            assert outcomes(worker) == {"removed_refused": 1}
+
+
+async def _holds(worker: InProcessWorker, asked: InProcessWorker, member: str) -> bool:
+    return member in await held(worker, asked)
+
+
+async def test_a_closing_waits_for_the_store(store_url: str, namespace: str) -> None:
+    """The grace begins when the store is told: until then nobody could have come back."""
+    with BrokerHosts() as hosts:
+        async with (
+            FaultProxy.before(store_url) as proxy,
+            fleet(store_url, namespace, size=1) as others,
+            running_worker(proxy.url, namespace, connection_grace_ms=300, store_timeout_ms=300) as worker,
+        ):
+            (other,) = others.workers
+            connection = FakeConnection()
+            await worker.registry.register(registration(hosts.refusing()), CALLER, connection=connection)
+            await proxy.refuse()
+            worker.registry.sessions.lost(connection)
+            await until(lambda: not worker.client.in_touch)
+            assert other.registry.brokers() == ("broker-a",)
+            await proxy.accept()
+            await until(lambda: other.registry.brokers() == ())
+            removed = (await changes_between(other.book, 0, 1000))[-1].fields
+            assert removed["cause"] == "connection-lost"
+
+
+async def test_a_worker_that_is_cut_off_from_the_store_closes_the_connections_of_its_brokers(
+    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come back through the balancer to one that can; when it is in touch again, nobody is removed for it."""
+    monkeypatch.setattr(module, "MOVE_WITHIN_S", 0.5)
+    with BrokerHosts() as hosts:
+        async with (
+            FaultProxy.before(store_url) as proxy,
+            fleet(store_url, namespace, size=1) as others,
+            running_worker(proxy.url, namespace, store_cut_off_ms=1000, store_timeout_ms=300) as worker,
+        ):
+            (other,) = others.workers
+            worker.lead()
+            fleet_of_it = [registration(hosts.accepting(), broker=f"broker-{n}") for n in range(4)]
+            connections = [FakeConnection() for _ in fleet_of_it]
+            for said, connection in zip(fleet_of_it, connections, strict=True):
+                await worker.registry.register(said, CALLER, connection=connection)
+            client = FakeConnection()
+            await proxy.refuse()
+            await until(lambda: all(connection.closed_for for connection in connections))
+            assert client.closed_for == []
+            for said, connection in zip(fleet_of_it, connections, strict=True):
+                worker.registry.sessions.lost(connection)
+                await other.registry.register(said, CALLER, connection=FakeConnection())
+            assert len(worker.registry.sessions) == 0
+            await proxy.accept()
+            await until(lambda: outcomes(worker) == {"elsewhere": 4})
+            assert len(other.registry.brokers()) == 4
+
+
+async def test_an_expiry_closes_the_session_on_whichever_worker_it_is(store_url: str, namespace: str) -> None:
+    async with fleet(store_url, namespace) as brokers:
+        first, second, third = brokers.workers
+        await until(lambda: first.leader.lease is not None)
+        connection, bystander = FakeConnection(), FakeConnection()
+        await third.registry.register(registration(), CALLER, connection=connection)
+        await second.registry.register(registration("127.0.0.8:1", broker="broker-b"), CALLER, connection=bystander)
+        await make_due(first.book, MEMBER)
+        await until(lambda: connection.closed_for)
+        assert "silent" in connection.closed_for[0]
+        assert bystander.closed_for == []
+
+
+async def test_an_expiry_of_an_earlier_stay_closes_nothing(store_url: str, namespace: str) -> None:
+    async with fleet(store_url, namespace, size=2) as brokers:
+        first, second = brokers.workers
+        former, later = FakeConnection(), FakeConnection()
+        await second.registry.register(registration(), CALLER, connection=former)
+        await make_due(first.book, MEMBER)
+        await until(lambda: former.closed_for)
+        await second.registry.register(registration(), CALLER, connection=later)
+        await until(lambda: _shows(second, stay(second)))
+        assert later.closed_for == []
+
+
+def _shows(worker: InProcessWorker, incarnation: str) -> bool:
+    return worker.replica.version > 0 and stay(worker) == incarnation
+
+
+async def test_a_worker_that_was_taken_for_dead_opens_its_sessions_again(store_url: str, namespace: str) -> None:
+    async with fleet(store_url, namespace, size=2) as brokers:
+        first, second = brokers.workers
+        await second.registry.register(registration(), CALLER, connection=FakeConnection())
+        await until(lambda: _holds(second, first, MEMBER))
+        await first.client.call("ZADD", first.book.keys.table("workers"), 1, second.name)
+        await first.client.call("DEL", first.book.keys.of("sessions", second.name))
+        await first.client.call("HDEL", first.book.keys.table("workers:about"), second.name)
+        await until(lambda: _holds(second, first, MEMBER))
+
+
+async def test_sessions_that_a_failover_lost_are_opened_again(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        await worker.registry.register(registration(), CALLER, connection=FakeConnection())
+        await worker.client.call("DEL", worker.book.keys.of("sessions", worker.name))
+        history = worker.replica.history
+        await begin_history(worker.book, history=history)
+        await until(lambda: worker.replica.history != history)
+        await until(lambda: _holds(worker, worker, MEMBER))
+
+
+async def test_a_connection_that_is_gone_is_not_opened_again(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        connection = FakeConnection()
+        await worker.registry.register(registration(), CALLER, connection=connection)
+        worker.registry.sessions.reopen()
+        worker.registry.sessions.lost(connection)
+        await until(lambda: _holds_nothing(worker))
+        worker.registry.sessions.reopen()
+        assert await held(worker) == {}
+
+
+async def _holds_nothing(worker: InProcessWorker) -> bool:
+    return await held(worker) == {}
