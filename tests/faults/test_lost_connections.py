@@ -1,0 +1,246 @@
+"""Real workers, real brokers' processes, one store: whose end removes whom."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from routebook.store.book import Book
+from routebook.store.changes import Change, changes_between
+from tests.architecture.sources import ROOT
+from tests.process.running import Running
+from tests.support.balancer import Balancer
+from tests.support.fault_proxy import FaultProxy
+from tests.support.waiting import until
+
+GRACE_MS = 1500
+OFTEN_S, SELDOM_S = 1.0, 600.0
+"""How often a broker speaks. Seldom: not again in this test, whatever happens to its connection."""
+
+
+@dataclass
+class BrokerProcess:
+    process: asyncio.subprocess.Process
+    addresses: list[str] = field(default_factory=list)
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.process.wait()
+
+
+class Site:
+    """Workers, a balancer before them, and brokers that know only the balancer."""
+
+    def __init__(self, book: Book, store_url: str, folder: Path, stack: AsyncExitStack) -> None:
+        self.book = book
+        self.workers: list[Running] = []
+        self._store_url = store_url
+        self._folder = folder
+        self._stack = stack
+        self.balancer = Balancer([])
+
+    async def start_worker(self, *flags: str, store_url: str = "") -> Running:
+        wanted = ["serve", "--redis-url", store_url or self._store_url, "--namespace", self.book.keys.namespace]
+        wanted += ["--bind-address", "127.0.0.1", "--connection-grace-ms", str(GRACE_MS), *flags]
+        running = Running(*wanted, folder=self._folder)
+        await asyncio.to_thread(running.__enter__)
+        self._stack.callback(running.__exit__, None, None, None)
+        self.workers.append(running)
+        self.balancer.servers.append(running.remoting)
+        return running
+
+    async def start_broker(self, *names: str, period_s: float = SELDOM_S, at: Running | None = None) -> BrokerProcess:
+        name_server = at.remoting if at else self.balancer.address
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "tests.faults.broker_process", name_server, str(period_s), *names),
+            stdout=asyncio.subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        broker = BrokerProcess(process)
+        self._stack.push_async_callback(_end, process)
+        assert process.stdout
+        line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
+        broker.addresses = line.split()
+        return broker
+
+    async def known(self, worker: Running) -> set[str]:
+        answer = await asyncio.to_thread(worker.get, "/v1/brokers")
+        return {broker["name"] for broker in answer.json()["brokers"]}
+
+    async def all_know(self, *names: str) -> bool:
+        return all([await self.known(worker) == set(names) for worker in self.workers])
+
+    async def removals(self) -> list[Change]:
+        return [one for one in await changes_between(self.book, 0, 1000) if one.kind == "broker-removed"]
+
+    async def outcomes(self) -> dict[str, int]:
+        """Of lost connections, over all workers."""
+        found: dict[str, int] = {}
+        for worker in self.workers:
+            text = (await asyncio.to_thread(worker.ask_admin, "/metrics")).text
+            for line in text.splitlines():
+                if line.startswith("routebook_lost_connections_total{"):
+                    outcome = line.split('"')[1]
+                    found[outcome] = found.get(outcome, 0) + int(float(line.rpartition(" ")[2]))
+        return found
+
+    async def has(self, **outcomes: int) -> bool:
+        return await self.outcomes() == outcomes
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+
+
+@asynccontextmanager
+async def site_with(book: Book, store_url: str, folder: Path, workers: int, *flags: str) -> AsyncIterator[Site]:
+    async with AsyncExitStack() as stack:
+        site = Site(book, store_url, folder, stack)
+        await stack.enter_async_context(site.balancer)
+        for _ in range(workers):
+            await site.start_worker(*flags)
+        yield site
+
+
+@pytest.fixture
+async def site(book: Book, store_url: str, tmp_path: Path) -> AsyncIterator[Site]:
+    async with site_with(book, store_url, tmp_path, 2) as made:
+        yield made
+
+
+def until_soon(condition: Any) -> Any:
+    return until(condition, timeout_s=30, every_s=0.05)
+
+
+async def test_a_killed_broker_is_gone_everywhere_within_its_grace_and_a_second(site: Site) -> None:
+    broker = await site.start_broker("broker-1")
+    await site.start_broker("broker-2")
+    await until_soon(lambda: site.all_know("broker-1", "broker-2"))
+    await broker.kill()
+    await until_soon(lambda: site.all_know("broker-2"))
+    (removed,) = await site.removals()
+    assert removed.fields["cause"] == "connection-lost"
+    # By the store's clock: from the loss to the removal, which every worker follows.
+    assert removed.ms - removed.fields["lost_ms"] < GRACE_MS + 1000
+    assert await site.outcomes() == {"removed_refused": 1}
+
+
+async def test_all_brokers_of_a_killed_container_are_gone(site: Site) -> None:
+    container = await site.start_broker("broker-1", "broker-2", "broker-3")
+    assert len(container.addresses) == 3
+    await until_soon(lambda: site.all_know("broker-1", "broker-2", "broker-3"))
+    await container.kill()
+    await until_soon(site.all_know)
+
+
+async def test_a_killed_worker_takes_no_broker_with_it(site: Site) -> None:
+    """They come back through the balancer. What the dead worker held is forgotten when its lease ends."""
+    first, second = site.workers
+    for number in range(4):
+        await site.start_broker(f"broker-{number}", period_s=OFTEN_S)
+    sessions = site.book.keys.of("sessions", await _name_of(second))
+    second.kill()
+    site.workers.remove(second)
+    await until_soon(lambda: _is_absent(site, sessions))
+    assert await site.known(first) == {f"broker-{number}" for number in range(4)}
+    assert await site.removals() == []
+
+
+async def _name_of(worker: Running) -> str:
+    return str((await asyncio.to_thread(worker.get, "/v1/status")).json()["worker"])
+
+
+async def _is_absent(site: Site, key: str) -> bool:
+    return not int(await site.book.client.call("EXISTS", key))
+
+
+async def test_a_worker_that_stops_takes_no_broker_with_it(site: Site) -> None:
+    first, second = site.workers
+    for number in range(4):
+        await site.start_broker(f"broker-{number}")
+    assert await asyncio.to_thread(second.stop, signal.SIGTERM) == 0
+    site.workers.remove(second)
+    assert await site.known(first) == {f"broker-{number}" for number in range(4)}
+    assert await site.outcomes() == {}
+    assert await site.removals() == []
+
+
+async def test_a_broker_that_moves_to_another_worker_is_not_removed(site: Site) -> None:
+    """Its connection is cut, and it registers again at once, through the balancer, at the other worker."""
+    await site.start_broker("broker-1", period_s=0.2)
+    for _ in range(3):
+        site.balancer.cut()
+        await asyncio.sleep(GRACE_MS / 1000 / 2)
+    await until_soon(lambda: site.all_know("broker-1"))
+    assert await site.removals() == []
+
+
+async def test_a_balancer_that_restarts_and_cuts_everyone_removes_nobody(site: Site) -> None:
+    """They connect anew, but do not speak: only their own addresses can say that they live."""
+    names = [f"broker-{number}" for number in range(6)]
+    for name in names:
+        await site.start_broker(name)
+    await until_soon(lambda: site.all_know(*names))
+    site.balancer.cut()
+    await until_soon(lambda: site.has(alive=6))
+    assert await site.all_know(*names)
+    assert await site.removals() == []
+
+
+async def test_an_expiry_closes_the_connection_on_whichever_worker_it_is(
+    book: Book, store_url: str, tmp_path: Path
+) -> None:
+    """The leader is one of three, and each has a broker: at most one of them is connected to the leader itself."""
+    often = ("--broker-timeout-ms", "1000", "--scan-not-active-broker-interval-ms", "200", "--hold-minimum", "100")
+    async with site_with(book, store_url, tmp_path, 3, *often) as site:
+        for number, worker in enumerate(site.workers):
+            await site.start_broker(f"broker-{number}", at=worker)
+        await until_soon(site.all_know)
+        removed = await site.removals()
+        assert [one.fields["cause"] for one in removed] == ["expired"] * 3
+        for worker in site.workers:
+            await until_soon(lambda worker=worker: _has_no_session(worker))
+
+
+async def _has_no_session(worker: Running) -> bool:
+    text = (await asyncio.to_thread(worker.ask_admin, "/metrics")).text
+    return "routebook_sessions 0.0" in text
+
+
+async def test_brokers_of_a_worker_that_is_cut_off_from_the_store_move_and_live(site: Site, store_url: str) -> None:
+    async with FaultProxy.before(store_url) as proxy:
+        cut_off = await site.start_worker("--store-cut-off-ms", "2000", store_url=proxy.url)
+        names = [f"broker-{number}" for number in range(4)]
+        for name in names:
+            await site.start_broker(name, period_s=OFTEN_S, at=None)
+        await until_soon(lambda: site.all_know(*names))
+        sessions = site.book.keys.of("sessions", await _name_of(cut_off))
+        assert not await _is_absent(site, sessions)
+        site.balancer.servers.remove(cut_off.remoting)
+        proxy.stall()
+        others = [site.book.keys.of("sessions", await _name_of(one)) for one in site.workers if one is not cut_off]
+        await until_soon(lambda: _are_all_at(site, others, len(names)))
+        lookup = await asyncio.to_thread(cut_off.get, "/v1/routes/orders")
+        assert lookup.status_code == 200
+        assert "x-routebook-stale-seconds" in lookup.headers
+        proxy.heal()
+        await until_soon(lambda: site.all_know(*names))
+        assert await site.removals() == []
+
+
+async def _are_all_at(site: Site, sessions: list[str], number: int) -> bool:
+    found: set[bytes] = set()
+    for key in sessions:
+        found |= set(await site.book.client.call("HKEYS", key))
+    return len(found) == number
