@@ -1,9 +1,12 @@
 """`routebook compare`: a table for people, JSON for programs, exit codes for scripts."""
 
+import secrets
+
 import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.client.canned_server import CannedServer, broker_data, one_broker, queue_data, route, serving
+from tests.process.running import Running
 
 
 def other_queues() -> CannedServer:
@@ -75,3 +78,42 @@ def test_without_other_the_service_itself_is_asked_for(nowhere: CommandLine) -> 
     ended = nowhere("compare", "127.0.0.1:1")
     assert ended.code == 3
     assert "routebook up" in ended.err
+
+
+def test_the_service_is_equal_to_itself_by_its_own_port(routebook: CommandLine, service: Running) -> None:
+    whole_fleet(service)
+    address = f"127.0.0.1:{service.remoting.rpartition(':')[2]}"
+    ended = routebook("compare", address, "--settings", "--kv", "N")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("Equal: ")
+
+
+def test_a_foreign_server_is_held_against_the_service(routebook: CommandLine, service: Running) -> None:
+    name = whole_fleet(service)
+    with serving(one_broker()) as foreign:
+        ended = routebook("compare", foreign, "--settle", "0", "--json")
+    assert ended.code == 1
+    things = {(one["kind"], one["name"]): one["verdict"] for one in ended.json["differences"]}
+    assert things["broker", name] == "only there"
+    assert ("queues", f"Topic-{name} @ {name}") not in things
+
+
+def whole_fleet(service: Running) -> str:
+    """A group with what a route can hold; its name."""
+    name = f"broker-{secrets.token_hex(4)}"
+    seat = f"/v1/clusters/demo/brokers/{name}"
+    mapping = {"bname": name, "total_queues": 4, "epoch": 7, "current_ids": {"0": 0, "2": 1}}
+    master = {
+        "address": "127.0.0.41:10911",
+        "zone": "az-1",
+        "acting_master": True,
+        "topics": {f"Topic-{name}": {"flags": 3}, "Static": {}, f"%RETRY%群-{name}": {"perm": 4}},
+        "mappings": {"Static": mapping},
+        "filters": ["127.0.0.41:30000"],
+    }
+    service.put(f"{seat}/0", master).raise_for_status()
+    slave = {"address": "127.0.0.42:10911", "zone": "az-1", "acting_master": True}
+    service.put(f"{seat}/1", slave).raise_for_status()
+    service.put(f"/v1/kv/ORDER_TOPIC_CONFIG/Topic-{name}", {"value": f"{name}:4"}).raise_for_status()
+    service.put("/v1/kv/N/k", {"value": "v"}).raise_for_status()
+    return name

@@ -148,3 +148,22 @@ def test_another_name_server_that_is_away_is_named(nowhere: CommandLine, tmp_pat
     ended = nowhere("snapshot", "export", str(tmp_path / "file"), "--from", "127.0.0.1:1")
     assert ended.code == 3
     assert "127.0.0.1:1 is unavailable" in ended.err
+
+
+def test_the_service_tells_the_same_by_both_of_its_ports(
+    routebook: CommandLine, service: Running, broker: str, tmp_path: Path
+) -> None:
+    known = exported(routebook, tmp_path / "http.json")
+    address = f"127.0.0.1:{service.remoting.rpartition(':')[2]}"
+    assert routebook("snapshot", "export", str(tmp_path / "remoting.json"), "--from", address).code == 0
+    told = json.loads((tmp_path / "remoting.json").read_bytes())
+    assert broker in [group["name"] for group in told["groups"]]
+    assert [without_what_is_not_told(group) for group in told["groups"]] == [
+        without_what_is_not_told(group) for group in known["groups"]
+    ]
+
+
+def without_what_is_not_told(group: dict[str, Any]) -> dict[str, Any]:
+    members = {(member["id"], member["address"], tuple(member["filters"])) for member in group["members"]}
+    topics = {topic: {**queues, "by_request": None} for topic, queues in group["topics"].items()}
+    return {**group, "members": members, "topics": topics}

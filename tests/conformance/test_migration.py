@@ -46,7 +46,14 @@ class Migration:
         seconds, which a busy machine may need to start its client.
         """
         words = ("-n", name_server, "-t", "TopicM", "-p", "message")
-        wait_until(lambda: "SEND_OK" in self.admin("sendMessage", *words), "a message is sent", within=SENT_SECONDS)
+
+        def is_sent() -> bool:
+            said = self.admin("sendMessage", *words)
+            if "SEND_OK" not in said:
+                print(f"not sent through {name_server}: {said}")
+            return "SEND_OK" in said
+
+        wait_until(is_sent, "a message is sent", within=SENT_SECONDS)
 
     def compare(self) -> int:
         return self.routebook("compare", self.old.address, "--settle", "0")[0]
@@ -105,6 +112,7 @@ async def test_a_fleet_moves_and_comes_back(migration: Migration, tmp_path: Path
             migration.sends(new)
 
             old.stop()  # 6
+            assert await has_routes(new, {"TBW102", "TopicM", "broker-a"})
             migration.sends(new)
             code, said = migration.routebook("compare", old.address)
             assert (code, old.address in said) == (3, True)
@@ -122,15 +130,15 @@ async def test_a_fleet_moves_and_comes_back(migration: Migration, tmp_path: Path
         migration.sends(old.address)
 
 
+async def has_routes(address: str, topics: set[str]) -> bool:
+    async with await NameServer.connect(address) as server:
+        return all([await server.route(topic) for topic in topics])
+
+
 async def seconds_to_full_routes(address: str, topics: set[str]) -> float:
     """From the moment it is ready. A broker brings all its topics at once."""
     started = time.monotonic()
-    async with await NameServer.connect(address) as server:
-
-        async def has_routes() -> bool:
-            return all([await server.route(topic) for topic in topics])
-
-        await until(has_routes, timeout_s=BACK_SECONDS, every_s=0.1)
+    await until(lambda: has_routes(address, topics), timeout_s=BACK_SECONDS, every_s=0.1)
     return round(time.monotonic() - started, 1)
 
 

@@ -111,7 +111,7 @@ class _Planner:
         flags = self._step("group", group.name, _flags(known) if known else None, _flags(group))
         members = [one for member in group.members if (one := self._member(group, known, member))]
         if flags.action == "replace" and not members and group.members:
-            members = [self._completed(group.members[0])]  # Flags come with a registration, whosever it is.
+            members = [self._completed(group.name, group.members[0])]  # Flags come with a registration, whosever it is.
         queues = self._queues(group, known)
         mappings = self._mappings(group)
         if not (members or queues or mappings):
@@ -145,18 +145,18 @@ class _Planner:
         address = known.addresses.get(member.broker_id) if known else None
         now: Fields | None = None
         if address is not None:
-            now = {
-                key: value for key, value in _told(self._known(member.cluster, address, member)).items() if key in told
-            }
+            now = {key: value for key, value in _told(self._known(group.name, member, address)).items() if key in told}
         elif known and member.address in known.addresses.values():
             now = {"address": None}  # It sits there under another id, and would leave that.
         name = f"{member.cluster}/{group.name}/{member.broker_id}"
         step = self._step("broker", name, now, told)
-        return self._completed(member) if step.writes else None
+        return self._completed(group.name, member) if step.writes else None
 
-    def _known(self, cluster: str, address: str, member: MemberSnapshot) -> MemberSnapshot:
+    def _known(self, broker: str, member: MemberSnapshot, address: str) -> MemberSnapshot:
+        """Who sits there now."""
+        cluster = member.cluster
         instance = self._table.instances.get(member_name(cluster, address))
-        if instance is None:
+        if instance is None or instance.broker != broker:
             return MemberSnapshot(member.broker_id, address, cluster)
         return MemberSnapshot(
             member.broker_id,
@@ -168,9 +168,9 @@ class _Planner:
             instance.filters,
         )
 
-    def _completed(self, member: MemberSnapshot) -> MemberSnapshot:
+    def _completed(self, broker: str, member: MemberSnapshot) -> MemberSnapshot:
         """What the snapshot does not tell stays as it is."""
-        known = self._known(member.cluster, member.address, member)
+        known = self._known(broker, member, member.address)
         return replace(
             member,
             ha_address=member.ha_address or known.ha_address,

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from routebook.model.broker import BrokerGroup, Instance
-from routebook.model.names import member_name
 from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot, Taken
 from routebook.replica.table import Table
 
@@ -33,10 +32,11 @@ def _group(table: Table, group: BrokerGroup, instances: list[Instance]) -> Group
         )
         for one in seated
     ]
+    # Its live entry may be another group's: two that name one address share it.
     members += [
         MemberSnapshot(broker_id, address, group.cluster)
         for broker_id, address in group.addresses.items()
-        if broker_id not in told and member_name(group.cluster, address) not in table.instances
+        if broker_id not in told
     ]
     return GroupSnapshot(
         name=group.name,
