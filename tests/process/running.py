@@ -15,7 +15,7 @@ import httpx
 START_SECONDS = 30.0
 _LAST_LINE = "Ctrl-C stops all of it"
 _REMOTING = re.compile(r"(?:RocketMQ +|serves RocketMQ on )([^ ,\n]+:[0-9]+)")
-_HTTP = re.compile(r"(?:HTTP API +|serves RocketMQ on [^ ]+ and )(http://[^ ,\n]+)")
+_HTTP = re.compile(r"(?:HTTP API +|serves RocketMQ on [^ ]+ and )(https?://[^ ,\n]+)")
 _ADMIN = re.compile(r"(?:health +|health and metrics )(http://[^ ,/\n]+//[^ ,/\n]+|http://[^ ,/\n]+)")
 
 

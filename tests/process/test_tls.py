@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests.accepting.authorities import Authority, replace_file
-from tests.process.running import Running
+from tests.process.running import Running, run
 
 
 def test_workers_take_up_a_new_certificate_and_drop_nobody(store_url: str, namespace: str, tmp_path: Path) -> None:
@@ -31,6 +31,11 @@ def test_workers_take_up_a_new_certificate_and_drop_nobody(store_url: str, names
                 assert time.monotonic() < deadline
                 row = row + 1 if _name_shown(port, authority) == "second" else 0
             assert held.get("/v1/status").status_code == 200
+        asked = run(
+            "status", "--url", f"https://localhost:{port}", cwd=tmp_path, env={"SSL_CERT_FILE": str(authority.trust)}
+        )
+        assert asked.returncode == 0, asked.stderr
+        assert run("status", "--url", f"https://localhost:{port}", cwd=tmp_path).returncode != 0
         assert 'routebook_connections{port="http"}' in service.ask_admin("/metrics").text
         assert service.stop() == 0
 

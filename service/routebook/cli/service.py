@@ -13,6 +13,7 @@ import click
 import httpx
 
 from routebook.errors import RoutebookError, SettingsError
+from routebook.process.authorities import trusted_authorities
 from routebook.process.exits import AnswerIsNoError, HistoryMissingError, ServiceUnreachableError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -34,7 +35,13 @@ class Service:
         headers = {"authorization": f"Bearer {token}"} if token else {}
         try:
             # Proxies of the environment are for the world outside; a name service is inside.
-            self.http = httpx.Client(base_url=self.url, headers=headers, timeout=_TIMEOUT_SECONDS, trust_env=False)
+            self.http = httpx.Client(
+                base_url=self.url,
+                headers=headers,
+                timeout=_TIMEOUT_SECONDS,
+                trust_env=False,
+                verify=trusted_authorities(self.url),
+            )
         except (httpx.InvalidURL, ValueError) as error:
             raise SettingsError(f"{url!r} is no address of a service.", advice=f"Example: {DEFAULT_URL}.") from error
 

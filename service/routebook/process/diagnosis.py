@@ -12,6 +12,7 @@ import httpx
 
 from routebook import __version__
 from routebook.errors import RoutebookError
+from routebook.process.authorities import trusted_authorities
 from routebook.settings import Settings, catalogue
 from routebook.store.checks import Finding, diagnose
 from routebook.store.client import StoreClient, StoreReplyError
@@ -52,7 +53,13 @@ async def diagnose_store(settings: Settings) -> tuple[list[Finding], bool]:
 def diagnose_service(url: str, token: str) -> list[Finding]:
     headers = {"authorization": f"Bearer {token}"} if token else {}
     try:
-        answer = httpx.get(f"{url.rstrip('/')}/v1/status", headers=headers, timeout=_HTTP_SECONDS, trust_env=False)
+        answer = httpx.get(
+            f"{url.rstrip('/')}/v1/status",
+            headers=headers,
+            timeout=_HTTP_SECONDS,
+            trust_env=False,
+            verify=trusted_authorities(url),
+        )
         answer.raise_for_status()
         status = answer.json()
     except (httpx.TransportError, httpx.InvalidURL):
@@ -101,11 +108,14 @@ def _versions() -> Finding:
 
 
 def _descriptors() -> Finding:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < FEW_DESCRIPTORS:
-        advice = f"`ulimit -n {min(65536, hard) if hard > 0 else 65536}` before the start, or LimitNOFILE= of the unit."
-        return Finding("warning", "descriptors", f"only {soft} open files allowed, one a connection", advice)
-    return Finding("ok", "descriptors", f"{soft} open files allowed")
+    """The hard limit counts: a start raises the other one itself, `descriptors.py`."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard == resource.RLIM_INFINITY:
+        return Finding("ok", "descriptors", "any number of open files allowed")
+    if hard < FEW_DESCRIPTORS:
+        advice = "`ulimit -Hn 65536` before the start, as root, or LimitNOFILE= of the unit."
+        return Finding("warning", "descriptors", f"only {hard} open files allowed, one a connection", advice)
+    return Finding("ok", "descriptors", f"{hard} open files allowed")
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:
