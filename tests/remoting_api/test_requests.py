@@ -257,6 +257,7 @@ async def test_a_topic_is_registered_by_itself(peer: Peer) -> None:
         assert (await peer.ask(217, {"topic": "New"}, body)).code == 0
         assert (await lookup(peer, "New")).code == 17
     assert (await peer.ask(217, {"topic": "New"}, b"{")).code == 1
+    assert (await peer.ask(217, {}, f'{{"queueDatas":[{known}]}}'.encode())).code == 0
     assert (await peer.ask(217, {"topic": "New"}, f'{{"queueDatas":[{known}]}}'.encode())).code == 0
     assert (await route(peer, "New"))["queueDatas"][0]["perm"] == 4
 

@@ -25,9 +25,10 @@ class TopicHandlers:
     async def register(self, asking: Asking) -> Reply:
         """Success also where the rules put nothing, or not all."""
         queues = dict(read_queue_datas(asking.request.body))
-        if queues:
+        topic = asking.text("topic")
+        if queues and topic is not None:
             with suppress(NotFoundError):
-                await self._registry.register_topic(asking.required("topic"), queues, asking.caller)
+                await self._registry.register_topic(topic, queues, asking.caller)
         return Reply()
 
     async def wipe_write_permission(self, asking: Asking) -> Reply:
