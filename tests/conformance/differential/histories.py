@@ -347,6 +347,7 @@ class _Writer:
                 self.permission,
                 self.read_kv,
                 self.delete_kv,
+                self.register_topic,
             ]
         )()
         if dice.random() < 0.2:
