@@ -117,3 +117,12 @@ def whole_fleet(service: Running) -> str:
     service.put(f"/v1/kv/ORDER_TOPIC_CONFIG/Topic-{name}", {"value": f"{name}:4"}).raise_for_status()
     service.put("/v1/kv/N/k", {"value": "v"}).raise_for_status()
     return name
+
+
+def test_connections_may_be_encrypted(routebook: CommandLine, service: Running) -> None:
+    address = f"127.0.0.1:{service.remoting.rpartition(':')[2]}"
+    assert routebook("compare", address, "--tls").code == 0
+    with serving(one_broker()) as plain:
+        ended = routebook("compare", plain, "--tls")
+    assert ended.code == 3
+    assert f"{plain} is unavailable" in ended.err

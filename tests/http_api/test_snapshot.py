@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -106,6 +107,54 @@ async def test_what_went_out_comes_in_elsewhere(worker: Worker, other: Worker) -
     assert (done["left_out"], done["turned_down"]) == ([], [])
     assert done["counts"]["broker"] == {"create": 5, "replace": 0, "keep": 0, "same": 0}
     assert contents(await export(other)) == contents(document)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_became_of_a_fleet_comes_in_elsewhere(worker: Worker, other: Worker, seed: int) -> None:
+    await random_fleet(worker, Random(seed))
+    document = await export(worker)
+    done = await bring(other, document)
+    assert done["turned_down"] == []
+    assert told(await export(other)) == told(document)
+    assert (await bring(other, document, replace=True))["steps"] == []
+
+
+async def random_fleet(worker: Worker, dice: Random) -> None:
+    """Registrations, departures and operators' verbs, in any order."""
+    for _ in range(40):
+        name, broker_id = f"broker-{dice.choice('abc')}", dice.randrange(3)
+        address = f"127.0.{ord(name[-1])}.{10 + broker_id}:10911"
+        topics = {f"Topic{number}": {"read_queues": dice.randrange(4)} for number in dice.sample(range(6), 3)}
+        match dice.choice(["register"] * 5 + ["leave", "permission", "topic", "delete"]):
+            case "register":
+                mapping = {"Topic0": {"bname": name, "epoch": dice.randrange(3)}} if dice.random() < 0.3 else {}
+                body = {
+                    "address": address,
+                    "topics": topics,
+                    "data_version": dice.choice([None, {"counter": dice.randrange(3)}]),
+                    "acting_master": dice.choice([None, False, True]),
+                    "zone": dice.choice([None, "az-1"]),
+                    "mappings": mapping,
+                    "filters": dice.choice([None, [], ["127.0.0.1:1"]]),
+                }
+                (await worker.http.put(seat(name, broker_id), json=body)).raise_for_status()
+            case "leave":
+                await worker.http.delete(seat(name, broker_id))
+            case "permission":
+                writable = dice.choice([True, False])
+                await worker.http.put(f"/v1/brokers/{name}/write-permission", json={"writable": writable})
+            case "topic":
+                await worker.http.put(f"/v1/topics/Topic{dice.randrange(9)}", json={"queues": {name: {}}})
+            case "delete":
+                await worker.http.delete(f"/v1/topics/Topic{dice.randrange(9)}")
+
+
+def told(document: Document) -> Document:
+    """Without what a fleet that is gone has left behind, and whose word brought a topic."""
+    for group in document["groups"]:
+        for queues in group["topics"].values():
+            queues.pop("by_request", None)
+    return {**contents(document), "left_out": None}
 
 
 async def test_the_same_again_changes_nothing(worker: Worker, other: Worker) -> None:

@@ -22,7 +22,9 @@ from routebook.snapshots.planning import GroupPlan, Plan, make_plan
 from routebook.snapshots.taking import take_snapshot
 
 AT_ONCE: Final = 8
-"""Writes under way. An import shall take the store's time, not all of it."""
+"""Registrations under way. An import shall take the store's time, not all of it."""
+VALUES_AT_ONCE: Final = 64
+"""Key-values under way: the replica reads their whole name space again for each batch of changes that it sees."""
 
 Item = TypeVar("Item")
 
@@ -87,7 +89,7 @@ class Snapshots:
 
         for key, value in plan.settings.items():
             await registry.change_setting(key, value, caller)
-        await _each(plan.key_values, put)
+        await _each(plan.key_values, put, at_once=VALUES_AT_ONCE)
         await _each(plan.groups, register)
         await _each(_by_request(plan.groups).items(), put_topic)
         return turned_down
@@ -157,7 +159,7 @@ def _by_request(groups: Iterable[GroupPlan]) -> dict[str, dict[str, QueueData]]:
     return found
 
 
-async def _each(items: Iterable[Item], do: Callable[[Item], Awaitable[None]]) -> None:
+async def _each(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, at_once: int = AT_ONCE) -> None:
     """A bounded number at a time; the first failure ends all."""
     left = iter(items)
 
@@ -165,7 +167,7 @@ async def _each(items: Iterable[Item], do: Callable[[Item], Awaitable[None]]) ->
         for item in left:
             await do(item)
 
-    tasks = [asyncio.create_task(work()) for _ in range(AT_ONCE)]
+    tasks = [asyncio.create_task(work()) for _ in range(at_once)]
     try:
         await asyncio.gather(*tasks)
     finally:
