@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,22 @@ async def test_a_first_frame_byte_by_byte_is_answered_and_a_stalled_one_ended(st
         async with await Peer.to(port.address) as peer:
             peer.write(peer.request(206)[:9])
             assert await peer.is_closed()
+
+
+async def test_the_first_frames_deadline_counts_from_its_first_byte(port: PortUnderTest) -> None:
+    """Not from the twelfth, which decides what the connection is: dripping must not double the time."""
+    async with await Peer.to(port.address) as peer:
+        frame = peer.request(206)
+        peer.write(frame[:5])
+        await asyncio.sleep(0.05)
+        decided_after = time.monotonic()
+        peer.write(frame[5:20])
+        await until(lambda: port.server.port.connections)
+        (connection,) = port.server.port.connections
+        await until(lambda: connection.has_unfinished_frame_since(time.monotonic()) < decided_after)
+        peer.write(frame[20:])
+        assert (await peer.read()).code == 0
+        assert connection.has_unfinished_frame_since(time.monotonic()) == float("inf")
 
 
 async def test_a_hundred_certificates_leave_every_broker_connected(

@@ -231,7 +231,7 @@ class Acceptor:
             self._given_up(one, "plain")
             return
         del self._undecided[one]
-        arrival = arrival_of(one.real, opened.proxy, is_tls=opened.is_tls)
+        arrival = arrival_of(one.real, opened.proxy, is_tls=opened.is_tls, began=one.began)
         task = self._loop.create_task(self._hand_over(one.sock, arrival, context))
         self._handovers.add(task)
         task.add_done_callback(self._handovers.discard)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from math import inf
 from typing import Any
 
 from routebook.wire.proxy_header import Endpoint, ProxyHeader
@@ -20,6 +21,10 @@ class Arrival:
     """The same in parts. None where a PROXY header named nobody: whom such a connection serves is not known."""
     balancer: Endpoint | None = None
     """Who sent the PROXY header that was believed. None: there was none."""
+    began: float = inf
+    """`time.monotonic()` of the first byte, so that the deadline of an unfinished first frame counts from there. With
+    TLS the handshake is one thing and what follows another: infinity, nothing has begun.
+    """
 
     @property
     def judged_as(self) -> Endpoint | None:
@@ -65,10 +70,11 @@ def is_within(host: str, networks: tuple[Network, ...]) -> bool:
     return any(address in network for network in networks)
 
 
-def arrival_of(real: Endpoint, proxy: ProxyHeader | None, *, is_tls: bool) -> Arrival:
+def arrival_of(real: Endpoint, proxy: ProxyHeader | None, *, is_tls: bool, began: float = inf) -> Arrival:
+    began = inf if is_tls else began
     if proxy is None:
-        return Arrival(_text(real), is_tls, real)
-    return Arrival(_text(proxy.source or real), is_tls, proxy.source, real)
+        return Arrival(_text(real), is_tls, real, began=began)
+    return Arrival(_text(proxy.source or real), is_tls, proxy.source, real, began)
 
 
 def _ip(host: str) -> IPv4Address | IPv6Address:

@@ -8,7 +8,9 @@ import asyncio
 import contextlib
 import socket
 import sys
+import time
 from collections.abc import Callable
+from math import inf
 
 from routebook.accepting.arrival import Bounds
 from routebook.accepting.open_socket import OpenSocket
@@ -39,6 +41,7 @@ class Undecided:
         "_timer",
         "_waits",
         "_wakes_at",
+        "began",
         "real",
         "since",
         "sock",
@@ -62,6 +65,7 @@ class Undecided:
         self._on_given_up = on_given_up
         self._loop = asyncio.get_running_loop()
         self.since = self._loop.time()
+        self.began = inf
         self._seen = 0
         self._look_bytes = FIRST_LOOK_BYTES
         self._wakes_at = 1
@@ -113,6 +117,7 @@ class Undecided:
 
     def _see(self, data: bytes) -> None:
         if not self._seen:
+            self.began = time.monotonic()
             self._must_hurry()
         new, self._seen = data[self._seen :], len(data)
         try:

@@ -10,6 +10,7 @@ Invariants:
 import asyncio
 import logging
 from collections import deque
+from math import inf
 from typing import Any, Final, cast
 
 from routebook.errors import RoutebookError, StoreError
@@ -34,7 +35,8 @@ LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
 class RemotingConnection(asyncio.Protocol):
-    def __init__(self, port: Port, peer: str) -> None:
+    def __init__(self, port: Port, peer: str, began: float = inf) -> None:
+        """`began`: when the first byte came, where that was before the connection was known for what it is."""
         self._port = port
         self._lookups = port.lookups
         self._wire = Connection(port.limits, encoding=port.encoding)
@@ -49,10 +51,10 @@ class RemotingConnection(asyncio.Protocol):
         """Something was read or written since the sweep's last look."""
         self._chunks = 0
         """Rises with whole frames: an unfinished one is the same as at the last look if this number is."""
-        self._quiet_since = float("inf")
-        self._stuck_since = float("inf")
-        self._unfinished_since = float("inf")
-        self._unfinished_after = -1
+        self._quiet_since = inf
+        self._stuck_since = inf
+        self._unfinished_since = began
+        self._unfinished_after = 0
 
     # -- told by the transport
 
@@ -105,7 +107,7 @@ class RemotingConnection(asyncio.Protocol):
 
     def has_unfinished_frame_since(self, now: float) -> float:
         if not self._wire.unread_bytes or self._reads_paused:
-            self._unfinished_since = float("inf")
+            self._unfinished_since = inf
         elif self._unfinished_after != self._chunks or self._unfinished_since > now:
             self._unfinished_after, self._unfinished_since = self._chunks, now
         return self._unfinished_since
@@ -113,7 +115,7 @@ class RemotingConnection(asyncio.Protocol):
     def has_been_stuck_since(self, now: float) -> float:
         """It does not take its answers."""
         if not self._writes_paused:
-            self._stuck_since = float("inf")
+            self._stuck_since = inf
         elif self._stuck_since > now:
             self._stuck_since = now
         return self._stuck_since

@@ -50,7 +50,7 @@ class RemotingServer:
         settings = self._live.current
         self._acceptor = Acceptor(
             listener,
-            lambda arrival: RemotingConnection(self.port, arrival.peer),
+            lambda arrival: RemotingConnection(self.port, arrival.peer, arrival.began),
             frame_limits=self.port.limits,
             proxy_from=settings.proxy_networks,
             bounds=Bounds(
