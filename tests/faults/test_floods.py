@@ -1,0 +1,110 @@
+"""Connections by the thousand that want nothing (faults 25 and 26), against a running service; others are served on."""
+
+import asyncio
+import resource
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.process.running import Running
+from tests.remoting_api.peer import Peer
+from tests.remoting_api.port import lookup, register
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.slow
+
+DRIPPING, IDLE, ROOM = 1_000, 3_000, 500
+
+
+@asynccontextmanager
+async def serving(store_url: str, namespace: str, folder: Path, *flags: str) -> AsyncIterator[Running]:
+    """And room for the test's own ends."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < IDLE + 500:
+        pytest.skip(f"only {hard} open files allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, IDLE + 500), hard))
+    words = ("serve", "--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1", *flags)
+    service = Running(*words, folder=folder)
+    await asyncio.to_thread(service.__enter__)
+    try:
+        yield service
+    finally:
+        service.__exit__(None, None, None)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def connect(port: int) -> Peer:
+    return await Peer.to(f"127.0.0.1:{port}")
+
+
+async def drip(peer: Peer, begin: bytes) -> None:
+    """Until it is closed, a byte now and then."""
+    while not peer.reader.at_eof() and not peer.writer.is_closing():
+        peer.write(begin[:1])
+        begin = begin[1:] or b"x"
+        # Not a wait for something: this is what it does.
+        await asyncio.sleep(0.5)
+
+
+@pytest.mark.parametrize("port_name", ["remoting", "http"])
+async def test_a_thousand_dripping_connections_are_closed_and_nobody_waits(
+    store_url: str, namespace: str, tmp_path: Path, port_name: str
+) -> None:
+    deadlines = ("--incomplete-frame-timeout-ms", "5000", "--request-timeout-ms", "6000")
+    async with serving(store_url, namespace, tmp_path, *deadlines) as service:
+        remoting = int(service.remoting.rpartition(":")[2])
+        http = urlsplit(service.http).port or 0
+        begin = b"\0\0\1\0\0\0\0\xa0" if port_name == "remoting" else b"GET / HTTP/1.1\r\n"
+        peers = [await connect(remoting if port_name == "remoting" else http) for _ in range(DRIPPING)]
+        async with await connect(remoting) as broker:
+            await register(broker)
+            dripping = asyncio.gather(*(drip(peer, begin) for peer in peers))
+            started, longest = time.monotonic(), 0.0
+            while not dripping.done():
+                asked = time.monotonic()
+                assert (await lookup(broker, "TopicA")).code == 0
+                longest = max(longest, time.monotonic() - asked)
+                assert asked - started < 60, "still open"
+                await asyncio.sleep(0.05)
+            print(
+                f"{DRIPPING} closed within {time.monotonic() - started:.1f} s; longest lookup {longest * 1000:.0f} ms"
+            )
+        for peer in peers:
+            peer.cut()
+
+
+async def test_idle_connections_beyond_the_bound_cost_no_broker_its_place(
+    store_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with serving(store_url, namespace, tmp_path, "--max-connections", str(ROOM)) as service:
+        remoting = int(service.remoting.rpartition(":")[2])
+        async with await connect(remoting) as broker:
+            await register(broker)
+            idle = []
+            for number in range(IDLE):
+                idle.append(await connect(remoting))
+                if number % 300 == 0:
+                    assert (await lookup(broker, "TopicA")).code == 0
+
+            async def is_let_in() -> bool:
+                try:
+                    async with await connect(remoting) as newcomer:
+                        return (await lookup(newcomer, "TopicA")).code == 0
+                except (ConnectionError, asyncio.IncompleteReadError):
+                    return False
+
+            await until(is_let_in)
+            assert (await lookup(broker, "TopicA")).code == 0
+            metrics = (await asyncio.to_thread(service.ask_admin, "/metrics")).text
+            lines = [line for line in metrics.splitlines() if line.startswith("routebook_connections")]
+            print(lines)
+            (open_now,) = [
+                line.rsplit(" ", 1)[1] for line in lines if line.startswith('routebook_connections{port="remo')
+            ]
+            assert float(open_now) <= ROOM
+            for peer in idle:
+                peer.cut()
