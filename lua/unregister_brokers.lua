@@ -31,7 +31,7 @@ reply     {status, version, statuses, notices} DONE, UNCHANGED (none was there)
 -- include: min_broker
 
 local FIRST_REQUEST, REQUEST_LENGTH, QUEUE_ENTRIES_PER_BATCH = 1, 9, 10000
-local DEPARTURES_PER_BATCH = math.min(200, members_per_call())
+local DEPARTURES_PER_BATCH = math.min(100, members_per_call())
 
 local touched_in_all, offline = 0, {}
 

@@ -1,7 +1,7 @@
 --[[
 What is looked into by a worker, because the last session of an instance ended. Uses: keys.
 ]]
-local LOOKS_PER_CALL = 5000
+local LOOKS_PER_CALL = 2500
 
 -- How many members may be looked up in the sessions of all workers before the store has been blocked for long.
 local function members_per_call()

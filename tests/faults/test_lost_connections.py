@@ -20,6 +20,8 @@ from tests.support.balancer import Balancer
 from tests.support.fault_proxy import FaultProxy
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.slow
+
 GRACE_MS = 1500
 OFTEN_S, SELDOM_S = 1.0, 600.0
 """How often a broker speaks. Seldom: not again in this test, whatever happens to its connection."""

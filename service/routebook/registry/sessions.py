@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 __all__ = ["HeldConnection", "Opening", "Sessions"]
 
-SESSIONS_PER_CALL: Final = 500
+SESSIONS_PER_CALL: Final = 200
 RETRY_S: Final = 0.5
 WATCH_S: Final = 0.5
 MOVE_WITHIN_S: Final = 5.0

@@ -13,7 +13,7 @@ from routebook.store.statuses import Status, status_of, text
 Cause = Literal["unregistered", "connection-lost", "operator"]
 
 
-DEPARTURES_PER_CALL: Final = 200
+DEPARTURES_PER_CALL: Final = 100
 """The script stops there too; it is there that the store is blocked."""
 
 
