@@ -314,6 +314,14 @@ async def test_a_oneway_is_handled_and_never_answered(code: int, peer: Peer) -> 
     assert (await peer.ask(106)).code == 0  # `ask` checks that this is the answer to its own question.
 
 
+@pytest.mark.parametrize("code", [217, 322])
+async def test_a_body_that_would_hold_up_lookups_is_not_read(code: int, peer: Peer) -> None:
+    """Of the kind that only the slow lenient reader takes: seconds of the event loop."""
+    answer = await peer.ask(code, BROKER_A | {"topic": "TopicA"}, b"{'a':[" + b"{}," * 300_000 + b"{}]}")
+    assert answer.code == 1
+    assert "body is '900010 bytes'. Allowed: at most" in (answer.remark or "")
+
+
 async def test_a_frame_that_cannot_be_read_closes_the_connection(port: PortUnderTest, peer: Peer) -> None:
     peer.write(peer.request(106, {"x": "y" * 200_000}))
     assert await peer.is_closed()

@@ -22,6 +22,13 @@ class Asking:
     def text(self, name: str) -> str | None:
         return read_text(self.request.ext, name)
 
+    def body_within(self, limit_bytes: int) -> bytes:
+        """For what is read on the event loop. No peer's is longer; a stranger's could hold lookups up for seconds."""
+        body = self.request.body
+        if len(body) > limit_bytes:
+            raise InvalidInputError("body", f"{len(body)} bytes", f"at most {limit_bytes} bytes for this request")
+        return body
+
     def required(self, name: str) -> str:
         """Where the reference runs into a null pointer, or goes on and leaves debris."""
         text = self.text(name)

@@ -24,6 +24,8 @@ from routebook.wire.fields import read_boolean, read_int, read_long, write_field
 
 NO_CODE_SET: Final = "not set any response code"
 """What the reference says beside the success of 901."""
+MAX_DATA_VERSION_BYTES: Final = 4_096
+"""A version has some 80."""
 LONGEST_TIMEOUT_MS: Final = 10 * 365 * 86_400_000
 """A broker may name any; beyond ten years it would only test the arithmetic of the store."""
 
@@ -109,7 +111,7 @@ class BrokerHandlers:
 
     async def query_data_version(self, asking: Asking) -> Reply:
         cluster, address = asking.required("clusterName"), asking.required("brokerAddr")
-        asked = read_data_version(asking.request.body, now_ms=_now_ms())
+        asked = read_data_version(asking.body_within(MAX_DATA_VERSION_BYTES), now_ms=_now_ms())
         changed, stored = await self._registry.query_data_version(cluster, address, asked, asking.caller)
         self._metrics.heartbeat()
         body = b"" if stored is None else encode_data_version(stored)

@@ -15,6 +15,7 @@ audit = logging.getLogger("routebook.audit")
 
 BLACK_LISTED: Final = "Can not update config in black list."
 NOT_ALLOWED: Final = "Configuration is not changed over this port here: remoting_config_updates is off."
+MAX_TEXT_BYTES: Final = 65_536
 UNREADABLE: Final = "string2Properties error"
 
 
@@ -32,7 +33,7 @@ class ConfigurationHandlers:
             audit.warning("configuration change from %s: refused", asking.caller.source)
             return Reply(ResponseCode.NO_PERMISSION, remark=NOT_ALLOWED)
         try:
-            changes = plan_config_update(_text_of(asking.request.body), self._live)
+            changes = plan_config_update(_text_of(asking.body_within(MAX_TEXT_BYTES)), self._live)
         except BrokenPropertiesError:
             return Reply(ResponseCode.SYSTEM_ERROR, remark=UNREADABLE)
         except ProtectedPropertyError:

@@ -1,6 +1,7 @@
 """205, 216, 217, 327: operators and brokers change topics."""
 
 from contextlib import suppress
+from typing import Final
 
 from routebook.errors import InvalidInputError, NotFoundError
 from routebook.registry.registry import Registry
@@ -8,6 +9,9 @@ from routebook.remoting_api.handlers.asking import Asking
 from routebook.remoting_api.reply import Reply
 from routebook.wire.bodies.questions import read_queue_datas
 from routebook.wire.fields import write_fields
+
+MAX_ROUTE_BYTES: Final = 32_768
+"""Of a route of 300 brokers; a broker sends one of itself alone."""
 
 
 class TopicHandlers:
@@ -24,7 +28,7 @@ class TopicHandlers:
 
     async def register(self, asking: Asking) -> Reply:
         """Success also where the rules put nothing, or not all."""
-        queues = dict(read_queue_datas(asking.request.body))
+        queues = dict(read_queue_datas(asking.body_within(MAX_ROUTE_BYTES)))
         topic = asking.text("topic")
         if queues and topic is not None:
             with suppress(NotFoundError):
