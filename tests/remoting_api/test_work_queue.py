@@ -126,3 +126,25 @@ async def test_how_long_the_head_has_waited() -> None:
     handled.let_go.set()
     await queue.join()
     assert queue.slow_ms() == 0
+
+
+async def test_one_line_leaves_room_for_others() -> None:
+    handled, queue = Handled(held=frozenset({SLOW})), queue_of(runners=1, capacity=1000, max_bytes=2**30)
+    greedy, modest = handled.line(), handled.line()
+    taken = sum(queue.put(greedy, Request(SLOW, number)) for number in range(5000))
+    assert 490 <= taken <= 510
+    assert all(queue.put(modest, Request(SLOW, 10_000 + number)) for number in range(100))
+    handled.let_go.set()
+    await queue.join()
+    assert len(handled.begun) == taken + 100
+
+
+async def test_after_the_end_nothing_is_begun() -> None:
+    handled, queue = Handled(held=frozenset({SLOW})), queue_of(runners=2)
+    line = handled.line()
+    for number in range(10):
+        queue.put(line, Request(SLOW, number))
+    await until(lambda: handled.begun == [0])
+    queue.close()
+    await until(lambda: not queue._tasks)
+    assert handled.begun == [0]

@@ -1,5 +1,8 @@
 """All requests but lookups wait here for their turn: bounded, fair between connections, in order within each.
 
+No line takes it all: beyond a few requests one may have as much waiting as there is still room for others. So a peer
+that asks without end is refused itself, and brokers keep their place.
+
 Invariant: a line (one connection's requests) that has a request waiting, none being handled, and a peer that takes
 answers, is in `_ready`, once.
 
@@ -19,6 +22,8 @@ from routebook.wire.command import Request
 QUICK: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION})
 REQUEST_OVERHEAD_BYTES: Final = 500
 """Of a request that waits, beside its body."""
+LINE_MINIMUM: Final = 16
+"""A line may have so many waiting, however little room there is."""
 
 
 class Waiting(NamedTuple):
@@ -53,14 +58,16 @@ class WorkQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._closed = False
         self.length = 0
         self.queued_bytes = 0
         self.refused = 0
 
     def put(self, line: Line, request: Request) -> bool:
-        """False: it is full, and the request was not taken."""
+        """False: it is full, or the line has its share of it, and the request was not taken."""
         size = len(request.body) + REQUEST_OVERHEAD_BYTES
-        if self.length >= self._capacity or self.queued_bytes + size > self._max_bytes:
+        share = max(LINE_MINIMUM, self._capacity - self.length)
+        if self.length >= self._capacity or len(line.waiting) > share or self.queued_bytes + size > self._max_bytes:
             self.refused += 1
             return False
         line.waiting.append(Waiting(request, time.monotonic()))
@@ -88,6 +95,8 @@ class WorkQueue:
         await self._idle.wait()
 
     def close(self) -> None:
+        """What is being handled is cut off; what waits is left."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
 
@@ -99,7 +108,7 @@ class WorkQueue:
         self._start()
 
     def _start(self) -> None:
-        while self._free and (taken := self._next_line()):
+        while self._free and not self._closed and (taken := self._next_line()):
             line, quick = taken
             line.busy = True
             self._free -= 1
