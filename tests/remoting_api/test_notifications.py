@@ -7,6 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
+from routebook.client.remoting_client import RemotingClient
 from routebook.model.min_broker import MinBrokerChange
 from routebook.remoting_api.notifications import Notifications
 from routebook.settings.live import LiveSettings
@@ -87,6 +90,26 @@ async def test_one_receiver_hears_of_changes_in_their_order() -> None:
             notifications.tell(change(there, min_id=min_id))
         await until(lambda: len(broker.heard) == 10)
         assert [told["extFields"]["minBrokerId"] for told in broker.heard] == [str(n) for n in range(10)]
+        await notifications.close()
+
+
+async def test_what_comes_while_a_connection_is_being_closed_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    closing, may_close, really_close = asyncio.Event(), asyncio.Event(), RemotingClient.close
+
+    async def close(client: RemotingClient) -> None:
+        closing.set()
+        await may_close.wait()
+        await really_close(client)
+
+    monkeypatch.setattr(RemotingClient, "close", close)
+    broker = Broker()
+    notifications = Notifications(settings())
+    async with broker.listening() as there:
+        notifications.tell(change(there, min_id=1))
+        await closing.wait()
+        notifications.tell(change(there, min_id=2))
+        may_close.set()
+        await until(lambda: [told["extFields"]["minBrokerId"] for told in broker.heard] == ["1", "2"])
         await notifications.close()
 
 

@@ -64,12 +64,13 @@ class Notifications:
     async def _serve(self, receiver: str) -> None:
         waiting = self._waiting[receiver]
         try:
-            async with (
-                self._slots,
-                await RemotingClient.connect(receiver, timeout_ms=self._timeout_ms, tls=self._tls) as client,
-            ):
-                while waiting:
-                    await client.tell(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext=waiting.popleft())
+            while waiting:  # Something may have come while the last connection was being closed.
+                async with (
+                    self._slots,
+                    await RemotingClient.connect(receiver, timeout_ms=self._timeout_ms, tls=self._tls) as client,
+                ):
+                    while waiting:
+                        await client.tell(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext=waiting.popleft())
         except (PeerUnavailableError, InvalidInputError) as error:
             _log.info("%s is not told of its group's smallest id: %s", receiver, error)
         finally:
