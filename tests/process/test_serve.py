@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import time
 from pathlib import Path
 
@@ -122,6 +123,34 @@ def test_several_workers_are_one_service(store_url: str, namespace: str, tmp_pat
         assert eventually_ended(started)
         assert "Fatal" not in service.log
         assert "did not end in order" not in service.log
+
+
+def test_while_several_workers_drain_nobody_is_let_in(store_url: str, namespace: str, tmp_path: Path) -> None:
+    """A port that is open, and that nobody answers, would cost a peer its whole timeout."""
+    with serving(store_url, namespace, tmp_path, "--workers", "2", "--drain-ms", "60000") as service:
+        host, _, port = service.remoting.rpartition(":")
+        with socket.create_connection((host, int(port))) as stays:
+            header = b'{"code":206,"version":475}'  # Older than GO_AWAY: it may stay to the end.
+            question = struct.pack(">iI", 4 + len(header), len(header)) + header
+            stays.sendall(question)
+            assert stays.recv(4096)
+            service.process.send_signal(signal.SIGTERM)
+            _wait_until_refused(host, int(port))
+            stays.sendall(question)
+            assert stays.recv(4096)
+            assert service.process.poll() is None
+        assert service.process.wait(15) == 0
+
+
+def _wait_until_refused(host: str, port: int) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((host, port)).close()
+        except ConnectionError:
+            return
+        time.sleep(0.02)
+    raise AssertionError("connections are still taken")
 
 
 def _check_that_the_parent_sums_its_workers(service: Running) -> None:

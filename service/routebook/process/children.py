@@ -77,9 +77,13 @@ class Child:
             self.restarts += 1
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
+    def start_no_more(self) -> None:
+        """The one that runs goes on until `stop`; the ports for another one may be closed."""
+        self._stopping = True
+
     async def stop(self, grace_seconds: float, forced: asyncio.Event) -> bool:
         """Asks, insists when forced or out of time, then kills. False when it had to be killed."""
-        self._stopping = True
+        self.start_no_more()
         await self._tell(STOP)
         if await self._ended_within(grace_seconds, forced):
             return True
@@ -91,6 +95,12 @@ class Child:
         return False
 
     async def _run_once(self) -> int:
+        handover = Handover.of(
+            self.seat.loaded,
+            number=self.seat.number,
+            public=self.seat.public,
+            admin_socket=self.seat.admin_path,
+        )
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -106,12 +116,6 @@ class Child:
         self._process = process
         assert process.stdin is not None  # noqa: S101 asked for above
         assert process.stdout is not None  # noqa: S101
-        handover = Handover.of(
-            self.seat.loaded,
-            number=self.seat.number,
-            public=self.seat.public,
-            admin_socket=self.seat.admin_path,
-        )
         with contextlib.suppress(ConnectionError):
             process.stdin.write(handover.to_line())
             await process.stdin.drain()

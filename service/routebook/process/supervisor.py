@@ -29,6 +29,7 @@ BEYOND_DRAIN_SECONDS = 5.0
 class Supervisor:
     def __init__(self, loaded: Loaded, public: PublicPorts, admin: socket.socket, stop: Stop) -> None:
         self._loaded = loaded
+        self._public = public
         self._admin = admin
         self._stop = stop
         self._folder = make_run_folder("worker-100.sock")
@@ -84,10 +85,18 @@ class Supervisor:
 
     async def _stop_children(self) -> None:
         self._stop.ask("a worker could not start")
+        self._close_ports()
         grace = self._loaded.settings.drain_ms / 1000 + BEYOND_DRAIN_SECONDS
         orderly = await asyncio.gather(*(child.stop(grace, self._stop.forced) for child in self.children))
         if not all(orderly):
             _log.warning("%d of %d workers had to be killed.", orderly.count(False), len(orderly))
+
+    def _close_ports(self) -> None:
+        """Workers close theirs; with this one open, connections would be taken that nobody is there to answer."""
+        for child in self.children:
+            child.start_no_more()
+        self._public.remoting.close()
+        self._public.http.close()
 
     def _say_failures(self) -> None:
         for child in self.children:
