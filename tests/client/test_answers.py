@@ -61,7 +61,19 @@ def test_settings_are_lines_without_escapes() -> None:
     }
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"not json", b'{"brokerDatas":{"a":1}}', b'{"queueDatas":[1]}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"not json",
+        b'{"brokerDatas":{"a":1}}',
+        b'{"queueDatas":[1]}',
+        b'{"queueDatas":[{"perm":[]}]}',
+        b'{"brokerDatas":[{"cluster":{}}]}',
+    ],
+)
 def test_what_is_no_route_is_refused(body: bytes) -> None:
     with pytest.raises(BodyError):
         answers.read_route(body)

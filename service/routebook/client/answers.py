@@ -75,12 +75,31 @@ def _name_of(group: BrokerGroup) -> str:
 
 def _group(value: object) -> BrokerGroup:
     said = _object("brokerDatas", value)
+    flags = (said.get("brokerName"), said.get("cluster"), said.get("zoneName"), said.get("enableActingMaster"))
+    addresses = _members("brokerAddrs", said.get("brokerAddrs"))
+    try:
+        return _shared_group(*flags, tuple(addresses.items()))
+    except TypeError:  # A list or an object where a text belongs: let the conversion say so.
+        return _group_of(*flags, addresses)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _shared_group(
+    name: object, cluster: object, zone: object, acting: object, addresses: tuple[tuple[str, object], ...]
+) -> BrokerGroup:
+    """The same group stands in the route of each of its topics."""
+    return _group_of(name, cluster, zone, acting, dict(addresses))
+
+
+def _group_of(
+    name: object, cluster: object, zone: object, acting: object, addresses: Mapping[str, object]
+) -> BrokerGroup:
     return BrokerGroup(
-        name=text("brokerName", said.get("brokerName")) or "",
-        cluster=text("cluster", said.get("cluster")) or "",
-        zone=text("zoneName", said.get("zoneName")) or None,
-        acting_master=flag(said.get("enableActingMaster")),
-        addresses=_addresses(said.get("brokerAddrs")),
+        name=text("brokerName", name) or "",
+        cluster=text("cluster", cluster) or "",
+        zone=text("zoneName", zone) or None,
+        acting_master=flag(acting),
+        addresses=_addresses(addresses),
     )
 
 
@@ -94,15 +113,24 @@ def _addresses(value: object) -> dict[int, str]:
 
 def _queue_data(value: object) -> tuple[str, QueueData]:
     said = _object("queueDatas", value)
-    if _FLAGS_BEFORE_4_9 in said:
-        said = {"topicSysFlag": said[_FLAGS_BEFORE_4_9], **said}
-    return text("brokerName", said.get("brokerName")) or "", _shared(queue_data_of(said, _NO_QUEUES))
+    flags = said.get("topicSysFlag", said.get(_FLAGS_BEFORE_4_9))
+    numbers = (said.get("readQueueNums"), said.get("writeQueueNums"), said.get("perm"), flags)
+    try:
+        queue = _shared_queue(*numbers)
+    except TypeError:
+        queue = _queue_of(*numbers)
+    return text("brokerName", said.get("brokerName")) or "", queue
 
 
-@lru_cache(maxsize=4096)
-def _shared(queue: QueueData) -> QueueData:
+@lru_cache(maxsize=4096, typed=True)
+def _shared_queue(read: object, write: object, perm: object, flags: object) -> QueueData:
     """A fleet has a million entries and some dozens of values."""
-    return queue
+    return _queue_of(read, write, perm, flags)
+
+
+def _queue_of(read: object, write: object, perm: object, flags: object) -> QueueData:
+    said = {"readQueueNums": read, "writeQueueNums": write, "perm": perm, "topicSysFlag": flags}
+    return queue_data_of(said, _NO_QUEUES)
 
 
 def _mapping(value: object) -> TopicMapping:
