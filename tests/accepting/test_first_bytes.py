@@ -210,6 +210,21 @@ async def test_http_says_farewell_to_the_silent() -> None:
         assert port.refused("silent", "http") == 1
 
 
+async def test_a_connection_that_a_stop_meets_between_two_steps_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with accepting() as port:
+        opened = port.acceptor._opened
+
+        def stopped_right_after(*given: Any) -> None:
+            opened(*given)
+            port.acceptor.close()
+
+        monkeypatch.setattr(port.acceptor, "_opened", stopped_right_after)
+        async with peer(port.number) as one:
+            await one.say(LOOKUP)
+            assert await one.is_closed()
+        assert port.made == []
+
+
 async def test_a_closed_acceptor_lets_go_of_newcomers_only() -> None:
     async with accepting() as port, peer(port.number) as known, peer(port.number) as new:
         await known.say(LOOKUP)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from routebook.accepting import acceptor as acceptor_module
 from routebook.accepting.arrival import Bounds
 from routebook.accepting.certificates import Issued
 from routebook.accepting.tls import ServerTls, TlsOptions
@@ -146,6 +147,20 @@ async def test_a_stop_ends_a_handshake_under_way() -> None:
         port.acceptor.close()
         await port.acceptor.wait_closed()
         assert await one.is_closed()
+        await until(lambda: port.acceptor.open_connections == 0)
+
+
+async def test_unfinished_handshakes_make_room_for_who_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptor_module, "SPARED_SECONDS", 0.0)
+    async with accepting(tls=await opened(), bounds=Bounds(max_connections=2)) as port:
+        async with peer(port.number) as one, peer(port.number) as other:
+            for shaking in (one, other):
+                await shaking.say(bytes.fromhex("1603010200010001fc0303") + bytes(20))
+            await until(lambda: len(port.acceptor._handovers) == 2)
+            assert await speaks(port, None)
+            assert await speaks(port, trusting())
+            assert await one.is_closed()
+            assert port.refused("spared") == 2
         await until(lambda: port.acceptor.open_connections == 0)
 
 

@@ -3,9 +3,10 @@
 Between the two lie only the first bytes: whom a PROXY header names, and whether it is TLS. After that a connection
 belongs to the event loop and its protocol; nothing of ours stands in between.
 
-The bound of connections is kept so that whoever matters keeps a place: at the bound the longest silent ones go first,
-then those that the port can do without (`make_room`: idle, without sessions), and only when there is none of either
-the newcomer. So a broker that comes back is let in, however many idle connections there are.
+The bound of connections is kept so that whoever matters keeps a place: at the bound the longest silent ones go first
+(unfinished handshakes are such), then those that the port can do without (`make_room`: idle, without sessions), and
+only when there is none of either the newcomer. So a broker that comes back is let in, however many idle connections
+there are.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
+from itertools import islice
 from typing import Protocol
 
 from routebook.accepting.arrival import Arrival, Bounds, Network, arrival_of, endpoint_of, is_within
@@ -90,15 +92,20 @@ class Acceptor:
         self._open = 0
         self._undecided: dict[Undecided, None] = {}
         """Oldest first."""
-        self._handovers: set[asyncio.Task[None]] = set()
+        self._handovers: dict[asyncio.Task[None], float] = {}
+        """With their beginning; only handshakes take time."""
         self._pause: asyncio.TimerHandle | None = None
         self._closed = False
         self._reserve: int | None = None
+        self._sparing = Notice(
+            f"The {port} port holds %d connections, its bound: silent ones and unfinished handshakes are closed."
+        )
         self._full = Notice(f"The {port} port holds %d connections, its bound: newcomers are closed.")
         self._no_descriptors = Notice(
             f"The {port} port cannot take connections (%s): newcomers are closed, idle ones too. "
             "Raise the limit of open files (ulimit -n)."
         )
+        self._cannot = Notice(f"The {port} port cannot take connections: %s.")
         self._no_context = Notice(f"A TLS connection to the {port} port was closed: there is no certificate to show.")
 
     @property
@@ -131,7 +138,7 @@ class Acceptor:
         self._listener.close()
         for one in list(self._undecided):
             one.give_up("stopping")
-        for task in self._handovers:
+        for task in list(self._handovers):
             task.cancel()
         if self._reserve is not None:
             os.close(self._reserve)
@@ -139,7 +146,7 @@ class Acceptor:
     async def wait_closed(self) -> None:
         """Connections that were handed over are their protocols' business."""
         if self._handovers:
-            await asyncio.wait(set(self._handovers))
+            await asyncio.wait(list(self._handovers))
 
     def _listen(self) -> None:
         self._pause = None
@@ -151,17 +158,23 @@ class Acceptor:
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_A_WAKE):
+            if self._closed:
+                return
             try:
                 accepted, address = self._listener.accept()
             except (BlockingIOError, InterruptedError):
                 return
+            except ConnectionAbortedError:
+                # It ended while it waited.
+                continue
             except OSError as error:
                 if error.errno in OUT_OF_DESCRIPTORS:
                     self._shed(error)
-                    return
-                # That connection ended while it waited (ECONNABORTED and its kin on other systems).
-                _log.debug("A connection could not be accepted: %s", error)
-                continue
+                else:
+                    self._cannot.say(error.strerror)
+                # Whatever it is, a level-triggered poll would report it for ever.
+                self._rest()
+                return
             if self._open >= self._bounds.max_connections and not self._spare_some():
                 accepted.close()
                 self._full.say(self._open)
@@ -185,10 +198,17 @@ class Acceptor:
 
     def _spare_some(self) -> bool:
         latest = self._loop.time() - SPARED_SECONDS
-        oldest = [one for one, _ in zip(self._undecided, range(ROOM_AT_ONCE), strict=False) if one.since < latest]
-        for one in oldest:
+        silent = [one for one in islice(self._undecided, ROOM_AT_ONCE) if one.since < latest]
+        for one in silent:
             one.give_up("spared")
-        return bool(oldest) or self._make_room() > 0
+        shaking = [task for task, since in islice(self._handovers.items(), ROOM_AT_ONCE) if since < latest]
+        for task in shaking:
+            if task.cancel():
+                self._metrics.connection_refused(self._port, "spared")
+        if silent or shaking:
+            self._sparing.say(self._open)
+            return True
+        return self._make_room() > 0
 
     def _shed(self, error: OSError) -> None:
         """Those that wait are told at once, by means of a descriptor kept for it, rather than left waiting."""
@@ -207,7 +227,6 @@ class Acceptor:
             self._metrics.connection_refused(self._port, "descriptors")
         if self._reserve is None:
             self._reserve = _reserve()
-        self._rest()
 
     def _given_up(self, one: Undecided, reason: str) -> None:
         del self._undecided[one]
@@ -233,8 +252,14 @@ class Acceptor:
         del self._undecided[one]
         arrival = arrival_of(one.real, opened.proxy, is_tls=opened.is_tls, began=one.began)
         task = self._loop.create_task(self._hand_over(one.sock, arrival, context))
-        self._handovers.add(task)
-        task.add_done_callback(self._handovers.discard)
+        self._handovers[task] = self._loop.time()
+        task.add_done_callback(lambda done: self._handed_over(done, one.sock))
+
+    def _handed_over(self, task: asyncio.Task[None], sock: OpenSocket) -> None:
+        del self._handovers[task]
+        if task.cancelled():
+            # Perhaps before it had begun; then nobody else owns the socket.
+            sock.close()
 
     async def _hand_over(self, sock: OpenSocket, arrival: Arrival, context: ssl.SSLContext | None) -> None:
         try:
