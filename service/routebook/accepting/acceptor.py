@@ -201,10 +201,12 @@ class Acceptor:
         silent = [one for one in islice(self._undecided, ROOM_AT_ONCE) if one.since < latest]
         for one in silent:
             one.give_up("spared")
-        shaking = [task for task, since in islice(self._handovers.items(), ROOM_AT_ONCE) if since < latest]
+        oldest = islice(self._handovers.items(), ROOM_AT_ONCE)
+        # Those that were told before are still there until the loop's next turn, and make room once only.
+        shaking = [task for task, since in oldest if since < latest and not task.cancelling()]
         for task in shaking:
-            if task.cancel():
-                self._metrics.connection_refused(self._port, "spared")
+            task.cancel()
+            self._metrics.connection_refused(self._port, "spared")
         if silent or shaking:
             self._sparing.say(self._open)
             return True
