@@ -1,8 +1,8 @@
 --[[
 A batch of departures: a broker says so (104, HTTP), or its last connection was lost. Removal is by address, as Apache's is;
-one that names an incarnation removes only that one, and a lost connection only an instance that no worker holds another
-connection of. The batch stops after DEPARTURES_PER_BATCH, or QUEUE_ENTRIES_PER_BATCH queue entries: the store is blocked
-meanwhile.
+one that names an incarnation leaves a newer one alone (a broker's own word still removes what its address is seated in when
+none is live any more), and a lost connection leaves an instance alone that another connection is held of. The batch stops after
+DEPARTURES_PER_BATCH, or QUEUE_ENTRIES_PER_BATCH queue entries: the store is blocked meanwhile.
 
 KEYS[1]   meta
 
@@ -46,8 +46,12 @@ local function unregister(by, removal, carried, incarnation)
   if by_seat and not current then
     return UNKNOWN
   end
-  if incarnation ~= '' and current ~= incarnation then
-    return current and STALE or UNKNOWN
+  local is_over = incarnation ~= '' and not current
+  if is_over and removal.cause ~= 'unregistered' then
+    return UNKNOWN
+  end
+  if incarnation ~= '' and current and current ~= incarnation then
+    return STALE
   end
   if removal.cause == 'connection-lost' and current and has_session(member, current) then
     return STALE

@@ -66,14 +66,14 @@ async def _store_unregister(book: Book, asked: op.Unregister) -> Told:
     departures = [(Departure(cluster, broker, 0, address, of), CALLER) for cluster, broker, address in asked.departures]
     reply = await unregister_brokers(book, departures)
     assert len(reply.statuses) == len(departures)
-    return Status.DONE in reply.statuses if asked.stale else None
+    return [status is Status.STALE for status in reply.statuses] if asked.stale else None
 
 
 def _unregister(reference: ReferenceRegistry, asked: op.Unregister) -> Told:
     """Of what is not stale only the effect is compared: "was it there" is no notion of RocketMQ's."""
     of = STALE_INCARNATION if asked.stale else None
     done = reference.unregister([Unregistration(c, address, broker, of) for c, broker, address in asked.departures])
-    return any(done) if asked.stale else None
+    return [not was_carried_out for was_carried_out in done] if asked.stale else None
 
 
 async def _store_register_topic(book: Book, asked: op.RegisterTopic) -> Told:

@@ -214,7 +214,7 @@ class ReferenceRegistry:
     # Unregistration
 
     def unregister(self, batch: Iterable[Unregistration]) -> list[bool]:
-        """For each wish whether it was carried out (departure: a stale incarnation removes nothing)."""
+        """For each wish whether it was carried out (departure: a newer incarnation stays)."""
         wishes = list(batch)
         done = [self._is_current(wish) for wish in wishes]
         carried_out = [wish for wish, current in zip(wishes, done, strict=True) if current]
@@ -230,7 +230,7 @@ class ReferenceRegistry:
         if wish.incarnation is None:
             return True
         entry = self.live.get((wish.cluster, wish.address))
-        return entry is not None and entry.incarnation == wish.incarnation
+        return entry is None or entry.incarnation == wish.incarnation
 
     def _leave(self, cluster: str, broker: str, address: str) -> None:
         """Removes by address, whatever the id. An empty group goes with all its entries; mappings stay."""

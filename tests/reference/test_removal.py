@@ -54,6 +54,13 @@ def test_a_stale_incarnation_removes_nothing(book: Book) -> None:
     assert book.seats() == {0: A}
 
 
+def test_of_a_stay_that_is_over_the_seat_elsewhere_goes(book: Book) -> None:
+    stale = book.says(A).incarnation
+    del book.live[CLUSTER, A]
+    assert book.leaves(A, incarnation=stale)
+    assert book.groups == {}
+
+
 def test_the_emptied_group_of_a_refused_broker_goes_with_any_unregistration(book: Book) -> None:
     book.says(A, topics=topics("orders"))
     book.leaves(A)

@@ -65,6 +65,19 @@ async def test_a_departure_after_a_turned_down_registration_is_by_address(store_
         assert said.brokers() == ("broker-a",)
 
 
+async def test_a_departure_after_one_from_elsewhere_is_by_address(store_url: str, namespace: str) -> None:
+    """Told off under another group's name, the address has no live entry any more, and keeps its seat: as Apache's."""
+    async with running_worker(store_url, namespace) as worker:
+        said, own, other = worker.registry, FakeConnection(), FakeConnection()
+        await said.register(registration(), CALLER, connection=own)
+        for broker, connection in (("broker-b", other), ("broker-a", own)):
+            assert said.brokers() == ("broker-a",)
+            left = said.depart("east", broker, 0, A, CALLER, connection=connection)
+            assert left is not None
+            await left
+        assert said.brokers() == ()
+
+
 async def test_the_question_for_the_version_is_answered_for_known_and_unknown(store_url: str, namespace: str) -> None:
     async with running_worker(store_url, namespace) as worker:
         ask = worker.registry.query_data_version

@@ -62,12 +62,10 @@ class Opening:
     def __init__(self, mark: SessionMark) -> None:
         self.mark = mark
         self.incarnation = ""
-        self.is_over = False
 
     def opened(self, incarnation: str) -> None:
-        """What the store said. Empty: there is no such stay (any more), as after a registration turned down."""
+        """What the store said. Empty: there is no such stay."""
         self.incarnation = incarnation
-        self.is_over = not incarnation
 
 
 class Sessions:
@@ -133,9 +131,6 @@ class Sessions:
             if not is_open:
                 self._bind(connection, member, "", stamp)
             raise
-        if opening.is_over and (ended := self._held.unbind(connection, member)):
-            # Else a 104 would be about the stay that is over, and would leave what the address is seated in besides.
-            self._close_later([ended])
         if opening.incarnation and (not is_open or opening.incarnation != carried):
             self._bind(connection, member, opening.incarnation, stamp)
             if is_open:  # it was another stay by then, and the call did not open a session
