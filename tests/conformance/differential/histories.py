@@ -107,7 +107,7 @@ class _Writer:
         version = self.version()
         address = said.address(dice)
         # Where connections are lost each address is in one group only: in which of two Apache's would look for it,
-        # the hash table decides.
+        # the hash table decides. And all are of one cluster: in a group that another one made it would not look.
         name = said.BROKERS[said.ADDRESSES.index(address) % 2] if self.mood.losing else said.broker(dice)
         broker_id = dice.choice([0, 0, 0, 1, 1, 1, 2, 2, 3])
         if dice.random() < 0.03:
@@ -115,7 +115,7 @@ class _Writer:
         ext: dict[str, Any] = {
             "brokerName": name,
             "brokerAddr": address,
-            "clusterName": said.cluster(dice),
+            "clusterName": said.CLUSTERS[0] if self.mood.losing else said.cluster(dice),
             "haServerAddr": address.replace("10911", "10912"),
             "brokerId": str(broker_id),
         }

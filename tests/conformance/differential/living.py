@@ -132,7 +132,13 @@ class Twins:
             and group["cluster"] == request.ext["clusterName"]
             and address in group["brokerAddrs"].values()
         )
+        if live[0].body and not goes and self._over.get(_member_of(request)) == step.line:
+            # Live without a seat: Apache's keeps such an entry for ever, Routebook drops it.
+            return
         for side in self.sides:
+            if goes:
+                # An older one, still open: Apache's looks at the newest alone, Routebook waits for the last.
+                side.drop(step.line + MOVED)
             side.drop(step.line)
         if goes:
             for side in self.sides:
