@@ -6,6 +6,9 @@ import zlib
 
 import pytest
 
+from routebook.remoting_api.handlers import lists
+from routebook.replica.pick_up import ClusterInfo, pick_up_cluster_info
+from routebook.replica.table import Table
 from tests.remoting_api.peer import Peer
 from tests.remoting_api.port import BROKER_A, PortUnderTest, lookup, register, registration_body, route, topic
 from tests.support.waiting import until
@@ -216,6 +219,25 @@ async def test_the_cluster_table(peer: Peer) -> None:
         b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"127.0.0.11:10911"},"brokerName":"broker-a",'
         b'"cluster":"DefaultCluster","enableActingMaster":false}},"clusterAddrTable":{"DefaultCluster":["broker-a"]}}'
     )
+
+
+async def test_the_cluster_table_is_made_once_for_all_who_ask(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+
+    def look(table: Table) -> ClusterInfo:
+        made.append(table)
+        return pick_up_cluster_info(table)
+
+    monkeypatch.setattr(lists, "pick_up_cluster_info", look)
+    await register(peer)
+    first = [(await peer.ask(106)).body for _ in range(5)]
+    assert len(made) == 1
+    await register(peer)  # The same again changes nothing.
+    assert (await peer.ask(106)).body == first[0]
+    assert len(made) == 1
+    await register(peer, brokerId="1", brokerAddr="127.0.0.12:10911")
+    assert b'1:"127.0.0.12:10911"' in (await peer.ask(106)).body
+    assert len(made) == 2
 
 
 # -- topics

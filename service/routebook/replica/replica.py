@@ -57,6 +57,7 @@ class Replica:
         self._shape = _shape_of(live_settings.current)
         self._applied_settings: dict[str, str] = {}
         self._moved = asyncio.Event()
+        self._moves = 0
 
     def listen(self, tell_changes: TellChanges) -> None:
         """One more that is told of each batch of changes."""
@@ -97,6 +98,13 @@ class Replica:
     @property
     def version(self) -> int:
         return self._contents.position.version
+
+    @property
+    def moves(self) -> int:
+        """Rises with each step of what is shown, also with those that are no version: what was made of `view` is as
+        good as new while this number is the same.
+        """
+        return self._moves
 
     @property
     def ms(self) -> int:
@@ -222,9 +230,11 @@ class Replica:
             listener(changes, self.table)
 
     def drop(self, topics: set[str]) -> None:
+        self._moves += 1
         self._take_out(topics)
 
     def tell(self, topics: set[str], position: Position) -> None:
+        self._moves += 1
         self._tell(topics, self._take_out(topics), position)
         if self.view.settings != self._applied_settings:
             self._applied_settings = dict(self.view.settings)
