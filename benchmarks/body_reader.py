@@ -6,6 +6,15 @@ stands the time that the loop's own thread was at work in the longest wait, whic
 less.
 
     .venv/bin/python benchmarks/body_reader.py [--rounds 5]
+
+From the result, 2026-11-18, two shared and busy cores, Python 3.11.7, the loop's own work in the longest wait:
+
+    1,000 topics, JSON          2.2 ms in the loop, 0.3 ms with the reader
+    10,000 topics, JSON        29.8 ms in the loop, 1.4 ms with the reader
+    70,000 topics, JSON       388.0 ms in the loop, 6.4 ms with the reader
+    70,000 topics, compressed 219.7 ms in the loop, 7.7 ms with the reader
+
+The loop reads up to 32 KiB itself: some 150 topics, 0.3 ms, what a body costs it that goes to the child.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """Registrations' bodies, read without making everybody else wait.
 
-A body of 10,000 topics takes some 20 to 60 ms to read, nearly all of it inside one call of the JSON parser, which holds
-the interpreter's lock: a thread would not help. So a large body goes to a child process, one a worker, started with
-the first such body, and comes back in parts (`body_parts`) of about a millisecond each.
+A body of 10,000 topics takes some 30 ms of a processor to read (`benchmarks/body_reader.py`), nearly all of it inside
+one call of the JSON parser, which holds the interpreter's lock: a thread would not help. So a large body goes to a
+child process, one a worker, started with the first such body, and comes back in parts (`body_parts`) of about a
+millisecond each.
 
 Invariant: at most one body is with the child, and whoever asks next has its turn only when the whole answer to it is
 in, or the child is gone. A caller that goes away in between changes nothing about that.
