@@ -1,7 +1,7 @@
 """Bytes in, events out: any split, every refusal, and who waits for what."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routebook.wire.codes import RequestCode, ResponseCode
@@ -47,6 +47,7 @@ def test_the_stream_holds_all_requests_of_the_examples() -> None:
     assert len(WHOLE) == 7
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, len(STREAM)), max_size=60))
 def test_any_split_gives_the_same_requests(cuts: list[int]) -> None:
     assert events_of(split(STREAM, cuts)) == WHOLE

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from routebook.wire.command import Request
@@ -23,6 +23,7 @@ FORMS = [
     b'{"code":105,"extFields":{"topic":"%b"},"flag":0,"language":"JAVA","opaque":%b,"version":513}',
     b'{"code":105,"extFields":{"topic":"%b"},"flag":0,"language":"CPP","opaque":%b,"version":275}\n',
     b'{"code":105,"extFields":{"acceptStandardJsonOnly":"true","topic":"%b"},"flag":2,"opaque":%b}',
+    b'{"code": 105, "extFields": {"topic": "%b"}, "opaque": %b}',
     b'{"code":"105","extFields":{"topic":"%b","x":1.50},"remark":"\xc3\xa4","opaque":%b,"version":"401"}',
 ]
 OPAQUE_FIRST = b'{"code":105,"language":"GO","version":317,"opaque":%b,"flag":0,"remark":"","extFields":{"topic":"%b"}}'
@@ -88,6 +89,7 @@ def test_what_real_clients_send_is_learnt(release: str) -> None:
     assert learn(frame[8:], request, LIMITS)
 
 
+@settings(deadline=None)
 @given(forms, topics, opaques, st.binary(max_size=3))
 @example(FORMS[0], b"TopicB", b"999999999", b"")
 @example(FORMS[0], b"TopicB", b"1000000000", b"")
@@ -98,6 +100,7 @@ def test_any_values_are_read_as_by_a_parser(form: bytes, topic: bytes, opaque: b
     assert_read_alike(taught, framed(header(form, topic, opaque), body))
 
 
+@settings(deadline=None)
 @given(forms, forms, st.integers(0, 2**32))
 def test_a_header_with_some_bytes_changed_is_read_as_by_a_parser(form: bytes, other: bytes, seed: int) -> None:
     source = random.Random(seed)
@@ -114,6 +117,7 @@ def test_a_header_with_some_bytes_changed_is_read_as_by_a_parser(form: bytes, ot
     assert_read_alike(framed(header(form, b"TopicA", b"7")), framed(bytes(changed)) + json_lookup())
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 1200), max_size=30))
 def test_any_split_of_lookups_and_others_gives_the_same(cuts: list[int]) -> None:
     others = [
@@ -151,6 +155,13 @@ def test_nothing_is_learnt_from_what_is_not_plain(text: bytes) -> None:
     request = decode_json_header(text, b"")
     assert isinstance(request, Request)
     assert learn(text, request, LIMITS) is None
+
+
+def test_a_body_that_looks_like_a_lookup_is_a_body() -> None:
+    connection = learnt_from(json_lookup())
+    carrier = framed(b'{"code":103,"opaque":3}', json_lookup())
+    assert connection.receive(carrier[: -len(json_lookup())]) == []
+    assert connection.receive(json_lookup()) == [Request(103, 3, body=json_lookup(), version=0)]
 
 
 @pytest.mark.parametrize("header_length", [0, 10, 127, 129])

@@ -1,7 +1,7 @@
 """The first bytes of a connection: PROXY header, TLS, frames; told apart once, however they are cut."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routebook.wire.frame import FrameLimits
@@ -70,6 +70,7 @@ def test_nothing_is_decided_while_a_proxy_header_is_unfinished() -> None:
         assert open_with([proxy[:-1]]) is None
 
 
+@settings(deadline=None)
 @given(st.sampled_from([b"", *(proxy for proxy, _ in GOOD[:8])]), st.lists(st.integers(0, 200)))
 def test_any_split_opens_in_the_same_way(proxy: bytes, cuts: list[int]) -> None:
     whole = proxy + LOOKUP * 2

@@ -1,6 +1,6 @@
 """decode(encode(x)) is x, for both encodings and every command that they can carry."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routebook.wire.codes import RESPONSE_FLAG, Language
@@ -44,6 +44,7 @@ def commands(
     )
 
 
+@settings(deadline=None)
 @given(commands(INT32, st.none() | TEXT, st.none() | st.dictionaries(TEXT, TEXT)))
 def test_json_carries_every_command(command: Command) -> None:
     again = decode(encode_command(command, HeaderEncoding.JSON))
@@ -51,6 +52,7 @@ def test_json_carries_every_command(command: Command) -> None:
     assert again == command
 
 
+@settings(deadline=None)
 @given(commands(INT16, st.none() | SOME_TEXT, st.none() | st.dictionaries(SOME_TEXT, SOME_TEXT, min_size=1)))
 def test_binary_carries_every_command_of_small_numbers_without_empty_texts(command: Command) -> None:
     again = decode(encode_command(command, HeaderEncoding.ROCKETMQ))

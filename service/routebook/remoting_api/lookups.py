@@ -4,13 +4,14 @@ No store, no `await`, no JSON encoder: a lookup costs two dictionary reads besid
 """
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from routebook.errors import NotFoundError, RoutebookError
 from routebook.registry.reading import Reading
 from routebook.remoting_api.reply import Reply, reply_to_error
 from routebook.remoting_api.zone_filter import filtered_by_zone, zone_of
-from routebook.settings import LiveSettings
+from routebook.settings import LiveSettings, Settings
 from routebook.wire.bodies.answers import encode_route
 from routebook.wire.bodies.dialect import Dialect, route_dialect
 from routebook.wire.codes import V4_9_4, ResponseCode
@@ -26,6 +27,10 @@ class Lookups:
         self._registry = registry
         self._live = live
         self._started = time.monotonic()
+        self.may_refuse = False
+        """Also what it could find."""
+        live.subscribe(self._settings_changed)
+        self._settings_changed(live.current)
         # Plain numbers: a metric's own counter takes a lock each time. The worker hands them on when it is asked.
         self.found = 0
         self.not_found = 0
@@ -33,7 +38,7 @@ class Lookups:
 
     def find(self, request: Request) -> bytes | Reply | None:
         """The body of a success, or another answer; None when it has to be asked for elsewhere."""
-        if self._live.current.need_wait_for_service and self._is_warming_up():
+        if self.may_refuse and self._is_warming_up():
             self.not_ready += 1
             return Reply(ResponseCode.SYSTEM_ERROR, remark=WARMING_UP)
         ext = request.ext
@@ -57,12 +62,23 @@ class Lookups:
         self.found += 1
         return body
 
+    def find_kept(self, example: Request) -> Callable[[str], bytes | None] | None:
+        """For requests that differ from the example by the topic alone: what `find` answers, as far as it is encoded
+        already. None: ask `find` of each.
+        """
+        if example.version < V4_9_4 or "__ZONE_MODE" in (example.ext or {}):
+            return None
+        return self._registry.kept_route
+
     async def find_elsewhere(self, request: Request) -> bytes | Reply:
         """There is no elsewhere, but in a cluster test."""
         return not_found(read_text(request.ext, "topic"))
 
     async def close(self) -> None:
         """Nothing to let go of, but in a cluster test."""
+
+    def _settings_changed(self, settings: Settings) -> None:
+        self.may_refuse = settings.need_wait_for_service
 
     def _is_warming_up(self) -> bool:
         return time.monotonic() - self._started < self._live.current.wait_seconds_for_service

@@ -15,10 +15,13 @@ from routebook.registry.registry import Registry
 from routebook.remoting_api.cluster_test import ClusterTestLookups
 from routebook.remoting_api.handlers.asking import Handler
 from routebook.remoting_api.lookups import Lookups
+from routebook.remoting_api.short_way import ShortWay
 from routebook.remoting_api.work_queue import WorkQueue
 from routebook.settings import LiveSettings
+from routebook.wire.codes import SPOKEN_VERSION
 from routebook.wire.command import HeaderEncoding
 from routebook.wire.frame import FrameLimits
+from routebook.wire.header import heads_of_success
 from routebook.wire.protocol_error import PeerProtocolError
 
 _log = logging.getLogger(__name__)
@@ -65,6 +68,8 @@ class Port:
         self.worker = registry.worker
         self.limits = FrameLimits(settings.max_frame_bytes, settings.max_header_bytes)
         self.encoding = HeaderEncoding[settings.serialize_type]
+        head = heads_of_success(SPOKEN_VERSION, self.encoding, self.limits.max_frame_bytes)
+        self.short_way = ShortWay(self.lookups, head)
         self.high_water = settings.write_buffer_high_water_mark or settings.max_output_bytes
         self.low_water = min(
             settings.write_buffer_low_water_mark or self.high_water // LOW_WATER_SHARE, self.high_water

@@ -1,6 +1,6 @@
 """Encoded answers, kept until their topic changes."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 DEFAULT_MAX_BYTES: Final = 128 << 20
@@ -12,10 +12,12 @@ class Answers:
     least recently used.
     """
 
-    __slots__ = ("_bodies", "_bytes", "_max_bytes")
+    __slots__ = ("_bodies", "_bytes", "_max_bytes", "get")
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._bodies: dict[str, bytes] = {}
+        self.get: Callable[[str], bytes | None] = self._bodies.get
+        """The dictionary's own: the hot path has no room for a function around it."""
         self._bytes = 0
         self._max_bytes = max_bytes
 
@@ -25,9 +27,6 @@ class Answers:
     @property
     def held_bytes(self) -> int:
         return self._bytes
-
-    def get(self, topic: str) -> bytes | None:
-        return self._bodies.get(topic)
 
     def keep(self, topic: str, body: bytes) -> None:
         self._drop(topic)

@@ -140,6 +140,11 @@ class Replica:
         """The route as standard JSON. Kept until the route changes; None when there is none."""
         return self._answers.get(topic) or self._encoded(topic, Dialect.STANDARD, self._answers)
 
+    @property
+    def kept_route_bytes(self) -> Callable[[str], bytes | None]:
+        """Looks only into what `route_bytes` has kept."""
+        return self._answers.get
+
     def plain_route_bytes(self, topic: str) -> bytes | None:
         """The same for clients before 4.9.4, which want integer keys without quotes."""
         return self._plain_answers.get(topic) or self._encoded(topic, Dialect.PLAIN, self._plain_answers)

@@ -11,10 +11,9 @@ from collections.abc import Iterable
 
 from routebook.wire.codes import ONEWAY_FLAG, SPOKEN_VERSION, RequestCode, ResponseCode
 from routebook.wire.command import Command, Ext, HeaderEncoding, Request, Response
-from routebook.wire.frame import HEADER_WORD_BYTES, LENGTH_BYTES, PREFIX, FrameLimits, FrameReader
-from routebook.wire.header import decode_command, encode_command, encode_head
-from routebook.wire.json_header import success_header
-from routebook.wire.lookup_form import Take, learn
+from routebook.wire.frame import FrameLimits, FrameReader
+from routebook.wire.header import decode_command, encode_command, encode_head, heads_of_success
+from routebook.wire.lookup_form import TOPIC, LookupForm, learn
 from routebook.wire.protocol_error import PeerProtocolError
 
 Event = Request | Response | PeerProtocolError
@@ -23,6 +22,8 @@ Event = Request | Response | PeerProtocolError
 OPAQUE_MASK = 0x7FFF_FFFF
 SUCCESS = int(ResponseCode.SUCCESS)
 LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+_new_request = tuple.__new__
+"""Past the constructor of a named tuple, which is a Python function and takes twice as long."""
 LESSONS = 3
 """Lookups of a connection, at most, that are looked at for what they have in common."""
 DEFAULT_LIMITS = FrameLimits()
@@ -30,6 +31,20 @@ DEFAULT_LIMITS = FrameLimits()
 
 class Connection:
     """Of either side: a name server answers requests; a client, or we when we tell brokers something, sends them."""
+
+    __slots__ = (
+        "_encoding",
+        "_error",
+        "_form",
+        "_frames",
+        "_last_opaque",
+        "_lessons",
+        "_limits",
+        "_outstanding",
+        "_version",
+        "head_of_success",
+        "lookup_form",
+    )
 
     def __init__(
         self,
@@ -42,10 +57,16 @@ class Connection:
         self._encoding = encoding
         """Of all we send: as in the reference a setting of ours, whatever the request was written in."""
         self._version = version
-        self._success = success_header(version)
+        self.head_of_success = heads_of_success(version, encoding, limits.max_frame_bytes)
+        """All but the body of a success that says nothing else, for the digits of an opaque and the length of the body;
+        None: `answer` knows.
+        """
         self._frames = FrameReader(limits)
-        self._between_frames = True
-        self._take_lookups: Take | None = None
+        self._form: LookupForm | None = None
+        self.lookup_form: LookupForm | None = None
+        """How the peer writes its lookups; set only where a frame may begin. Who can answer some of a chunk by this
+        need not `receive` those.
+        """
         self._lessons = LESSONS
         self._error: PeerProtocolError | None = None
         self._last_opaque = -1
@@ -65,11 +86,10 @@ class Connection:
         events: list[Event] = []
         if self._error:
             return events
-        if self._take_lookups and self._between_frames:
-            taken = self._take_lookups(data, events)
-            if taken == len(data):
+        if form := self.lookup_form:
+            data = self._take_lookups(form, data, events)
+            if not data:
                 return events
-            data = data[taken:]
         frames = self._frames
         frames.receive(data)
         try:
@@ -81,8 +101,9 @@ class Connection:
                         self._learn(frame.header, command)
                 elif self._is_awaited(command):
                     events.append(command)
-            self._between_frames = not frames.unread_bytes
+            self.lookup_form = None if frames.unread_bytes else self._form
         except PeerProtocolError as error:
+            self.lookup_form = None
             self._error = error.with_traceback(None)  # A traceback would hold the frame until the connection ends.
             self._frames = FrameReader(self._limits)  # Lets go of what was kept.
             events.append(error)
@@ -92,7 +113,20 @@ class Connection:
         """Not from the first: many a connection asks once. Not for ever: a peer may write each in another way."""
         self._lessons -= 1
         if self._lessons < LESSONS - 1:
-            self._take_lookups = learn(header, lookup, self._limits) or self._take_lookups
+            self._form = learn(header, lookup, self._limits) or self._form
+
+    @staticmethod
+    def _take_lookups(form: LookupForm, data: bytes, events: list[Event]) -> bytes:
+        """What is left of the chunk."""
+        code, _, ext, _, version, language, flag, remark = form.example
+        at, size = 0, len(data)
+        while at < size and (lookups := form.read(data, at)):
+            for topic, opaque, end in lookups:
+                fields = {**ext, TOPIC: topic}  # type: ignore[dict-item]  # an example has ext fields
+                values = (code, int(opaque), fields, b"", version, language, flag, remark)
+                events.append(_new_request(Request, values))
+                at = end
+        return data[at:]
 
     def _is_awaited(self, command: Command) -> bool:
         """A response that nobody waits for is dropped, as the reference does."""
@@ -114,11 +148,8 @@ class Connection:
         """The same for a body that many answers share: it is handed on, not copied."""
         if request.flag & ONEWAY_FLAG:
             return ()
-        if code == SUCCESS and self._encoding is HeaderEncoding.JSON:
-            header = self._success % request.opaque
-            length = HEADER_WORD_BYTES + len(header) + len(body)
-            if length + LENGTH_BYTES <= self._limits.max_frame_bytes:
-                return PREFIX.pack(length, len(header)) + header, body
+        if code == SUCCESS and (head := self.head_of_success(b"%d" % request.opaque, len(body))):
+            return head, body
         response = Response(code, request.opaque, None, b"", self._version)
         return encode_head(response, len(body), self._encoding, self._limits.max_frame_bytes), body
 

@@ -77,6 +77,8 @@ class FrameReader:
     unfinished frame at most, never more than has arrived of it.
     """
 
+    __slots__ = ("_at", "_limits", "_source", "_wanted")
+
     def __init__(self, limits: FrameLimits) -> None:
         self._limits = limits
         self._source: bytes | bytearray = b""

@@ -9,10 +9,9 @@ import json
 import re
 import struct
 from decimal import Decimal
-from functools import cache
 from typing import Any, Never
 
-from routebook.wire.codes import RESPONSE_FLAG, Language, ResponseCode
+from routebook.wire.codes import RESPONSE_FLAG, Language
 from routebook.wire.command import UNMATCHABLE_OPAQUE, Command, Ext, Request, Response
 from routebook.wire.protocol_error import PeerProtocolError, Violation
 
@@ -146,11 +145,3 @@ def encode_json_header(command: Command) -> bytes:
         f'{{"code":{code:d},{ext_fields}"flag":{flag:d},"language":"{language.name}","opaque":{opaque:d},'
         f'{remark_field}"serializeTypeCurrentRPC":"JSON","version":{version:d}}}'
     ).encode("utf-8", "replace")
-
-
-@cache
-def success_header(version: int) -> bytes:
-    """Of an answer that is all body, with a place (`%d`) for its opaque."""
-    any_opaque = 1_234_567_890
-    header = encode_json_header(Response(ResponseCode.SUCCESS, any_opaque, version=version))
-    return header.replace(b"%d" % any_opaque, b"%d")

@@ -10,31 +10,44 @@ backslash, no leading zero, so it cannot end early or mean something else. All t
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
-from routebook.wire.command import Request, Response
+from routebook.wire.command import Request
 from routebook.wire.frame import HEADER_LENGTH_MASK, HEADER_WORD_BYTES, LENGTH_BYTES, PREFIX, PREFIX_BYTES, FrameLimits
 from routebook.wire.json_header import decode_json_header
-from routebook.wire.protocol_error import PeerProtocolError
 
 TOPIC: Final = "topic"
-HOLES: Final = re.compile(rb'(?P<topic>(?<="topic":")[^"\\]*(?="))|(?P<opaque>(?<="opaque":)[0-9]+(?=[,}]))')
+HOLES: Final = re.compile(
+    rb'(?:(?<="topic":")|(?<="topic": "))(?P<topic>[^"\\]*)(?=")'
+    rb'|(?:(?<="opaque":)|(?<="opaque": ))(?P<opaque>[0-9]+)(?=[,}])'
+)
+"""Some peers put a blank behind a colon."""
 VALUES: Final = {"topic": rb'([^"\\]*)', "opaque": rb"(0|[1-9][0-9]{0,8})"}
 """Nine digits are within 32 bits; a client that has counted further is parsed."""
 LONGEST_HEADER: Final = 1_024
 """Of which a form is learnt. Real ones have 140 bytes."""
+MOST_AT_ONCE: Final = 32
+"""Lookups of a chunk: what is not answered at once is not read twice by the hundred."""
 MAX_FORMS: Final = 128
 """Kept for all connections: each release of each client has one or two."""
 
-Take = Callable[[bytes, list[Request | Response | PeerProtocolError]], int]
-"""Reads lookups of one form from the beginning of a chunk, and says how many bytes they were."""
-
-_new_request = tuple.__new__
-"""Past the constructor of a named tuple, which is a Python function and takes twice as long."""
+Lookup = tuple[str, bytes, int]
+"""Topic, the digits of the opaque, and where in the chunk the frame ends."""
 
 
-def learn(header: bytes, lookup: Request, limits: FrameLimits) -> Take | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class LookupForm:
+    example: Request
+    """What all of them say, with a topic and an opaque of no meaning."""
+    read: Callable[[bytes, int], list[Lookup]]
+    """Lookups of this form from some place of a chunk on, a bounded number at a time. None: it is another frame that
+    stands there, or an unfinished one.
+    """
+
+
+def learn(header: bytes, lookup: Request, limits: FrameLimits) -> LookupForm | None:
     """What the header of that lookup teaches; None when it is not quite a usual one."""
     if not lookup.ext or len(header) > LONGEST_HEADER or b"\\" in header:
         return None
@@ -47,24 +60,22 @@ def learn(header: bytes, lookup: Request, limits: FrameLimits) -> Take | None:
     first, second = sorted(holes, key=lambda name: holes[name].start())
     between = header[holes[first].end() : holes[second].start()]
     around = header[: holes[first].start()], between, header[holes[second].end() :]
-    return _reader(around, (first, second), limits)
+    return _form(around, (first, second), limits)
 
 
 @lru_cache(maxsize=MAX_FORMS)
-def _reader(around: tuple[bytes, bytes, bytes], order: tuple[str, str], limits: FrameLimits) -> Take:
-    """A closure: what it needs for each chunk is at hand without a single attribute."""
+def _form(around: tuple[bytes, bytes, bytes], order: tuple[str, str], limits: FrameLimits) -> LookupForm:
     before, between, after = map(re.escape, around)
     match = re.compile(before + VALUES[order[0]] + between + VALUES[order[1]] + after).fullmatch
-    unpack = PREFIX.unpack_from
     topic_group, opaque_group = (1, 2) if order[0] == TOPIC else (2, 1)
     longest = min(limits.max_header_bytes, limits.max_frame_bytes - PREFIX_BYTES, HEADER_LENGTH_MASK)
-    example = decode_json_header(b"1".join(around), b"")
-    code, _, example_ext, _, version, language, flag, remark = example
-    ext = dict(example_ext or {})
+    unpack = PREFIX.unpack_from
 
-    def take(chunk: bytes, events: list[Request | Response | PeerProtocolError]) -> int:
-        size, at = len(chunk), 0
-        while size - at > PREFIX_BYTES:
+    def read(chunk: bytes, at: int) -> list[Lookup]:
+        """A closure: what it needs for each chunk is at hand without a single attribute."""
+        lookups: list[Lookup] = []
+        size = len(chunk)
+        while size - at > PREFIX_BYTES and len(lookups) < MOST_AT_ONCE:
             length, word = unpack(chunk, at)
             end = at + LENGTH_BYTES + length
             # Equal: a header in JSON, whose encoding is 0, and no body.
@@ -75,11 +86,10 @@ def _reader(around: tuple[bytes, bytes, bytes], order: tuple[str, str], limits: 
                 break
             topic, opaque = found.group(topic_group, opaque_group)
             try:
-                fields = {**ext, TOPIC: topic.decode()}
+                lookups.append((topic.decode(), opaque, end))
             except UnicodeDecodeError:
                 break
-            events.append(_new_request(Request, (code, int(opaque), fields, b"", version, language, flag, remark)))
             at = end
-        return at
+        return lookups
 
-    return take
+    return LookupForm(cast("Request", decode_json_header(b"1".join(around), b"")), read)
