@@ -41,7 +41,7 @@ format: $(DEV) ## Bring the code into its format
 	@$(BIN)/ruff check --fix .
 
 bench: $(DEV) ## Run the benchmarks, each printing its question, machine and result
-	@for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+	@for file in benchmarks/*.py; do $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
 
 # No registry in the files: whoever installs has their own. Universal: one file for Linux and macOS, all Pythons.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -1,0 +1,126 @@
+"""Frames as a Java broker and client of 5.5.0 write them; on purpose without the product's own code for them."""
+
+import json
+import socket
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+CLIENT_VERSION = 513
+FIRST_OPAQUE = 100_000
+"""Of six digits, which the load generator overwrites."""
+CLUSTER = "DefaultCluster"
+LIFE_MS = 3_600_000
+"""No benchmark takes that long: nobody expires in the middle of it."""
+
+
+def frame(code: int, ext: dict[str, str], body: bytes = b"") -> bytes:
+    fields = {
+        "code": code,
+        "extFields": ext,
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": FIRST_OPAQUE,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": CLIENT_VERSION,
+    }
+    header = json.dumps(fields, separators=(",", ":")).encode()
+    return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def lookup(topic: str) -> bytes:
+    return frame(105, {"topic": topic})
+
+
+def registration(broker: str, address: str, topics: list[str]) -> bytes:
+    """The same arguments give the same bytes: a repeated registration changes nothing."""
+    table = {
+        topic: {
+            "attributes": {},
+            "order": False,
+            "perm": 6,
+            "readQueueNums": 8,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": topic,
+            "topicSysFlag": 0,
+            "writeQueueNums": 8,
+        }
+        for topic in topics
+    }
+    version = {"counter": 1, "stateVersion": 0, "timestamp": 1_700_000_000_000}
+    wrapper = {
+        "dataVersion": version,
+        "mappingDataVersion": version,
+        "topicConfigTable": table,
+        "topicQueueMappingDetailMap": {},
+        "topicQueueMappingInfoMap": {},
+    }
+    said: dict[str, Any] = {"filterServerList": [], "topicConfigSerializeWrapper": wrapper}
+    body = json.dumps(said, separators=(",", ":")).encode()
+    ext = {
+        "brokerId": "0",
+        "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
+        "clusterName": CLUSTER,
+        "brokerAddr": address,
+        "enableActingMaster": "false",
+        "haServerAddr": address.replace(":10911", ":10912"),
+        "heartbeatTimeoutMillis": str(LIFE_MS),
+        "compressed": "false",
+        "brokerName": broker,
+    }
+    return frame(103, ext, body)
+
+
+class Peer:
+    """One connection that asks and waits."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._stream = self._socket.makefile("rb")
+
+    def ask(self, request: bytes) -> bytes:
+        """The whole answer. One that is not a success ends the benchmark."""
+        self._socket.sendall(request)
+        prefix = self._stream.read(8)
+        if len(prefix) < 8:
+            raise SystemExit("A server closed the connection instead of answering.")
+        length, header_length = struct.unpack(">II", prefix)
+        rest = self._stream.read(length - 4)
+        header = json.loads(rest[:header_length])
+        if header["code"] != 0:
+            raise SystemExit(f"A server answered {header}.")
+        return prefix + rest
+
+    def close(self) -> None:
+        self._stream.close()
+        self._socket.close()
+
+
+def body_of(answer: bytes) -> bytes:
+    return answer[8 + int.from_bytes(answer[5:8], "big") :]
+
+
+class Fleet:
+    """The masters of some brokers, each with a connection of its own, as name servers that unregister whoever hangs up
+    want it.
+    """
+
+    def __init__(self, port: int, topics_of: dict[str, list[str]]) -> None:
+        self._registrations = list(_registrations(topics_of))
+        self._peers = [Peer(port) for _ in self._registrations]
+
+    def register(self) -> None:
+        """Again and again the same; it also keeps the connections from idling."""
+        for peer, said in zip(self._peers, self._registrations, strict=True):
+            peer.ask(said)
+
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.close()
+
+
+def _registrations(topics_of: dict[str, list[str]]) -> Iterator[bytes]:
+    for number, (broker, topics) in enumerate(topics_of.items()):
+        yield registration(broker, f"127.0.{number // 250}.{number % 250 + 1}:10911", topics)

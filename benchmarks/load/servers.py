@@ -1,0 +1,144 @@
+"""The servers under load, each a process of its own on a free port, ended with the benchmark."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from routebook.store.embedded import EmbeddedStore
+from tests.conformance.jars import Unavailable, jars
+
+STARTUP_SECONDS = 60
+APACHE_VERSION = "5.5.0"
+JAVA_HEAP = "1g"
+QUIET_LOGS = '<configuration><root level="WARN"/></configuration>'
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server: where it is asked, and the process whose CPU and memory count."""
+
+    name: str
+    port: int
+    process: int
+    store_process: int = 0
+    """Of Routebook; what it does for a registration counts as well."""
+
+    def cpu_seconds(self) -> float:
+        """Of all threads, also those that ended."""
+        return process_cpu_seconds(self.process)
+
+    def with_store_cpu_seconds(self) -> float:
+        return self.cpu_seconds() + (process_cpu_seconds(self.store_process) if self.store_process else 0.0)
+
+    def peak_mib(self) -> float:
+        found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{self.process}/status").read_text())
+        return int(found[1]) / 1024 if found else 0.0
+
+
+def process_cpu_seconds(process: int) -> float:
+    """The CPU clock of another process, as clock_getcpuclockid names it: /proc/PID/stat has steps of 10 ms."""
+    return time.clock_gettime(~process << 3 | 2)
+
+
+def find_apache(named: Path | None) -> Path | str:
+    """The folder with the jars; or why there is none."""
+    if named:
+        return named if any(named.glob("rocketmq-namesrv-*.jar")) else f"{named} holds no rocketmq-namesrv-*.jar"
+    try:
+        return jars(APACHE_VERSION, "namesrv")
+    except Unavailable as reason:
+        return f"it {reason}"
+
+
+@contextmanager
+def apache(lib: Path) -> Iterator[Running]:
+    """mqnamesrv from the jars in a folder, in a home of its own."""
+    java = shutil.which("java") or "java"
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="namesrv-") as folder:
+        home = Path(folder)
+        (home / "conf").mkdir()
+        (home / "conf" / "logback_namesrv.xml").write_text(QUIET_LOGS)
+        (home / "namesrv.conf").write_text(f"listenPort={port}\n")
+        command = [java, f"-Xms{JAVA_HEAP}", f"-Xmx{JAVA_HEAP}", "-XX:+UseG1GC", f"-Duser.home={home}"]
+        command += ["-cp", f"{lib}/*", "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(home / "namesrv.conf")]
+        with _process(command, {**os.environ, "ROCKETMQ_HOME": str(home)}, home / "output") as process:
+            _wait_for_port(port, process, home / "output")
+            yield Running("Apache", port, process.pid)
+
+
+@contextmanager
+def routebook() -> Iterator[Running]:
+    """One worker, as it comes, on a store of its own."""
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="routebook-") as folder, EmbeddedStore(None) as store:
+        command = [sys.executable, "-m", "routebook", "serve", "--redis-url", store.url, "--bind-address", "127.0.0.1"]
+        command += ["--remoting-port", str(port), "--http-port", "0", "--admin-port", "0", "--log-level", "warning"]
+        output = Path(folder) / "output"
+        with _process(command, dict(os.environ), output) as process:
+            _wait_for_port(port, process, output)
+            yield Running("Routebook", port, process.pid, store.process_id)
+
+
+@contextmanager
+def echo(answer: bytes) -> Iterator[Running]:
+    command = [sys.executable, str(Path(__file__).with_name("echo.py"))]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(answer)
+        process.stdin.close()
+        yield Running("echo", int(process.stdout.readline()), process.pid)
+    finally:
+        _end(process)
+
+
+@contextmanager
+def _process(command: list[str], environment: dict[str, str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with output.open("wb") as said:
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    try:
+        yield process
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def command_of(process: subprocess.Popen[bytes]) -> str:
+    return " ".join(process.args) if isinstance(process.args, list) else str(process.args)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for_port(port: int, process: subprocess.Popen[bytes], output: Path) -> None:
+    end = time.monotonic() + STARTUP_SECONDS
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise SystemExit(f"{command_of(process)} ended with {process.returncode}:\n{output.read_text()[-2000:]}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise SystemExit(f"{command_of(process)} does not listen on {port}:\n{output.read_text()[-2000:]}")
