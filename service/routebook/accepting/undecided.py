@@ -78,10 +78,6 @@ class Undecided:
             self._timer = self._loop.call_later(self._bounds.silent_seconds, self.give_up, "silent")
         self._look()
 
-    @property
-    def is_silent(self) -> bool:
-        return not self._seen
-
     def give_up(self, reason: str) -> None:
         self._let_go()
         self._on_given_up(self, reason)

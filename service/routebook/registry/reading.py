@@ -9,12 +9,7 @@ from routebook.errors import NotFoundError, NotReadyError
 from routebook.model.broker import BrokerGroup, Instance
 from routebook.model.names import member_name
 from routebook.model.route import TopicRoute
-from routebook.replica.pick_up import (
-    ClusterInfo,
-    list_topics,
-    list_topics_of_cluster,
-    pick_up_cluster_info,
-)
+from routebook.replica.pick_up import list_topics, list_topics_of_cluster
 from routebook.replica.replica import Replica
 from routebook.replica.subscriptions import Subscription
 from routebook.replica.table import Table
@@ -167,9 +162,6 @@ class Reading:
         brokers = sorted(view.clusters[name])
         seats = sum(len(view.groups[broker].addresses) for broker in brokers if broker in view.groups)
         return ClusterView(name, tuple(brokers), seats, len(list_topics_of_cluster(view, name).topics))
-
-    def cluster_info(self) -> ClusterInfo:
-        return pick_up_cluster_info(self.view)
 
     def kv(self, namespace: str) -> Mapping[str, str]:
         values = self.replica.view.kv.get(namespace)
