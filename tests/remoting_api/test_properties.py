@@ -138,6 +138,18 @@ async def test_cluster_test_asks_another_name_server(store_url: str, namespace: 
         assert "NoSuch" in (missing.remark or "")
 
 
+async def test_what_a_cluster_test_cannot_find_out_is_not_a_topic_that_does_not_exist(
+    store_url: str, namespace: str
+) -> None:
+    warming_up = {"need_wait_for_service": "true", "wait_seconds_for_service": 600}
+    async with (
+        remoting_port(store_url, namespace + "-up", **warming_up) as upstream,
+        remoting_port(store_url, namespace, cluster_test="true", cluster_test_upstream=upstream.address) as port,
+        await Peer.to(port.address) as peer,
+    ):
+        assert (await lookup(peer, "NoSuch")).code == 1
+
+
 @pytest.mark.parametrize(
     ("name", "body", "code", "remark"),
     [

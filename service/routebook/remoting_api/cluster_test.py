@@ -66,7 +66,9 @@ class ClusterTestLookups(Lookups):
         return response
 
     async def _ask(self, ext: dict[str, str]) -> bytes | None:
-        """Of the first that answers; its connection is kept."""
+        """Of the first that knows, or says that there is none; its connection is kept. Whatever else one answers (busy,
+        not ready, going away) leaves the matter open.
+        """
         for address in self._upstream:
             try:
                 client = await self._connected(address)
@@ -74,7 +76,11 @@ class ClusterTestLookups(Lookups):
             except PeerUnavailableError as error:
                 _log.warning("A name server behind the cluster test does not answer. %s", error)
                 continue
-            return response.body if response.code == ResponseCode.SUCCESS else None
+            if response.code == ResponseCode.SUCCESS:
+                return response.body
+            if response.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            _log.warning("%s, behind the cluster test, answers code %d: %r", address, response.code, response.remark)
         raise PeerUnavailableError(";".join(self._upstream), "none of cluster_test_upstream answers")
 
     async def _connected(self, address: str) -> RemotingClient:
