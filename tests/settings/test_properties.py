@@ -45,7 +45,6 @@ ROWS: list[tuple[str, str, str, Any, Any]] = [
     ("enableShutdownGracefully", "false", "enable_shutdown_gracefully", False, True),  # a restart costs no request
     ("shutdownWaitTimeSeconds", "30", "drain_ms", 30_000, 10_000),  # well within Kubernetes' 30 s
     ("connectTimeoutMillis", "500", "connect_timeout_ms", 500, 3000),
-    ("clientChannelMaxIdleTimeSeconds", "60", "client_channel_max_idle_time_seconds", 60, 120),
     ("rocketmq.serialize.type", "ROCKETMQ", "serialize_type", "ROCKETMQ", "JSON"),
     ("com.rocketmq.remoting.frameMaxLength", "1048576", "max_frame_bytes", 1_048_576, 16_777_216),
     ("com.rocketmq.remoting.socket.sndbuf.size", "65536", "server_socket_snd_buf_size", 65_536, 0),
@@ -53,13 +52,6 @@ ROWS: list[tuple[str, str, str, Any, Any]] = [
     ("com.rocketmq.remoting.write.buffer.high.water.mark", "9999", "write_buffer_high_water_mark", 9999, 0),
     ("com.rocketmq.remoting.write.buffer.low.water.mark", "9999", "write_buffer_low_water_mark", 9999, 0),
     ("com.rocketmq.remoting.client.connect.timeout", "500", "connect_timeout_ms", 500, 3000),
-    (
-        "com.rocketmq.remoting.client.channel.maxIdleTimeSeconds",
-        "60",
-        "client_channel_max_idle_time_seconds",
-        60,
-        120,
-    ),
     ("tls.server.mode", "disabled", "tls_mode", "disabled", "permissive"),
     ("tls.test.mode.enable", "false", "tls_test_mode", False, True),
     ("tls.server.keyPath", "/tls/key.pem", "tls_key_path", "/tls/key.pem", ""),

@@ -27,6 +27,7 @@ _LOOP = "an event loop serves all connections of a worker; `workers` says how ma
 _NETTY = "a choice inside Netty"
 _NO_CALLS = "Routebook waits for no answer of a peer that connected to it"
 _CLIENT = "of Apache's client; the few connections that start here need none of it"
+_SHORT = "a connection that starts here is closed when it has told what it was made for"
 _LIBRARY = "the TLS library of the machine chooses"
 _PEER = "a broker that is told something (905) is not asked who it is, as in Apache's default"
 
@@ -55,6 +56,8 @@ _ALL = (
     Inert("serverNettyWorkerGroupEnable", BOOL, "true", _NETTY),
     Inert("serverPooledByteBufAllocatorEnable", BOOL, "true", _NETTY),
     Inert("useEpollNativeSelector", BOOL, "false", _NETTY),
+    Inert("clientChannelMaxIdleTimeSeconds", NUMBER, None, _SHORT),
+    Inert("com.rocketmq.remoting.client.channel.maxIdleTimeSeconds", NUMBER, None, _SHORT),
     Inert("clientWorkerThreads", NUMBER, None, _CLIENT),
     Inert("clientCallbackExecutorThreads", NUMBER, None, _CLIENT),
     Inert("clientOnewaySemaphoreValue", NUMBER, None, _CLIENT),

@@ -144,11 +144,3 @@ class RemotingSettings(Part):
             weaker_properties=("com.rocketmq.remoting.client.connect.timeout",),
         ),
     ] = 3_000
-    client_channel_max_idle_time_seconds: Annotated[
-        Annotated[int, Field(ge=0, le=86_400)],
-        About(
-            "A connection that started here and is not used for so long is closed. Apache's 120 s. 0: never.",
-            properties_name="clientChannelMaxIdleTimeSeconds",
-            weaker_properties=("com.rocketmq.remoting.client.channel.maxIdleTimeSeconds",),
-        ),
-    ] = 120
