@@ -150,3 +150,15 @@ async def test_the_watermark_is_logged_as_apache_does(
         async with remoting_port(store_url, namespace):
             await until(lambda: "[WATERMARK]" in caplog.text)
     assert "ClientQueueSize:0 ClientQueueSlowTime:0 DefaultQueueSize:0 DefaultQueueSlowTime:0" in caplog.text
+
+
+async def test_reading_goes_on_when_the_buffer_has_fallen_to_the_low_water_mark(store_url: str, namespace: str) -> None:
+    marks = {"write_buffer_high_water_mark": 400_000, "write_buffer_low_water_mark": 100_000}
+    async with remoting_port(store_url, namespace, **marks) as port, await Peer.to(port.address) as peer:
+        await register(peer)
+        (connection,) = port.server.port.connections
+        transport = connection._transport  # type: ignore[attr-defined]  # what asyncio was told is only known there
+        assert transport.get_write_buffer_limits() == (100_000, 400_000)
+        peer.write(b"".join(peer.request(105, {"topic": "TopicA"}) for _ in range(5_000)))
+        for _ in range(5_000):
+            assert (await peer.read()).code == 0

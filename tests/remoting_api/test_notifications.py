@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from routebook.accepting.tls_context import ClientRule, server_context, temporary_pair
 from routebook.client.remoting_client import RemotingClient
 from routebook.model.min_broker import MinBrokerChange
 from routebook.remoting_api.notifications import Notifications
@@ -80,6 +81,15 @@ async def test_who_cannot_be_reached_is_left_out() -> None:
             notifications.tell(change(hosts.refusing(), hosts.silent(), "nonsense", there))
             await until(lambda: len(broker.heard) == 1)
             await notifications.close()
+
+
+async def test_brokers_that_want_tls_are_told_by_it() -> None:
+    broker, certificate = Broker(), server_context(temporary_pair(), ClientRule(), None)
+    notifications = Notifications(settings(tls_client_enable=True))
+    async with listening(broker.play, certificate) as there:
+        notifications.tell(change(there))
+        await until(lambda: broker.heard)
+        await notifications.close()
 
 
 async def test_one_receiver_hears_of_changes_in_their_order() -> None:
