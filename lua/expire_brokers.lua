@@ -42,20 +42,6 @@ local function is_due(member, incarnation, instance, deadline)
   return deadline and deadline < deadline_now and (instance.inc or '') == incarnation
 end
 
--- Its address was replaced in its seat, or is registered under two clusters, of which the group's own one keeps the seat.
-local function holds_no_seat(cluster, address, broker)
-  local group = read_hash(key_of('broker', broker))
-  if group.cluster ~= cluster and redis.call('EXISTS', key_of('instance', member_of(group.cluster or '', address))) == 1 then
-    return true
-  end
-  for _, holder in pairs(seats_of(group)) do
-    if holder == address then
-      return false
-    end
-  end
-  return true
-end
-
 local offline = {}
 
 local function expire(member, incarnation)

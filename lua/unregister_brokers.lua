@@ -53,8 +53,15 @@ local function unregister(by, removal, carried, incarnation)
   if incarnation ~= '' and current and current ~= incarnation then
     return STALE
   end
-  if removal.cause == 'connection-lost' and current and has_session(member, current) then
-    return STALE
+  if removal.cause == 'connection-lost' and current then
+    if has_session(member, current) then
+      return STALE
+    end
+    removal.id = nil
+    if holds_no_seat(removal.cluster, removal.address, broker) then
+      drop_alone(removal.cluster, broker, member, by)
+      return DONE
+    end
   end
   local touched, changed, lost_smallest = remove_member(removal, by)
   touched_in_all = touched_in_all + touched

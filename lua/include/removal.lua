@@ -47,6 +47,20 @@ local function drop_alone(cluster, broker, member, by)
   append_change('group-changed', by, group_fields(cluster, broker, { member }))
 end
 
+-- Its address was replaced in its seat, or is registered under two clusters, of which the group's own one keeps the seat.
+local function holds_no_seat(cluster, address, broker)
+  local group = read_hash(key_of('broker', broker))
+  if group.cluster ~= cluster and redis.call('EXISTS', key_of('instance', member_of(group.cluster or '', address))) == 1 then
+    return true
+  end
+  for _, holder in pairs(seats_of(group)) do
+    if holder == address then
+      return false
+    end
+  end
+  return true
+end
+
 -- removal: cluster, broker, address, cause, lost_ms ('' unless a connection was lost), id (nil: whichever the address has)
 local function remove_member(removal, by)
   local member = member_of(removal.cluster, removal.address)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from routebook.model.broker import Registration, RegistrationResult
+from routebook.model.min_broker import MinBrokerChange
 from routebook.store.book import Book
 from routebook.store.kv import delete_kv, put_kv
 from routebook.store.registration import heartbeat_broker
@@ -20,6 +21,9 @@ Told = object
 
 class Worker(Protocol):
     """Whoever turns a registration into scripts."""
+
+    notices: list[MinBrokerChange]
+    """What brokers would be told."""
 
     async def register(self, said: Registration) -> RegistrationResult: ...
 
@@ -41,6 +45,8 @@ async def ask_store(book: Book, worker: Worker, operation: op.Operation) -> Told
     if isinstance(operation, op.SetDeletingOption):
         await worker.set_deleting(on=operation.on)
         return None
+    if isinstance(operation, op.Unregister):
+        return await _store_unregister(book, worker, operation)
     return await _OF_STORE[type(operation)](book, operation)
 
 
@@ -61,10 +67,11 @@ def _heartbeat(reference: ReferenceRegistry, asked: op.Heartbeat) -> Told:
     return True, reference.live[asked.cluster, asked.address].data_version
 
 
-async def _store_unregister(book: Book, asked: op.Unregister) -> Told:
+async def _store_unregister(book: Book, worker: Worker, asked: op.Unregister) -> Told:
     of = STALE_INCARNATION if asked.stale else ""
     departures = [(Departure(cluster, broker, 0, address, of), CALLER) for cluster, broker, address in asked.departures]
     reply = await unregister_brokers(book, departures)
+    worker.notices.extend(reply.notices)
     assert len(reply.statuses) == len(departures)
     return [status is Status.STALE for status in reply.statuses] if asked.stale else None
 
@@ -125,7 +132,6 @@ def _deleting_option(reference: ReferenceRegistry, asked: op.SetDeletingOption) 
 
 _OF_STORE: dict[type, Callable[[Book, Any], Awaitable[Told]]] = {
     op.Heartbeat: _store_heartbeat,
-    op.Unregister: _store_unregister,
     op.RegisterTopic: _store_register_topic,
     op.DeleteTopic: _store_delete_topic,
     op.SetWritePermission: _store_write_permission,

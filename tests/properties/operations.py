@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import chain
+from typing import Literal
 
 from hypothesis import strategies as st
 
@@ -42,6 +43,13 @@ class Expire:
 
 
 @dataclass(frozen=True)
+class Lose:
+    """Their last connections end, and nobody answers at their addresses."""
+
+    members: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Unregister:
     """A batch. `stale`: the decision was about an earlier stay of the address."""
 
@@ -55,8 +63,7 @@ class Leave:
     """Whoever sits in one of the seats that are taken then."""
 
     which: int
-    expires: bool
-    """Silently, else by saying so."""
+    how: Literal["expires", "is lost", "says so"]
     whole_group: bool = False
     """Together with the rest of the group."""
 
@@ -109,6 +116,7 @@ Operation = (
     | Repeat
     | Heartbeat
     | Expire
+    | Lose
     | Unregister
     | Leave
     | RegisterTopic
@@ -181,10 +189,11 @@ unregistrations = st.builds(
 )
 registers = registrations().map(Register)
 repeats = st.builds(Repeat, st.integers(0, 5))
-leaves = st.builds(Leave, st.integers(0, 3), st.booleans(), st.booleans())
+leaves = st.builds(Leave, st.integers(0, 3), st.sampled_from(["expires", "is lost", "says so"]), st.booleans())
 rare: st.SearchStrategy[Operation] = st.one_of(
     st.builds(Heartbeat, clusters, addresses),
     st.lists(members, min_size=1, max_size=3, unique=True).map(lambda found: Expire(tuple(found))),
+    st.lists(members, min_size=1, max_size=3, unique=True).map(lambda found: Lose(tuple(found))),
     unregistrations,
     st.builds(PutKv, kv_namespaces, kv_keys, st.sampled_from(["", "v"])),
     st.builds(DeleteKv, kv_namespaces, kv_keys),

@@ -16,6 +16,7 @@ from routebook.model.broker import (
     RegistrationResult,
 )
 from routebook.model.caller import Caller
+from routebook.model.min_broker import MinBrokerChange, after_joining
 from routebook.model.topic import QueueData
 from routebook.store.book import Book
 from routebook.store.presence import open_book
@@ -37,6 +38,7 @@ class PlainWorker:
         self.book = book
         self.deletes_topics = False
         self.started_over = 0
+        self.notices: list[MinBrokerChange] = []
 
     async def register(self, said: Registration) -> RegistrationResult:
         digest = hashlib.sha256(f"{said!r} {self.deletes_topics}".encode()).hexdigest()[:32]
@@ -48,6 +50,8 @@ class PlainWorker:
             reply = await self._register_in_full(said, digest)
             self.started_over += reply.status is Status.STALE
             await asyncio.sleep(0)
+        if reply.lowered_seats:
+            self.notices.append(after_joining(said.broker, reply.lowered_seats, said.ha_address))
         return RegistrationResult(
             status=RESULTS[reply.status],  # type: ignore[arg-type]
             version=reply.version,

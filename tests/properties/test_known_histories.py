@@ -55,7 +55,7 @@ HISTORIES: dict[str, list[op.Operation]] = {
     "a group that went and came back within one batch keeps no old topic": [
         says(A),
         op.Follow(),
-        op.Leave(0, expires=False),
+        op.Leave(0, "says so"),
         says(A, topics=topics("new", "newer")),
         op.Follow(),
     ],
@@ -73,13 +73,13 @@ HISTORIES: dict[str, list[op.Operation]] = {
     "a slave that repeats itself after its master left publishes its topics": [
         says(A),
         says(B, 1, topics=topics("orders", "of the slave", read_queues=3)),
-        op.Leave(0, expires=False),
+        op.Leave(0, "says so"),
         op.Repeat(1),
     ],
     "a slave that repeats itself after its master expired publishes its topics": [
         says(A),
         says(B, 1, topics=topics("orders", "of the slave", read_queues=3)),
-        op.Leave(0, expires=True),
+        op.Leave(0, "expires"),
         op.Repeat(1),
     ],
     "a topic dropped by its key and brought by its name is new": [

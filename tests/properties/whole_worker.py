@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from routebook.errors import RefusedError
 from routebook.model.broker import Registration, RegistrationResult
+from routebook.model.min_broker import MinBrokerChange
 from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica
 from routebook.replica.table import Table
@@ -24,6 +25,11 @@ class WholeWorker:
         self.book = book
         self.registry = registry
         self.replica = replica
+        self.notices: list[MinBrokerChange] = []
+        registry.on_min_broker_change = self._note
+
+    def _note(self, change: MinBrokerChange) -> None:
+        self.notices.append(change)
 
     async def register(self, said: Registration) -> RegistrationResult:
         try:
@@ -41,7 +47,7 @@ class WholeWorker:
 
 @asynccontextmanager
 async def whole_worker(book: Book, name: str = "worker-1") -> AsyncIterator[WholeWorker]:
-    live = LiveSettings(load({"redis_url": "redis://127.0.0.1:1"}))
+    live = LiveSettings(load({"redis_url": "redis://127.0.0.1:1", "notify_min_broker_id_changed": "true"}))
     await open_book(book)
     replica = Replica(book, live)
     feed = asyncio.create_task(replica.run())

@@ -4,10 +4,13 @@ import itertools
 from collections.abc import Sequence
 
 from routebook.model.broker import Registration
+from routebook.model.min_broker import MinBrokerChange
 from routebook.model.names import member_name
 from routebook.store.book import Book
 from routebook.store.lease import Lease, acquire_lease
-from routebook.store.removal import expire_brokers, scan_deadlines
+from routebook.store.removal import Departure, expire_brokers, scan_deadlines, unregister_brokers
+from routebook.store.sessions import EndedSession, close_sessions
+from routebook.store.statuses import Status
 from tests.properties import operations as op
 from tests.properties.asking import Worker, ask_reference, ask_store, told_by_reference, told_by_worker
 from tests.properties.lagging_replica import LaggingReplica
@@ -44,6 +47,20 @@ class World:
         for operation in history:
             await self._live(operation)
             assert await self.state() == state_of_reference(self.reference), operation
+            assert self._take_told() == self._take_expected(), operation
+
+    def _take_told(self) -> list[MinBrokerChange]:
+        """What the workers would tell brokers of the last operation. Of one batch, in any order."""
+        told, self.worker.notices = sorted(self.worker.notices, key=str), []
+        return told
+
+    def _take_expected(self) -> list[MinBrokerChange]:
+        expected, self.reference.notices = self.reference.notices, []
+        changes = [
+            MinBrokerChange(one.broker, one.min_id, one.min_address, one.receivers, one.offline, one.ha_address)
+            for one in expected
+        ]
+        return sorted(changes, key=str)
 
     async def state(self) -> State:
         return (await state_of_store(self.book)).with_incarnations(self.names)
@@ -67,6 +84,8 @@ class World:
                     await self._register(self.said[which % len(self.said)])
             case op.Expire(members):
                 await self._expire(members)
+            case op.Lose(members):
+                await self._lose(members)
             case op.Leave():
                 await self._leave(operation)
             case op.Follow():
@@ -96,7 +115,35 @@ class World:
         reply = await expire_brokers(self.book, self.lease.whole, scan.members, caller=CALLER)
         due = sorted(self.reference.due(), key=lambda member: member_name(*member))
         assert [due.member for due in scan.members] == [member_name(*member) for member in due]
+        self.worker.notices.extend(reply.notices)
         assert list(reply.removed) == [member_name(*member) for member in self.reference.expire(due)]
+
+    async def _lose(self, members: Sequence[tuple[str, str]]) -> None:
+        """No worker has a session of anybody: every loss is the last one."""
+        live = [member for member in members if member in self.reference.live]
+        stays = {stay: incarnation for incarnation, stay in self.names.items()}
+        ended = [
+            EndedSession(member_name(*one), stays[self.reference.live[one].incarnation], stamp=0, ago_ms=0)
+            for one in live
+        ]
+        losses = [loss for _, loss in await close_sessions(self.book, "test", ended) if loss]
+        assert [loss.member for loss in losses] == [member_name(*one) for one in live]
+        departures = [
+            Departure(
+                one.cluster,
+                one.broker,
+                one.broker_id,
+                one.address,
+                one.incarnation,
+                cause="connection-lost",
+                lost_ms=one.lost_ms,
+            )
+            for one in losses
+        ]
+        reply = await unregister_brokers(self.book, [(one, CALLER) for one in departures])
+        self.worker.notices.extend(reply.notices)
+        assert set(reply.statuses) <= {Status.DONE}
+        assert self.reference.lose(live) == live
 
     async def _leave(self, leaving: op.Leave) -> None:
         groups = self.reference.groups.items()
@@ -105,7 +152,11 @@ class World:
             return
         chosen = seats[leaving.which % len(seats)]
         gone = [seat for seat in seats if seat == chosen or (leaving.whole_group and seat[1] == chosen[1])]
-        if leaving.expires:
-            await self._expire([(cluster, address) for cluster, _, address in gone])
-        else:
-            await self._live(op.Unregister(tuple(gone)))
+        members = list(dict.fromkeys((cluster, address) for cluster, _, address in gone))
+        match leaving.how:
+            case "expires":
+                await self._expire(members)
+            case "is lost":
+                await self._lose(members)
+            case "says so":
+                await self._live(op.Unregister(tuple(gone)))

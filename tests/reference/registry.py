@@ -43,6 +43,18 @@ class LiveEntry:
     deadline_ms: int
 
 
+@dataclass(frozen=True)
+class Notice:
+    """Members of a group are told that its smallest id is another one."""
+
+    broker: str
+    min_id: int
+    min_address: str
+    receivers: tuple[str, ...]
+    offline: str | None = None
+    ha_address: str | None = None
+
+
 Outcome = Literal["accepted", "turned-down", "refused"]
 
 
@@ -64,6 +76,7 @@ class Unregistration:
     address: str
     broker: str
     incarnation: str | None = None
+    broker_id: int = 0
 
 
 @dataclass
@@ -80,6 +93,7 @@ class ReferenceRegistry:
     filters: dict[Member, tuple[str, ...]] = field(default_factory=dict)
     mappings: dict[str, dict[str, TopicMapping]] = field(default_factory=dict)
     kv: dict[str, dict[str, str]] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
 
     # Registration
 
@@ -93,6 +107,8 @@ class ReferenceRegistry:
         # 3: the last one to speak decides for all, even when it is turned down afterwards
         group.acting_master = said.acting_master is True
         group.zone = said.zone
+        # 4
+        lowered = bool(group.addresses) and said.broker_id < min(group.addresses)
         # 5: one address, one id
         for other_id in [
             i for i, address in group.addresses.items() if address == said.address and i != said.broker_id
@@ -121,8 +137,17 @@ class ReferenceRegistry:
         # 12
         if said.filters is not None:
             self._set_filters(member, said.filters)
+        # 14
+        if lowered:
+            self._tell_of_newcomer(said, group)
         # 13 and 15
         return self._answer(said, group)
+
+    def _tell_of_newcomer(self, said: Registration, group: Group) -> None:
+        """All but the new smallest one are told; a sole member tells itself."""
+        others = [address for broker_id, address in sorted(group.addresses.items()) if broker_id != said.broker_id]
+        receivers = tuple(others or [said.address])
+        self.notices.append(Notice(said.broker, said.broker_id, said.address, receivers, ha_address=said.ha_address))
 
     def _another_one_is_ahead(self, group: Group, said: Registration) -> bool:
         """Step 6: the seat is taken by a live address with the greater state version."""
@@ -194,11 +219,22 @@ class ReferenceRegistry:
     def expire(self, members: Iterable[Member]) -> list[Member]:
         """Removes those of the members that are due, and says which."""
         gone = [member for member in members if member in self.live and self.live[member].deadline_ms < self.now_ms()]
-        for cluster, address in gone:
-            self._expire_one(cluster, address)
+        self._drop_all(gone)
         return gone
 
-    def _expire_one(self, cluster: str, address: str) -> None:
+    def lose(self, members: Iterable[Member]) -> list[Member]:
+        """Those whose last connection was lost, and who did not come back in time."""
+        gone = [member for member in members if member in self.live]
+        self._drop_all(gone)
+        return gone
+
+    def _drop_all(self, gone: Iterable[Member]) -> None:
+        offline: dict[str, str] = {}
+        for cluster, address in gone:
+            self._drop_one(cluster, address, offline)
+        self._tell_of_departures(offline)
+
+    def _drop_one(self, cluster: str, address: str, offline: dict[str, str]) -> None:
         entry = self.live.pop((cluster, address))
         self.filters.pop((cluster, address), None)
         group = self.groups.get(entry.broker)
@@ -208,8 +244,19 @@ class ReferenceRegistry:
         # departure: a seat that the group's own cluster still hears from stays; any other goes
         if cluster != group.cluster and (group.cluster, address) in self.live:
             return
+        if group.addresses[min(group.addresses)] == address:
+            offline[entry.broker] = address
         self._leave(cluster, entry.broker, address)
         self._master_may_be_lost(entry.broker)
+
+    def _tell_of_departures(self, offline: Mapping[str, str]) -> None:
+        """Once a group, with the last address that left its smallest id; all that are left are told."""
+        for broker, address in offline.items():
+            group = self.groups.get(broker)
+            if group is not None and group.addresses and group.acting_master:
+                seats = dict(sorted(group.addresses.items()))
+                smallest = min(seats)
+                self.notices.append(Notice(broker, smallest, seats[smallest], tuple(seats.values()), offline=address))
 
     # Unregistration
 
@@ -218,12 +265,18 @@ class ReferenceRegistry:
         wishes = list(batch)
         done = [self._is_current(wish) for wish in wishes]
         carried_out = [wish for wish, current in zip(wishes, done, strict=True) if current]
+        offline: dict[str, str] = {}
         for wish in carried_out:
+            seats = self.groups[wish.broker].addresses if wish.broker in self.groups else {}
+            # departure: who sits nowhere leaves nothing, whatever id he names
+            if seats and min(seats) == wish.broker_id and seats[wish.broker_id] == wish.address:
+                offline[wish.broker] = wish.address
             self.live.pop((wish.cluster, wish.address), None)
             self.filters.pop((wish.cluster, wish.address), None)
             self._leave(wish.cluster, wish.broker, wish.address)
         for wish in carried_out:
             self._master_may_be_lost(wish.broker)
+        self._tell_of_departures(offline)
         return done
 
     def _is_current(self, wish: Unregistration) -> bool:

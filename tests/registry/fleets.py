@@ -8,6 +8,7 @@ from routebook.model.broker import Registration
 from tests.reference.build import registration
 from tests.support.connections import FakeConnection
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.waiting import until
 
 GRACE_MS = 1500
 """Long enough to be dialled on a machine that is busy with other tests."""
@@ -45,9 +46,15 @@ class Fleet:
 async def fleet(store_url: str, namespace: str, size: int = 3, **settings: Any) -> AsyncIterator[Fleet]:
     """The first worker leads."""
     async with AsyncExitStack() as stack:
-        wanted = {"connection_grace_ms": GRACE_MS, "scan_not_active_broker_interval_ms": 100} | settings
+        wanted = {
+            "connection_grace_ms": GRACE_MS,
+            "scan_not_active_broker_interval_ms": 100,
+            "store_timeout_ms": 5000,
+        } | settings
         workers = [await stack.enter_async_context(running_worker(store_url, namespace, **wanted)) for _ in range(size)]
-        for worker in workers:
+        workers[0].lead()
+        await until(lambda: workers[0].leader.lease is not None)
+        for worker in workers[1:]:
             worker.lead()
         yield Fleet(workers)
 

@@ -56,13 +56,15 @@ class Departures:
         return done
 
     async def run(self) -> None:
-        while True:
-            await self._some.wait()
-            self._some.clear()
-            while batch := list(islice(self._waiting, DEPARTURES_PER_BATCH)):
-                for _ in batch:
-                    self._waiting.popleft()
-                await self._carry_out(batch)
+        try:
+            while True:
+                await self._some.wait()
+                self._some.clear()
+                while self._waiting:
+                    await self._carry_out(list(islice(self._waiting, DEPARTURES_PER_BATCH)))
+        finally:
+            for one in self._waiting:
+                one.done.cancel()
 
     async def _carry_out(self, batch: list[_Waiting]) -> None:
         sight = Sight(self._replica)
@@ -73,6 +75,7 @@ class Departures:
             for one in batch:
                 if not one.done.done():
                     one.done.set_exception(error)
+            self._take_out(batch)
             return
         self._min_broker_changes.tell(reply.notices)
         with suppress(NotSeenYetError, NotReadyError):
@@ -80,3 +83,8 @@ class Departures:
         for one, status in zip(batch, reply.statuses, strict=True):
             if not one.done.done():
                 one.done.set_result(status)
+        self._take_out(batch)
+
+    def _take_out(self, batch: list[_Waiting]) -> None:
+        for _ in batch:
+            self._waiting.popleft()
