@@ -4,7 +4,7 @@ import asyncio
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 Play = Callable[["Peer"], Awaitable[None]]
 
@@ -42,20 +42,30 @@ class Peer:
 @asynccontextmanager
 async def peer(play: Play, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """The address of a server that plays this with each who connects; what fails in it fails the test."""
-    plays: list[asyncio.Task[None]] = []
+    serving: set[asyncio.Task[None]] = set()
+    failures: list[Exception] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        plays.append(asyncio.ensure_future(play(Peer(reader, writer))))
-        await asyncio.wait(plays[-1:])
+        if task := asyncio.current_task():
+            serving.add(task)
+        try:
+            await play(Peer(reader, writer))
+        except Exception as error:
+            failures.append(error)
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with asyncio.timeout(10):
-            await asyncio.gather(*plays)
+            await asyncio.gather(*serving)
+        if failures:
+            raise failures[0]
     finally:
-        for task in plays:
+        for task in serving:
             task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
         server.close()
         await server.wait_closed()
