@@ -2,9 +2,11 @@
 
 import json
 
+from routebook.replica.feed import IN_TOUCH_MS
 from routebook.store.embedded import EmbeddedStore
 from tests.remoting_api.peer import Peer
-from tests.remoting_api.port import PortUnderTest, lookup, register, remoting_port
+from tests.remoting_api.port import BROKER_A, PortUnderTest, lookup, register, registration_body, remoting_port
+from tests.support.fault_proxy import FaultProxy
 from tests.support.waiting import until
 
 
@@ -41,6 +43,34 @@ async def test_known_topics_are_answered_and_unknown_ones_doubted_while_the_stor
             refused = await register(peer, counter=2)
             assert refused.code == 1
             assert (await peer.ask(206)).code == 0
+
+
+async def test_a_silent_store_makes_nobody_wait_behind_others(store_url: str, namespace: str) -> None:
+    """One call waits for a second; forty one behind the other would wait for longer than a peer does."""
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        remoting_port(proxy.url, namespace, default_thread_pool_nums=2) as port,
+        await Peer.to(port.address) as peer,
+    ):
+        await register(peer)
+        proxy.stall()
+        client = port.worker.client
+        await until(lambda: client.contact_age_ms() > IN_TOUCH_MS + 1000)
+        peers = [await Peer.to(port.address) for _ in range(40)]
+        for number, one in enumerate(peers):
+            one.write(one.request(103, BROKER_A | {"brokerName": f"broker-{number}"}, registration_body("A", "B")))
+            one.write(one.request(904, BROKER_A))
+        answers = [await one.read() for one in peers for _ in range(2)]
+        assert {answer.code for answer in answers} == {1}
+        assert "The store has not answered for" in (answers[0].remark or "")
+        for one in peers:
+            one.cut()
+        proxy.heal()
+
+        async def is_taken() -> bool:
+            return (await register(peer, counter=2)).code == 0
+
+        await until(is_taken)
 
 
 async def test_lookups_are_counted_by_their_result(port: PortUnderTest, peer: Peer) -> None:

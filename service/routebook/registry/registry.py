@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from routebook.errors import InvalidInputError, NotFoundError, StoreError
+from routebook.errors import InvalidInputError, NotFoundError, StoreError, StoreRefusalError
 from routebook.model.broker import Registration, RegistrationResult
 from routebook.model.caller import Caller
 from routebook.model.data_version import DataVersion
@@ -22,6 +22,7 @@ from routebook.registry.registrar import Registrar
 from routebook.registry.sessions import HeldConnection, Sessions
 from routebook.registry.sight import Sight
 from routebook.registry.status import ExpiryState, Status, WorkerInfo, expiry_state, worker_infos
+from routebook.replica.feed import IN_TOUCH_MS
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.book import Book
@@ -78,6 +79,17 @@ class Registry(Reading):
     @on_min_broker_change.setter
     def on_min_broker_change(self, listener: Listener) -> None:
         self.min_broker_changes.listener = listener
+
+    def check_store_answers(self) -> None:
+        """Raises when the store has not answered anything for so long that one more call would only wait out its time
+        as well, and everybody behind it. Presence and the feed go on asking.
+        """
+        age_ms = self._book.client.contact_age_ms()
+        if age_ms > IN_TOUCH_MS + self.live.current.store_timeout_ms:
+            raise StoreRefusalError(
+                f"The store has not answered for {age_ms // 1000} s.",
+                advice="Try again when it is back; `routebook doctor` says what is wrong with it.",
+            )
 
     # -- brokers
 
