@@ -115,6 +115,9 @@ def serving(server: CannedServer) -> Iterator[str]:
             address.append(found)
             ready.set()
             await over.wait()
+        # Who connected and left again may be accepted only now.
+        while left := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(left)
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
