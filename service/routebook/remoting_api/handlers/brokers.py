@@ -24,6 +24,8 @@ from routebook.wire.fields import read_boolean, read_int, read_long, write_field
 
 NO_CODE_SET: Final = "not set any response code"
 """What the reference says beside the success of 901."""
+DIGEST_LETTERS: Final = 32
+"""128 bits are enough to keep with every instance."""
 MAX_DATA_VERSION_BYTES: Final = 4_096
 """A version has some 80."""
 LONGEST_TIMEOUT_MS: Final = 10 * 365 * 86_400_000
@@ -138,10 +140,12 @@ def _now_ms() -> int:
 def _digest_of(request: Request) -> str:
     """Of all that decides what the request does. The release belongs to it: another one may read the same body in
     another way.
+
+    SHA-256, because processors have instructions for it: the body of 10,000 topics takes 1 ms, and 2 to 3 ms by BLAKE2.
     """
-    digest = hashlib.blake2b(f"{__version__} {request.version}".encode(), digest_size=16)
+    digest = hashlib.sha256(f"{__version__} {request.version}".encode())
     for name, value in sorted((request.ext or {}).items()):
         for part in (name.encode(), value.encode()):
             digest.update(b"%d:" % len(part) + part)
     digest.update(request.body)
-    return digest.hexdigest()
+    return digest.hexdigest()[:DIGEST_LETTERS]
