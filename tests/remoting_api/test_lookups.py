@@ -73,6 +73,23 @@ async def test_a_silent_store_makes_nobody_wait_behind_others(store_url: str, na
         await until(is_taken)
 
 
+async def test_a_broker_that_comes_to_a_worker_cut_off_from_the_store_is_sent_elsewhere(
+    store_url: str, namespace: str
+) -> None:
+    """Also one that was never here before: behind the balancer there are workers that can write down that it lives."""
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        remoting_port(proxy.url, namespace, store_cut_off_ms=4_000) as port,
+    ):
+        proxy.stall()
+        await until(lambda: port.worker.client.contact_age_ms() > 4_000)
+        async with await Peer.to(port.address) as client, await Peer.to(port.address) as broker:
+            assert (await register(broker)).code == 1
+            assert await broker.is_closed()
+            assert (await lookup(client, "TopicA")).code == 1
+        proxy.heal()
+
+
 async def test_lookups_are_counted_by_their_result(port: PortUnderTest, peer: Peer) -> None:
     await register(peer)
     for name in ("TopicA", "TopicA", "NoSuch"):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from routebook.errors import InvalidInputError, NotFoundError, StoreError, StoreRefusalError
+from routebook.errors import InvalidInputError, NotFoundError, StoreError, StoreUnavailableError
 from routebook.model.broker import Registration, RegistrationResult
 from routebook.model.caller import Caller
 from routebook.model.data_version import DataVersion
@@ -86,7 +86,7 @@ class Registry(Reading):
         """
         age_ms = self._book.client.contact_age_ms()
         if age_ms > IN_TOUCH_MS + self.live.current.store_timeout_ms:
-            raise StoreRefusalError(
+            raise StoreUnavailableError(
                 f"The store has not answered for {age_ms // 1000} s.",
                 advice="Try again when it is back; `routebook doctor` says what is wrong with it.",
             )
@@ -103,6 +103,7 @@ class Registry(Reading):
     ) -> RegistrationResult:
         """`connection`: it came over one whose end will mean something, so it opens a session."""
         with self.sessions.opening(connection, registration.member) as session:
+            self.check_store_answers()
             result = await self._registrar.register(registration, caller, body_digest=body_digest, session=session.mark)
             session.opened(result.incarnation)
         return result
@@ -122,6 +123,8 @@ class Registry(Reading):
         if instance is None:
             return None
         with self.sessions.opening(connection, instance.member) as session:
+            # In here: a broker that is refused so is one to be sent to a worker that can reach the store.
+            self.check_store_answers()
             result = await self._registrar.touch(instance, body_digest, caller, session=session.mark)
             if result:
                 session.opened(result.incarnation)

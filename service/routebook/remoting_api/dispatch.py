@@ -41,7 +41,7 @@ def handlers_by_code(
         RequestCode.PUT_KV_CONFIG: writing(key_values.put),
         RequestCode.GET_KV_CONFIG: key_values.get,
         RequestCode.DELETE_KV_CONFIG: writing(key_values.delete),
-        RequestCode.REGISTER_BROKER: writing(brokers.register),
+        RequestCode.REGISTER_BROKER: brokers.register,
         RequestCode.UNREGISTER_BROKER: writing(brokers.unregister),
         RequestCode.GET_BROKER_CLUSTER_INFO: lists.cluster_info,
         RequestCode.WIPE_WRITE_PERM_OF_BROKER: writing(topics.wipe_write_permission),
