@@ -38,7 +38,7 @@ def name_service(release: Release, tmp_path_factory: pytest.TempPathFactory) -> 
         with ApacheAlone(libraries, folder, PROPERTIES) as apache:
             yield apache
     else:
-        with RoutebookFleet(folder, PROPERTIES) as fleet:
+        with RoutebookFleet(folder, PROPERTIES, data_dir=folder / "store") as fleet:
             yield fleet
 
 

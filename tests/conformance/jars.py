@@ -1,4 +1,6 @@
-"""RocketMQ's own jars, by Maven, kept in the user's cache folder: fetched once a machine and version."""
+"""What peers are made of: RocketMQ's own jars by Maven, a package of npm. Kept in the user's cache folder: fetched
+once a machine and version.
+"""
 
 import contextlib
 import fcntl
@@ -6,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 FETCH_SECONDS = 600
@@ -35,8 +37,23 @@ def jars(version: str, *artifacts: str) -> Path:
     they need. For `java -cp 'FOLDER/*'`.
     """
     names = sorted(artifacts or ALL_PARTS)
-    key = "-".join((version, *names))
-    if missing := [tool for tool in ("java", "mvn") if not shutil.which(tool)]:
+    return _had("-".join((version, *names)), ("java", "mvn"), lambda folder: _fetch_jars(folder, version, names))
+
+
+def node_modules(package: str, version: str) -> Path:
+    """A package of npm and all it needs, for NODE_PATH."""
+
+    def fetch(folder: Path) -> Path:
+        words = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder))
+        _run("npm", "install", *words, f"{package}@{version}", cwd=folder, what=f"{package} {version}")
+        return folder / "node_modules"
+
+    return _had(f"{package}-{version}", ("node", "npm"), fetch)
+
+
+def _had(key: str, tools: Sequence[str], fetch: Callable[[Path], Path]) -> Path:
+    """From the cache; `fetch` makes it in a folder of its own and says where."""
+    if missing := [tool for tool in tools if not shutil.which(tool)]:
         raise Unavailable(f"needs {' and '.join(missing)}")
     if key in _failures:
         # Without this a machine that is offline would ask again in every test.
@@ -45,7 +62,9 @@ def jars(version: str, *artifacts: str) -> Path:
     with _alone(_cache()):
         if not target.is_dir():
             try:
-                _fetch(target, version, names)
+                with tempfile.TemporaryDirectory(dir=_cache(), prefix="fetching-") as unfinished:
+                    # In place at once or not at all.
+                    fetch(Path(unfinished)).rename(target)
             except Unavailable as error:
                 _failures[key] = str(error)
                 raise
@@ -66,22 +85,19 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(target: Path, version: str, names: list[str]) -> None:
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetching-") as unfinished:
-        folder = Path(unfinished)
-        dependencies = "".join(_DEPENDENCY.format(name=name, version=version) for name in names)
-        (folder / "pom.xml").write_text(_POM.format(dependencies=dependencies))
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'jars'}"]
-        log = target.with_name(f"{target.name}.log")
-        with log.open("wb") as output:
-            try:
-                ended = subprocess.run(
-                    command, cwd=folder, stdout=output, stderr=output, timeout=FETCH_SECONDS, check=False
-                ).returncode
-            except subprocess.TimeoutExpired:
-                ended = -1
-        if ended != 0:
-            raise Unavailable(f"Maven could not fetch rocketmq-{{{','.join(names)}}} {version} (see {log})")
-        log.unlink()
-        # In place at once or not at all.
-        (folder / "jars").rename(target)
+def _fetch_jars(folder: Path, version: str, names: list[str]) -> Path:
+    dependencies = "".join(_DEPENDENCY.format(name=name, version=version) for name in names)
+    (folder / "pom.xml").write_text(_POM.format(dependencies=dependencies))
+    words = ("-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'jars'}")
+    _run("mvn", *words, cwd=folder, what=f"rocketmq-{{{','.join(names)}}} {version}")
+    return folder / "jars"
+
+
+def _run(tool: str, *words: str, cwd: Path, what: str) -> None:
+    log = _cache() / f"{tool}.log"
+    with log.open("wb") as output:
+        command = [tool, *words]
+        try:
+            subprocess.run(command, cwd=cwd, stdout=output, stderr=output, timeout=FETCH_SECONDS, check=True)
+        except subprocess.SubprocessError:
+            raise Unavailable(f"{tool} could not fetch {what} (see {log})") from None

@@ -6,7 +6,7 @@ Apache's own name server: a test that fails there too is wrong.
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -102,19 +102,23 @@ class RoutebookFleet:
         folder: Path,
         properties: Mapping[str, str] | None = None,
         *,
+        flags: Sequence[str] = (),
         workers: int = 2,
         data_dir: Path | None = None,
     ) -> None:
-        """`properties`: of namesrv.conf, as Apache's. `data_dir`: a store that keeps its data when it restarts."""
+        """`properties`: of namesrv.conf, as Apache's. `flags`: of `routebook serve`. `data_dir`: a store that keeps
+        its data when it restarts.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self._configuration = folder / "namesrv.conf"
         self._configuration.write_text("".join(f"{name}={value}\n" for name, value in (properties or {}).items()))
         self._stack = ExitStack()
         self.log = FrameLog()
+        self.data_dir = data_dir
         self.store = EmbeddedStore(data_dir, port=0)
         self.balancer = TcpBalancer([], observer=self.log)
         self.namespace = f"conformance-{secrets.token_hex(4)}"
-        self._folder, self._count = folder, workers
+        self._folder, self._flags, self._count = folder, flags, workers
         self.workers: list[Worker] = []
 
     @property
@@ -129,7 +133,7 @@ class RoutebookFleet:
         with ExitStack() as stack:
             stack.enter_context(self.store)
             for number in range(self._count):
-                worker = self.new_worker(self._folder / f"worker-{number}")
+                worker = self.new_worker(self._folder / f"worker-{number}", *self._flags)
                 self.workers.append(stack.enter_context(worker))
             self.balancer.upstream_ports = tuple(worker.port for worker in self.workers)
             stack.enter_context(self.balancer)

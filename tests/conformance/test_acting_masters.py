@@ -1,5 +1,6 @@
 """A master and its slave with acting masters on, both ways of keeping in touch: 322 and 105, or 904 and 901."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,13 +64,18 @@ class _Pair:
             both = {"0": self.master.address, "1": self.slave.address}
             self._becomes(both, READ_WRITE)
             self._keeps_in_touch()
+            notified = self._notified()
             self.master.kill()
             self._becomes({"0": self.slave.address}, READ_ONLY)
             members = self._members()
             # Who it is really, for brokers that ask.
             assert members == {"1": self.slave.address}
+            wait_until(lambda: len(self._notified()) > len(notified), "the slave hears of it (905)")
             self.master.start()
             self._becomes(both, READ_WRITE)
+            wait_until(lambda: self._notified()[-1] == "0", "the slave hears that its master is back (905)")
+            # Once each, however many workers there are.
+            assert self._notified() == [*notified, "1", "0"]
             self.slave.stop()
             self._becomes({"0": self.master.address}, READ_WRITE)
 
@@ -82,6 +88,11 @@ class _Pair:
         topic of users has it."""
         found = route(address, self.name.replace("pair", "cluster-pair"))
         return found["queueDatas"][0]["perm"] & 6 if found else None
+
+    def _notified(self) -> list[str]:
+        """The lowest ids that it was told, as its log has them."""
+        log = self.slave.folder / "logs" / "rocketmqlogs" / "broker.log"
+        return re.findall(r"min broker id changed, prev \d+, new (\d+)", log.read_text(errors="replace"))
 
     def _members(self) -> dict[str, str]:
         answer = ask(self.names.address, 901, {"brokerName": self.name, "clusterName": self.master.cluster})

@@ -69,6 +69,22 @@ def test_a_broker_registers_serves_dies_and_returns(kind: str, lives: Outcomes) 
     lives[kind].result()
 
 
+def test_a_slave_of_4_9_publishes_no_topics(release: Release, name_service: NameService, tmp_path: Path) -> None:
+    libraries, cluster = release("4.9.7"), "cluster-old-pair"
+    master, slave = (
+        Broker(libraries, tmp_path / str(number), name_service.address, "old-pair", number, cluster=cluster)
+        for number in (0, 1)
+    )
+    with slave:
+        # Its topics wait for a master; only who asks for clusters sees it.
+        everywhere(name_service, lambda address: slave.address in ask(address, 106).body.decode(), "the slave")
+        for address in name_service.each:
+            assert route(address, "old-pair") is None
+        with master:
+            seats = {"old-pair": {"0": master.address, "1": slave.address}}
+            everywhere(name_service, lambda address: addresses(address, "old-pair") == seats, "both")
+
+
 class _Life:
     def __init__(self, kind: str, libraries: Path, name_service: NameService, folder: Path) -> None:
         self.kind, self.names = kind, name_service

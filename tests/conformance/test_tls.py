@@ -1,13 +1,14 @@
-"""Java brokers and clients over TLS, against a port that takes nothing else."""
+"""Java brokers and clients over TLS, against a port that takes nothing else, and one that takes both."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.conftest import Release
+from tests.conformance.frames import ask
 from tests.conformance.java_processes import Broker
 from tests.conformance.java_programs import Messages
-from tests.conformance.name_services import RoutebookFleet
+from tests.conformance.name_services import NameService, RoutebookFleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
@@ -28,3 +29,17 @@ def test_brokers_and_clients_with_tls_find_each_other_through_an_enforcing_port(
         peer.exchange("secret", 20)
         assert names.log.unreadable
         assert not names.log.frames
+        with pytest.raises((ConnectionError, IndexError)):
+            ask(names.address, 106)
+
+
+@pytest.mark.usefixtures("brokers")
+@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+def test_a_client_with_tls_is_served_beside_others_without(
+    version: str, release: Release, name_service: NameService, tmp_path: Path
+) -> None:
+    before = len(name_service.log.unreadable)
+    # Its connections to the brokers have TLS too: the client has it for all or for none.
+    with Messages(release(version), tmp_path, name_service.address, options=TLS) as peer:
+        peer.exchange(f"tls-{version.replace('.', '_')}", 20)
+    assert len(name_service.log.unreadable) > before

@@ -52,7 +52,7 @@ public class Messages {
         String answer;
         try {
             switch (words[0]) {
-                case "send": answer = send(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3])); break;
+                case "send": answer = send(words); break;
                 case "subscribe": answer = subscribe(words[1], words[2].split(","), words.length > 3); break;
                 case "await": answer = await(words[1], Integer.parseInt(words[2])); break;
                 case "queues": answer = names(producer.fetchPublishMessageQueues(words[1])); break;
@@ -70,8 +70,11 @@ public class Messages {
         return String.join(",", names);
     }
 
-    /** send TOPIC FROM TO: one message a number. */
-    static String send(String topic, int from, int to) {
+    /** send TOPIC FROM TO [PAUSE_MS]: one message a number. */
+    static String send(String[] words) throws InterruptedException {
+        String topic = words[1];
+        int from = Integer.parseInt(words[2]), to = Integer.parseInt(words[3]);
+        int pauseMs = words.length > 4 ? Integer.parseInt(words[4]) : 0;
         int failures = 0;
         String last = "";
         Set<String> brokers = new TreeSet<>();
@@ -87,6 +90,7 @@ public class Messages {
                     if (System.currentTimeMillis() > end) return "gave up at " + i + ": " + last;
                 }
             }
+            Thread.sleep(pauseMs);
             if ((i + 1) % 100 == 0) System.out.println("sent " + (i + 1));
         }
         return "sent " + (to - from) + " failures " + failures + " through " + String.join(",", brokers) + " " + last;

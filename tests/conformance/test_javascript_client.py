@@ -1,0 +1,37 @@
+"""A client that is not Java's: npm's `ali-ons`, JavaScript from the first byte."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.frames import addresses
+from tests.conformance.jars import Unavailable, node_modules
+from tests.conformance.java_programs import Admin, Program
+from tests.conformance.name_services import NameService, everywhere
+
+pytestmark = [pytest.mark.slow, pytest.mark.conformance, pytest.mark.usefixtures("brokers")]
+
+PROGRAM = Path(__file__).parent / "node" / "messages.js"
+
+
+def test_a_javascript_client_sends_and_receives(name_service: NameService, admin: Admin, tmp_path: Path) -> None:
+    try:
+        modules = node_modules("ali-ons", "3.12.0")
+    except Unavailable as error:
+        pytest.skip(str(error))
+    node = shutil.which("node")
+    assert node
+    # It takes 17 for the end and never asks for TBW102.
+    said = admin.run("updateTopic", "-n", name_service.address, "-c", "DefaultCluster", "-t", "by-node")
+    assert "success" in said, said
+    everywhere(name_service, lambda address: len(addresses(address, "by-node")) == 2, "the topic")
+    command = [node, str(PROGRAM), name_service.address]
+    # Its places of offsets and logs are below its home.
+    with Program(command, tmp_path, env={"NODE_PATH": str(modules), "HOME": str(tmp_path)}) as peer:
+        assert peer.ask("subscribe by-node by-node") == "subscribed"
+        assert peer.ask("send by-node 0 100") == "sent 100 failures 0"
+        assert peer.ask("await by-node 100") == "got 100 messages"
+    asked = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] == "by-node"]
+    answers = [name_service.log.answer_to(frame) for frame in asked]
+    assert any(answer and answer.code == 0 for answer in answers)
