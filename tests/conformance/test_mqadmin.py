@@ -55,6 +55,7 @@ class Both:
 
     def _of_each(self, line: str) -> tuple[str, str]:
         apaches, our = self.raw(line)
+        print(f"--- {line}\n{our}")
         return _normal(apaches), _normal(our)
 
     def _said(self, line: str, address: str) -> str:
