@@ -30,6 +30,7 @@ UNORDERED: dict[str, Callable[[Any], str]] = {
     "brokerDatas": lambda found: found["brokerName"],
     "queueDatas": lambda found: found["brokerName"],
 }
+ABSENT = "(absent)"
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,23 @@ def seen(request: Request, answer: Answer) -> Seen:
 
 
 def differences(one: Seen, other: Seen) -> list[str]:
+    """Each place with both values."""
     return [
-        f"{name}: {getattr(one, name)!r} | {getattr(other, name)!r}"
-        for name in Seen.__dataclass_fields__
-        if getattr(one, name) != getattr(other, name)
+        found for name in Seen.__dataclass_fields__ for found in _places(name, getattr(one, name), getattr(other, name))
     ]
+
+
+def _places(place: str, one: object, other: object) -> Iterable[str]:
+    if one == other:
+        return
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys()):
+            yield from _places(f"{place}.{key}", one.get(key, ABSENT), other.get(key, ABSENT))
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for number, (item, counterpart) in enumerate(zip(one, other, strict=True)):
+            yield from _places(f"{place}[{number}]", item, counterpart)
+    else:
+        yield f"{place}: {one!r} | {other!r}"
 
 
 def _remark(answer: Answer) -> str | None:

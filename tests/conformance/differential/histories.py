@@ -56,6 +56,8 @@ class _Writer:
             written += [Step(100, made | {"value": "now"}), Step(102, made)]
         if self.mood.acting:
             written.append(Step(318, body=Bytes(b"supportActingMaster=true")))
+        if self.mood.deleting:
+            written.append(Step(318, body=Bytes(b"deleteTopicWithBrokerRegistration=true")))
         while len(written) < steps:
             (maker,) = self.dice.choices([maker for _, maker in self.makers], weights)
             step = maker()
@@ -126,7 +128,7 @@ class _Writer:
             ext["enableActingMaster"] = acting
         if dice.random() < 0.6:
             ext["heartbeatTimeoutMillis"] = dice.choice(["120000", "600000"])
-        if dice.random() < 0.2:
+        if dice.random() < 0.35:
             ext["__ZONE_NAME"] = dice.choice(["az-1", "az-2", "AZ-1"])
         body: Body = said.compressed_body(dice, name, version) if compressed else said.json_body(dice, name, version)
         if dice.random() < 0.05:
@@ -166,6 +168,8 @@ class _Writer:
         if not self.said:
             return self.register()
         step = self.dice.choice(self.said[-8:])
+        if self.dice.random() < 0.2:
+            step = replace(step, body=said.another_table(self.dice, step))
         if self.dice.random() < 0.3:
             assert step.ext is not None
             changed = {
@@ -261,7 +265,7 @@ class _Writer:
             ext["acceptStandardJsonOnly"] = dice.choice(["true", "TRUE", "false", "yes"])
         if dice.random() < 0.3:
             ext["__ZONE_MODE"] = dice.choice(["true", "True", "false"])
-            ext["__ZONE_NAME"] = dice.choice(["az-1", "AZ-1", "az-2", "az-9", "", " "])
+            ext["__ZONE_NAME"] = dice.choice(["az-1", "AZ-1", "Az-2", "az-2", "az-9", "", " "])
         if dice.random() < 0.1:
             ext["acceptStandardJsonOnly"] = True
         return Step(105, ext)

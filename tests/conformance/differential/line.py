@@ -87,7 +87,10 @@ class RealSide:
         return self._lines[line].send(request)
 
     def receive(self, line: str, opaque: int) -> Answer:
-        return self._lines[line].receive(opaque)
+        try:
+            return self._lines[line].receive(opaque)
+        except OSError as error:
+            raise ConnectionError(f"{self.name}, {line}: {error}") from error
 
     def drop(self, line: str) -> None:
         if found := self._lines.pop(line, None):

@@ -55,10 +55,15 @@ class Twins:
             end = at + 1
             while end < len(steps) and _is_read(steps[at]) and _is_read(steps[end]) and end - at < 16:
                 end += 1
-            if found := self._live_batch(at, steps[at:end], word):
+            try:
+                found = self._live_batch(at, steps[at:end], word)
+            except (AssertionError, OSError) as error:
+                return Difference(at, steps[at], (f"{type(error).__name__}: {error}",))
+            if found:
                 return found
             at = end
-        assert not any(unasked := [side.unasked() for side in self.sides]), unasked
+        if any(unasked := [side.unasked() for side in self.sides]):
+            return Difference(at, steps[-1], tuple(f"answers that nobody asked for: {found}" for found in unasked))
         return None
 
     def _live_batch(self, at: int, steps: Sequence[Step], word: str) -> Difference | None:

@@ -38,6 +38,8 @@ class Mood:
     """The name space of ordered topics is used; once made it never goes again."""
     losing: bool
     """Connections are lost and moved."""
+    deleting: bool
+    """deleteTopicWithBrokerRegistration is on."""
     old_peers: bool
     binary: float
 
@@ -48,6 +50,7 @@ def mood_of(seed: int) -> Mood:
         acting=dice.random() < 0.4,
         ordered=seed % 2 == 1,
         losing=seed % 10 == 9,
+        deleting=dice.random() < 0.25,
         old_peers=dice.random() < 0.25,
         binary=dice.choice([0.0, 0.2, 0.5]),
     )

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from tests.conformance.differential.living import Difference, Twins
 from tests.conformance.differential.shrinking import shrink
@@ -20,6 +19,6 @@ def tell(seed: int, history: Sequence[Step], found: Difference, twins: Twins, te
         *(f"  {number}: {str(step)[:LONGEST_STEP]}" for number, step in enumerate(short)),
         f"then {again}",
         "again:",
-        f"  .venv/bin/python -m pytest '{Path(file).relative_to(Path.cwd())}::{name}[{seed}]'",
+        f"  ROUTEBOOK_TEST_SEEDS={seed}-{seed} .venv/bin/python -m pytest '{os.path.relpath(file)}::{name}[{seed}]'",
     ]
     return os.linesep.join(lines)
