@@ -39,6 +39,13 @@ def test_text_has_instant_level_message_and_values() -> None:
     assert stream.getvalue().endswith('info    broker changed broker=b-1 cause="new address"\n')
 
 
+def test_a_message_is_one_line_whatever_a_peer_wrote() -> None:
+    _, stream = started()
+    log.info("key-value k = %s", "v\n2026-01-01T00:00:00.000Z info    all is well\x1b[2J", extra={"peer": "p\r"})
+    (line,) = stream.getvalue().split("\n")[:-1]
+    assert line.endswith(r'key-value k = v\n2026-01-01T00:00:00.000Z info    all is well\x1b[2J peer="p\r"')
+
+
 def test_json_is_one_object_a_line() -> None:
     _, stream = started(log_format="json")
     log.warning("two\nlines", extra={"count": 3, "secret_free": None})

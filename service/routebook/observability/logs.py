@@ -19,6 +19,7 @@ from routebook.settings.masking import MASK
 
 _OURS = "routebook"
 _URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:@/]*:)[^\s@]+(@)", re.IGNORECASE)
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {
     "message",
     "asctime",
@@ -43,7 +44,7 @@ class _Masked(logging.Formatter):
 
 class TextFormat(_Masked):
     def format(self, record: logging.LogRecord) -> str:
-        words = [record.getMessage()] + [f"{key}={_word(value)}" for key, value in _extras(record).items()]
+        words = [_one_line(record.getMessage())] + [f"{key}={_word(value)}" for key, value in _extras(record).items()]
         said = self.clean(" ".join(words) + _trace(record, "\n"))
         return f"{_instant(record)} {record.levelname.lower():7} {said}"
 
@@ -115,7 +116,13 @@ def _extras(record: logging.LogRecord) -> dict[str, object]:
 
 def _word(value: object) -> str:
     text = str(value)
-    return json.dumps(text, ensure_ascii=False) if not text or any(letter in text for letter in ' "=\n') else text
+    is_plain = text and not any(letter in text for letter in ' "=') and not _CONTROL.search(text)
+    return text if is_plain else json.dumps(text, ensure_ascii=False)
+
+
+def _one_line(message: str) -> str:
+    """A peer's words may be in it, such as a key-value: a line feed of theirs must not begin a line that looks ours."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), message)
 
 
 def _trace(record: logging.LogRecord, before: str) -> str:
