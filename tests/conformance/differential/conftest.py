@@ -1,4 +1,4 @@
-"""The two name servers of these tests. One process of each lives through all histories."""
+"""The two name servers of these tests. One process of each lives through all histories of a module."""
 
 from collections.abc import Iterator
 
@@ -18,19 +18,38 @@ SETTINGS = {
 }
 
 
+class Apache(ApacheNameServer):
+    serialize_type = "JSON"
+
+    def options(self) -> list[str]:
+        return [*super().options(), f"-Drocketmq.serialize.type={self.serialize_type}"]
+
+
+def serialize_type_of(request: pytest.FixtureRequest) -> str:
+    """Of all answers of both, by the module's own word."""
+    found = getattr(request.module, "SERIALIZE_TYPE", "JSON")
+    assert isinstance(found, str)
+    return found
+
+
 @pytest.fixture(scope="module")
-def apache(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSide]:
-    jars = release("5.5.0", "namesrv")
-    with ApacheNameServer(jars, tmp_path_factory.mktemp("apache"), heap_mb=256) as server:
+def apache(
+    request: pytest.FixtureRequest, release: Release, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealSide]:
+    server = Apache(release("5.5.0", "namesrv"), tmp_path_factory.mktemp("apache"), heap_mb=256)
+    server.serialize_type = serialize_type_of(request)
+    with server:
         side = RealSide("Apache's", HOST, server.port)
         yield side
         side.hang_up()
 
 
 @pytest.fixture(scope="module")
-def routebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSide]:
+def routebook(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSide]:
     folder = tmp_path_factory.mktemp("routebook")
-    with Running("up", "--data-dir", str(folder / "data"), folder=folder, env=SETTINGS) as service:
-        side = RealSide("Routebook", HOST, int(service.remoting.rpartition(":")[2]))
+    settings = SETTINGS | {"ROUTEBOOK_SERIALIZE_TYPE": serialize_type_of(request)}
+    with Running("up", "--data-dir", str(folder / "data"), folder=folder, env=settings) as service:
+        host, _, port = service.remoting.rpartition(":")
+        side = RealSide("Routebook", host, int(port))
         yield side
         side.hang_up()
