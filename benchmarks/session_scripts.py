@@ -1,0 +1,123 @@
+"""How long do the scripts about sessions block the store, with the batches that workers send? Goal: 20 ms.
+
+Starts a store of its own and registers brokers of 10 topics each; then everyone's connection ends at once, as when a
+balancer restarts. Asked with one worker and with many, since who asks whether a session is left looks at each worker.
+
+    .venv/bin/python benchmarks/session_scripts.py
+"""
+
+import argparse
+import asyncio
+import secrets
+from collections.abc import Awaitable
+from typing import Any
+
+from routebook.model.broker import Registration
+from routebook.model.caller import Caller
+from routebook.model.data_version import DataVersion
+from routebook.model.topic import QueueData
+from routebook.registry.sessions import SESSIONS_PER_CALL
+from routebook.store.book import Book
+from routebook.store.client import StoreClient
+from routebook.store.embedded import EmbeddedStore
+from routebook.store.keys import Keys
+from routebook.store.presence import open_book, renew_worker
+from routebook.store.registration import QueueDifference, register_broker
+from routebook.store.removal import DEPARTURES_PER_CALL, Departure, unregister_brokers
+from routebook.store.scripts import ScriptSet
+from routebook.store.sessions import EndedSession, OpenedSession, close_sessions, open_sessions, settle_losses
+from routebook.store.url import StoreUrl
+
+CALLER = Caller("benchmark", "127.0.0.1:1")
+TOPICS = {f"a-topic-with-a-usual-name-{n}": QueueData(8, 8) for n in range(10)}
+WORKERS = (1, 4, 16, 64)
+
+
+async def register_all(book: Book, history: str, brokers: int) -> list[tuple[str, str]]:
+    """Member and incarnation of each."""
+    stays = []
+    for number in range(brokers):
+        said = Registration(
+            cluster="bench",
+            broker=f"broker-{number}",
+            broker_id=0,
+            address=f"127.{number >> 16}.{number >> 8 & 255}.{number & 255}:10911",
+            data_version=DataVersion(0, 1, 1),
+            topics=TOPICS,
+        )
+        reply = await register_broker(
+            book,
+            said,
+            QueueDifference(new=TOPICS),
+            caller=CALLER,
+            timeout_ms=120_000,
+            digest="d" * 32,
+            base=(history, 0),
+            replaces_known=True,
+        )
+        stays.append((said.member, reply.incarnation))
+    return stays
+
+
+async def blocked(client: StoreClient, work: Awaitable[Any]) -> tuple[Any, float]:
+    """What it answered, and the longest script in ms."""
+    await client.call("SLOWLOG", "RESET")
+    answer = await work
+    entries = await client.call("SLOWLOG", "GET", 1000)
+    return answer, max((entry[2] / 1000 for entry in entries if entry[3][0] == b"EVALSHA"), default=0.0)
+
+
+async def measure_with(url: str, workers: int) -> dict[str, float]:
+    keys = Keys(f"bench-{secrets.token_hex(3)}")
+    client = StoreClient(StoreUrl.parse(url), slot_key=keys.meta, timeout_ms=30_000)
+    await client.open()
+    book = Book(client, keys, ScriptSet.load())
+    await client.call("CONFIG", "SET", "slowlog-log-slower-than", 0)
+    await client.call("CONFIG", "SET", "slowlog-max-len", 1000)
+    history = (await open_book(book)).history
+    for number in range(workers):
+        await renew_worker(book, f"worker-{number}", 600_000, "{}", caller=CALLER)
+    stays = await register_all(book, history, 2 * DEPARTURES_PER_CALL)
+    found: dict[str, float] = {}
+    batch = stays[:SESSIONS_PER_CALL]
+    opened = [OpenedSession(member, incarnation, 1) for member, incarnation in batch]
+    # The first call of a script loads it.
+    await open_sessions(book, "worker-0", opened[:1], caller=CALLER)
+    _, found[f"open {len(batch)} sessions"] = await blocked(
+        client, open_sessions(book, "worker-0", opened, caller=CALLER)
+    )
+    ended = [EndedSession(member, incarnation, 1, 0) for member, incarnation in batch]
+    answers, found[f"close {len(batch)}"] = await blocked(client, close_sessions(book, "worker-0", ended))
+    losses = [loss for _, loss in answers if loss]
+    _, found["settle their losses"] = await blocked(client, settle_losses(book, losses))
+    for cause, part in (("lost", stays[:DEPARTURES_PER_CALL]), ("104", stays[DEPARTURES_PER_CALL:])):
+        departures = [_departure(member, incarnation, cause) for member, incarnation in part]
+        _, found[f"remove {len(part)} ({cause})"] = await blocked(
+            client, unregister_brokers(book, [(departure, CALLER) for departure in departures])
+        )
+    await client.close()
+    return found
+
+
+def _departure(member: str, incarnation: str, cause: str) -> Departure:
+    cluster, _, address = member.rpartition("/")
+    number = [int(part) for part in address.partition(":")[0].split(".")]
+    broker = f"broker-{(number[1] << 16) + (number[2] << 8) + number[3]}"
+    if cause == "lost":
+        return Departure(cluster, broker, 0, address, incarnation, cause="connection-lost", lost_ms=1)
+    return Departure(cluster, broker, 0, address, incarnation)
+
+
+async def measure(rounds: int) -> None:
+    with EmbeddedStore(None) as store:
+        print(f"{'ms blocked, worst of ' + str(rounds):24}" + "".join(f"{f'{count} workers':>14}" for count in WORKERS))
+        runs = {count: [await measure_with(store.url, count) for _ in range(rounds)] for count in WORKERS}
+        for name in runs[WORKERS[0]][0]:
+            cells = [max(run.get(name, 0.0) for run in runs[count]) for count in WORKERS]
+            print(f"{name:24}" + "".join(f"{cell:>14.2f}" for cell in cells))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    asyncio.run(measure(parser.parse_args().rounds))
