@@ -84,7 +84,12 @@ class Twins:
                     if any(departs(request, one, other, self.sides) for departs in DEPARTURES):
                         continue
                     return Difference(at + offset, steps[offset], tuple(found))
-        if first.then:
+        if first.then == "expire":
+            self._wait_until_gone(requests[0], "lets a silent broker expire")
+            for side in self.sides:
+                until(f"{side.name} closes its connection", lambda side=side: _is_closed(side, first.line))  # type: ignore[misc]
+                side.drop(first.line)
+        elif first.then:
             self._give_up(first, word)
         return None
 
@@ -146,11 +151,16 @@ class Twins:
                 side.drop(step.line + MOVED)
             side.drop(step.line)
         if goes:
-            for side in self.sides:
-                until(
-                    f"{side.name} notices a lost connection",
-                    lambda side=side: address not in members_of(side, broker).values(),  # type: ignore[misc]
-                )
+            self._wait_until_gone(request, "notices a lost connection")
+
+    def _wait_until_gone(self, registration: Request, what: str) -> None:
+        ext = registration.ext or {}
+        broker, address = str(ext["brokerName"]), str(ext["brokerAddr"])
+        for side in self.sides:
+            until(
+                f"{side.name} {what}",
+                lambda side=side: address not in members_of(side, broker).values(),  # type: ignore[misc]
+            )
 
     # Afterwards
 
@@ -159,6 +169,14 @@ class Twins:
             empty(side, word)
             # A connection that is quiet for two minutes is closed, and not every history uses all of them.
             side.hang_up()
+
+
+def _is_closed(side: Side, line: str) -> bool:
+    try:
+        ask(side, Request(206), line=line)
+    except ConnectionError:
+        return True
+    return False
 
 
 def _is_read(step: Step) -> bool:

@@ -100,8 +100,8 @@ class Step:
     flag: int = 0
     more: Mapping[str, object] = field(default_factory=dict)
     crc: Crc = "none"
-    then: Literal["", "lose", "move"] = ""
-    """Afterwards the connection is lost, or given up for a new one."""
+    then: Literal["", "lose", "move", "expire"] = ""
+    """Afterwards the connection is lost, or given up for a new one, or nothing is heard until the time is out."""
 
     def request(self, word: str) -> Request:
         body = self.body.to_bytes(word)
