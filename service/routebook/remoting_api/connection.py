@@ -23,6 +23,7 @@ from routebook.remoting_api.work_queue import Line
 from routebook.wire.codes import V5_3_1, RequestCode, ResponseCode, request_name
 from routebook.wire.command import Request
 from routebook.wire.connection import Connection
+from routebook.wire.lookup_form import LookupForm
 from routebook.wire.protocol_error import OwnProtocolError, PeerProtocolError
 
 _log = logging.getLogger(__name__)
@@ -43,12 +44,12 @@ class RemotingConnection(asyncio.Protocol):
         "_active",
         "_chunks",
         "_deferred",
+        "_form",
         "_line",
         "_lookups",
         "_port",
         "_quiet_since",
         "_reads_paused",
-        "_short_way",
         "_stuck_since",
         "_transport",
         "_unfinished_after",
@@ -64,7 +65,8 @@ class RemotingConnection(asyncio.Protocol):
         self._port = port
         self._lookups = port.lookups
         self._wire = Connection(port.limits, encoding=port.encoding)
-        self._short_way = port.short_way
+        self._form: LookupForm | None = None
+        """The wire's, at hand for the short way, which touches nothing else of the connection's own."""
         self._line = Line(self._handle)
         self._deferred: deque[Any] = deque()
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
@@ -75,7 +77,9 @@ class RemotingConnection(asyncio.Protocol):
         self._active = True
         """Something was read or written since the sweep's last look."""
         self._chunks = 0
-        """Rises with whole frames: an unfinished one is the same as at the last look if this number is."""
+        """Rises with whole frames: an unfinished one is the same as at the last look if this number is. The short way
+        leaves it alone, as it ends no unfinished one.
+        """
         self._quiet_since = inf
         self._stuck_since = inf
         self._unfinished_since = began
@@ -98,18 +102,19 @@ class RemotingConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._active = True
         at = 0
-        if (form := self._wire.lookup_form) and not self._port.is_draining:
+        port = self._port
+        if (form := self._form) and not port.is_draining:
             while not self._writes_paused:
                 answers: list[bytes] = []
-                end = self._short_way.answer(form, data, at, answers)
+                end = port.short_way.answer(form, data, at, answers)
                 if end == at:
                     break
-                self._chunks += 1
                 self._transport.write(b"".join(answers))
                 if end == len(data):
                     return
                 at = end
         events = self._wire.receive(data[at:] if at else data)
+        self._form = self._wire.lookup_form
         if events:
             self._chunks += 1
             self._take(events)
