@@ -70,6 +70,35 @@ async def test_a_reader_that_never_reads_is_cut_off(store_url: str, namespace: s
             asking.cancel()
 
 
+async def test_an_idle_peer_that_has_not_taken_its_answers_is_cut_off_in_the_end(
+    store_url: str, namespace: str, quick_sweeps: None
+) -> None:
+    """Closed, it would wait for ever for a peer that does not read; and be counted again with every sweep."""
+    deadlines = {"incomplete_frame_timeout_ms": 2_000, "server_channel_max_idle_time_seconds": 3}
+    async with remoting_port(store_url, namespace, server_socket_snd_buf_size=65_536, **deadlines) as port:
+        async with await Peer.to(port.address) as peer:
+            await register(peer, body=registration_body(*(f"T{number}" * 20 for number in range(300))))
+            length = len((await peer.ask(206)).body)
+            question = peer.request(206)
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect(("127.0.0.1", port.number))
+            # More than the system's buffers take, less than what would stop us from writing.
+            deaf.sendall(question * (900_000 // length))
+            await until(lambda: port.server.port.cut["idle"])
+            await until(lambda: not port.server.port.connections)
+            assert port.server.port.cut == {"idle": 1, "it does not take its answers": 1}
+
+
+async def test_after_one_very_large_body_a_connection_is_read_from_again(store_url: str, namespace: str) -> None:
+    async with (
+        remoting_port(store_url, namespace, max_frame_bytes=64 * 2**20) as port,
+        await Peer.to(port.address) as peer,
+    ):
+        assert (await peer.ask(206, body=b"x" * (40 * 2**20))).code == 0
+        assert (await peer.ask(206)).code == 0
+
+
 async def test_a_pipelining_peer_that_reads_late_gets_every_answer(store_url: str, namespace: str) -> None:
     async with (
         remoting_port(store_url, namespace, max_output_bytes=65_536) as port,

@@ -155,12 +155,17 @@ class RemotingConnection(asyncio.Protocol):
         return self._unfinished_since
 
     def has_been_stuck_since(self, now: float) -> float:
-        """It does not take its answers."""
-        if not self._writes_paused:
+        """It does not take its answers; nor its last ones, where it is being closed."""
+        if not self._writes_paused and not self.is_closing:
             self._stuck_since = inf
         elif self._stuck_since > now:
             self._stuck_since = now
         return self._stuck_since
+
+    @property
+    def is_closing(self) -> bool:
+        """Closed by us, and perhaps waiting for the peer to take what was answered."""
+        return self._transport.is_closing()
 
     @property
     def is_busy(self) -> bool:
@@ -254,7 +259,9 @@ class RemotingConnection(asyncio.Protocol):
             reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__} in the name server; see its log.")
         if reply is not None:
             self._answer(request, reply)
-        if self._reads_paused and not self._writes_paused and self._line.queued_bytes <= LINE_BYTES // 2:
+        # The bytes of this request still count in its line: where nothing waits behind it, they do not matter.
+        has_room = not self._line.waiting or self._line.queued_bytes <= LINE_BYTES // 2
+        if self._reads_paused and not self._writes_paused and has_room:
             self._resume_reading()
 
     def _answer(self, request: Request, reply: Reply) -> None:

@@ -39,6 +39,8 @@ class PortConnection(HeldConnection, Protocol):
     closed: bool
 
     @property
+    def is_closing(self) -> bool: ...
+    @property
     def is_busy(self) -> bool: ...
     def has_been_quiet_since(self, now: float) -> float: ...
     def has_unfinished_frame_since(self, now: float) -> float: ...
@@ -104,7 +106,7 @@ class Port:
         closed = 0
         while self._spare and closed < SPARED_AT_ONCE:
             connection = self._spare.pop()
-            if not connection.closed and not connection.is_busy and not self.registry.sessions.carries(connection):
+            if not connection.is_closing and not connection.is_busy and not self.registry.sessions.carries(connection):
                 connection.close("room for others is needed")
                 closed += 1
         self.cut["room"] += closed
@@ -148,13 +150,13 @@ class Port:
         quiet: list[tuple[float, PortConnection]] = []
         for connection in tuple(self.connections):
             quiet_since = connection.has_been_quiet_since(now)
-            if quiet_since < now:
+            if quiet_since < now and not connection.is_closing:
                 quiet.append((quiet_since, connection))
             if connection.has_been_stuck_since(now) <= now - unfinished_s:
                 self._cut(connection, "it does not take its answers")
             elif connection.has_unfinished_frame_since(now) <= now - unfinished_s:
                 self._cut(connection, "it does not finish what it began")
-            elif idle_s and quiet_since <= now - idle_s:
+            elif idle_s and quiet_since <= now - idle_s and not connection.is_closing:
                 self.cut["idle"] += 1
                 connection.close("idle")
         self._spare = [one for _, one in heapq.nsmallest(SPARED_A_SWEEP, quiet, key=itemgetter(0))][::-1]
