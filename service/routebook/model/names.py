@@ -4,8 +4,8 @@ import re
 
 from routebook.errors import InvalidInputError
 
-MAX_NAME_CHARACTERS = 255
-"""RocketMQ's own limit for a topic; brokers and clusters get the same."""
+MAX_NAME_CHARACTERS = 300
+"""RocketMQ allows a group 255, and its retry topic has a prefix before that; brokers and clusters get the same."""
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")

@@ -93,7 +93,7 @@ def secrets_of(settings: Settings) -> list[str]:
     credentials = rest.partition("?")[0].rpartition("@")[0]
     queried = re.findall(r"[?&][^=&]*passw[^=&]*=([^&]*)", settings.redis_url, re.IGNORECASE)
     passwords = [credentials.partition(":")[2], *queried]
-    return [settings.admin_token, *passwords, *map(unquote, passwords)]
+    return [settings.admin_token, settings.tls_key_password, *passwords, *map(unquote, passwords)]
 
 
 def _mark_with_worker(worker: int, record: logging.LogRecord) -> bool:

@@ -95,6 +95,7 @@ class Sessions:
         self._to_tell = asyncio.Event()
         self._ended_at: deque[float] = deque(maxlen=ENDED_REMEMBERED)
         self._leaving = False
+        self._told_of_moving = False
         self._losses = LostConnections(
             book,
             live,
@@ -285,7 +286,9 @@ class Sessions:
             if self._replica.history != history:
                 history = self._replica.history
                 self.reopen()
-            if self._is_cut_off() and (carriers := self._held.carriers()):
+            if not self._is_cut_off():
+                self._told_of_moving = False
+            elif carriers := self._held.carriers():
                 await self._move_away(carriers)
 
     def _is_cut_off(self) -> bool:
@@ -293,7 +296,11 @@ class Sessions:
 
     async def _move_away(self, carriers: list[HeldConnection]) -> None:
         """Their brokers come back, through the balancer, to a worker that can write down that they live."""
-        _log.error(
+        # Brokers that come back here are moved again, each round of the outage.
+        level = logging.DEBUG if self._told_of_moving else logging.ERROR
+        self._told_of_moving = True
+        _log.log(
+            level,
             "The store is out of reach for %.0f s: connections of %d brokers are closed, so that they go elsewhere.",
             self._book.client.contact_age_ms() / 1000,
             len(self._held),

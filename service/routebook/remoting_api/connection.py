@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 from routebook.errors import RoutebookError, StoreError
 from routebook.model.caller import Caller
 from routebook.remoting_api.handlers.asking import Asking
+from routebook.remoting_api.peer_log import PeerLog
 from routebook.remoting_api.port import Port
 from routebook.remoting_api.reply import Reply, go_away, not_supported, overloaded, reply_to_error
 from routebook.remoting_api.short_way import BATCH_BYTES
@@ -27,6 +28,7 @@ from routebook.wire.lookup_form import LookupForm
 from routebook.wire.protocol_error import OwnProtocolError, PeerProtocolError
 
 _log = logging.getLogger(__name__)
+_peers = PeerLog(_log)
 
 LINE_BYTES: Final = 32 << 20
 """A connection with so much waiting is not read from, so that one peer cannot fill the queue's memory alone."""
@@ -163,6 +165,11 @@ class RemotingConnection(asyncio.Protocol):
         return self._stuck_since
 
     @property
+    def unread_bytes(self) -> int:
+        """Of a frame that has begun, what has arrived of it."""
+        return self._wire.unread_bytes
+
+    @property
     def is_closing(self) -> bool:
         """Closed by us, and perhaps waiting for the peer to take what was answered."""
         return self._transport.is_closing()
@@ -175,12 +182,12 @@ class RemotingConnection(asyncio.Protocol):
     def close(self, reason: str) -> None:
         """What has been answered still leaves."""
         if not self.closed:
-            _log.debug("Closing the connection of %s: %s.", self.peer, reason)
+            _peers.say(logging.DEBUG, "Closing the connection of %s: %s.", self.peer, reason)
             self._transport.close()
 
     def abort(self, reason: str) -> None:
         if not self.closed:
-            _log.info("Cutting the connection of %s: %s.", self.peer, reason)
+            _peers.say(logging.INFO, "Cutting the connection of %s: %s.", self.peer, reason)
             self._transport.abort()
 
     # -- requests
@@ -252,7 +259,7 @@ class RemotingConnection(asyncio.Protocol):
         except RoutebookError as error:
             # That the store is away is said once, elsewhere; a thousand brokers would say it every few milliseconds.
             level = logging.DEBUG if isinstance(error, StoreError) else logging.INFO
-            _log.log(level, "%s from %s: %s", request_name(request.code), self.peer, error)
+            _peers.say(level, "%s from %s: %s", request_name(request.code), self.peer, error)
             reply = reply_to_error(error)
         except Exception as error:
             _log.exception("%s from %s failed.", request_name(request.code), self.peer)

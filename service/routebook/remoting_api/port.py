@@ -15,6 +15,7 @@ from routebook.registry.registry import Registry
 from routebook.remoting_api.cluster_test import ClusterTestLookups
 from routebook.remoting_api.handlers.asking import Handler
 from routebook.remoting_api.lookups import Lookups
+from routebook.remoting_api.peer_log import PeerLog
 from routebook.remoting_api.short_way import ShortWay
 from routebook.remoting_api.work_queue import WorkQueue
 from routebook.settings import LiveSettings
@@ -24,7 +25,7 @@ from routebook.wire.frame import FrameLimits
 from routebook.wire.header import heads_of_success
 from routebook.wire.protocol_error import PeerProtocolError
 
-_log = logging.getLogger(__name__)
+_peers = PeerLog(logging.getLogger(__name__))
 
 SWEEP_S: Final = 1.0
 SPARED_AT_ONCE: Final = 16
@@ -42,6 +43,8 @@ class PortConnection(HeldConnection, Protocol):
     def is_closing(self) -> bool: ...
     @property
     def is_busy(self) -> bool: ...
+    @property
+    def unread_bytes(self) -> int: ...
     def has_been_quiet_since(self, now: float) -> float: ...
     def has_unfinished_frame_since(self, now: float) -> float: ...
     def has_been_stuck_since(self, now: float) -> float: ...
@@ -97,7 +100,7 @@ class Port:
 
     def violated(self, peer: str, error: PeerProtocolError) -> None:
         self.violations[error.violation.value] += 1
-        _log.info("%s broke the protocol, and is cut off: %s", peer, error)
+        _peers.say(logging.INFO, "%s broke the protocol, and is cut off: %s", peer, error)
 
     def make_room(self) -> int:
         """Closes some that can be spared: without sessions, nobody waiting, the longest quiet of those the last sweep
@@ -159,7 +162,17 @@ class Port:
             elif idle_s and quiet_since <= now - idle_s and not connection.is_closing:
                 self.cut["idle"] += 1
                 connection.close("idle")
+        self._bound_unfinished(settings.max_queued_bytes)
         self._spare = [one for _, one in heapq.nsmallest(SPARED_A_SWEEP, quiet, key=itemgetter(0))][::-1]
+
+    def _bound_unfinished(self, max_bytes: int) -> None:
+        """A thousand frames of 16 MiB may be on their way at once. The largest go first: few peers send those."""
+        unread = {one: one.unread_bytes for one in self.connections if one.unread_bytes}
+        total = sum(unread.values())
+        while total > max_bytes:
+            largest = max(unread, key=unread.__getitem__)
+            total -= unread.pop(largest)
+            self._cut(largest, "frames that are not finished take too much memory")
 
     def _cut(self, connection: PortConnection, reason: str) -> None:
         self.cut[reason] += 1

@@ -56,7 +56,7 @@ def registered(body: bytes, *, version: int = NEWEST, **changes: object) -> Requ
 
 
 GOOD = table("@one", "@two")
-LONG = "x" * 256
+LONG = "x" * 301
 
 DEPARTURES = {
     # Apache's begins, throws in the middle, and says that all went well.
