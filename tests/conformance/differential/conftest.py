@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.conftest import Release
-from tests.conformance.differential.line import RealSide
+from tests.conformance.differential.line import RealSide, SeveralWorkers
 from tests.conformance.java_processes import HOST, ApacheNameServer
 from tests.process.running import Running
 
@@ -42,6 +42,16 @@ def apache(
     server.serialize_type = serialize_type_of(request)
     with server:
         side = RealSide("Apache's", HOST, server.port)
+        yield side
+        side.hang_up()
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralWorkers]:
+    folder = tmp_path_factory.mktemp("workers")
+    with Running("up", "--workers", "2", "--data-dir", str(folder / "data"), folder=folder, env=SETTINGS) as service:
+        host, _, port = service.remoting.rpartition(":")
+        side = SeveralWorkers("Routebook of two workers", host, int(port))
         yield side
         side.hang_up()
 

@@ -1,6 +1,7 @@
 """Connections to one name server. Answers come in any order and are told apart by `opaque`."""
 
 import itertools
+import secrets
 import socket
 import time
 from collections.abc import Callable
@@ -22,6 +23,9 @@ class Side(Protocol):
     def receive(self, line: str, opaque: int) -> Answer: ...
 
     def drop(self, line: str) -> None: ...
+
+    def settle(self) -> None:
+        """After a write: until it shows on all connections."""
 
     def hang_up(self) -> None: ...
 
@@ -83,8 +87,11 @@ class RealSide:
 
     def send(self, line: str, request: Request) -> int:
         if line not in self._lines:
-            self._lines[line] = Line(*self._place)
+            self._open(line)
         return self._lines[line].send(request)
+
+    def _open(self, line: str) -> None:
+        self._lines[line] = Line(*self._place)
 
     def receive(self, line: str, opaque: int) -> Answer:
         try:
@@ -96,9 +103,40 @@ class RealSide:
         if found := self._lines.pop(line, None):
             found.close()
 
+    def settle(self) -> None:
+        return None
+
     def unasked(self) -> list[Answer]:
         return [answer for line in self._lines.values() for answer in line.unasked()]
 
     def hang_up(self) -> None:
         for line in list(self._lines):
             self.drop(line)
+
+
+class SeveralWorkers(RealSide):
+    """Each connection is some worker's. They learn of a write one by one, in the order of writes: who shows the last
+    one shows all.
+    """
+
+    def __init__(self, name: str, host: str, port: int) -> None:
+        super().__init__(name, host, port)
+        self._writes = 0
+        self._key = {"namespace": f"settled {secrets.token_hex(4)}", "key": "last"}
+
+    def settle(self) -> None:
+        assert ask(self, Request(100, self._key | {"value": str(self._writes + 1)})).code == 0
+        self._writes += 1
+        for line in list(self._lines):
+            self._wait_for_last(line)
+
+    def _open(self, line: str) -> None:
+        super()._open(line)
+        if self._writes:
+            self._wait_for_last(line)
+
+    def _wait_for_last(self, line: str) -> None:
+        until(f"{line} shows write {self._writes}", lambda: self._shows_last(line))
+
+    def _shows_last(self, line: str) -> bool:
+        return ask(self, Request(101, self._key), line=line).ext == {"value": str(self._writes)}

@@ -91,6 +91,9 @@ class Twins:
                 side.drop(first.line)
         elif first.then:
             self._give_up(first, word)
+        if not _is_read(first):
+            for side in self.sides:
+                side.settle()
         return None
 
     def _ask_all(self, asked: Sequence[tuple[str, Request]]) -> list[tuple[Answer, Answer] | None]:

@@ -67,6 +67,9 @@ class PlainSide:
             if over == line and is_seated and (cluster, address) in self.registry.live:
                 self.registry.unregister([Unregistration(cluster, address, broker)])
 
+    def settle(self) -> None:
+        return None
+
     def hang_up(self) -> None:
         return None
 
