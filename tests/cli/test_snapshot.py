@@ -1,8 +1,10 @@
-"""`routebook snapshot`: out to a file, in from one, and out of other name servers."""
+"""`routebook snapshot`: out to a file, in from collections import Counter
+from one, and out of other name servers."""
 
 import json
 import secrets
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -158,12 +160,18 @@ def test_the_service_tells_the_same_by_both_of_its_ports(
     assert routebook("snapshot", "export", str(tmp_path / "remoting.json"), "--from", address).code == 0
     told = json.loads((tmp_path / "remoting.json").read_bytes())
     assert broker in [group["name"] for group in told["groups"]]
-    assert [without_what_is_not_told(group) for group in told["groups"]] == [
-        without_what_is_not_told(group) for group in known["groups"]
+    # Groups of other tests sit at the same addresses; the filter servers of those are not told by group.
+    seats = Counter(member["address"] for group in known["groups"] for member in group["members"])
+    shared = {address for address, times in seats.items() if times > 1}
+    assert [without_what_is_not_told(group, shared) for group in told["groups"]] == [
+        without_what_is_not_told(group, shared) for group in known["groups"]
     ]
 
 
-def without_what_is_not_told(group: dict[str, Any]) -> dict[str, Any]:
-    members = {(member["id"], member["address"], tuple(member["filters"])) for member in group["members"]}
+def without_what_is_not_told(group: dict[str, Any], shared: set[str]) -> dict[str, Any]:
+    members = {
+        (member["id"], member["address"], () if member["address"] in shared else tuple(member["filters"]))
+        for member in group["members"]
+    }
     topics = {topic: {**queues, "by_request": None} for topic, queues in group["topics"].items()}
     return {**group, "members": members, "topics": topics}

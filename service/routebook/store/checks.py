@@ -27,7 +27,7 @@ _PROBES = (
     "HSET hash f 1; PEXPIRE hash 60000; HSETNX hash f 1; HGET hash f; HMGET hash f; HGETALL hash",
     "HLEN hash; HEXISTS hash f",
     "HINCRBY hash f 1; HSCAN hash 0; HDEL hash f",
-    "SADD set m; PEXPIRE set 60000; SISMEMBER set m; SMEMBERS set; SREM set m",
+    "SADD set m; PEXPIRE set 60000; SISMEMBER set m; SMEMBERS set; SSCAN set 0; SREM set m",
     "ZADD zset 1 m; PEXPIRE zset 60000; ZSCORE zset m; ZCARD zset; ZCOUNT zset 0 1; ZRANGE zset 0 1",
     "ZRANGEBYSCORE zset 0 1; ZREM zset m; ZREMRANGEBYSCORE zset 0 1",
     "XADD stream * d v; PEXPIRE stream 60000; XRANGE stream - +; XREVRANGE stream + -",
