@@ -1,5 +1,4 @@
-"""`routebook snapshot`: out to a file, in from collections import Counter
-from one, and out of other name servers."""
+"""`routebook snapshot`: out to a file, in from one, and out of other name servers."""
 
 import json
 import secrets
