@@ -49,15 +49,26 @@ def test_wrong_settings_are_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFi
     assert "Did you mean http_port?" in found["settings"]["advice"]
 
 
+@pytest.mark.parametrize("port", ["remoting_port", "admin_port"])
 def test_a_taken_port_is_named_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    port: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("ROUTEBOOK_ADMIN_PORT", str(taken.getsockname()[1]))
+        monkeypatch.setenv(f"ROUTEBOOK_{port.upper()}", str(taken.getsockname()[1]))
         _, found = looked_at(capsys, "--url", "http://127.0.0.1:1")
-    assert found["admin_port"]["level"] == "warning"
-    assert "--admin-port" in found["admin_port"]["advice"]
+    assert found[port]["level"] == "warning"
+    assert f"--{port.replace('_', '-')}" in found[port]["advice"]
+
+
+def test_ports_of_a_running_service_are_known_as_its_own(
+    service: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, address in (("REMOTING", service.remoting), ("HTTP", service.http), ("ADMIN", service.admin)):
+        monkeypatch.setenv(f"ROUTEBOOK_{name}_PORT", address.rpartition(":")[2].partition("/")[0])
+    _, found = looked_at(capsys, "--url", service.http)
+    for port in ("remoting_port", "http_port", "admin_port"):
+        assert (found[port]["level"], "a Routebook listens" in found[port]["message"]) == ("ok", True)
 
 
 def test_it_looks_at_the_running_service(service: Running, capsys: pytest.CaptureFixture[str]) -> None:

@@ -119,19 +119,20 @@ def _descriptors() -> Finding:
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:
-    for name, host in (("http_port", settings.bind_address), ("admin_port", settings.admin_host)):
+    public = settings.bind_address
+    for name, host in (("remoting_port", public), ("http_port", public), ("admin_port", settings.admin_host)):
         port = getattr(settings, name)
         if port:
-            yield _port(name, host, port)
+            yield _port(name, host, port, settings)
 
 
-def _port(name: str, host: str, port: int) -> Finding:
+def _port(name: str, host: str, port: int, settings: Settings) -> Finding:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            if _is_routebook(port, name):
+            if _is_routebook(name, settings):
                 return Finding("ok", name, f"{port}: a Routebook listens there")
             one = catalogue.find(name)
             advice = f"Stop what holds it, or choose another with {one.flag} or {one.variable}."
@@ -139,12 +140,16 @@ def _port(name: str, host: str, port: int) -> Finding:
     return Finding("ok", name, f"{port} is free")
 
 
-def _is_routebook(port: int, name: str) -> bool:
-    path = "/v1/status" if name == "http_port" else "/livez"
+def _is_routebook(name: str, settings: Settings) -> bool:
+    """Of RocketMQ's port the service behind the HTTP port says whether it is its own."""
+    asked = f"{settings.admin_port}/livez" if name == "admin_port" else f"{settings.http_port}/v1/status"
     try:
-        return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=_HTTP_SECONDS, trust_env=False).is_success
+        answer = httpx.get(f"http://127.0.0.1:{asked}", timeout=_HTTP_SECONDS, trust_env=False)
     except httpx.HTTPError:
         return False
+    if name != "remoting_port" or not answer.is_success:
+        return answer.is_success
+    return any(worker["about"].get("remoting_port") == settings.remoting_port for worker in answer.json()["workers"])
 
 
 def _embedded() -> Finding:
