@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from routebook.store.embedded import EmbeddedStore
-from tests.conformance.frames import FrameLog
+from tests.conformance.frames import Frame, FrameLog
 from tests.conformance.java_processes import START_SECONDS, ApacheNameServer, free_ports, wait_until
 from tests.process.running import Running
 from tests.support.tcp_balancer import TcpBalancer
@@ -47,6 +47,25 @@ def everywhere(
     """Waits until it holds of each address behind the balancer."""
     for address in names.each:
         wait_until(partial(condition, address), f"{what} at {address}", within=within, every=0.05)
+
+
+def await_answers(log: FrameLog, requests: Sequence[Frame]) -> list[Frame]:
+    """One for each of them, in their order. A request is logged before it is passed on: the answer to one that was
+    sent just now comes later. Not for requests on a connection that has been cut.
+    """
+
+    def unanswered() -> list[Frame]:
+        return [frame for frame in requests if not log.answer_to(frame)]
+
+    def all_answered() -> bool:
+        return not unanswered()
+
+    try:
+        wait_until(all_answered, "each request is answered")
+    except AssertionError as error:
+        error.add_note("\n".join(["without an answer:", *map(repr, unanswered())]))
+        raise
+    return [answer for frame in requests if (answer := log.answer_to(frame))]
 
 
 class Worker:

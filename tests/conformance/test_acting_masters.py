@@ -112,6 +112,10 @@ class _Pair:
 
             wait_until(beats, f"{heartbeat} of {broker.address}")
         assert all(frame.is_oneway for frame in self.names.log.of_broker(self.name, heartbeat, since=since))
-        asked = self.names.log.requests(question, since=since)
-        words = [frame.ext.get("topic", "") + frame.ext.get("brokerName", "") for frame in asked]
-        assert any(word.endswith(self.name) for word in words), "it asks for its group"
+
+        def asks() -> bool:
+            asked = self.names.log.requests(question, since=since)
+            words = [frame.ext.get("topic", "") + frame.ext.get("brokerName", "") for frame in asked]
+            return any(word.endswith(self.name) for word in words)
+
+        wait_until(asks, "it asks for its group")

@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.conftest import Release
 from tests.conformance.frames import Frame, addresses, ask, route
 from tests.conformance.java_processes import Broker, wait_until
-from tests.conformance.name_services import NameService, everywhere
+from tests.conformance.name_services import NameService, await_answers, everywhere
 from tests.conformance.side_by_side import Outcomes, side_by_side
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
@@ -112,9 +112,9 @@ class _Life:
             self._new_topic("second")
             since = time.monotonic()
             self.broker.stop()
-            unregistrations = self.names.log.of_broker(self.name, 104, since=since)
-            assert len(unregistrations) == 1
+            wait_until(lambda: self._sent(104, since), "it says that it goes")
             self._is_gone(GONE_WITHIN)
+            assert len(self._sent(104, since)) == 1
 
     def _is_there(self) -> None:
         seats = {self.name: {"0": self.broker.address}}
@@ -145,7 +145,12 @@ class _Life:
             assert found
             assert [(data["readQueueNums"], data["perm"]) for data in found["queueDatas"]] == [(3, 6)]
         if self.kind.endswith("single-topics"):
-            assert topic in [frame.ext["topic"] for frame in self.names.log.requests(217, since=since)]
+
+            def told() -> bool:
+                return topic in [frame.ext["topic"] for frame in self.names.log.requests(217, since=since)]
+
+            # Its periodic registration may have been first.
+            wait_until(told, f"{topic} in a registration of its own")
 
     def _sent(self, code: int, since: float = 0.0) -> list[Frame]:
         return self.names.log.of_broker(self.name, code, since=since)
@@ -157,7 +162,9 @@ class _Life:
         assert first.ext["compressed"] == ("true" if self.kind.endswith("compressed") else "false")
         assert first.is_binary == self.kind.endswith("binary-headers")
         assert first.ext["bodyCrc32"] != "0"
-        assert all((answer := self.names.log.answer_to(frame)) and answer.code == 0 for frame in registrations)
+        answers = await_answers(self.names.log, registrations)
+        refused = [pair for pair in zip(registrations, answers, strict=True) if pair[1].code != 0]
+        assert not refused, refused
         if self.kind.endswith("split"):
             sizes = [
                 len(json.loads(frame.body)["topicConfigSerializeWrapper"]["topicConfigTable"])

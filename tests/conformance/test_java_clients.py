@@ -8,7 +8,7 @@ from tests.conformance.conftest import Release
 from tests.conformance.frames import route
 from tests.conformance.java_processes import Broker, wait_until
 from tests.conformance.java_programs import Messages
-from tests.conformance.name_services import NameService, RoutebookFleet
+from tests.conformance.name_services import NameService, RoutebookFleet, await_answers
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance, pytest.mark.usefixtures("brokers")]
 
@@ -64,14 +64,11 @@ def test_a_new_topic_is_made_from_tbw102_and_gets_a_route_of_its_own(
 ) -> None:
     with Messages(release("5.5.0"), tmp_path, name_service.address) as peer:
         assert "failures 0" in peer.ask("send fallback 0 20")
-        topics = [(frame.ext["topic"], name_service.log.answer_to(frame)) for frame in name_service.log.requests(105)]
-        start = [topic for topic, _ in topics].index("fallback")
-        first = topics[start][1]
-        assert first
-        assert first.code == 17
-        fallback = next(answer for topic, answer in topics[start:] if topic == "TBW102")
-        assert fallback
-        assert fallback.code == 0
+        asked = name_service.log.requests(105)
+        first = next(frame for frame in asked if frame.ext["topic"] == "fallback")
+        fallback = next(frame for frame in asked if frame.ext["topic"] == "TBW102" and frame.at >= first.at)
+        answers = await_answers(name_service.log, [first, fallback])
+        assert [answer.code for answer in answers] == [17, 0], answers
         # Brokers register it at once, each that got a message.
         wait_until(
             lambda: len((route(name_service.address, "fallback") or {"queueDatas": ()})["queueDatas"]) == 2, "it"
