@@ -7,7 +7,7 @@ INSTALL := $(PIP) install --require-hashes --no-deps --no-compile
 ARGS ?=
 
 # Most of a test's time is waiting for a deadline, so several run side by side, each with a store of its own.
-SIDE_BY_SIDE := -n auto --maxprocesses=4 --dist worksteal
+SIDE_BY_SIDE := -n auto --maxprocesses=4 --dist loadgroup
 
 # Stamps: what is newer than its stamp gets installed, nothing else.
 RUNTIME := .venv/.runtime-installed
@@ -49,14 +49,14 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 lock: $(DEV) ## Choose newer versions of all requirements and write the lock files
 	@$(COMPILE) --upgrade --extra embedded --output-file requirements.lock pyproject.toml
-	@$(COMPILE) --upgrade --extra embedded --extra dev --constraint requirements.lock \
+	@$(COMPILE) --upgrade --extra embedded --extra pipeline --extra dev --constraint requirements.lock \
 		--output-file requirements-dev.lock pyproject.toml
-	@printf 'hatchling\neditables\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
+	@printf 'hatchling\neditables\nsetuptools\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
 		--output-file requirements-build.lock -
 
 clean: ## Remove what was built; the data of `make up` in .routebook/ stay
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
-	@find service tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find service pipeline tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/pyvenv.cfg:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Routebook needs Python 3.11 or newer; this is %d.%d. Name another: make PYTHON=python3.12" % v[:2])'
@@ -69,6 +69,7 @@ $(RUNTIME): .venv/pyvenv.cfg requirements.lock requirements-build.lock pyproject
 	@$(PIP) install --no-deps --no-build-isolation --no-index --editable .
 	@touch $@
 
+# Spark comes as sources (it is packed, not compiled): built with the locked setuptools, not with what is newest today.
 $(DEV): $(RUNTIME) requirements-dev.lock
-	@$(INSTALL) -r requirements-dev.lock
+	@$(INSTALL) --no-build-isolation -r requirements-dev.lock
 	@touch $@

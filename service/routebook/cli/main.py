@@ -57,8 +57,14 @@ class Commands(click.Group):
             return command
         plug_in = _plug_ins().get(cmd_name)
         if plug_in is not None:
-            loaded: click.Command = plug_in.load()
-            return loaded
+            try:
+                loaded: click.Command = plug_in.load()
+            except ModuleNotFoundError:
+                # Its own modules came with ours; what they are built on is an extra.
+                if cmd_name not in _MISSING:
+                    raise
+            else:
+                return loaded
         return _missing(cmd_name) if cmd_name in _MISSING else None
 
 

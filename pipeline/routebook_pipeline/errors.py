@@ -1,0 +1,52 @@
+"""Everything that can go wrong, by the exit code it ends the command with."""
+
+
+class PipelineError(Exception):
+    """Says what is wrong, what is allowed and what to do, in one or two sentences."""
+
+    exit_code: int
+
+
+class AnswerIsNoError(PipelineError):
+    """No such route, not complete, not ok, objective missed."""
+
+    exit_code = 1
+
+
+class WrongUsageError(PipelineError):
+    exit_code = 2
+
+
+class UnreachableError(PipelineError):
+    """The store, the lake or Java."""
+
+    exit_code = 3
+
+
+class HistoryError(PipelineError):
+    """The history is missing in part, or it is another one: nothing was written past it."""
+
+    exit_code = 4
+
+
+class HistoryMissingError(HistoryError):
+    """Entries that were never read are gone from the stream."""
+
+    def __init__(self, namespace: str, first: int, last: int) -> None:
+        super().__init__(
+            f"RB_MISSING: the changes {first} to {last} ({last - first + 1}) of name space {namespace!r} are no longer "
+            "in the stream. Go on past the hole with `--on-loss record`, or import them from an export first."
+        )
+        self.namespace, self.first, self.last = namespace, first, last
+
+
+class HistoryForkError(HistoryError):
+    """The store lost its tail, or was emptied: the versions behind our place are used a second time."""
+
+    def __init__(self, namespace: str, ours: int, newest: int) -> None:
+        super().__init__(
+            f"RB_FORK: the lake holds name space {namespace!r} up to version {ours}, and the stream, at {newest}, "
+            "does not continue it: the store lost its last changes or was emptied. Accept the new history with "
+            "`routebook pipeline run rebase`; what the lake holds stays."
+        )
+        self.namespace, self.ours, self.newest = namespace, ours, newest

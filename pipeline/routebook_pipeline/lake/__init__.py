@@ -1,0 +1,1 @@
+"""Delta tables: what is kept, how it gets there exactly once, and how it is read."""

@@ -1,0 +1,1 @@
+"""The history as a Spark source: `format("routebook")`."""
