@@ -171,19 +171,7 @@ def batched(items: Sequence[T], size: int) -> list[Sequence[T]]:
 async def lose(book: Book, worker: str, ended: Sequence[EndedSession]) -> int:
     """With no grace at all: the end of the connection and the removal follow upon each other."""
     losses = [loss for _, loss in await close_sessions(book, worker, ended) if loss]
-    departures = [
-        Departure(
-            one.cluster,
-            one.broker,
-            one.broker_id,
-            one.address,
-            one.incarnation,
-            cause="connection-lost",
-            lost_ms=one.lost_ms,
-        )
-        for one in losses
-    ]
-    return len((await unregister_brokers(book, [(one, CALLER) for one in departures])).statuses)
+    return len((await unregister_brokers(book, [(one.departure(), CALLER) for one in losses])).statuses)
 
 
 async def come_back(book: Book, history: str, said: Registration, session: SessionMark) -> int:

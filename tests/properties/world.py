@@ -8,7 +8,7 @@ from routebook.model.min_broker import MinBrokerChange
 from routebook.model.names import member_name
 from routebook.store.book import Book
 from routebook.store.lease import Lease, acquire_lease
-from routebook.store.removal import Departure, expire_brokers, scan_deadlines, unregister_brokers
+from routebook.store.removal import expire_brokers, scan_deadlines, unregister_brokers
 from routebook.store.sessions import EndedSession, close_sessions
 from routebook.store.statuses import Status
 from tests.properties import operations as op
@@ -128,19 +128,7 @@ class World:
         ]
         losses = [loss for _, loss in await close_sessions(self.book, "test", ended) if loss]
         assert [loss.member for loss in losses] == [member_name(*one) for one in live]
-        departures = [
-            Departure(
-                one.cluster,
-                one.broker,
-                one.broker_id,
-                one.address,
-                one.incarnation,
-                cause="connection-lost",
-                lost_ms=one.lost_ms,
-            )
-            for one in losses
-        ]
-        reply = await unregister_brokers(self.book, [(one, CALLER) for one in departures])
+        reply = await unregister_brokers(self.book, [(one.departure(), CALLER) for one in losses])
         self.worker.notices.extend(reply.notices)
         assert set(reply.statuses) <= {Status.DONE}
         assert self.reference.lose(live) == live

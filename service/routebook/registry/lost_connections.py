@@ -28,7 +28,6 @@ from routebook.registry.departures import Departures
 from routebook.registry.dialling import Look, dial
 from routebook.settings.live import LiveSettings
 from routebook.store.book import Book
-from routebook.store.removal import Departure
 from routebook.store.sessions import Loss, count_sessions, settle_losses
 from routebook.store.statuses import Status
 
@@ -150,16 +149,7 @@ class LostConnections:
                 return "network_ill" if await self._is_network_ill(loss, grace_s) else "removed_silent"
 
     async def _remove(self, loss: Loss, outcome: LossOutcome) -> LossOutcome:
-        departure = Departure(
-            loss.cluster,
-            loss.broker,
-            loss.broker_id,
-            loss.address,
-            loss.incarnation,
-            cause="connection-lost",
-            lost_ms=loss.lost_ms,
-        )
-        status = await self._departures.add(departure, self._caller)
+        status = await self._departures.add(loss.departure(), self._caller)
         return outcome if status is Status.DONE else "returned"
 
     async def _is_network_ill(self, loss: Loss, grace_s: float) -> bool:

@@ -8,6 +8,7 @@ from routebook.model.caller import Caller
 from routebook.model.names import split_member
 from routebook.store.book import Book, CountedOutcome
 from routebook.store.packing import pack_caller
+from routebook.store.removal import Departure
 from routebook.store.statuses import Status, status_of, text
 
 
@@ -58,6 +59,18 @@ class Loss:
     @property
     def address(self) -> str:
         return split_member(self.member)[1]
+
+    def departure(self) -> Departure:
+        """Its removal, of exactly this incarnation."""
+        return Departure(
+            self.cluster,
+            self.broker,
+            self.broker_id,
+            self.address,
+            self.incarnation,
+            cause="connection-lost",
+            lost_ms=self.lost_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)
