@@ -4,12 +4,12 @@ The shared lists first; then a route for each topic, many at a time; what releas
 since those stay silent and each such question costs its time.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from routebook.client.name_server import Declined, NameServer
+from routebook.comparing.at_once import each
 from routebook.comparing.said import Said
 from routebook.model.route import TopicRoute
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE
@@ -26,7 +26,6 @@ LISTINGS: Final = (
     RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
 )
 
-Item = TypeVar("Item")
 Progress = Callable[[int, int], None]
 """Done, of how many."""
 
@@ -101,7 +100,7 @@ async def ask_routes(
         found[topic] = await server.route(topic)
         progress(len(found), len(wanted))
 
-    await _each(wanted, ask)
+    await each(wanted, ask, at_once=AT_ONCE)
     return found
 
 
@@ -114,20 +113,3 @@ async def ask_members(server: NameServer, said: Said) -> Said:
             return replace(said, declined={**said.declined, "members of a group (901)": str(members)})
         found[name] = members
     return replace(said, members=found)
-
-
-async def _each(items: Iterable[Item], do: Callable[[Item], Awaitable[None]]) -> None:
-    """A bounded number at a time; the first failure ends all."""
-    left = iter(items)
-
-    async def work() -> None:
-        for item in left:
-            await do(item)
-
-    tasks = [asyncio.create_task(work()) for _ in range(AT_ONCE)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

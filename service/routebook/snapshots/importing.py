@@ -4,12 +4,12 @@ All of it is checked before anything is written. What a rule turns down is told,
 import: the same again takes up where it was, since what is there already is not written anew.
 """
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
+from routebook.comparing.at_once import each
 from routebook.errors import InvalidInputError
 from routebook.model.broker import Registration
 from routebook.model.caller import Caller
@@ -25,8 +25,6 @@ AT_ONCE: Final = 8
 """Registrations under way. An import shall take the store's time, not all of it."""
 VALUES_AT_ONCE: Final = 64
 """Key-values under way: the replica reads their whole name space again for each batch of changes that it sees."""
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +87,9 @@ class Snapshots:
 
         for key, value in plan.settings.items():
             await registry.change_setting(key, value, caller)
-        await _each(plan.key_values, put, at_once=VALUES_AT_ONCE)
-        await _each(plan.groups, register)
-        await _each(_by_request(plan.groups).items(), put_topic)
+        await each(plan.key_values, put, at_once=VALUES_AT_ONCE)
+        await each(plan.groups, register, at_once=AT_ONCE)
+        await each(_by_request(plan.groups).items(), put_topic, at_once=AT_ONCE)
         return turned_down
 
     async def _register(self, group: GroupPlan, caller: Caller) -> list[str]:
@@ -157,20 +155,3 @@ def _by_request(groups: Iterable[GroupPlan]) -> dict[str, dict[str, QueueData]]:
             if queue.by_request or not group.publishes:
                 found[topic][group.name] = queue
     return found
-
-
-async def _each(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, at_once: int = AT_ONCE) -> None:
-    """A bounded number at a time; the first failure ends all."""
-    left = iter(items)
-
-    async def work() -> None:
-        for item in left:
-            await do(item)
-
-    tasks = [asyncio.create_task(work()) for _ in range(at_once)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
