@@ -39,6 +39,7 @@ BELOW = {
     },
     "client": {"errors", "model", "wire"},
     "comparing": {"errors", "model", "wire", "client"},
+    "simulation": {"errors", "model", "wire", "client", "comparing"},
     "snapshots": {"errors", "model", "replica", "registry", "comparing"},
 }
 """What a layer may import besides itself. The two ports share verbs, not each other."""

@@ -35,6 +35,7 @@ _COMMANDS = {
     "digest": "digest",
     "compare": "compare",
     "snapshot": "snapshot",
+    "simulate": "simulate",
     "completion": "completion",
     "worker-process": "worker_process",
     "body-reader": "body_reader",
