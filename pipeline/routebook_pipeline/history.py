@@ -1,9 +1,11 @@
 """What a question is asked of, and over which time."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import DataFrame
+if TYPE_CHECKING:
+    # Help texts list the thresholds, and shall not wait for Spark's modules.
+    from pyspark.sql import DataFrame
 
 SECOND_MS: Final = 1_000
 MINUTE_MS: Final = 60 * SECOND_MS
@@ -19,9 +21,9 @@ class History:
     question cannot tell, and its answer is the same.
     """
 
-    changes: DataFrame
+    changes: "DataFrame"
     """As `schemas.CHANGES`."""
-    pulses: DataFrame
+    pulses: "DataFrame"
     """As `schemas.PULSES`."""
 
 

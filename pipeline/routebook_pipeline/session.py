@@ -4,9 +4,12 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.java import find_java_home
+from routebook_pipeline.own_package import zip_own_package
 
 LOCAL: Final = "local[*]"
 APPLICATION: Final = "routebook"
@@ -49,22 +52,49 @@ def settings(master: str, overrides: Mapping[str, str] | None = None) -> dict[st
 
 
 def build_session(
-    master: str = LOCAL, overrides: Mapping[str, str] | None = None, *, name: str = APPLICATION
+    master: str = LOCAL,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    name: str = APPLICATION,
+    java_says: int | None = None,
 ) -> SparkSession:
-    """Under `spark-submit` the running JVM and its master are taken as they are."""
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if not submitted:
+    """Under `spark-submit` the running JVM and its master are taken as they are.
+
+    `java_says`: a file descriptor for whatever the JVM prints, both its outputs. Without it they are this process's:
+    and an answer on standard output must be the answer only.
+    """
+    if is_submitted():
+        builder = SparkSession.builder.appName(name)
+        chosen = settings(os.environ.get("MASTER", ""), overrides)
+    else:
         os.environ["JAVA_HOME"] = str(find_java_home())
+        chosen = settings(master, overrides)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName(name)
-    if not submitted:
-        builder = builder.master(master)
-    for key, value in settings(master, overrides).items():
+        else:
+            # Executors without it: ModuleNotFoundError. (The driver has it installed: Spark's streaming planner is a
+            # Python process that does not see these files.)
+            chosen.setdefault("spark.submit.pyFiles", str(zip_own_package()))
+        builder = SparkSession.builder.appName(name).master(master)
+        if java_says is not None and SparkContext._active_spark_context is None:
+            _start_java(chosen | {"spark.master": master, "spark.app.name": name}, java_says)
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def is_submitted() -> bool:
+    """Started by `spark-submit`: Java was there before us."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _start_java(chosen: Mapping[str, str], java_says: int) -> None:
+    """What `getOrCreate` would do, but for the JVM's outputs."""
+    conf = SparkConf().setAll(list(chosen.items()))
+    gateway = launch_gateway(conf, {"stdout": java_says, "stderr": java_says})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
 def _cores(master: str) -> int:

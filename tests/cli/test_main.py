@@ -39,7 +39,11 @@ def test_every_setting_is_a_flag_with_its_reason(capsys: pytest.CaptureFixture[s
     assert "[10000]" in shown
 
 
-def test_a_command_of_another_package_says_how_to_get_it(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("found", [[], [EntryPoint("pipeline", "not_installed_here:command", main.COMMAND_GROUP)]])
+def test_a_command_of_another_package_says_how_to_get_it(
+    found: list[EntryPoint], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(main, "entry_points", lambda group: found)
     assert run(["pipeline", "run", "--whatever"]) == 2
     assert "pip install 'routebook[pipeline]'" in capsys.readouterr().err
 

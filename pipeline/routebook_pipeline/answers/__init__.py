@@ -1,0 +1,1 @@
+"""A question, from the lake to its rows and what they rest on."""

@@ -1,0 +1,73 @@
+"""Which window an answer is about, and that nobody is answered for a time the history does not reach.
+
+`complete until` C: no entry below C will come any more. Asked beyond it: refused, or cut there when a part is welcome.
+"""
+
+from dataclasses import dataclass
+
+from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
+from routebook_pipeline.history import DAY_MS, Window
+from routebook_pipeline.times import When, iso
+
+DEFAULT_LENGTH_MS = DAY_MS
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far the lake's history goes."""
+
+    complete_until_ms: int
+    now_ms: int
+    """On the store's clock when it answers: what `now` and `-2h` are counted from."""
+    since_ms: int | None = None
+    """Of the first entry; none: an empty lake."""
+    last_ord: int = 0
+    store: str = ""
+    """Why the store could not say how far it is; empty when it did."""
+
+    @property
+    def advice(self) -> str:
+        return "`routebook pipeline ingest --once` brings the lake up to date; --allow-partial answers for the part."
+
+
+@dataclass(frozen=True)
+class Settled:
+    window: Window
+    asked_until_ms: int
+
+    @property
+    def is_partial(self) -> bool:
+        return self.asked_until_ms > self.window.end_ms
+
+
+def settle(reach: Reach, start: When | None, end: When | None, *, allow_partial: bool) -> Settled:
+    """Without an end: as far as the history is complete. Without a start: a day before the end."""
+    until = end.on_clock(reach.now_ms) if end is not None else reach.complete_until_ms
+    since = start.on_clock(reach.now_ms) if start is not None else until - DEFAULT_LENGTH_MS
+    if since > until:
+        raise WrongUsageError(
+            f"The window ends ({iso(until)}) before it starts ({iso(since)}). Exchange --from and --to."
+        )
+    reached = until
+    if until > reach.complete_until_ms:
+        if not allow_partial:
+            raise AnswerIsNoError(
+                f"The history is complete until {iso(reach.complete_until_ms)}, and {iso(until)} is later"
+                f"{reach.store and f' ({reach.store})'}. {reach.advice}"
+            )
+        reached = max(since, reach.complete_until_ms)
+    return Settled(Window(since, reached), until)
+
+
+def settle_instant(reach: Reach, at: When | None, *, allow_partial: bool) -> tuple[int, bool]:
+    """The last millisecond that counts, and whether it is earlier than was asked for. `now` is what is complete now."""
+    complete = reach.complete_until_ms - 1
+    asked = complete if at is None else at.on_clock(reach.now_ms) - (at.ago_ms is not None)
+    if asked <= complete:
+        return asked, False
+    if not allow_partial:
+        raise AnswerIsNoError(
+            f"The history is complete until {iso(reach.complete_until_ms)}, and {iso(asked)} is not before that"
+            f"{reach.store and f' ({reach.store})'}. {reach.advice}"
+        )
+    return complete, True

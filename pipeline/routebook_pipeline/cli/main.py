@@ -1,0 +1,68 @@
+"""Which commands there are, and how an error becomes a sentence and an exit code."""
+
+import importlib
+import sys
+import traceback
+from typing import Any, Final
+
+import click
+
+from routebook_pipeline.errors import PipelineError
+
+_COMMANDS: Final = {
+    "doctor": "doctor",
+}
+"""Name -> module of this package, whose `command` it is."""
+
+DEBUG_OPTION: Final = "--debug"
+
+
+class Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"routebook_pipeline.cli.{_COMMANDS[cmd_name]}")
+        command: click.Command = module.command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """The service's command line knows its own errors only; ours end here."""
+        try:
+            return super().invoke(ctx)
+        except PipelineError as error:
+            _tell(error)
+            ctx.exit(error.exit_code)
+        except BrokenPipeError:
+            # A reader (head, less) has enough and is gone.
+            ctx.exit(0)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            from routebook_pipeline.cli.spark_errors import translate  # noqa: PLC0415 only when something went wrong
+
+            known = translate(error)
+            if known is None:
+                raise
+            _tell(known, error)
+            ctx.exit(known.exit_code)
+
+
+def _tell(error: PipelineError, origin: BaseException | None = None) -> None:
+    if DEBUG_OPTION in sys.argv:
+        traceback.print_exception(origin or error)
+    click.echo(f"Error: {error}", err=True)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def pipeline() -> None:
+    """Answers from the history of the fleet, with Spark.
+
+    A lake (tables in a folder or an object store) keeps every change of the name service; `ingest` fills it, the
+    other commands ask it.
+
+    Exit codes: 0 done, 1 the answer is no (no route, objective missed, not ok, not complete), 2 wrong usage, 3 store,
+    lake or Java cannot be reached, 4 history is missing or another one.
+    """

@@ -1,0 +1,79 @@
+"""What Spark, Java and their Python workers raise, as one sentence and an exit code.
+
+An error of ours may have travelled through a Python worker and the JVM; what is left of it is its class and text inside
+somebody's stack trace.
+"""
+
+import re
+from typing import Final
+
+from routebook_pipeline import errors
+from routebook_pipeline.errors import AnswerIsNoError, PipelineError, UnreachableError
+
+_OURS: Final = re.compile(r"routebook_pipeline\.errors\.(\w+Error): (.+)")
+_CODES: Final = re.compile(r"\b(RB_[A-Z_]+): [^\n]+")
+_MISSING_FILE: Final = re.compile(
+    r"(?:FILE_NOT_EXIST|FileNotFoundException|does not exist)[^\n]*?((?:\w+:/|/)\S+\.parquet)"
+)
+_LOST_JAVA: Final = ("Py4JNetworkError", "Answer from Java side is empty", "Java side is no longer there")
+ADVICE: Final = "`--debug` shows everything."
+
+
+class _GivenError(PipelineError):
+    """One of ours, of which only text is left."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+def translate(error: BaseException) -> PipelineError | None:
+    """None: not of Spark or Java, but a mistake of ours, whose stack trace is wanted."""
+    if isinstance(error, PipelineError):
+        return error
+    module = type(error).__module__.split(".")[0]
+    text = str(error)
+    known = _ours(text) or _lost(text)
+    if known is not None:
+        return known
+    if type(error).__name__ == "Py4JNetworkError" or (module == "py4j" and any(one in text for one in _LOST_JAVA)):
+        return UnreachableError(f"Java ended while it worked. Is there memory enough for it? {ADVICE}")
+    if "JAVA_GATEWAY_EXITED" in text:
+        return UnreachableError(
+            f"Java did not start. Is there memory enough for it (--conf spark.driver.memory=1g)? {ADVICE}"
+        )
+    if module in {"pyspark", "py4j"}:
+        return UnreachableError(f"Spark failed: {_first_line(text)} {ADVICE}")
+    return None
+
+
+def _ours(text: str) -> PipelineError | None:
+    found = _OURS.search(text)
+    if found is None:
+        coded = _CODES.search(text)
+        if coded is None:
+            return None
+        history = coded[1] in {"RB_MISSING", "RB_FORK"}
+        return _GivenError(coded[0].strip(), errors.HistoryError.exit_code if history else UnreachableError.exit_code)
+    kind = getattr(errors, found[1], None)
+    code = kind.exit_code if isinstance(kind, type) and issubclass(kind, PipelineError) else AnswerIsNoError.exit_code
+    return _GivenError(found[2].strip(), code)
+
+
+def _lost(text: str) -> PipelineError | None:
+    found = _MISSING_FILE.search(text)
+    if found is None:
+        return None
+    return UnreachableError(
+        f"A file of the table is missing: {found[1].rstrip('.,')}. Nothing is answered from the rest: bring the file "
+        "back from a backup, or restore the lake to an earlier version."
+    )
+
+
+def _first_line(text: str) -> str:
+    """Spark's own line, without the Java class in front, or the cause when there is one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    line = (causes or lines or ["without a word."])[-1 if causes else 0]
+    line = re.sub(r"^(?:[a-z]\w*\.)+\w+(?:Exception|Error): ", "", line)
+    return line if len(line) <= 400 else f"{line[:400]}…"

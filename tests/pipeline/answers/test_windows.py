@@ -1,0 +1,54 @@
+"""Which window an answer is about."""
+
+import pytest
+
+from routebook_pipeline.answers.windows import Reach, Settled, settle, settle_instant
+from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
+from routebook_pipeline.history import DAY_MS, Window
+from routebook_pipeline.times import When
+
+C = 100 * DAY_MS
+REACH = Reach(complete_until_ms=C, now_ms=C + 500)
+
+
+def test_without_bounds_it_is_the_day_before_the_end_of_the_history() -> None:
+    assert settle(REACH, None, None, allow_partial=False) == Settled(Window(C - DAY_MS, C), C)
+
+
+def test_what_is_relative_counts_from_the_stores_clock() -> None:
+    settled = settle(REACH, When(ago_ms=2_500), When(ago_ms=1_500), allow_partial=False)
+    assert settled.window == Window(C - 2_000, C - 1_000)
+
+
+def test_beyond_the_history_nothing_is_answered() -> None:
+    with pytest.raises(AnswerIsNoError, match=r"complete until .*--allow-partial"):
+        settle(REACH, None, When(ms=C + 1), allow_partial=False)
+    settle(REACH, None, When(ms=C), allow_partial=False)
+
+
+def test_a_part_is_answered_when_welcome_and_said_to_be_one() -> None:
+    settled = settle(REACH, When(ms=C - 5), When(ms=C + 1), allow_partial=True)
+    assert settled == Settled(Window(C - 5, C), C + 1)
+    assert settled.is_partial
+    wholly_beyond = settle(REACH, When(ms=C + 3), When(ms=C + 9), allow_partial=True)
+    assert wholly_beyond.window.length_ms == 0
+    assert wholly_beyond.is_partial
+
+
+def test_a_window_may_be_empty_but_not_reversed() -> None:
+    assert settle(REACH, When(ms=5), When(ms=5), allow_partial=False).window == Window(5, 5)
+    with pytest.raises(WrongUsageError, match="Exchange --from and --to"):
+        settle(REACH, When(ms=6), When(ms=5), allow_partial=False)
+
+
+def test_now_is_the_last_millisecond_that_is_complete() -> None:
+    up_to_date = Reach(complete_until_ms=C, now_ms=C)
+    assert settle_instant(up_to_date, When(ago_ms=0), allow_partial=False) == (C - 1, False)
+    assert settle_instant(REACH, None, allow_partial=False) == (C - 1, False)
+
+
+def test_a_millisecond_that_is_not_over_yet_is_not_answered() -> None:
+    assert settle_instant(REACH, When(ms=C - 1), allow_partial=False) == (C - 1, False)
+    with pytest.raises(AnswerIsNoError, match="is not before that"):
+        settle_instant(REACH, When(ms=C), allow_partial=False)
+    assert settle_instant(REACH, When(ms=C), allow_partial=True) == (C - 1, True)
