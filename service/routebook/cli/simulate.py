@@ -2,17 +2,19 @@
 
 import asyncio
 import contextlib
+import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import uvloop
 
 from routebook.cli.durations import DURATION
 from routebook.cli.progress import ProgressLine
-from routebook.cli.service import as_json, print_json
+from routebook.cli.service import DEFAULT_URL, URL_VARIABLE, as_json, print_json
 from routebook.cli.tables import print_fields
 from routebook.model.broker import DEFAULT_TIMEOUT_MS
 from routebook.model.names import check_address
@@ -23,6 +25,7 @@ from routebook.simulation.counts import Counts
 from routebook.simulation.journal import Journal
 from routebook.simulation.layout import DEFAULT_FIRST_ADDRESS, Layout
 from routebook.simulation.plan import Churn
+from routebook.simulation.recorder import Recorder
 from routebook.simulation.simulation import Options, Simulation
 
 STOP_S = 60.0
@@ -87,6 +90,12 @@ def _churn_options(command: Any) -> Any:
 @click.option(
     "--log", "log", type=click.Path(path_type=Path, dir_okay=False), help="Write what happened, as JSON lines."
 )
+@click.option(
+    "--answers",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Ask the worker at --url for routes all the while; write what it answered at which version, as JSON lines.",
+)
+@click.option("--url", default=None, help=f"For --answers; else {URL_VARIABLE}, else {DEFAULT_URL}.")
 @as_json
 def command(
     *,
@@ -107,6 +116,8 @@ def command(
     vanish: bool,
     strict: bool,
     log: Path | None,
+    answers: Path | None,
+    url: str | None,
     json_: bool,
     **every: float,
 ) -> int:
@@ -131,8 +142,10 @@ def command(
     )
     # Its own port and a line to each name server; a client has one.
     allow_connections((1 + len(options.name_servers)) * brokers * (1 + slaves) + clients)
-    with _journal(log) as journal:
-        run = _Run(Simulation(options, journal), orderly=not vanish)
+    with _opened("--log", log) as log_file, _opened("--answers", answers) as answers_file:
+        chosen_url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+        recorder = Recorder(chosen_url, answers_file, seed=seed) if answers_file else None
+        run = _Run(Simulation(options, Journal(log_file)), recorder, orderly=not vanish)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run.whole())
     counts = run.simulation.counts
@@ -151,18 +164,23 @@ def addresses_of(text: str) -> list[str]:
     ]
 
 
-def _journal(path: Path | None) -> Journal:
+@contextlib.contextmanager
+def _opened(option: str, path: Path | None) -> Iterator[TextIO | None]:
     if path is None:
-        return Journal()
+        yield None
+        return
     try:
-        return Journal(path.open("w", encoding="utf-8"))
+        file = path.open("w", encoding="utf-8")
     except OSError as error:
-        raise click.UsageError(f"--log: {path} cannot be written: {error.strerror}.") from error
+        raise click.UsageError(f"{option}: {path} cannot be written: {error.strerror}.") from error
+    with file:
+        yield file
 
 
 @dataclass
 class _Run:
     simulation: Simulation
+    recorder: Recorder | None
     orderly: bool
 
     async def whole(self) -> None:
@@ -184,7 +202,17 @@ class _Run:
 
     async def _work(self) -> None:
         await self.simulation.start()
-        await self.simulation.run_plan()
+        under_way = {asyncio.create_task(self.simulation.run_plan())}
+        if self.recorder:
+            under_way.add(asyncio.create_task(self.recorder.run()))
+        try:
+            done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _tell(self, line: ProgressLine) -> None:
         began, simulation = time.monotonic(), self.simulation

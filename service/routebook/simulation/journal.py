@@ -2,8 +2,7 @@
 
 import json
 import time
-from types import TracebackType
-from typing import Final, Self, TextIO
+from typing import Final, TextIO
 
 FORMAT: Final = 1
 
@@ -13,20 +12,10 @@ def now_ms() -> int:
 
 
 class Journal:
-    """`with Journal(file)` closes the file. None: written nowhere."""
-
     def __init__(self, file: TextIO | None = None) -> None:
+        """None: written nowhere."""
         self._file = file
         self._number = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file:
-            self._file.close()
 
     def tell(self, event: str, **fields: object) -> None:
         """`n` counts the lines; `ms` is when this line was written, by the clock on the wall."""

@@ -111,6 +111,13 @@ class Simulation:
 
     async def run_plan(self) -> None:
         """Returns when all of it is over; without a duration it never is."""
+        try:
+            await self._run_plan()
+        except ExceptionGroup as errors:
+            # One trouble that cannot be made ends all; whoever reads of it need not know of groups.
+            raise errors.exceptions[0] from errors
+
+    async def _run_plan(self) -> None:
         began = time.monotonic()
         async with asyncio.TaskGroup() as troubles:
             for step in self._plan:

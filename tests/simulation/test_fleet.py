@@ -1,0 +1,100 @@
+"""A simulated fleet and a real service: what the journal tells is what the book holds."""
+
+from pathlib import Path
+
+import pytest
+
+from routebook.simulation.journal import Journal
+from routebook.simulation.layout import Layout
+from routebook.simulation.plan import Churn
+from routebook.simulation.simulation import Options, Simulation
+from tests.process.running import Running
+from tests.support.simulated import first_address, lines_of, table_of, truth_of
+from tests.support.waiting import until
+
+
+async def test_the_book_holds_what_the_journal_tells(service: Running, tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    layout = Layout(brokers=3, slaves=1, clusters=2, topics=5, first_address=first_address())
+    options = Options([service.remoting], layout, clients=4, poll_s=0.1)
+    with path.open("w") as file:
+        simulation = Simulation(options, Journal(file))
+
+        async def agrees() -> bool:
+            return await table_of(service.remoting) == truth_of(lines_of(path))
+
+        async def is_empty() -> bool:
+            return await table_of(service.remoting) == ({}, {})
+
+        try:
+            await simulation.start()
+            await until(agrees)
+            seats, topics = truth_of(lines_of(path))
+            assert {name: sorted(ids) for name, ids in seats.items()} == {name: [0, 1] for name in simulation.groups}
+            assert {"sim-topic-1", "TBW102", "sim-broker-1", "sim-cluster-2"} <= topics.keys()
+            await until(lambda: simulation.counts.found > 20)
+
+            master, slave = simulation.groups["sim-broker-1"]
+            await master.crash()
+            await until(agrees)
+            assert (await table_of(service.remoting))[0]["sim-broker-1"] == {1: slave.address}
+            await slave.crash()
+            await until(agrees)
+            assert "sim-broker-1" not in (await table_of(service.remoting))[0]
+            await master.start("return")
+            await until(agrees)
+            assert (await table_of(service.remoting))[0]["sim-broker-1"] == {0: master.address}
+        finally:
+            await simulation.end()
+    await until(is_empty)  # 104 is answered before it takes effect.
+    assert simulation.counts.failed == 0
+    assert simulation.counts.registrations.keys() == {"0"}
+    assert [line["n"] for line in lines_of(path)] == list(range(1, len(lines_of(path)) + 1))
+    assert lines_of(path)[-1]["event"] == "end"
+
+
+@pytest.mark.slow
+async def test_after_a_minute_of_trouble_the_book_holds_what_the_journal_tells(
+    service: Running, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal"
+    churn = Churn(
+        crash_every_s=2,
+        deploy_every_s=3,
+        switch_every_s=3,
+        silence_every_s=8,
+        permission_every_s=5,
+        flap_every_s=10,
+        topics_every_s=0.5,
+        timeout_ms=11_000,
+        duration_s=60,
+    )
+    layout = Layout(brokers=20, slaves=1, clusters=3, topics=40, first_address=first_address())
+    options = Options(
+        [service.remoting], layout, churn, seed=7, clients=50, poll_s=1.0, period_s=10, timeout_ms=churn.timeout_ms
+    )
+    with path.open("w") as file:
+        simulation = Simulation(options, Journal(file))
+
+        async def agrees() -> bool:
+            return await table_of(service.remoting) == truth_of(lines_of(path))
+
+        async def is_empty() -> bool:
+            return await table_of(service.remoting) == ({}, {})
+
+        try:
+            await simulation.start()
+            await simulation.run_plan()
+            await until(agrees, timeout_s=30, every_s=0.5)
+            seats, _ = truth_of(lines_of(path))
+            assert {name: len(ids) for name, ids in seats.items()} == dict.fromkeys(simulation.groups, 2)
+        finally:
+            await simulation.end()
+    await until(is_empty)  # 104 is answered before it takes effect.
+    counts = simulation.counts
+    assert counts.failed == 0, counts.failures
+    assert counts.registrations.keys() == {"0"}
+    kinds = {"crash", "deploy", "switch", "silence", "permission", "flap"}
+    assert kinds | {"topic-created", "topic-resized", "topic-deleted"} == counts.troubles.keys()
+    causes = {cause for cause in ("connection-lost", "expired", "unregistered") if cause in service.log}
+    assert causes == {"connection-lost", "expired", "unregistered"}
