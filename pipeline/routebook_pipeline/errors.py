@@ -1,5 +1,8 @@
 """Everything that can go wrong, by the exit code it ends the command with."""
 
+import re
+from typing import Final
+
 
 class PipelineError(Exception):
     """Says what is wrong, what is allowed and what to do, in one or two sentences."""
@@ -50,3 +53,28 @@ class HistoryForkError(HistoryError):
             "`routebook pipeline run rebase`; what the lake holds stays."
         )
         self.namespace, self.ours, self.newest = namespace, ours, newest
+
+
+_TOLD: Final = re.compile(r"routebook_pipeline\.errors\.(?P<kind>\w+Error): (?P<text>.+)")
+_MISSING: Final = re.compile(r"RB_MISSING: the changes (\d+) to (\d+) .* of name space '([^']*)'")
+_FORK: Final = re.compile(
+    r"RB_FORK: the lake holds name space '([^']*)' up to version (\d+), and the stream, at (\d+),"
+)
+
+
+def told_by_spark(error: BaseException) -> PipelineError | None:
+    """The error of ours that Spark wrapped: what ends a Python process of Spark arrives as the text of its traceback.
+
+    None when there is none in it.
+    """
+    if isinstance(error, PipelineError):
+        return error
+    text = str(error)
+    if found := _FORK.search(text):
+        return HistoryForkError(found[1], int(found[2]), int(found[3]))
+    if found := _MISSING.search(text):
+        return HistoryMissingError(found[3], int(found[1]), int(found[2]))
+    if found := _TOLD.search(text):
+        kind = {"WrongUsageError": WrongUsageError, "UnreachableError": UnreachableError}.get(found["kind"])
+        return kind(found["text"]) if kind else None
+    return None

@@ -1,6 +1,7 @@
 """The one place where a Spark session is made. Every setting can be overridden with `--conf key=value`."""
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -71,6 +72,8 @@ def build_session(
         chosen = settings(master, overrides)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            # Spark's Python processes would be the first python3 of the path, which need not have our packages.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         else:
             # Executors without it: ModuleNotFoundError. (The driver has it installed: Spark's streaming planner is a
             # Python process that does not see these files.)

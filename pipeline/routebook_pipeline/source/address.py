@@ -1,0 +1,197 @@
+"""The store's address, written as for the service, and a client for it.
+
+    redis[s]://[[user]:password@]host[:port][/db]
+    unix://[[user]:password@]/path/of/socket[?db=0]
+    sentinel[s]://[[user]:password@]host[:port],host[:port]/<master>[/db]
+    cluster[s]://[[user]:password@]host[:port],host[:port]
+
+Query: with TLS `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_password`, `ssl_cert_reqs`, `ssl_check_hostname`;
+with Sentinel `sentinel_username`, `sentinel_password`. No message repeats any part of an address: a password may be
+in it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
+from urllib.parse import parse_qsl, unquote
+
+from redis import Redis, RedisCluster
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+from redis.utils import HIREDIS_AVAILABLE
+
+from routebook_pipeline.errors import UnreachableError, WrongUsageError
+
+Client = Redis | RedisCluster
+
+CONNECT_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 30.0
+"""For one reply. The largest has some 16 MiB, and slow networks exist."""
+REDIS_PORT: Final = 6379
+SENTINEL_PORT: Final = 26379
+
+_ADDRESS: Final = re.compile(
+    r"(?P<scheme>redis|unix|sentinel|cluster)(?P<tls>s?)://"
+    r"(?:(?P<credentials>[^/?]*)@)?(?P<hosts>[^/?@]*)(?P<path>/[^?]*)?(?:\?(?P<query>.*))?"
+)
+_HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
+_TLS_OPTIONS: Final = frozenset(
+    {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_cert_reqs", "ssl_check_hostname"}
+)
+_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
+    "unix": frozenset({"db"}),
+    "sentinel": frozenset({"sentinel_username", "sentinel_password"}),
+}
+
+
+def has_c_parser() -> bool:
+    """Without it (the package `hiredis`) replies are parsed in Python, and reading is four times slower."""
+    return bool(HIREDIS_AVAILABLE)
+
+
+def open_client(address: str) -> Client:
+    """Connects at the first command, which may raise what redis-py raises. WrongUsageError for a wrong address."""
+    found = _ADDRESS.fullmatch(address.strip())
+    if found is None or (found["scheme"] == "unix" and found["tls"]):
+        _refuse("is none that Routebook knows")
+    options = dict(parse_qsl(found["query"] or "", keep_blank_values=True))
+    allowed = _OPTIONS.get(found["scheme"], frozenset()) | (_TLS_OPTIONS if found["tls"] else frozenset())
+    if unknown := sorted(options.keys() - allowed):
+        _refuse(
+            f"has the option {unknown[0]}, and {found['scheme']}{found['tls']}:// knows {sorted(allowed) or 'none'}"
+        )
+    security = _tls(options) if found["tls"] else {}
+    client = _MAKERS[found["scheme"]](found, options, _credentials(found["credentials"] or ""), security)
+    # redis-py makes tuples and dictionaries of this reply: half the speed, for nothing.
+    client.set_response_callback("XRANGE", _as_it_came)
+    return client
+
+
+def _as_it_came(reply: Any, **_: Any) -> Any:
+    return reply
+
+
+def _link() -> dict[str, Any]:
+    """RESP2, for the C parser and plain replies. No retries: redis-py's ten, with pauses, turn a timeout of half a
+    second into nine; Spark and `ingest` repeat what may be repeated.
+    """
+    return {
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": ANSWER_SECONDS,
+        "socket_connect_timeout": CONNECT_SECONDS,
+    }
+
+
+_Maker = Callable[[re.Match[str], dict[str, str], dict[str, Any], dict[str, Any]], Client]
+
+
+def _single(found: re.Match[str], _: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]) -> Redis:
+    hosts = _hosts(found["hosts"], REDIS_PORT)
+    if len(hosts) > 1:
+        _refuse("names several hosts, which is for sentinel:// and cluster://")
+    ((host, port),) = hosts
+    db = _db((found["path"] or "").strip("/"))
+    return Redis(host=host, port=port, db=db, **credentials, **security, **_link())
+
+
+def _socket(found: re.Match[str], options: dict[str, str], credentials: dict[str, Any], _: dict[str, Any]) -> Redis:
+    path = unquote(found["path"] or "")
+    if found["hosts"] or not path.startswith("/"):
+        _refuse("names no absolute socket path, as in unix:///run/redis.sock")
+    return Redis(unix_socket_path=path, db=_db(options.get("db", "")), **credentials, **_link())
+
+
+def _sentinel(
+    found: re.Match[str], options: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]
+) -> Redis:
+    master, _, db = unquote(found["path"] or "").strip("/").partition("/")
+    if not master:
+        _refuse("names no master, as in sentinel://host:26379/mymaster")
+    own = {name: options.get(f"sentinel_{name}") for name in ("username", "password")}
+    sentinels = Sentinel(  # type: ignore[no-untyped-call]
+        _hosts(found["hosts"], SENTINEL_PORT),
+        sentinel_kwargs={**own, **security, **_link()},
+        **credentials,
+        **security,
+        **_link(),
+    )
+    client: Redis = sentinels.master_for(master, db=_db(db))  # type: ignore[no-untyped-call]
+    return client
+
+
+def _cluster(
+    found: re.Match[str], _: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]
+) -> RedisCluster:
+    if (found["path"] or "").strip("/"):
+        _refuse("names a database, but a cluster has only database 0")
+    hosts = _hosts(found["hosts"], REDIS_PORT)
+    nodes = [ClusterNode(host, port) for host, port in hosts]  # type: ignore[no-untyped-call]
+    try:
+        return RedisCluster(startup_nodes=nodes, **credentials, **security, **_link())
+    except OSError as error:
+        raise unreachable(error) from error
+
+
+_MAKERS: Final[Mapping[str, _Maker]] = {
+    "redis": _single,
+    "unix": _socket,
+    "sentinel": _sentinel,
+    "cluster": _cluster,
+}
+
+
+def unreachable(error: Exception) -> UnreachableError:
+    """What redis-py says names hosts and ports, never credentials."""
+    return UnreachableError(
+        f"RB_UNREACHABLE: the store does not answer as it should: {error}. "
+        "Is it up, and does the address that this process was given lead there?"
+    )
+
+
+def _hosts(text: str, default_port: int) -> list[tuple[str, int]]:
+    hosts = []
+    for part in text.split(","):
+        found = _HOST.fullmatch(part.strip())
+        port = int(found["port"] or default_port) if found else 0
+        if not found or not 1 <= port <= 65535:
+            _refuse("has a host that is not host, host:port or [IPv6]:port, with a port from 1 to 65535")
+        hosts.append((found["v6"] or found["name"], port))
+    return hosts
+
+
+def _db(text: str) -> int:
+    if text and not text.isdecimal():
+        _refuse("has a database that is not a number")
+    return int(text or 0)
+
+
+def _credentials(text: str) -> dict[str, Any]:
+    if not text:
+        return {}
+    user, _, password = text.partition(":")
+    if not password:
+        _refuse("has a user but no password (a password alone is written :password@)")
+    return {"username": unquote(user) or None, "password": unquote(password)}
+
+
+def _tls(options: dict[str, str]) -> dict[str, Any]:
+    given: dict[str, Any] = {name: options[name] for name in _TLS_OPTIONS & options.keys()}
+    if given.setdefault("ssl_cert_reqs", "required") not in ("required", "none"):
+        _refuse("has ssl_cert_reqs other than required or none")
+    check = given.get("ssl_check_hostname", "true").lower()
+    if check not in ("true", "false"):
+        _refuse("has ssl_check_hostname other than true or false")
+    # The TLS library refuses to look at the name in a certificate that it does not verify.
+    given["ssl_check_hostname"] = check == "true" and given["ssl_cert_reqs"] == "required"
+    return {"ssl": True, **given}
+
+
+def _refuse(what: str) -> NoReturn:
+    raise WrongUsageError(
+        f"The store's address {what}. Allowed: redis[s]://[user:password@]host[:port][/db], unix:///path, "
+        "sentinel[s]://[user:password@]host[:port],host[:port]/master[/db], "
+        "cluster[s]://[user:password@]host[:port],host[:port]."
+    )

@@ -1,0 +1,117 @@
+"""What `.option(…)` may say. Anything else is refused: a misspelt limit would read without one."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from routebook_pipeline.errors import WrongUsageError
+from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream_store import CHANGES, DEFAULT_URL_ENV, STREAMS
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+FAIL: Final = "fail"
+RECORD: Final = "record"
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LOOKS_LIKE_ADDRESS: Final = re.compile(r"^\s*[a-z]+://|@")
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """One name space is one stream, one query, one lake folder."""
+
+    stream: str = CHANGES
+    namespace: str = "default"
+    url_env: str = DEFAULT_URL_ENV
+    """Name of the variable that holds the store's address, on the driver and on executors."""
+    max_entries_per_trigger: int = 500_000
+    entries_per_partition: int = 100_000
+    """250,000 was best for throughput; smaller ones use more executors."""
+    chunk: int = 5_000
+    """Entries a reply; fewer where they are large."""
+    on_loss: str = FAIL
+    starting: str = EARLIEST
+    """Of a stream without checkpoint, unless `start_id` says it."""
+    start_id: EntryId | None = None
+    """Read what is behind it: the place up to which the reader has everything (`StreamReader.id_of`)."""
+    end_id: EntryId | None = None
+    """Of a batch: the last one to be read."""
+
+    @property
+    def record_losses(self) -> bool:
+        return self.on_loss == RECORD
+
+    @staticmethod
+    def parse(given: Mapping[str, str]) -> "SourceOptions":
+        """Names in any case, as everywhere in Spark. WrongUsageError names the option, never a value that may hold a
+        password.
+        """
+        values = {name.lower(): value for name, value in given.items()}
+        _refuse_addresses(values)
+        if unknown := sorted(values.keys() - _KNOWN):
+            _refuse(f"The source routebook has no option {unknown[0]}. It has: {', '.join(sorted(_KNOWN))}.")
+        default = SourceOptions()
+        return SourceOptions(
+            stream=_choice(values, "stream", STREAMS, default.stream),
+            namespace=_namespace(values.get("namespace", default.namespace)),
+            url_env=values.get("url_env", default.url_env),
+            max_entries_per_trigger=_number(values, "max_entries_per_trigger", default.max_entries_per_trigger),
+            entries_per_partition=_number(values, "entries_per_partition", default.entries_per_partition),
+            chunk=_number(values, "chunk", default.chunk),
+            on_loss=_choice(values, "on_loss", (FAIL, RECORD), default.on_loss),
+            starting=_choice(values, "starting", (EARLIEST, LATEST), default.starting),
+            start_id=_entry_id(values, "start_id"),
+            end_id=_entry_id(values, "end_id"),
+        )
+
+
+_KNOWN: Final = frozenset(SourceOptions.__dataclass_fields__)
+
+
+def _refuse_addresses(values: Mapping[str, str]) -> None:
+    named = [name for name, value in values.items() if _LOOKS_LIKE_ADDRESS.search(value)]
+    named += [name for name in ("url", "address", "redis_url") if name in values and name not in named]
+    variable = values.get("url_env", DEFAULT_URL_ENV)
+    if not named and not _VARIABLE.fullmatch(variable):
+        named = ["url_env"]
+    if named:
+        _refuse(
+            f"The option {named[0]} of the source routebook holds an address. Options are printed in plans and logs, "
+            "so the store's address is none of them: put it in a variable of the environment, of the driver and the "
+            f"executors, and name that variable with the option url_env (default {DEFAULT_URL_ENV})."
+        )
+
+
+def _namespace(value: str) -> str:
+    if not value or set(value) & set("{}: "):
+        _refuse("The option namespace of the source routebook is no name space: it has no braces, colons or blanks.")
+    return value
+
+
+def _choice(values: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = values.get(name, default)
+    if value not in allowed:
+        _refuse(f"The option {name} of the source routebook is {value!r}. Allowed: {', '.join(allowed)}.")
+    return value
+
+
+def _number(values: Mapping[str, str], name: str, default: int) -> int:
+    value = values.get(name, str(default))
+    if not value.isdecimal() or int(value) < 1:
+        _refuse(f"The option {name} of the source routebook is {value!r}. Allowed: whole numbers from 1.")
+    return int(value)
+
+
+def _entry_id(values: Mapping[str, str], name: str) -> EntryId | None:
+    if name not in values:
+        return None
+    try:
+        return EntryId.parse(values[name])
+    except ValueError as error:
+        raise WrongUsageError(f"The option {name} of the source routebook: {error}.") from error
+
+
+def _refuse(what: str) -> NoReturn:
+    raise WrongUsageError(what)

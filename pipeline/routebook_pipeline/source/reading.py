@@ -1,0 +1,128 @@
+"""Everything between two places of the stream, and nothing silently left out.
+
+Invariant: behind `start`, versions start+1 … end are expected, one by one. What has been handed out so far, hole rows
+included, is exactly start+1 … place; each round moves `place`, so that no version is missed or doubled however the
+stream is trimmed meanwhile.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow
+
+from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
+from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream_store import StreamReader
+
+FIELD: Final = b"d"
+REPLY_BYTES: Final = 16 * 1024 * 1024
+FIRST_CHUNK: Final = 64
+"""An entry has at most 256 KiB: the first reply stays within the bound whatever is in it, and each one with room to
+spare lets the next be twice as long.
+"""
+HOLE_PREFIX: Final = "hole:"
+"""Of the entry_id of a row that stands for missing versions. An entry of the stream cannot have such an id, whatever
+its payload claims.
+"""
+ARROW: Final = pyarrow.schema([("entry_id", pyarrow.string()), ("payload", pyarrow.binary())])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to do with a range."""
+
+    chunk: int
+    record_losses: bool
+
+
+def read(stream: StreamReader, start: EntryId, end: EntryId, how: Reading) -> Iterator[pyarrow.RecordBatch]:
+    """Behind `start`, up to and including `end`. HistoryMissingError for a loss unless those are recorded;
+    HistoryForkError when what follows is not the same history.
+    """
+    place, size = start, min(FIRST_CHUNK, how.chunk)
+    while place.version < end.version:
+        entries = stream.entries(place, end, size)
+        rows = _Rows(stream.namespace, place, how)
+        rows.take(entries)
+        if not entries:
+            # Nothing up to the end: gone, or never there in this history.
+            newest = stream.newest().id
+            if newest.version < end.version:
+                raise HistoryForkError(stream.namespace, end.version, newest.version)
+            rows.miss(end.version)
+        place = rows.place
+        size = next_size(size, how.chunk, rows.payload_bytes)
+        yield rows.batch()
+
+
+def next_size(size: int, chunk: int, reply_bytes: int) -> int:
+    """How many entries to ask for after a reply of so many bytes."""
+    if reply_bytes > REPLY_BYTES:
+        return max(1, size // 2)
+    if reply_bytes <= REPLY_BYTES // 2:
+        return min(chunk, size * 2)
+    return size
+
+
+def hole_row(place: EntryId, last: int) -> tuple[str, bytes]:
+    """For the versions behind `place` up to `last`."""
+    first = place.version + 1
+    payload = {"v": 1, "kind": "hole", "from_version": first, "to_version": last}
+    return f"{HOLE_PREFIX}{EntryId(place.ms, first)}", json.dumps(payload, separators=(",", ":")).encode()
+
+
+class _Rows:
+    """One batch on its way."""
+
+    def __init__(self, namespace: str, place: EntryId, how: Reading) -> None:
+        self._namespace, self._how = namespace, how
+        self.place = place
+        self._ids: list[str | bytes] = []
+        self._payloads: list[bytes] = []
+
+    @property
+    def payload_bytes(self) -> int:
+        return sum(map(len, self._payloads))
+
+    def batch(self) -> pyarrow.RecordBatch:
+        columns = [pyarrow.array(self._ids, pyarrow.string()), pyarrow.array(self._payloads, pyarrow.binary())]
+        return pyarrow.RecordBatch.from_arrays(columns, schema=ARROW)
+
+    def take(self, entries: list[Any]) -> None:
+        if not entries:
+            return
+        first, last = EntryId.parse(entries[0][0]), EntryId.parse(entries[-1][0])
+        if first.version == self.place.version + 1 and last.version == self.place.version + len(entries):
+            self._append(entries)
+            self.place = last
+            return
+        for entry in entries:
+            found = EntryId.parse(entry[0])
+            if found.version <= self.place.version:
+                raise HistoryForkError(self._namespace, self.place.version, found.version)
+            if found.version > self.place.version + 1:
+                self.miss(found.version - 1)
+            self._append([entry])
+            self.place = found
+
+    def miss(self, last: int) -> None:
+        """The versions behind our place up to `last` are not there."""
+        if not self._how.record_losses:
+            raise HistoryMissingError(self._namespace, self.place.version + 1, last)
+        entry_id, payload = hole_row(self.place, last)
+        self._ids.append(entry_id)
+        self._payloads.append(payload)
+        self.place = EntryId(self.place.ms, last)
+
+    def _append(self, entries: list[Any]) -> None:
+        self._ids += [entry[0] for entry in entries]
+        self._payloads += [
+            fields[1] if len(fields) == 2 and fields[0] == FIELD else _payload(fields) for _, fields in entries
+        ]
+
+
+def _payload(fields: list[bytes]) -> bytes:
+    """Of an entry with other fields than ours; without `d` it is empty, which nobody can read."""
+    return dict(zip(fields[::2], fields[1::2], strict=True)).get(FIELD, b"")

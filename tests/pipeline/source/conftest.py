@@ -1,0 +1,14 @@
+"""A stream on the run's store, written as the service does, with ids of the test's own choice."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.pipeline.source.streams import URL_ENV, Stream
+
+
+@pytest.fixture
+def stream(store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
+    monkeypatch.setenv(URL_ENV, store_url)
+    with Stream(store_url, namespace) as opened:
+        yield opened
