@@ -85,6 +85,9 @@ class Running:
     def put(self, path: str, body: object) -> httpx.Response:
         return httpx.put(self.http + path, json=body, timeout=10, trust_env=False)
 
+    def delete(self, path: str) -> httpx.Response:
+        return httpx.delete(self.http + path, timeout=10, trust_env=False)
+
     def ask_admin(self, path: str) -> httpx.Response:
         return httpx.get(self.admin + path, timeout=10, trust_env=False)
 

@@ -113,7 +113,7 @@ class Recorder:
                 page = answer.json()
             except (httpx.HTTPError, ValueError) as error:
                 raise PeerUnavailableError(self._url, str(error) or type(error).__name__) from error
-            found += [topic if isinstance(topic, str) else topic["name"] for topic in page["topics"]]
+            found += [one["topic"] for one in page["topics"]]
             cursor = page.get("next_cursor")
             if not cursor:
                 self._known = found
