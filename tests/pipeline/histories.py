@@ -1,0 +1,391 @@
+"""Random histories: what a service could have appended, and a share of what it never would.
+
+A history is one name space of many clusters. What concerns the whole name space (holes, forks, blind times, baselines)
+hits them all; everything else happens to one cluster. The model of the table is plain; it decides what is told, and the
+oracle does not know it.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+from routebook_pipeline.history import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Window
+from routebook_pipeline.kinds import Kind
+from tests.pipeline.rows import Item, Row, Writer, item, removed_item
+
+START_MS = 1_790_000_000_000
+TOPICS = [f"topic-{n}" for n in range(5)]
+REMOVED_BY = ("expired", "connection-lost", "unregistered", "operator", "turned-down")
+REASONS = ("utf8", "json", "field:kind", "newer", "kind")
+
+
+@dataclass
+class GroupState:
+    cluster: str
+    broker: str
+    acting: bool = False
+    zone: str | None = None
+    seats: dict[int, str] = field(default_factory=dict)
+    queues: dict[str, Item] = field(default_factory=dict)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.cluster, self.broker
+
+
+@dataclass(frozen=True)
+class Troubles:
+    """How often, per step, something happens to the whole name space."""
+
+    hole: float = 0.0
+    fork: float = 0.0
+    unreadable: float = 0.0
+    late: float = 0.0
+    blind: float = 0.0005
+    baseline: float = 0.0005
+    impossible: float = 0.02
+
+
+CALM = Troubles()
+TROUBLED = Troubles(
+    hole=0.001, fork=0.0004, unreadable=0.003, late=0.002, blind=0.001, baseline=0.0015, impossible=0.05
+)
+
+
+@dataclass(frozen=True)
+class RandomHistory:
+    seed: int
+    changes: list[Row]
+    pulses: list[Row]
+
+
+class Fleet:
+    """Steps through time and writes down what happens."""
+
+    def __init__(self, seed: int, clusters: int, troubles: Troubles) -> None:
+        self.rng = random.Random(seed)
+        self.troubles = troubles
+        self.told = Writer(ns=f"random-{seed}", ms=START_MS + self.rng.randrange(DAY_MS))
+        self.clusters = [self._cluster(f"cluster-{n}") for n in range(clusters)]
+        self._batch_from = 0
+        self._now = self.told.ms
+
+    def _cluster(self, name: str) -> list[GroupState]:
+        number = self.rng.choice((1, 1, 2, 2, 3, 5))
+        return [GroupState(name, f"broker-{n}", acting=self.rng.random() < 0.4) for n in range(number)]
+
+    def run(self, steps: int) -> RandomHistory:
+        groups = self.rng.choice(self.clusters)
+        for _ in range(steps):
+            if self.rng.random() < 0.15:
+                groups = self.rng.choice(self.clusters)
+                self._wait()
+            self._wait_little()
+            self._to_the_name_space()
+            if self.rng.random() < self.troubles.impossible:
+                self._impossible(self.rng.choice(groups))
+            else:
+                self._happen(groups)
+            if self.rng.random() < 0.05:
+                self._end_batch()
+        self._end_batch()
+        return RandomHistory(self.told_seed(), self.told.rows, self.told.pulses)
+
+    def told_seed(self) -> int:
+        return int(self.told.ns.removeprefix("random-"))
+
+    # Time
+
+    def _wait(self) -> None:
+        longest = self.rng.choices((MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, 3 * DAY_MS), (60, 30, 9, 1))[0]
+        self._now += self.rng.randrange(longest)
+        self.told.ms = max(self.told.ms, self._now)
+
+    def _wait_little(self) -> None:
+        self._now += self.rng.choice((0, 0, 0, 1, 1, self.rng.randrange(SECOND_MS), self.rng.randrange(40 * SECOND_MS)))
+        self.told.ms = max(self.told.ms, self._now)
+
+    def _end_batch(self) -> None:
+        """One batch has one time, that of the store's clock at its end. When the clock steps back behind it, what
+        comes is late; ids go on rising.
+        """
+        noted = self._now + self.rng.choice((0, 0, 1, 30))
+        if self.rng.random() < self.troubles.late * 20:
+            noted = self.told.ms + self.rng.randrange(1, 5 * MINUTE_MS)
+        else:
+            self._now = max(self._now, noted)
+            self.told.ms = max(self.told.ms, self._now)
+        for row in self.told.rows[self._batch_from :]:
+            row["ingested_ms"] = noted
+        self._batch_from = len(self.told.rows)
+
+    # To one cluster
+
+    def _happen(self, groups: list[GroupState]) -> None:
+        group = self.rng.choice(groups)
+        happening = self.rng.choices(
+            (
+                self._register,
+                self._remove,
+                self._put_topic,
+                self._delete_topic,
+                self._permit,
+                self._mark,
+                self._flap,
+                self._switch_master,
+                self._beat,
+                self._aside,
+            ),
+            (30, 18, 12, 5, 7, 3, 8, 6, 14, 3),
+        )[0]
+        happening(group)
+        if self.rng.random() < 0.01:
+            for other in groups:
+                for broker_id in list(other.seats):
+                    self._take_away(other, broker_id, self.rng.choice(("expired", "connection-lost", "operator")))
+                    self._wait_little()
+
+    def _items(self, group: GroupState, most: int = 3) -> list[Item]:
+        chosen = self.rng.sample(TOPICS, self.rng.randrange(most + 1))
+        return [self._item(topic) for topic in chosen]
+
+    def _item(self, topic: str) -> Item:
+        sizes = (1, 4, 8, 16)
+        return item(
+            topic,
+            self.rng.choice(sizes),
+            self.rng.choice((0, *sizes)),
+            self.rng.choice((6, 6, 6, 7, 4, 2)),
+            self.rng.choice((0, 0, 1)),
+        )
+
+    def _register(self, group: GroupState) -> None:
+        self._take_seat(group, self.rng.choice((0, 0, 0, 1, 1, 2)), self.rng.randrange(5))
+
+    def _take_seat(self, group: GroupState, broker_id: int, host: int) -> None:
+        addr = f"127.0.{int(group.broker[7:])}.{host}:10911"
+        for former in [one for one, other in group.seats.items() if other == addr and one != broker_id]:
+            del group.seats[former]
+            self.told.removed("moved", (*group.name, former), addr, last_heartbeat_ms=self._now)
+        known = group.seats.get(broker_id) == addr
+        if broker_id in group.seats and not known:
+            self.told.removed("replaced", (*group.name, broker_id), group.seats[broker_id], last_heartbeat_ms=self._now)
+        group.seats[broker_id] = addr
+        items = self._items(group) if broker_id == 0 or self.rng.random() < 0.2 else []
+        if self.rng.random() < 0.1:
+            group.zone = self.rng.choice((None, "zone-a", "zone-b"))
+        for one in items:
+            group.queues[one["topic"]] = one
+        self.told.registered(
+            *items,
+            seat=(*group.name, broker_id),
+            addr=addr,
+            first=not known,
+            acting=group.acting,
+            zone=group.zone,
+            timeout_ms=self.rng.choice((10_000, 30_000, 120_000)),
+            kind_of_entry=Kind.BROKER_CHANGED if known else Kind.BROKER_REGISTERED,
+        )
+
+    def _remove(self, group: GroupState) -> None:
+        if group.seats:
+            self._take_away(group, self.rng.choice(list(group.seats)), self.rng.choice(REMOVED_BY))
+
+    def _take_away(self, group: GroupState, broker_id: int, cause: str) -> None:
+        addr = group.seats.pop(broker_id)
+        silent_since = max(0, self.told.ms - self.rng.choice((0, 5, 12_000, 30_000, 125_000, 135_000)))
+        self.told.removed(
+            cause,
+            (*group.name, broker_id),
+            addr,
+            group_removed=not group.seats,
+            timeout_ms=self.rng.choice((10_000, 30_000, 120_000)),
+            last_heartbeat_ms=silent_since,
+            lost_ms=self.rng.randrange(silent_since, self.told.ms + 1) if cause == "connection-lost" else None,
+        )
+        if not group.seats:
+            group.queues.clear()
+        elif group.acting and 0 not in group.seats and any(one["perm"] & 2 for one in group.queues.values()):
+            self.told.write_permission("clear-write", group.name, cause="master-lost", touched=len(group.queues))
+
+    def _put_topic(self, group: GroupState) -> None:
+        if group.seats:
+            one = self._item(self.rng.choice(TOPICS))
+            group.queues[one["topic"]] = one
+            self.told.queues(one, group=group.name)
+
+    def _delete_topic(self, group: GroupState) -> None:
+        if group.queues:
+            topic = self.rng.choice(list(group.queues))
+            del group.queues[topic]
+            if self.rng.random() < 0.3:
+                cause, others = "registration", [self._item(name) for name in TOPICS[:1] if name != topic]
+            else:
+                cause, others = "delete-topic", []
+            for other in others:
+                group.queues[other["topic"]] = other
+            self.told.queues(removed_item(topic), *others, group=group.name, cause=cause)
+
+    def _permit(self, group: GroupState) -> None:
+        if group.queues:
+            self.told.write_permission(self.rng.choice(("set", "clear-write", "clear-write")), group.name)
+
+    def _mark(self, group: GroupState) -> None:
+        group.acting, group.zone = self.rng.random() < 0.5, self.rng.choice((None, "zone-a"))
+        self.told.entry(
+            Kind.GROUP_CHANGED,
+            cluster=group.cluster,
+            broker=group.broker,
+            zone=group.zone,
+            acting=group.acting,
+            group_removed=None if group.seats else True,
+        )
+        if not group.seats:
+            group.queues.clear()
+
+    def _flap(self, group: GroupState) -> None:
+        for _ in range(self.rng.choice((1, 1, 3))):
+            if group.seats:
+                broker_id = self.rng.choice(list(group.seats))
+                host = int(group.seats[broker_id].split(":")[0].split(".")[-1])
+                self._take_away(group, broker_id, self.rng.choice(REMOVED_BY))
+                self._wait_little()
+                self._take_seat(group, broker_id, host)
+                self._wait_little()
+
+    def _switch_master(self, group: GroupState) -> None:
+        """There and, sometimes, back."""
+        one, other = self.rng.sample(range(5), 2)
+        for host in (one, other, one)[: self.rng.choice((2, 3))]:
+            if self.rng.random() < 0.3 and 0 in group.seats:
+                self._take_away(group, 0, "connection-lost")
+                self._wait_little()
+            self._take_seat(group, 0, host)
+            self._wait_little()
+
+    def _beat(self, group: GroupState) -> None:
+        seat = (*group.name, self.rng.choice((0, 0, 1)))
+        for _ in range(self.rng.choice((1, 2, 5))):
+            usual = self.rng.choice((30, 60, 66, 66))
+            histogram = {
+                min(127, max(0, usual + self.rng.randrange(-3, 4))): self.rng.randrange(1, 90) for _ in range(3)
+            }
+            if self.rng.random() < 0.3:
+                histogram[self.rng.choice((0, 71, 72, 73, 80, 127))] = self.rng.choice((1, 1, 2, 40))
+            top = max(histogram)
+            longest = int(100 * 2 ** ((top - self.rng.random()) / 8)) if top < 127 else 9_000_000
+            to_ms = self.told.ms - self.rng.choice((0, 0, 1, 500, 30_000))
+            self.told.pulse(histogram, seat, to_ms=to_ms, max_ms=longest, at=self.told.ms)
+
+    def _aside(self, group: GroupState) -> None:
+        kind = self.rng.choice(
+            (Kind.KV_PUT, Kind.KV_DELETED, Kind.SETTINGS_CHANGED, Kind.EXPIRY_HELD, Kind.EXPIRY_RELEASED)
+        )
+        self.told.entry(kind)
+
+    def _impossible(self, group: GroupState) -> None:
+        """What no service writes, and what must not upset anybody: the same twice, what is not there, loose ends."""
+        seat = (*group.name, self.rng.randrange(3))
+        addr = f"127.0.{int(group.broker[7:])}.{self.rng.randrange(5)}:10911"
+        self.rng.choice(
+            (
+                lambda: self.told.registered(seat=seat, addr=addr),
+                lambda: self.told.registered(seat=seat, addr=addr, kind_of_entry=Kind.BROKER_CHANGED),
+                lambda: self.told.registered(
+                    *self._items(group), seat=seat, addr=addr, kind_of_entry=Kind.BASELINE_SEAT
+                ),
+                lambda: self.told.removed("expired", seat, addr, last_heartbeat_ms=self.told.ms),
+                lambda: self.told.removed("unregistered", seat, addr, group_removed=True),
+                lambda: self.told.queues(removed_item(self.rng.choice(TOPICS)), group=group.name),
+                lambda: self.told.queues(self._item(self.rng.choice(TOPICS)), group=group.name),
+                lambda: self.told.write_permission("set", group.name),
+            )
+        )()
+        if self.rng.random() < 0.03:
+            self.told.entry(self.rng.choice((Kind.BASELINE_BEGIN, Kind.BASELINE_END)))
+
+    # To all of them
+
+    def _to_the_name_space(self) -> None:
+        chances = self.troubles
+        if self.rng.random() < chances.hole:
+            self._lose()
+        if self.rng.random() < chances.fork:
+            self._fork()
+        if self.rng.random() < chances.unreadable:
+            self.told.unreadable(self.rng.choice(REASONS))
+        if self.rng.random() < chances.blind:
+            start = self.told.ms - self.rng.randrange(10 * MINUTE_MS)
+            self.told.entry(Kind.BLIND, from_ms=start, to_ms=self.rng.randrange(start, self.told.ms + 1))
+        if self.rng.random() < chances.baseline:
+            self._baseline()
+
+    def _lose(self) -> None:
+        """Things happen and nobody reads of them."""
+        kept, first = len(self.told.rows), self.told.version
+        for _ in range(self.rng.randrange(1, 30)):
+            self._wait_little()
+            self._happen(self.rng.choice(self.clusters))
+        lost = self.told.version - first
+        del self.told.rows[kept:]
+        self._batch_from = min(self._batch_from, kept)
+        self.told.version = first
+        if lost:
+            self.told.hole(lost)
+
+    def _fork(self) -> None:
+        """The store fell back to an earlier state, or to nothing: versions begin again somewhere."""
+        if self.rng.random() < 0.3:
+            self.clusters = [
+                [GroupState(*group.name, acting=group.acting) for group in groups] for groups in self.clusters
+            ]
+        self.told.fork(self.rng.randrange(1, max(2, self.told.version)))
+
+    def _baseline(self) -> None:
+        """Of the table; some of what the history knows is gone and is not named. Things go on meanwhile."""
+        self.told.entry(Kind.BASELINE_BEGIN)
+        for groups in self.clusters:
+            for group in groups:
+                if self.rng.random() < 0.05:
+                    group.seats.pop(self.rng.randrange(3), None)
+                    group.queues.pop(self.rng.choice(TOPICS), None)
+                for broker_id, addr in group.seats.items():
+                    self.told.registered(
+                        seat=(*group.name, broker_id),
+                        addr=addr,
+                        acting=group.acting,
+                        zone=group.zone,
+                        kind_of_entry=Kind.BASELINE_SEAT,
+                    )
+                if group.queues:
+                    self.told.entry(
+                        Kind.BASELINE_QUEUES, *group.queues.values(), cluster=group.cluster, broker=group.broker
+                    )
+            if self.rng.random() < 0.05:
+                self._wait_little()
+                self._happen(self.rng.choice(self.clusters))
+        if self.rng.random() < 0.8:
+            self.told.entry(Kind.BASELINE_END)
+
+
+def random_history(seed: int, *, clusters: int, steps: int, troubles: Troubles) -> RandomHistory:
+    return Fleet(seed, clusters, troubles).run(steps)
+
+
+def random_window(rng: random.Random, changes: list[Row]) -> Window:
+    """Long and short ones, on entries and beside them, before everything and after it."""
+    first, last = changes[0]["ms"], changes[-1]["ms"]
+    at, other = sorted((rng.choice(changes)["ms"], rng.choice(changes)["ms"]))
+    beside = rng.randrange(first, last + 1)
+    return rng.choices(
+        (
+            Window(at, other + 1),
+            Window(at, max(at + 1, other)),
+            Window(min(at, beside), max(at, beside) + 1),
+            Window(at, at + 1),
+            Window(at - 1, at),
+            Window(first - DAY_MS, first),
+            Window(last + 1, last + 2 * DAY_MS),
+            Window(first - HOUR_MS, last + HOUR_MS),
+        ),
+        (30, 20, 30, 4, 4, 2, 5, 5),
+    )[0]

@@ -1,0 +1,95 @@
+"""10: which masters changed, and how long was there none?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from routebook_pipeline.history import DEFAULTS, Thresholds, Window
+from tests.pipeline.oracle.availability import groups_of
+from tests.pipeline.oracle.states import DOWN, UP, Interval, all_intervals, evidence, instants, state_at
+from tests.pipeline.oracle.told import Group, Row, Told, before, within
+
+
+@dataclass(frozen=True)
+class Failover:
+    group: Group
+    row: Row
+    from_address: str
+    gap_ms: int
+
+
+def failovers(told: Told, window: Window) -> list[Failover]:
+    """A registration is whatever names the holder of seat 0: a baseline may be the first to tell of a new one."""
+    rows = before(told, window.end_ms)
+    found = []
+    spans = all_intervals(rows)
+    for seat, of_seat in sorted(evidence(rows).items()):
+        if seat[2] != 0:
+            continue
+        registered = [one.row for one in of_seat if one.state == UP]
+        for former, row in pairwise(registered):
+            if former["addr"] != row["addr"] and within(row, window):
+                found.append(Failover(seat[:2], row, former["addr"], _gap(spans[seat], row)))
+    return found
+
+
+def _gap(of_seat: Sequence[Interval], row: Row) -> int:
+    """From the end of the last UP before it; none when that one still lasted."""
+    earlier = [one for one in of_seat if one.row["ord"] < row["ord"]]
+    if earlier[-1].state == UP:
+        return 0
+    former = [one for one in earlier if one.state == UP][-1]
+    assert former.end is not None
+    return int(row["ms"]) - former.end
+
+
+def each(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+    return [
+        {
+            "cluster": found.group[0],
+            "broker": found.group[1],
+            "version": found.row["version"],
+            "ms": found.row["ms"],
+            "from_address": found.from_address,
+            "to_address": found.row["addr"],
+            "gap_ms": found.gap_ms,
+            "planned": found.gap_ms == 0,
+        }
+        for found in failovers(told, window)
+    ]
+
+
+def headless(seats: dict[int, list[Interval]], window: Window, thresholds: Thresholds) -> list[tuple[int, int]]:
+    """The spans with seat 0 DOWN and another one UP, joined where they touch."""
+    spans: list[tuple[int, int]] = []
+    for start, end in instants(seats.values(), window, thresholds):
+        master = state_at(seats.get(0, []), start, window, thresholds)
+        others = (state_at(seats[other], start, window, thresholds) for other in seats if other != 0)
+        if DOWN in master and any(UP in states for states in others):
+            if spans and spans[-1][1] == start:
+                spans[-1] = (spans[-1][0], end)
+            else:
+                spans.append((start, end))
+    return spans
+
+
+def by_group(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+    found = failovers(told, window)
+    answer = []
+    for group, seats in groups_of(all_intervals(before(told, window.end_ms))).items():
+        own = [one for one in found if one.group == group]
+        masterless = sum(end - start for start, end in headless(seats, window, thresholds))
+        if own or masterless:
+            answer.append(
+                {
+                    "cluster": group[0],
+                    "broker": group[1],
+                    "failovers": len(own),
+                    "planned": sum(one.gap_ms == 0 for one in own),
+                    "gap_ms": sum(one.gap_ms for one in own),
+                    "longest_gap_ms": max((one.gap_ms for one in own), default=0),
+                    "headless_ms": masterless,
+                }
+            )
+    return answer

@@ -1,0 +1,70 @@
+"""6: how regularly did the brokers beat?"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from routebook_pipeline.history import DEFAULTS, Thresholds, Window
+from tests.pipeline.oracle.told import Row, Told, nearest_rank, ratio
+
+
+def upper_edge(bucket: int) -> float:
+    return float(100 * 2 ** (bucket / 8))
+
+
+def counts_in(pulse: Row, window: Window) -> bool:
+    """Its gaps ended in the window, and it was told before the window's end: a closed one's answer never changes."""
+    return bool(window.start_ms <= pulse["to_ms"] < window.end_ms and pulse["ms"] < window.end_ms)
+
+
+def is_late(bucket: int, thresholds: Thresholds) -> bool:
+    """All of it above: its lower edge is, which no gap in it equals."""
+    return bucket > 0 and upper_edge(bucket - 1) >= thresholds.late_factor * thresholds.expected_period_ms
+
+
+def summary(pulses: Sequence[Row], thresholds: Thresholds) -> dict[str, Any]:
+    by_bucket: dict[int, int] = {}
+    for pulse in pulses:
+        by_bucket[pulse["bucket"]] = by_bucket.get(pulse["bucket"], 0) + pulse["count"]
+    number = sum(by_bucket.values())
+    longest = max(pulse["max_ms"] for pulse in pulses)
+
+    def percentile(per_mille: int) -> float:
+        reached = 0
+        for bucket in sorted(by_bucket):
+            reached += by_bucket[bucket]
+            if reached >= nearest_rank(number, per_mille):
+                return min(upper_edge(bucket), float(longest))
+        raise AssertionError("a rank beyond the last gap")
+
+    late = sum(count for bucket, count in by_bucket.items() if is_late(bucket, thresholds))
+    return {
+        "number": number,
+        "max_ms": longest,
+        "p50_ms": percentile(500),
+        "p90_ms": percentile(900),
+        "p99_ms": percentile(990),
+        "p999_ms": percentile(999),
+        "late": late,
+        "late_share": ratio(late, number),
+    }
+
+
+def _grouped(
+    told: Told, window: Window, thresholds: Thresholds, key: Callable[[Row], tuple[Any, Any, Any]]
+) -> list[dict[str, Any]]:
+    groups: dict[tuple[Any, Any, Any], list[Row]] = {}
+    for pulse in told.pulses:
+        if counts_in(pulse, window):
+            groups.setdefault(key(pulse), []).append(pulse)
+    return [
+        {"cluster": cluster, "broker": broker, "broker_id": broker_id, **summary(pulses, thresholds)}
+        for (cluster, broker, broker_id), pulses in groups.items()
+    ]
+
+
+def by_seat(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+    return _grouped(told, window, thresholds, lambda row: (row["cluster"], row["broker"], row["broker_id"]))
+
+
+def by_cluster(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+    return _grouped(told, window, thresholds, lambda row: (row["cluster"], None, None))

@@ -1,0 +1,68 @@
+"""12: is the history whole?"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from routebook_pipeline.history import Window
+from routebook_pipeline.kinds import Kind
+from tests.pipeline.oracle.told import Row, Told, before, is_entry, within
+
+
+def late_entries(rows: Sequence[Row]) -> list[Row]:
+    """Older than the store's clock was when an earlier batch ended. `rows` from the first on, in order."""
+    ended: list[int] = []
+    found = []
+    for row in rows:
+        if not is_entry(row):
+            continue
+        if any(row["ms"] < other for other in ended if other != row["ingested_ms"]):
+            found.append(row)
+        if row["ingested_ms"] not in ended[-1:]:
+            ended.append(row["ingested_ms"])
+    return found
+
+
+def by_era(told: Told, window: Window, complete_until_ms: int) -> list[dict[str, Any]]:
+    rows = before(told, window.end_ms)
+    late = [row for row in late_entries(rows) if within(row, window)]
+    eras: dict[int, list[Row]] = {}
+    for row in rows:
+        if within(row, window):
+            eras.setdefault(row["era"], []).append(row)
+    return [
+        _era(era, of_era, sum(row["era"] == era for row in late), complete_until_ms)
+        for era, of_era in sorted(eras.items())
+    ]
+
+
+def _era(era: int, rows: Sequence[Row], late: int, complete_until_ms: int) -> dict[str, Any]:
+    entries = [row for row in rows if is_entry(row)]
+    holes = [row for row in entries if row["code"] == Kind.HOLE]
+    forks = [row for row in entries if row["code"] == Kind.FORK]
+    told = [row for row in entries if row["code"] not in (Kind.HOLE, Kind.FORK)]
+    versions = {row["version"] for row in told}
+    missing = sum(row["to_version"] - row["from_version"] + 1 for row in holes)
+    first = min([*versions, *(row["from_version"] for row in holes)], default=None)
+    last = max([*versions, *(row["to_version"] for row in holes)], default=None)
+    duplicates = len(rows) - len({(row["version"], row["row"]) for row in rows})
+    unreadable = Counter(row["cause"] for row in entries if row["code"] == Kind.UNREADABLE)
+    complete = first is None or last is None or len(versions) + missing == last - first + 1
+    return {
+        "era": era,
+        "first_version": first,
+        "last_version": last,
+        "entries": len(versions),
+        "holes": [
+            {"from_version": row["from_version"], "to_version": row["to_version"]}
+            for row in sorted(holes, key=lambda row: int(row["from_version"]))
+        ],
+        "missing": missing,
+        "forks": len(forks),
+        "late": late,
+        "duplicates": duplicates,
+        "unreadable": dict(unreadable),
+        "baselines": sum(row["code"] == Kind.BASELINE_END for row in entries),
+        "complete_until_ms": complete_until_ms,
+        "ok": complete and not duplicates and not holes and not forks and not unreadable,
+    }
