@@ -24,7 +24,9 @@ def first_address() -> str:
 
 
 def lines_of(path: Path) -> list[Line]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    """Those that are whole: it may be written just now."""
+    whole, _, _ = path.read_text().rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def truth_of(lines: Iterable[Line]) -> Table:

@@ -125,6 +125,8 @@ def command(
 
     Ctrl-C ends it in order: brokers unregister.
     """
+    if every["switch_every"] and not slaves:
+        raise click.UsageError("--switch-every needs --slaves: there is nobody to become master.")
     options = Options(
         name_servers=addresses_of(name_servers),
         layout=Layout(brokers, slaves, clusters, topics, prefix, first_address),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from routebook.errors import PeerUnavailableError, RoutebookError
+from routebook.errors import InvalidInputError, PeerUnavailableError
 from routebook.model.topic import QueueData
 from routebook.simulation.counts import Counts
 from routebook.simulation.group import GroupState
@@ -26,10 +26,6 @@ REGISTER_MS: Final = 24_000
 UNREGISTER_MS: Final = 3_000
 
 State = Literal["down", "up", "silent"]
-
-
-class AddressInUseError(RoutebookError):
-    """A simulated broker cannot listen where it should."""
 
 
 @dataclass
@@ -227,10 +223,8 @@ class SimulatedBroker:
         try:
             self._listener = await asyncio.start_server(self._visited, host, int(port))
         except OSError as error:
-            raise AddressInUseError(
-                f"A simulated broker cannot listen on {self.address}: {error.strerror or error}.",
-                advice="Choose other addresses with --first-address.",
-            ) from error
+            allowed = f"one to listen on, but: {error.strerror or error}; --first-address chooses others"
+            raise InvalidInputError("address of a simulated broker", self.address, allowed) from error
 
     async def _visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A name server looks whether it lives, or tells something (905). Nobody is answered."""
