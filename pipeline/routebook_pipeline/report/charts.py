@@ -1,0 +1,226 @@
+"""The pictures, as inline SVG: bands, line, bars, columns. Colours and weights are the style sheet's (`style.css`).
+
+What a colour says is said by height or pattern, too; and every picture has its table beside it.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from routebook_pipeline.report import formats
+from routebook_pipeline.report.axes import (
+    WIDTH,
+    Scale,
+    both_ways,
+    picture,
+    powers_of_ten,
+    rule,
+    text,
+    time_ticks,
+    value_ticks,
+)
+from routebook_pipeline.report.findings import UP, Band
+from routebook_pipeline.report.markup import Html, shortened, tag, width_of
+
+LABEL: Final = 210
+"""Room for names on the left."""
+ROW: Final = 21
+NARROWEST: Final = 2.5
+"""A band is at least this wide, and those closer together are drawn as one: short ones stay visible, and a broker that
+flapped a million times does not make a page of a million pieces.
+"""
+TICK_LETTER: Final = 6.2
+"""Width of a letter below a picture."""
+LINES: Final = 6
+"""More lines than this are a knot; the table has all."""
+
+Show = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A seat's row in the picture of the bands."""
+
+    label: str
+    bands: Sequence[Band]
+    figure: str
+
+
+def bands(label: str, lanes: Sequence[Lane], start_ms: int, end_ms: int) -> Html:
+    across = Scale(start_ms, end_ms, LABEL, WIDTH - 96)
+    bottom = 8 + ROW * len(lanes)
+    drawn = [_unknown_pattern()]
+    for at, named in time_ticks(start_ms, end_ms):
+        drawn += [rule(across(at), 4, across(at), bottom + 4, "grid")]
+        drawn += [text(across(at), bottom + 18, named, "tick", _anchor(across(at), across))]
+    for number, lane in enumerate(lanes):
+        top = 8 + ROW * number
+        drawn.append(tag("text", tag("title", lane.label), shortened(lane.label, 30), x=4, y=top + 13, class_="name"))
+        drawn += [_band(piece, across, top) for piece in joined(lane.bands, across)]
+        drawn.append(text(WIDTH - 4, top + 13, lane.figure, "figure", "end"))
+    return picture(label, bottom + 26, drawn)
+
+
+def joined(pieces: Sequence[Band], across: Scale) -> list[list[Band]]:
+    """Pieces of one state that would overlap or touch in the picture. Up is the ground, and never hides the rest."""
+    latest: dict[str, list[Band]] = {}
+    groups: list[list[Band]] = []
+    for piece in sorted(pieces, key=lambda one: (one.state != UP, one.start_ms)):
+        group = latest.get(piece.state)
+        if group is None or across(piece.start_ms) - across(group[-1].end_ms) > NARROWEST:
+            latest[piece.state] = group = []
+            groups.append(group)
+        group.append(piece)
+    return groups
+
+
+def _band(group: Sequence[Band], across: Scale, top: float) -> Html:
+    state, start, end = group[0].state, group[0].start_ms, max(one.end_ms for one in group)
+    lasted = sum(one.end_ms - one.start_ms for one in group)
+    times = "" if len(group) == 1 else f"{len(group)} times, together "
+    said = f"{state}, {times}{formats.duration(lasted)}: {formats.instant(start)} to {formats.instant(end)}"
+    y, height = (top + 6, 5) if state == UP else (top + 1, 15) if state == "unplanned" else (top + 4, 9)
+    width = max(NARROWEST, across(end) - across(start))
+    return tag("rect", tag("title", said), x=across(start), y=y, width=width, height=height, class_=state)
+
+
+def _unknown_pattern() -> Html:
+    stripes = tag("path", d="M0 6L6 0", class_="stripe")
+    pattern = tag("pattern", stripes, id="stripes", width=6, height=6, patternUnits="userSpaceOnUse")
+    return tag("defs", pattern)
+
+
+def line(label: str, series: Mapping[str, Sequence[tuple[int, float]]], show: Show = formats.count) -> Html:
+    """Values over time; each line has its name at its end, so no legend is needed."""
+    shown = {name: sorted(points) for name, points in list(series.items())[:LINES] if points}
+    times = [at for points in shown.values() for at, _ in points]
+    if not times:
+        return picture(label, 20, [])
+    top, bottom = 12.0, 210.0
+    ticks = value_ticks(max(value for points in shown.values() for _, value in points))
+    across, up = Scale(min(times), max(times), 64, WIDTH - LABEL), Scale(0, ticks[-1], bottom, top)
+    drawn = _value_rules(ticks, up, 64, WIDTH - LABEL, show)
+    for at, named in time_ticks(min(times), max(times)):
+        drawn.append(text(across(at), bottom + 18, named, "tick", "middle"))
+    free = bottom + 15.0
+    for name, points in sorted(shown.items(), key=lambda one: one[1][-1][1]):
+        css = f"s{list(shown).index(name)}"
+        path = " ".join(f"{'L' if n else 'M'}{across(at):.1f} {up(value):.1f}" for n, (at, value) in enumerate(points))
+        drawn.append(tag("path", d=path, class_=f"line {css}"))
+        for at, value in points:
+            said = f"{name}, {formats.instant(at)}: {show(value)}"
+            drawn.append(tag("circle", tag("title", said), cx=across(at), cy=up(value), r=3, class_=f"dot {css}"))
+        free = min(free - 15, up(points[-1][1]) + 4)
+        named = tag("tspan", "● ", class_=f"ink {css}")
+        drawn.append(tag("text", named, shortened(name, 24), x=WIDTH - LABEL + 12, y=free, class_="name"))
+    return picture(label, bottom + 28, drawn)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One colour of a picture of bars: a value for each of its categories. Below zero it grows the other way."""
+
+    name: str
+    css: str
+    values: Sequence[float]
+
+
+def bars(
+    label: str, categories: Sequence[str], parts: Sequence[Part], show: Show = formats.count, limit: float | None = None
+) -> Html:
+    """Lying bars, a category each, with their names on the left. `limit` is a line that should not be crossed."""
+    ends = [sum(max(0.0, part.values[n]) for part in parts) for n in range(len(categories))]
+    starts = [sum(min(0.0, part.values[n]) for part in parts) for n in range(len(categories))]
+    highest, lowest = max([*ends, limit or 0, 0]), min([*starts, 0])
+    ticks = both_ways(lowest, highest)
+    across = Scale(ticks[0], ticks[-1], LABEL, WIDTH - 60)
+    bottom = 8 + 26 * len(categories)
+    drawn = [rule(across(one), 4, across(one), bottom, "zero" if one == 0 else "grid") for one in ticks]
+    drawn += [text(across(one), bottom + 16, show(abs(one)), "tick", "middle") for one in ticks]
+    for number, category in enumerate(categories):
+        top = 8.0 + 26 * number
+        drawn.append(tag("text", tag("title", category), shortened(category, 30), x=4, y=top + 15, class_="name"))
+        right = left = 0.0
+        for part in parts:
+            value = part.values[number]
+            start = right if value >= 0 else left + value
+            right, left = right + max(0.0, value), left + min(0.0, value)
+            said = f"{category}, {part.name}: {show(abs(value))}"
+            drawn += _bar(
+                said,
+                part.css,
+                x=across(start),
+                y=top + 3,
+                width=across(start + abs(value)) - across(start),
+                height=17.0,
+            )
+    if limit is not None:
+        drawn.append(rule(across(limit), 2, across(limit), bottom + 2, "limit"))
+    return picture(label, bottom + 24, drawn)
+
+
+def columns(
+    label: str,
+    categories: Sequence[str],
+    parts: Sequence[Part],
+    show: Show = formats.count,
+    *,
+    marks: Sequence[tuple[float, str]] = (),
+    steps: Callable[[float], list[float]] = value_ticks,
+    magnitudes: bool = False,
+) -> Html:
+    """Standing bars side by side: days, or the buckets of a histogram. `marks` stand at places counted in columns.
+    `magnitudes`: of one part, where few are as telling as many.
+    """
+    top, bottom = 22.0, 200.0
+    heights = [sum(part.values[n] for part in parts) for n in range(len(categories))]
+    ticks = (powers_of_ten if magnitudes else steps)(max([*heights, 0]))
+    across, up = Scale(0, len(categories), 86, WIDTH - 8), Scale(0, ticks[-1], bottom, top, magnitudes)
+    drawn = _value_rules(ticks, up, 86, WIDTH - 8, show)
+    wide = (WIDTH - 94) / max(1, len(categories))
+    every = math.ceil((max(map(width_of, categories), default=0) + 2) * TICK_LETTER / wide) if categories else 1
+    for number, category in enumerate(categories):
+        floor = 0.0
+        for part in parts:
+            value = part.values[number]
+            said = f"{category}, {part.name}: {show(value)}"
+            left = across(number) + min(3.0, wide * 0.08)
+            drawn += _bar(
+                said,
+                part.css,
+                x=left,
+                y=up(floor + value),
+                width=min(46.0, wide * 0.84),
+                height=up(floor) - up(floor + value),
+            )
+            floor += value
+        if number % every == 0:
+            drawn.append(text(across(number) + min(23.0, wide / 2), bottom + 17, category, "tick", "middle"))
+    for place, said in marks:
+        drawn += [rule(across(place), top - 6, across(place), bottom, "limit")]
+        drawn += [text(across(place) + 4, top - 8, said, "tick", _anchor(across(place), across))]
+    return picture(label, bottom + 28, drawn)
+
+
+def _bar(said: str, css: str, *, x: float, y: float, width: float, height: float) -> list[Html]:
+    if width <= 0 or height <= 0:
+        return []
+    size = {"width": max(1.0, width), "height": max(1.0, height)}
+    return [tag("rect", tag("title", said), x=x, y=y, class_=css, **size)]
+
+
+def _value_rules(ticks: Sequence[float], up: Scale, left: float, right: float, show: Show) -> list[Html]:
+    rules = [rule(left, up(one), right, up(one), "zero" if one == 0 else "grid") for one in ticks]
+    return rules + [text(left - 8, up(one) + 4, show(one), "tick", "end") for one in ticks]
+
+
+def _anchor(x: float, across: Scale) -> str:
+    """Text near an end leans inwards."""
+    return "start" if x < across.start + 24 else "end" if x > across.end - 24 else "middle"
+
+
+def legend(*entries: tuple[str, str]) -> Html:
+    """`(css, what it is)`; beside pictures whose parts have no name of their own in them."""
+    swatch = [tag("span", tag("i", class_=f"swatch {css}"), said) for css, said in entries]
+    return tag("p", *swatch, class_="legend")

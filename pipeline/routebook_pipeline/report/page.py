@@ -1,0 +1,100 @@
+"""The whole page. One file: no script, no font, no picture from anywhere, so it can be mailed, kept and printed."""
+
+from importlib import resources
+from typing import Final
+
+from routebook_pipeline.report import formats, verdict
+from routebook_pipeline.report.findings import Findings
+from routebook_pipeline.report.markup import Html, escape, join, name, tag
+from routebook_pipeline.report.sections import ALL
+from routebook_pipeline.report.sections.section import Section
+from routebook_pipeline.report.tiles import tiles
+from routebook_pipeline.report.verdict import Verdict
+
+# Said once more to the browser, for whoever serves the file without headers.
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def render(findings: Findings) -> str:
+    sections = [make(findings) for make in ALL]
+    period = formats.period(findings.window.start_ms, findings.window.end_ms)
+    main = tag("main", _summary(findings), _contents(sections), *(_section(one) for one in sections))
+    body = join([_header(findings, period), main, _footer(findings)], "\n")
+    title = escape(f"Fleet {findings.namespace}, {period}")
+    style = resources.files("routebook_pipeline.report").joinpath("style.css").read_text("utf-8")
+    return _PAGE.format(policy=POLICY, title=title, style=style, body=body)
+
+
+def _header(findings: Findings, period: str) -> Html:
+    return tag(
+        "header",
+        tag("p", "Routebook · fleet report", class_="kicker"),
+        tag("h1", name(findings.namespace)),
+        tag("p", period, tag("span", "all times UTC", class_="aside"), class_="period"),
+    )
+
+
+def _summary(findings: Findings) -> Html:
+    return tag(
+        "section",
+        _card("Is my fleet meeting its objective?", verdict.objective(findings), "#objectives"),
+        _card("Can I trust this page?", verdict.trust(findings), "#integrity"),
+        tag("ul", *tiles(findings), class_="tiles"),
+        class_="summary",
+        aria_label="Summary",
+    )
+
+
+def _card(question: str, given: Verdict, target: str) -> Html:
+    mark = tag("span", verdict.MARKS[given.word], class_="mark", aria_hidden="true")
+    reasons = [tag("p", reason) for reason in given.reasons]
+    return tag(
+        "div",
+        tag("h2", question),
+        tag("p", mark, given.answer, class_="answer"),
+        *reasons,
+        tag("a", "Why", href=target, aria_label=f"Why: {question}"),
+        class_=f"card {given.word}",
+    )
+
+
+def _contents(sections: list[Section]) -> Html:
+    entries = [tag("li", tag("a", one.title, href=f"#{one.anchor}")) for one in sections]
+    return tag("nav", tag("ol", *entries), aria_label="Contents")
+
+
+def _section(one: Section) -> Html:
+    heading = tag("h2", one.title, id=f"{one.anchor}-heading")
+    return tag(
+        "section",
+        heading,
+        tag("p", one.gist, class_="gist"),
+        *one.body,
+        id=one.anchor,
+        aria_labelledby=f"{one.anchor}-heading",
+    )
+
+
+def _footer(findings: Findings) -> Html:
+    made = f"Made {formats.instant(findings.made_ms)} UTC" if findings.made_ms is not None else "Made"
+    by = f" by {findings.made_by}" if findings.made_by else " by routebook pipeline report"
+    return tag("footer", tag("p", f"{made}{by}. This file needs no network and runs no script."))

@@ -1,0 +1,102 @@
+"""How long did the table hand out addresses that nobody answered at?"""
+
+from collections import defaultdict
+from datetime import UTC, datetime
+
+from routebook_pipeline.history import SECOND_MS
+from routebook_pipeline.report import charts, formats
+from routebook_pipeline.report.axes import duration_ticks
+from routebook_pipeline.report.findings import Findings, Row
+from routebook_pipeline.report.markup import Html
+from routebook_pipeline.report.sections.section import Section, command, many
+from routebook_pipeline.report.tables import chart, figure, named, nothing, table
+
+CLUSTERS_DRAWN = 5
+
+
+def section(findings: Findings) -> Section:
+    title, rows = "Exposure", sorted(findings.exposure_by_cluster, key=lambda row: (row["day"], row["cluster"]))
+    rows = [row for row in rows if row["number"]]
+    if not rows:
+        said = "No address was handed out after its broker was gone."
+        return Section("exposure", title, said, (nothing(said),))
+    failed, waited = (sum(row[key] or 0 for row in rows) for key in ("number", "detection_ms"))
+    longest = max(row["max_ms"] or 0 for row in rows)
+    gist = (
+        f"{many(failed, 'dead address', 'dead addresses')} handed out for {formats.duration(waited)} in all, "
+        f"{formats.duration(longest)} at the longest."
+    )
+    return Section("exposure", title, gist, (_days(findings, rows), _groups(findings)))
+
+
+def _days(findings: Findings, rows: list[Row]) -> Html:
+    tabled = table(
+        "Time from a broker's last sign of life to its removal, by cluster and day",
+        [
+            named("Cluster", "cluster"),
+            named("Day", "day"),
+            figure("Failures", "number"),
+            figure("In all", "detection_ms", formats.duration),
+            figure("Half below", "p50_ms", formats.duration),
+            figure("95 %", "p95_ms", formats.duration),
+            figure("Longest", "max_ms", formats.duration),
+            figure("A client, mean", "client_mean_ms", formats.duration),
+            figure("A client, worst", "client_worst_ms", formats.duration),
+            figure("Queue seconds", "queue_seconds", formats.count),
+        ],
+        sorted(rows, key=lambda row: (-(row["detection_ms"] or 0), row["day"], row["cluster"])),
+        total=findings.total("exposure_by_cluster"),
+        more=command(findings, "exposure", "cluster"),
+    )
+    days = sorted({row["day"] for row in rows})
+    by_cluster: dict[str, dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        by_cluster[row["cluster"]][row["day"]] = row["detection_ms"] or 0
+    most = sorted(by_cluster, key=lambda one: (-sum(by_cluster[one].values()), one))
+    parts = [
+        charts.Part(cluster, f"s{number}", [by_cluster[cluster].get(day, 0) for day in days])
+        for number, cluster in enumerate(most[:CLUSTERS_DRAWN])
+    ]
+    if rest := most[CLUSTERS_DRAWN:]:
+        parts.append(charts.Part("others", "s5", [sum(by_cluster[one].get(day, 0) for one in rest) for day in days]))
+    picture = charts.columns(
+        "Time dead addresses were handed out, by day",
+        [_short(day) for day in days],
+        parts,
+        formats.duration,
+        steps=duration_ticks,
+    )
+    key = charts.legend(*((part.css, part.name) for part in parts))
+    return chart("Dead addresses handed out, by day", picture, key, tabled)
+
+
+def _short(day: str) -> str:
+    """`2026-11-09` as `9 Nov`; whatever else it says stays."""
+    try:
+        at = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return day
+    return formats.day(int(at.timestamp() * SECOND_MS))
+
+
+def _groups(findings: Findings) -> Html:
+    rows = sorted(
+        findings.exposure_by_group, key=lambda row: (-(row["exposed_ms"] or 0), row["cluster"], row["broker"])
+    )
+    rows = [row for row in rows if row["number"]]
+    if not rows:
+        return nothing("No broker group was concerned.")
+    return table(
+        "Broker groups, the longest exposed first",
+        [
+            named("Group", "cluster", "broker"),
+            figure("Failures", "number"),
+            figure("Exposed", "exposed_ms", formats.duration),
+            figure("Sum of detections", "detection_ms", formats.duration),
+            figure("Queue seconds", "queue_seconds", formats.count),
+        ],
+        rows,
+        total=findings.total("exposure_by_group"),
+        more=command(findings, "exposure", "group"),
+        limit=10,
+    )

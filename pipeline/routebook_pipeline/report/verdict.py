@@ -1,0 +1,95 @@
+"""The two questions of whoever opens the page: does my fleet meet its objective, and can I trust this?"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from routebook_pipeline.report import formats
+from routebook_pipeline.report.findings import Findings
+
+
+class Word(StrEnum):
+    YES = "yes"
+    CARE = "care"
+    NO = "no"
+    NOTHING = "nothing"
+
+
+MARKS: Final = {Word.YES: "✓", Word.CARE: "!", Word.NO: "✕", Word.NOTHING: "?"}
+"""Shapes, since not everybody sees the colours."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    word: Word
+    answer: str
+    reasons: tuple[str, ...]
+
+
+def objective(findings: Findings) -> Verdict:
+    rows = findings.availability_by_cluster
+    wanted = formats.objective(findings.thresholds.objective)
+    judged = [row for row in rows if row["met"] is not None]
+    missed = sorted((row for row in judged if not row["met"]), key=lambda row: (row["availability"], row["cluster"]))
+    if not judged:
+        return Verdict(
+            Word.NOTHING, "Nothing to judge", ("No broker that can be written to was heard of in this time.",)
+        )
+    if not missed:
+        spent, budget = sum(row["spent_ms"] for row in judged), sum(row["budget_ms"] for row in judged)
+        used = f"{formats.share(spent / budget)} of the error budget is spent." if budget else ""
+        all_of = "The cluster meets" if len(judged) == 1 else f"All {len(judged)} clusters meet"
+        return Verdict(Word.YES, "Yes", tuple(filter(None, (f"{all_of} {wanted}.", used))))
+    worst = missed[0]
+    all_of = "The cluster misses" if len(judged) == 1 else f"{len(missed)} of {len(judged)} clusters fall short of"
+    reasons = [f"{all_of} {wanted}."]
+    reasons.append(f"Lowest: {worst['cluster']} with {formats.availability(worst['availability'])}.")
+    return Verdict(Word.NO, "No", tuple(reasons))
+
+
+def trust(findings: Findings) -> Verdict:
+    """No: something that happened is missing or cannot be read. With care: nothing is, but a figure may surprise."""
+    wrong, odd = _missing(findings), _odd(findings)
+    if wrong:
+        return Verdict(Word.NO, "Not in full", tuple(wrong + odd))
+    if odd:
+        return Verdict(Word.CARE, "With care", tuple(odd))
+    entries = sum(row["entries"] for row in findings.integrity)
+    return Verdict(Word.YES, "Yes", (f"All {formats.count(entries)} changes of this time are here, each once.",))
+
+
+def _missing(findings: Findings) -> list[str]:
+    rows = findings.integrity
+    said = []
+    if missing := sum(row["missing"] or 0 for row in rows):
+        said.append(f"{formats.count(missing)} changes are missing from the history.")
+    if forks := sum(row["forks"] or 0 for row in rows):
+        said.append(f"The store lost its last changes or was emptied, {_times(forks)}.")
+    if unreadable := sum(sum((row["unreadable"] or {}).values()) for row in rows):
+        said.append(f"{formats.count(unreadable)} changes cannot be read.")
+    if duplicates := sum(row["duplicates"] or 0 for row in rows):
+        said.append(f"{formats.count(duplicates)} changes are here more than once.")
+    if not said and any(not row["ok"] for row in rows):
+        said.append("The versions of the changes do not add up.")
+    return said
+
+
+def _odd(findings: Findings) -> list[str]:
+    said = []
+    if findings.is_partial:
+        said.append(f"The history reaches only to {formats.instant(findings.window.end_ms)}; asked was for more.")
+    if not findings.integrity:
+        said.append("No change fell into this time: everything is as it was before.")
+    if late := sum(row["late"] or 0 for row in findings.integrity):
+        said.append(f"The store's clock stepped back: {formats.count(late)} changes came late.")
+    unknown = sum(row["unknown_ms"] or 0 for row in findings.availability_by_cluster)
+    known = sum((row["up_ms"] or 0) + (row["unplanned_ms"] or 0) for row in findings.availability_by_cluster)
+    if unknown:
+        said.append(f"For {formats.share(unknown / (unknown + known))} of the time nobody knows which brokers were up.")
+    if blind := max((row["blind_ms"] or 0 for row in findings.availability_by_cluster), default=0):
+        said.append(f"The service itself could hear nobody for {formats.duration(blind)}.")
+    return said
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"

@@ -1,0 +1,76 @@
+"""The page in a real browser, in both colour schemes: it complains of nothing, asks for nothing, and can be read."""
+
+from pathlib import Path
+
+import pytest
+
+from routebook_pipeline.report.page import render
+from tests.pipeline.report.sample import fleet
+from tests.support.chromium import CHROMIUM, WHY_NOT, Page, Scheme, chromium_page
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
+
+CONTRASTS = """(() => {
+  const light = c => c.map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const parts = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const behind = one => {
+    for (; one; one = one.parentElement) {
+      const found = parts(getComputedStyle(one).backgroundColor);
+      if (found.length === 3 || found[3] === 1) return found.slice(0, 3);
+    }
+    return [255, 255, 255];
+  };
+  const said = new Set();
+  for (const one of document.querySelectorAll('body *')) {
+    if (![...one.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
+    const style = getComputedStyle(one), svg = one.closest('svg');
+    if (one.tagName === 'title' || svg && one.tagName === 'tspan') continue;
+    const [a, b] = [light(parts(svg ? style.fill : style.color).slice(0, 3)), light(behind(svg || one))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) said.add(one.tagName + '.' + (one.getAttribute('class') || '') + ' ' + ratio.toFixed(2));
+  }
+  return [...said];
+})()"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(render(fleet()), encoding="utf-8")
+    return path
+
+
+def background(page: Page) -> int:
+    """How light, 0 to 255."""
+    red = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]")
+    return int(red)
+
+
+@pytest.mark.parametrize(("scheme", "is_light"), [("light", True), ("dark", False)])
+def test_it_is_shown_in_both_schemes_without_a_complaint(report: Path, scheme: Scheme, is_light: bool) -> None:
+    with chromium_page(report.as_uri(), scheme) as page:
+        assert (background(page) > 127) is is_light
+        assert page.evaluate("document.querySelectorAll('svg rect').length") > 100
+        assert page.evaluate(CONTRASTS) == []
+        assert page.take_picture(600)[:4] == b"\x89PNG"
+        assert page.complaints == []
+        assert page.requests == []
+
+
+def test_a_narrow_screen_does_not_scroll_sideways(report: Path) -> None:
+    with chromium_page(report.as_uri(), width=390) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_browser_test_would_notice(tmp_path: Path) -> None:
+    """A page that breaks the rules: what the tests above look for is really seen."""
+    bad = tmp_path / "bad.html"
+    bad.write_text(
+        "<body style='background:#fff'><p style='color:#ccc'>pale</p>"
+        "<img src='absent.png'><script>console.error('x')</script>"
+    )
+    with chromium_page(bad.as_uri()) as page:
+        assert page.complaints
+        assert [address.rpartition("/")[2] for address in page.requests] == ["absent.png"]
+        assert page.evaluate(CONTRASTS) == ["P. 1.61"]

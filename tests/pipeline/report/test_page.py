@@ -1,0 +1,240 @@
+"""The page from plain rows: whole, safe, bounded, and clear about what it rests on. No Spark runs here."""
+
+import re
+import subprocess
+import sys
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from routebook_pipeline import shapes
+from routebook_pipeline.history import DAY_MS, Thresholds, Window
+from routebook_pipeline.report.findings import UNKNOWN, UNPLANNED, UP, Band, Findings
+from routebook_pipeline.report.page import render
+from tests.pipeline.report.absences import START_MS
+from tests.pipeline.report.reading import Element, pictures, read
+from tests.pipeline.report.sample import fleet
+
+FLEET = fleet()
+PAGE = render(FLEET)
+EMPTY = Findings("default", Window(START_MS, START_MS + DAY_MS))
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '" onmouseover="alert(1)',
+    "' onload='alert(1)",
+    "</title></svg></style><img src=x onerror=alert(1)>",
+    "&lt;b&gt;&#60;",
+    "{style}{0}%s",
+    "\u202egnp.exe\x00\x1b[31m\x85\ud800\uffff",
+    "广播-مركز",
+    "n" * 5000,
+)
+ORDER = [
+    "Integrity and completeness",
+    "Objectives",
+    "Ups and downs",
+    "Failures and flaps",
+    "Heartbeat gaps",
+    "Exposure",
+    "Capacity and skew",
+    "Churn of topics",
+    "Failovers",
+    "Anomalies",
+    "How each figure is defined",
+]
+NAMED = {"cluster", "broker", "worst_group", "top_topic", "subject", "rule", "severity", "from_address", "to_address"}
+
+
+def with_names(findings: Findings, name: str) -> Findings:
+    """Every name of the fleet is this one."""
+
+    def renamed(row: dict[str, Any]) -> dict[str, Any]:
+        changed = {key: name if key in NAMED and value is not None else value for key, value in row.items()}
+        if "causes" in changed:
+            changed["causes"] = {name: 3}
+        if "unreadable" in changed:
+            changed["unreadable"] = {name: 1}
+        return changed
+
+    rows: dict[str, Any] = {
+        one.name: [renamed(dict(row)) for row in getattr(findings, one.name)]
+        for one in fields(findings)
+        if one.name not in {"bands", "notes"} and isinstance(getattr(findings, one.name), list | tuple)
+    }
+    bands = [replace(band, cluster=name, broker=name) for band in findings.bands]
+    return replace(findings, namespace=name, notes=[name], made_by=name, bands=bands, **rows)
+
+
+def of_class(root: Element, name: str, css: str) -> list[Element]:
+    return [one for one in root.all(name) if css in (one.attributes.get("class") or "").split()]
+
+
+def test_the_sections_stand_in_their_order() -> None:
+    headings = [one.words.strip() for one in read(PAGE).all("h2")]
+    assert headings[2:] == ORDER
+
+
+def test_it_is_well_formed_and_so_is_each_picture() -> None:
+    read(PAGE)
+    assert len(pictures(PAGE)) == 7
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_names_cannot_become_markup(name: str) -> None:
+    page = render(with_names(FLEET, name))
+    root = read(page)
+    pictures(page)
+    elements = [one for element in root.children for one in _all(element)]
+    assert {one.name for one in elements} <= {one.name for one in _all(read(PAGE))}
+    assert not [key for one in elements for key in one.attributes if key.startswith("on")]
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", page)
+    page.encode("utf-8")
+
+
+def _all(element: Element) -> list[Element]:
+    return [element, *(one for child in element.children for one in _all(child))]
+
+
+def test_letters_that_cannot_be_seen_are_spelled_out() -> None:
+    assert r"\u{202e}gnp.exe\u{0}\u{1b}[31m" in render(with_names(FLEET, HOSTILE[6]))
+
+
+def test_nothing_comes_from_elsewhere() -> None:
+    root = read(PAGE)
+    addresses = [
+        value
+        for one in _all(root)
+        for key, value in one.attributes.items()
+        if key in {"src", "href", "xlink:href", "srcset", "action", "data", "poster", "background"}
+    ]
+    assert all(address and (address.startswith("#") or address == "data:,") for address in addresses)
+    assert not root.all("script")
+    assert not root.all("iframe")
+    style = root.all("style")[0].text
+    assert "@import" not in style
+    assert re.findall(r"url\(([^)]*)\)", PAGE) == ["#stripes"]
+    assert "//" not in re.sub(r"<style>.*</style>", "", PAGE, flags=re.DOTALL)
+
+
+def test_every_inner_link_leads_somewhere() -> None:
+    elements = _all(read(PAGE))
+    ids = [one.attributes["id"] for one in elements if "id" in one.attributes]
+    assert len(ids) == len(set(ids))
+    targets = [href[1:] for one in elements if (href := one.attributes.get("href") or "").startswith("#")]
+    assert targets
+    assert set(targets) <= set(ids)
+
+
+def test_every_picture_has_its_table_and_says_what_it_shows() -> None:
+    root = read(PAGE)
+    drawn = root.all("svg")
+    figures = root.all("figure")
+    assert len(figures) == len(drawn)
+    for figure in figures:
+        assert figure.all("svg")[0].attributes["aria-label"]
+        assert figure.all("details")[0].all("table")
+        assert figure.all("figcaption")
+
+
+def test_every_table_has_a_caption_and_headings() -> None:
+    for table in read(PAGE).all("table"):
+        assert table.all("caption")[0].words.strip()
+        assert {one.attributes["scope"] for one in table.all("th")} == {"col", "row"}
+        widths = {len(row.all("td")) + len(row.all("th")) for row in table.all("tr")}
+        assert len(widths) == 1
+
+
+def test_an_empty_report_says_so_everywhere() -> None:
+    page = render(EMPTY)
+    root = read(page)
+    assert not root.all("svg")
+    assert len(of_class(root, "p", "nothing")) >= 10
+    assert "Nothing to judge" in page
+
+
+def test_ten_thousand_brokers_make_no_larger_page_than_a_hundred() -> None:
+    large = render(fleet(days=7, clusters={f"cluster-{n:03d}": 50 for n in range(100)}))
+    assert len(large) < 300_000
+    assert "and 9,970 more<span>, ask" in large
+    assert "routebook pipeline run availability --by seat --namespace production --from 2026-11-01T00:00Z" in large
+
+
+def test_a_broker_that_flapped_without_end_is_still_a_small_picture() -> None:
+    states = (UP, UNPLANNED, UNKNOWN)
+    seat = FLEET.bands[0]
+    flapping = [
+        replace(seat, state=states[n % 3], start_ms=START_MS + n * 1000, end_ms=START_MS + (n + 1) * 1000)
+        for n in range(100_000)
+    ]
+    page = render(replace(FLEET, bands=[*flapping, *FLEET.bands]))
+    assert len(page) < 400_000
+    assert "times, together" in page
+
+
+def test_totals_count_for_what_was_not_brought_along() -> None:
+    page = render(replace(FLEET, totals={"availability_by_seat": 12_345, "anomalies": 777}))
+    assert "and 12,315 more" in page
+    assert "777 findings" in page
+
+
+def test_rows_have_the_columns_of_the_answers() -> None:
+    """What the page is tried with is what the questions give."""
+    for name, shape in {
+        "integrity": shapes.INTEGRITY,
+        "availability_by_cluster": shapes.AVAILABILITY_BY_CLUSTER,
+        "availability_by_group": shapes.AVAILABILITY_BY_GROUP,
+        "availability_by_seat": shapes.AVAILABILITY_BY_SEAT,
+        "failures_by_cluster": shapes.FAILURES,
+        "failures_by_seat": shapes.FAILURES,
+        "flaps": shapes.FLAPS,
+        "heartbeat_gaps_by_cluster": shapes.HEARTBEAT_GAPS,
+        "heartbeat_gaps_by_seat": shapes.HEARTBEAT_GAPS,
+        "exposure_by_cluster": shapes.EXPOSURE_BY_CLUSTER,
+        "exposure_by_group": shapes.EXPOSURE_BY_GROUP,
+        "capacity": shapes.CAPACITY,
+        "churn": shapes.CHURN,
+        "failovers": shapes.FAILOVERS,
+        "failovers_by_group": shapes.FAILOVERS_BY_GROUP,
+        "anomalies": shapes.ANOMALIES,
+    }.items():
+        rows = getattr(FLEET, name)
+        assert rows, name
+        assert all(set(row) == set(shape.names) for row in rows), name
+
+
+@pytest.mark.parametrize("rows", ["availability_by_cluster", "availability_by_seat", "capacity", "churn", "failovers"])
+def test_ratios_may_be_null(rows: str) -> None:
+    nullable = {"availability", "availability_all", "worst_group", "worst_availability", "met", "mean", "peak", "cv"}
+    nullable |= {"gini", "top_topic", "top_share", "rate", "from_address", "gap_ms"}
+    emptied = [{k: None if k in nullable else v for k, v in row.items()} for row in getattr(FLEET, rows)]
+    changed: dict[str, Any] = {rows: emptied}
+    assert "—" in render(replace(FLEET, **changed))
+
+
+def test_thresholds_of_the_report_are_those_of_its_definitions() -> None:
+    page = render(replace(FLEET, thresholds=Thresholds(objective=0.999, flap_ms=90_000)))
+    assert "99.9 % of the time" in page
+    assert "shorter than 1 min 30 s" in page
+
+
+def test_clocks_that_no_calendar_knows_are_shown_as_they_are() -> None:
+    beyond = 10**18
+    row = {**FLEET.anomalies[0], "from_ms": beyond, "to_ms": beyond}
+    assert f"{beyond} ms" in render(replace(FLEET, anomalies=[row]))
+
+
+def test_a_window_of_one_millisecond_is_drawn() -> None:
+    window = Window(START_MS, START_MS + 1)
+    bands = [Band("c", "b", 0, UP, START_MS, START_MS + 1)]
+    row = {**FLEET.availability_by_seat[0], "cluster": "c", "broker": "b", "broker_id": 0}
+    read(render(replace(EMPTY, window=window, bands=bands, availability_by_seat=[row])))
+
+
+def test_it_needs_neither_lake_nor_store() -> None:
+    script = (
+        "import sys, routebook_pipeline.report.page\n"
+        "print([name for name in ('deltalake', 'redis', 'pyarrow', 'routebook') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
