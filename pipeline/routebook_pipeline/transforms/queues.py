@@ -1,0 +1,206 @@
+"""Queue data: what a group says of a topic.
+
+An item stands until the next one of the same topic and broker, until its broker's group is removed (all of its queue
+data goes with it), or until a whole baseline that began behind it has ended without naming it. Permissions of all
+topics of a broker at once (code 21) apply, in their order, to the items before them.
+
+Queue data belongs to a broker's *name*, as it does in the service: the store has one table of queues for a name,
+whichever cluster its brokers say they belong to, and an entry about a group that the store has lost names no cluster.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an instant to another
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+
+from routebook_pipeline.kinds import Kind
+from routebook_pipeline.transforms.marks import baselines, standing_at
+from routebook_pipeline.transforms.points import Points, latest
+
+WRITE: Final = 2
+READ: Final = 4
+NEVER: Final = -1
+_VALUES: Final = ("row", "removed", "read_queues", "write_queues", "perm", "flags")
+
+
+def items(changes: DataFrame, topic: str | None = None) -> DataFrame:
+    found = changes.where(F.col("topic").isNotNull())
+    return found if topic is None else found.where(F.col("topic") == F.lit(topic))
+
+
+def removals(changes: DataFrame) -> DataFrame:
+    """Entries that say: the group is empty, and all its queue data went with it."""
+    return changes.where((F.col("row") == 0) & F.col("group_removed") & F.col("broker").isNotNull())
+
+
+def permissions(changes: DataFrame, rule: str) -> DataFrame:
+    return changes.where(
+        (F.col("row") == 0)
+        & (F.col("code") == int(Kind.WRITE_PERMISSION))
+        & (F.col("rule") == F.lit(rule))
+        & F.col("broker").isNotNull()
+    )
+
+
+def is_put() -> Column:
+    return ~F.coalesce(F.col("removed"), F.lit(False))
+
+
+def is_present() -> Column:
+    """Of a last item with `removed_ord` (of its group) and `named_from` (begin of the last whole baseline)."""
+    gone = F.greatest(F.coalesce("removed_ord", F.lit(NEVER)), F.coalesce("named_from", F.lit(NEVER)))
+    return is_put() & (F.col("ord") > gone)
+
+
+def permission() -> Column:
+    """Of a last item with the last `set` and the last `clear-write` of its broker: only what lies behind the item, and
+    of the clearing what lies behind the setting, applies.
+    """
+    is_set = F.coalesce(F.col("set_ord") > F.col("ord"), F.lit(False))
+    stands = F.when(is_set, F.col("set_perm")).otherwise(F.col("perm"))
+    since = F.when(is_set, F.col("set_ord")).otherwise(F.col("ord"))
+    cleared = stands.bitwiseAND(F.lit(~WRITE))
+    return F.when(F.coalesce(F.col("clear_ord") > since, F.lit(False)), cleared).otherwise(stands)
+
+
+def is_writable() -> Column:
+    return F.coalesce(F.col("perm").bitwiseAND(F.lit(WRITE)) != 0, F.lit(False))
+
+
+def present_at(changes: DataFrame, points: Points, topic: str | None = None) -> DataFrame:
+    """`at`, `topic`, `broker`, `cluster` (of the item) and the values of every queue entry that is there."""
+    of_topic = items(changes, topic)
+    names = of_topic.select("ord", "row", "topic", "cluster", "broker")
+    last = points.last(of_topic, ["queue_key"], _VALUES).join(names, ["ord", "row"])
+    removed = points.last(removals(changes), ["broker"]).withColumnRenamed("ord", "removed_ord")
+    cleared = points.last(permissions(changes, "clear-write"), ["broker"]).withColumnRenamed("ord", "clear_ord")
+    was_set = points.last(permissions(changes, "set"), ["broker"], ["perm"])
+    return (
+        latest(last, ["at", "topic", "broker"])
+        .join(F.broadcast(removed), ["at", "broker"], "left")
+        .join(F.broadcast(cleared), ["at", "broker"], "left")
+        .join(F.broadcast(_as_setting(was_set, "at", "broker")), ["at", "broker"], "left")
+        .join(F.broadcast(standing_at(changes, points).select("at", "named_from")), "at")
+        .where(is_present())
+        .select("at", "topic", "broker", "cluster", "read_queues", "write_queues", permission().alias("perm"), "flags")
+    )
+
+
+def timeline(changes: DataFrame) -> DataFrame:
+    """Every change of every queue entry, by `ord`: `present`, `write_queues` and `perm` from then on; `was_present`
+    until then. `is_item` says that the row is an item: then `item` and `item_before`, the one before it, hold read and
+    write queues and permission as they were said.
+    """
+    own = items(changes).select(
+        _name_key().alias("name_key"),
+        "ord",
+        "row",
+        "ms",
+        F.lit(True).alias("is_item"),
+        is_put().alias("put"),
+        "read_queues",
+        "write_queues",
+        "perm",
+        "broker",
+        "cluster",
+        "topic",
+    )
+    known = (
+        items(changes).groupBy(_name_key().alias("name_key"), "broker", "topic").agg(F.min("ord").alias("first_ord"))
+    )
+    of_group = (
+        removals(changes)
+        .select("broker", "ord", "ms", F.lit("removed").alias("event"), F.lit(None).cast("int").alias("perm"))
+        .unionByName(permissions(changes, "set").select("broker", "ord", "ms", F.lit("set").alias("event"), "perm"))
+        .unionByName(
+            permissions(changes, "clear-write").select("broker", "ord", "ms", F.lit("clear").alias("event"), "perm")
+        )
+    )
+    of_all = baselines(changes).select(
+        "ord", "ms", F.lit("named").alias("event"), F.lit(None).cast("int").alias("perm"), "begin"
+    )
+    columns = ("name_key", "broker", "topic", "ord", "ms", "event", "perm")
+    told = (
+        known.join(of_group, "broker")
+        .where(F.col("ord") > F.col("first_ord"))
+        .select(*columns, F.lit(None).cast("long").alias("begin"))
+        .unionByName(known.join(F.broadcast(of_all), F.col("ord") > F.col("first_ord")).select(*columns, "begin"))
+    )
+    return _folded(own.unionByName(told, allowMissingColumns=True))
+
+
+def _folded(told: DataFrame) -> DataFrame:
+    in_turn = W.partitionBy("name_key").orderBy("ord", "row")
+    until_now = in_turn.rowsBetween(W.unboundedPreceding, W.currentRow)
+    before = in_turn.rowsBetween(W.unboundedPreceding, -1)
+    is_item = F.coalesce("is_item", F.lit(False))
+
+    def last(condition: Column, value: str) -> Column:
+        return F.last(F.when(condition, F.col(value)), ignorenulls=True).over(until_now)
+
+    values = F.struct("read_queues", "write_queues", "perm")
+    folded = told.select(
+        "name_key",
+        "broker",
+        "topic",
+        F.last("cluster", ignorenulls=True).over(until_now).alias("cluster"),
+        F.col("ord").alias("at_ord"),
+        "row",
+        "ms",
+        is_item.alias("is_item"),
+        F.col("put"),
+        F.when(is_item, values).alias("item"),
+        F.last(F.when(is_item, values), ignorenulls=True).over(before).alias("item_before"),
+        last(is_item, "ord").alias("ord"),
+        (~last(is_item, "put")).alias("removed"),
+        last(is_item, "write_queues").alias("write_queues"),
+        last(is_item, "perm").alias("perm"),
+        last(F.col("event") == "removed", "ord").alias("removed_ord"),
+        last(F.col("event") == "set", "ord").alias("set_ord"),
+        last(F.col("event") == "set", "perm").alias("set_perm"),
+        last(F.col("event") == "clear", "ord").alias("clear_ord"),
+        F.max("begin").over(until_now).alias("named_from"),
+    )
+    return (
+        folded.withColumn("present", is_present())
+        .withColumn("perm", permission())
+        .withColumn(
+            "was_present",
+            F.coalesce(F.lag("present").over(W.partitionBy("name_key").orderBy("at_ord", "row")), F.lit(False)),
+        )
+        .drop("ord", "removed", "removed_ord", "set_ord", "set_perm", "clear_ord", "named_from")
+        .withColumnRenamed("at_ord", "ord")
+    )
+
+
+def totals(changes: DataFrame) -> DataFrame:
+    """`broker`, `ord`, `ms`: from then on the group has `write_queues` writable queues, in `writable` queue entries."""
+    in_turn = W.partitionBy("name_key").orderBy("ord", "row")
+    counts = F.col("present") & is_writable()
+    queues, entries = F.when(counts, F.col("write_queues")).otherwise(0), F.when(counts, 1).otherwise(0)
+    steps = (
+        timeline(changes)
+        .withColumn("queues", queues)
+        .withColumn("entries", entries)
+        .withColumn("more_queues", F.col("queues") - F.lag("queues", 1, 0).over(in_turn))
+        .withColumn("more_entries", F.col("entries") - F.lag("entries", 1, 0).over(in_turn))
+        .groupBy("broker", "ord")
+        .agg(F.max("ms").alias("ms"), F.sum("more_queues").alias("queues"), F.sum("more_entries").alias("entries"))
+    )
+    so_far = W.partitionBy("broker").orderBy("ord")
+    return steps.select(
+        "broker",
+        "ord",
+        "ms",
+        F.sum("queues").over(so_far).alias("write_queues"),
+        F.sum("entries").over(so_far).alias("writable"),
+    )
+
+
+def _as_setting(last: DataFrame, *keys: str) -> DataFrame:
+    return last.select(*keys, F.col("ord").alias("set_ord"), F.col("perm").alias("set_perm"))
+
+
+def _name_key() -> Column:
+    return F.xxhash64("topic", "broker")

@@ -1,0 +1,121 @@
+"""3 How long was each seat, group and cluster there? Expected values are worked out by hand, in seconds of a window
+from 1,000 s to 2,000 s.
+"""
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from routebook_pipeline.history import History, Window
+from routebook_pipeline.transforms import availability
+from tests.pipeline.transforms.stories import Story
+
+S = 1_000
+WINDOW = Window(1_000 * S, 2_000 * S)
+Rows = dict[tuple[object, ...], Row]
+
+
+def tell() -> Story:
+    story = Story()
+    story.up("whole/b/0", 500 * S)
+    story.up("crash/b/0", 500 * S)
+    story.up("crash/b/1", 500 * S)
+    story.up("deploy/b/0", 500 * S)
+    story.up("before/b/0", 500 * S)
+    story.down("before/b/0", 900 * S)
+    story.up("late/b/1", 1_900 * S)
+    story.down("crash/b/0", 1_200 * S)
+    story.down("crash/b/0", 1_250 * S, "unregistered")  # the first cause counts
+    story.up("crash/b/0", 1_300 * S)
+    story.down("deploy/b/0", 1_400 * S, "unregistered")
+    story.down("deploy/b/0", 1_450 * S, "expired")
+    story.up("deploy/b/0", 1_500 * S, kind="broker-changed")
+    # An address replaced: 12 and 10 in the same step.
+    story.up("replaced/b/0", 1_500 * S, "127.0.0.1:1")
+    story.down("replaced/b/0", 1_600 * S, "replaced")
+    story.up("replaced/b/0", 1_600 * S, "127.0.0.2:1")
+    story.down("crash/b/1", 1_990 * S)
+    story.down("crash/b/0", 1_995 * S)
+    story.tell("blind", 1_700 * S, from_ms=900 * S, to_ms=1_010 * S)
+    story.tell("blind", 1_700 * S, from_ms=1_005 * S, to_ms=1_020 * S)
+    story.tell("blind", 1_700 * S, from_ms=1_050 * S, to_ms=1_060 * S)
+    story.down("whole/b/0", 2_000 * S)  # the end of the window: never counts
+    return story
+
+
+@pytest.fixture(scope="module")
+def history(spark: SparkSession) -> History:
+    return tell().history(spark)
+
+
+@pytest.fixture(scope="module")
+def seats(history: History) -> Rows:
+    return {(row.cluster, row.broker_id): row for row in availability.by_seat(history, WINDOW).collect()}
+
+
+@pytest.fixture(scope="module")
+def groups(history: History) -> Rows:
+    return {(row.cluster,): row for row in availability.by_group(history, WINDOW).collect()}
+
+
+@pytest.fixture(scope="module")
+def clusters(history: History) -> Rows:
+    return {(row.cluster,): row for row in availability.by_cluster(history, WINDOW).collect()}
+
+
+def lengths(row: Row) -> tuple[int, ...]:
+    return tuple(value // S for value in (row.up_ms, row.unplanned_ms, row.planned_ms, row.unknown_ms))
+
+
+def test_up_until_something_else_is_said(seats: Rows) -> None:
+    assert lengths(seats["whole", 0]) == (1_000, 0, 0, 0)
+    assert seats["whole", 0].availability == 1.0
+
+
+def test_the_first_cause_of_a_down_counts(seats: Rows) -> None:
+    assert lengths(seats["crash", 0]) == (895, 105, 0, 0)
+    assert lengths(seats["deploy", 0]) == (900, 0, 100, 0)
+    assert seats["deploy", 0].availability == 1.0
+    assert seats["deploy", 0].availability_all == 0.9
+
+
+def test_a_state_from_before_the_window_counts_inside(seats: Rows) -> None:
+    assert lengths(seats["before", 0]) == (0, 1_000, 0, 0)
+    assert seats["before", 0].availability == 0.0
+    assert seats["before", 0].since_ms == 1_000 * S
+
+
+def test_nothing_counts_before_the_first_evidence(seats: Rows) -> None:
+    assert lengths(seats["late", 1]) == (100, 0, 0, 0)
+    assert seats["late", 1].since_ms == 1_900 * S
+
+
+def test_an_address_replaced_at_once_costs_nothing(seats: Rows) -> None:
+    assert lengths(seats["replaced", 0]) == (500, 0, 0, 0)
+
+
+def test_a_group_can_be_read_while_any_seat_is_up(groups: Rows) -> None:
+    crash = groups["crash",]
+    assert lengths(crash) == (895, 105, 0, 0)
+    assert (crash.readable_ms, crash.unreadable_ms, crash.readable_unknown_ms) == (995 * S, 5 * S, 0)
+    assert crash.readable == 0.995
+
+
+def test_a_group_without_a_master_says_nothing_about_writing(groups: Rows) -> None:
+    late = groups["late",]
+    assert (late.up_ms, late.unplanned_ms, late.availability) == (None, None, None)
+    assert (late.readable_ms, late.readable) == (100 * S, 1.0)
+
+
+def test_a_cluster_sums_its_masters(clusters: Rows) -> None:
+    crash = clusters["crash",]
+    assert (crash.groups, *lengths(crash)) == (1, 895, 105, 0, 0)
+    assert (crash.worst_group, crash.worst_availability, crash.met) == ("b", 0.895, False)
+    assert crash.budget_ms == pytest.approx(500)
+    assert crash.spent_ms == 105 * S
+    assert clusters["whole",].met is True
+    late = clusters["late",]
+    assert (late.groups, late.up_ms, late.availability, late.worst_group, late.met) == (0, 0, None, None, None)
+
+
+def test_stretches_of_deafness_are_counted_once_and_inside(clusters: Rows) -> None:
+    assert {row.blind_ms for row in clusters.values()} == {30 * S}
