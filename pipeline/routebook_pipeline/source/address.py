@@ -52,7 +52,9 @@ def has_c_parser() -> bool:
 
 
 def open_client(address: str) -> Client:
-    """Connects at the first command, which may raise what redis-py raises. WrongUsageError for a wrong address."""
+    """Connects at the first command, or, to a cluster, now; both may raise what redis-py raises. WrongUsageError for a
+    wrong address.
+    """
     found = _ADDRESS.fullmatch(address.strip())
     if found is None or (found["scheme"] == "unix" and found["tls"]):
         _refuse("is none that Routebook knows")
@@ -65,12 +67,28 @@ def open_client(address: str) -> Client:
     security = _tls(options) if found["tls"] else {}
     client = _MAKERS[found["scheme"]](found, options, _credentials(found["credentials"] or ""), security)
     # redis-py makes tuples and dictionaries of this reply: half the speed, for nothing.
-    client.set_response_callback("XRANGE", _as_it_came)
+    for parsing in _who_parses(client):
+        parsing.set_response_callback("XRANGE", _untouched)
     return client
 
 
-def _as_it_came(reply: Any, **_: Any) -> Any:
+def _who_parses(client: Client) -> list[Redis]:
+    """On a cluster, each node's own client."""
+    if not isinstance(client, RedisCluster):
+        return [client]
+    nodes: Any = client
+    return [nodes.get_redis_connection(node) for node in nodes.get_nodes()]
+
+
+def _untouched(reply: Any, **_: Any) -> Any:
     return reply
+
+
+def as_it_came(entries: list[Any]) -> list[Any]:
+    """[id, [field, value, …]] each, also from a node that joined the cluster after we had asked who is there."""
+    if not entries or isinstance(entries[0], list):
+        return entries
+    return [[name, [part for pair in fields.items() for part in pair]] for name, fields in entries]
 
 
 def _link() -> dict[str, Any]:
@@ -129,10 +147,7 @@ def _cluster(
         _refuse("names a database, but a cluster has only database 0")
     hosts = _hosts(found["hosts"], REDIS_PORT)
     nodes = [ClusterNode(host, port) for host, port in hosts]  # type: ignore[no-untyped-call]
-    try:
-        return RedisCluster(startup_nodes=nodes, **credentials, **security, **_link())
-    except OSError as error:
-        raise unreachable(error) from error
+    return RedisCluster(startup_nodes=nodes, **credentials, **security, **_link())
 
 
 _MAKERS: Final[Mapping[str, _Maker]] = {

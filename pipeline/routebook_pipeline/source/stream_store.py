@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from redis import RedisCluster
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from routebook_pipeline.errors import HistoryForkError, WrongUsageError
-from routebook_pipeline.source.address import Client, open_client, unreachable
+from routebook_pipeline.source.address import Client, as_it_came, open_client, unreachable
 from routebook_pipeline.source.positions import BEGINNING, EntryId, find_place
 
 CHANGES: Final = "changes"
@@ -73,6 +73,9 @@ class StreamReader:
     def id_of(self, version: int) -> EntryId:
         """The place of a version: every entry up to it lies at or before, every later one behind. HistoryForkError when
         the stream has not come that far.
+
+        It is the version's place in *this* stream: who has read that entry and knows its id, should go on from that
+        id, or a fork goes unnoticed.
         """
         if version <= 0:
             return BEGINNING
@@ -96,7 +99,7 @@ class StreamReader:
     def entries(self, start: EntryId, end: EntryId, count: int) -> list[Any]:
         """Behind `start`, up to `end`, as the reply has them: [id, [field, value, …]]."""
         reply: list[Any] = self._ask("XRANGE", self.key, f"({start}", str(end), "COUNT", count)
-        return reply
+        return as_it_came(reply)
 
     def write_place(self, reader: str, version: int) -> None:
         """Everything up to `version` is held safely by `reader`; the service need not keep it for us."""
@@ -155,7 +158,7 @@ class StreamReader:
             if "no such key" in str(error):
                 raise
             raise unreachable(error) from error
-        except (RedisError, OSError) as error:
+        except (RedisError, RedisClusterException, OSError) as error:
             raise unreachable(error) from error
 
     def _connected(self) -> Client:

@@ -58,9 +58,9 @@ class Stream:
     def delete(self, *ids: EntryId) -> None:
         self.client.execute_command("XDEL", self.key, *map(str, ids))
 
-    def drop(self) -> None:
+    def drop(self) -> int:
         """As a store that lost everything."""
-        self.client.delete(self.key)
+        return int(self.client.delete(self.key))
 
     def options(self, **more: str) -> dict[str, str]:
         return {"namespace": self.namespace, "url_env": URL_ENV, **more}

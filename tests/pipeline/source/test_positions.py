@@ -1,0 +1,152 @@
+"""A place is found whatever is left of the stream, and cut ranges cover it exactly once."""
+
+import bisect
+import secrets
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from routebook_pipeline.errors import HistoryForkError
+from routebook_pipeline.source.positions import BEGINNING, EntryId, Probe, cut, find_place
+from routebook_pipeline.source.stream_store import StreamReader
+from tests.pipeline.source.streams import BEGAN_MS, URL_ENV, Stream, payload_of, read_all
+
+
+@pytest.mark.parametrize("text", ["", "1", "1-", "-1", "1-2-3", "a-1", "1-b", " 1-2", "1.0-2", "+", "hole:1-2"])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="id of an entry"):
+        EntryId.parse(text)
+
+
+def test_ids_sort_as_the_stream_does() -> None:
+    assert sorted([EntryId(10, 1), EntryId(9, 20), EntryId(10, 0)]) == [EntryId(9, 20), EntryId(10, 0), EntryId(10, 1)]
+    assert EntryId.parse(b"1700000000000-42") == EntryId(1_700_000_000_000, 42)
+    assert str(EntryId(5, 6)) == "5-6"
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[EntryId], list[EntryId]]:
+    """Everything that was appended, many at the same ms, and what is left of it."""
+    steps = draw(st.lists(st.sampled_from([0, 0, 0, 1, 2, 1_000, 86_400_000]), min_size=1, max_size=60))
+    offset = draw(st.integers(0, 5))
+    ms, written = BEGAN_MS, []
+    for version, step in enumerate(steps, 1 + offset):
+        ms += step
+        written.append(EntryId(ms, version))
+    gone = draw(st.sets(st.sampled_from(written), max_size=len(written) - 1))
+    return written, [entry for entry in written if entry not in gone]
+
+
+def probe_of(entries: list[EntryId]) -> Probe:
+    def probe(place: EntryId) -> EntryId | None:
+        found = bisect.bisect_left(entries, place)
+        return entries[found] if found < len(entries) else None
+
+    return probe
+
+
+@given(histories())
+def test_a_place_parts_earlier_from_later_versions(history: tuple[list[EntryId], list[EntryId]]) -> None:
+    written, left = history
+    for entry in written:
+        place = find_place(probe_of(left), entry.version, left[0].ms, written[-1].ms)
+        assert place.version == entry.version
+        assert [found for found in left if found <= place] == [
+            found for found in left if found.version <= entry.version
+        ]
+        assert entry not in left or place == entry
+
+
+@given(histories(), st.integers(1, 20))
+def test_cut_ranges_follow_one_another_and_are_equal(history: tuple[list[EntryId], list[EntryId]], each: int) -> None:
+    written, left = history
+    start, end = EntryId(written[0].ms, written[0].version - 1), written[-1]
+    ranges = cut(probe_of(left), start, end, each)
+    assert ranges[0][0] == start
+    assert ranges[-1][1] == end
+    assert all(before[1] == after[0] for before, after in pairwise(ranges))
+    sizes = [last.version - first.version for first, last in ranges]
+    assert max(sizes) <= each
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_an_empty_range_has_no_part() -> None:
+    assert cut(probe_of([]), EntryId(5, 5), EntryId(5, 5), 10) == []
+
+
+@given(history=histories(), each=st.integers(1, 20), chunk=st.integers(1, 20))
+@settings(max_examples=40, deadline=None)
+def test_partitions_of_a_real_stream_hold_every_version_once(
+    store_url: str, history: tuple[list[EntryId], list[EntryId]], each: int, chunk: int
+) -> None:
+    written, left = history
+    with pytest.MonkeyPatch.context() as patch, Stream(store_url, f"t-{secrets.token_hex(6)}") as stream:
+        patch.setenv(URL_ENV, store_url)
+        stream.append((entry, payload_of(entry.version)) for entry in written)
+        if gone := sorted(set(written) - set(left)):
+            stream.delete(*gone)
+        options = {"entries_per_partition": str(each), "chunk": str(chunk), "on_loss": "record"}
+        start = EntryId(written[0].ms, written[0].version - 1)
+        reader = stream.batch_reader(start_id=str(start), end_id=str(written[-1]), **options)
+        found = read_all(reader, reader.partitions())
+    assert found.accounted == [entry.version for entry in written]
+    assert found.versions == [entry.version for entry in left]
+
+
+class TestAStreamReader:
+    def test_finds_versions_by_their_number(self, stream: Stream) -> None:
+        ids = stream.fill(50, step_ms=0) + stream.fill(100, first=51, step_ms=977)
+        with StreamReader(URL_ENV, stream.namespace) as reader:
+            assert [reader.id_of(entry.version) for entry in ids] == ids
+            assert reader.id_of(0) == BEGINNING
+            assert reader.first() == ids[0]
+            assert reader.newest().id == ids[-1]
+            assert reader.newest().version == 100
+
+    def test_places_a_trimmed_version_just_before_the_first_entry(self, stream: Stream) -> None:
+        ids = stream.fill(100)
+        stream.trim_below(ids[60])
+        with StreamReader(URL_ENV, stream.namespace) as reader:
+            place = reader.id_of(30)
+            assert place == EntryId(ids[60].ms, 30)
+            assert reader.first_behind(place) == ids[60]
+
+    def test_knows_the_end_though_nothing_is_left(self, stream: Stream) -> None:
+        ids = stream.fill(10)
+        stream.delete(*ids)
+        with StreamReader(URL_ENV, stream.namespace) as reader:
+            assert reader.newest().id == ids[-1]
+            assert reader.first() is None
+            assert reader.id_of(10) == ids[-1]
+            assert reader.id_of(4).version == 4
+            assert reader.earliest() == ids[-1]
+
+    def test_begins_at_nothing_where_nothing_was(self, stream: Stream) -> None:
+        with StreamReader(URL_ENV, stream.namespace) as reader:
+            assert reader.newest().id == BEGINNING
+            assert reader.earliest() == BEGINNING
+            assert reader.id_of(0) == BEGINNING
+
+    def test_says_that_a_version_was_never_reached(self, stream: Stream) -> None:
+        stream.fill(10)
+        with StreamReader(URL_ENV, stream.namespace) as reader, pytest.raises(HistoryForkError) as raised:
+            reader.id_of(11)
+        assert (raised.value.ours, raised.value.newest) == (11, 10)
+
+    def test_the_store_says_what_time_it_is(self, stream: Stream) -> None:
+        seconds, microseconds = stream.client.execute_command("TIME")
+        with StreamReader(URL_ENV, stream.namespace) as reader:
+            assert reader.newest().now_ms >= int(seconds) * 1000 + int(microseconds) // 1000
+
+    def test_writes_its_place_for_the_service(self, stream: Stream) -> None:
+        stream.fill(10)
+        key = f"rb:{{{stream.namespace}}}:readers"
+        with StreamReader(URL_ENV, stream.namespace) as reader:
+            before = reader.newest().now_ms
+            reader.write_place("lake", 7)
+            version, ms = stream.client.hget(key, "lake").split()
+        stream.client.delete(key)
+        assert int(version) == 7
+        assert int(ms) >= before
