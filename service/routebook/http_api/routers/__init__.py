@@ -12,6 +12,7 @@ from routebook.http_api.routers import (
     kv,
     members,
     peers,
+    reports,
     routes,
     settings,
     snapshot,
@@ -34,5 +35,6 @@ ALL_ROUTERS: Final[tuple[APIRouter, ...]] = (
     settings.router,
     snapshot.router,
     expiry.router,
+    reports.router,
     peers.router,
 )

@@ -1,4 +1,4 @@
-"""Requests over HTTP: how long and how large."""
+"""Requests over HTTP: how long and how large; and what is shown besides the book."""
 
 from typing import Annotated
 
@@ -19,3 +19,11 @@ class HttpSettings(Part):
         Annotated[int, Field(ge=1_024, le=1_073_741_824)],
         About("Largest request body in bytes: 64 MiB holds 70 000 topics several times over."),
     ] = 67_108_864
+    reports_dir: Annotated[
+        str,
+        About(
+            "Folder whose reports (`routebook pipeline report --out`) are shown under /v1/reports. Empty: none. "
+            "Whoever reaches the port may read them.",
+            allowed="a folder",
+        ),
+    ] = ""
