@@ -78,10 +78,10 @@ class Page:
         assert "exceptionDetails" not in said, said
         return said["result"].get("value")
 
-    def take_picture(self, height: int | None = None, top: int = 0) -> bytes:
+    def take_picture(self, height: int | None = None, top: int = 0, scale: float = 1) -> bytes:
         """As PNG; of the whole page, or of a part."""
         size = self.ask("Page.getLayoutMetrics")["result"]["cssContentSize"]
-        clip = {"x": 0, "y": top, "width": size["width"], "height": height or size["height"], "scale": 1}
+        clip = {"x": 0, "y": top, "width": size["width"], "height": height or size["height"], "scale": scale}
         said = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         return base64.b64decode(said["result"]["data"])
 
@@ -180,9 +180,10 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=1180)
     parser.add_argument("--height", type=int, default=None, help="else to its end")
     parser.add_argument("--top", type=int, default=0, help="where the picture begins")
+    parser.add_argument("--scale", type=float, default=1.0)
     given = parser.parse_args()
     with chromium_page(given.page.resolve().as_uri(), given.scheme, given.width) as page:
-        given.picture.write_bytes(page.take_picture(given.height, given.top))
+        given.picture.write_bytes(page.take_picture(given.height, given.top, given.scale))
 
 
 if __name__ == "__main__":
