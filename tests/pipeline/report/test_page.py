@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from routebook_pipeline import shapes
+from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.history import DAY_MS, Thresholds, Window
 from routebook_pipeline.report.findings import UNKNOWN, UNPLANNED, UP, Band, Findings
 from routebook_pipeline.report.page import render
@@ -238,3 +239,11 @@ def test_it_needs_neither_lake_nor_store() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_commands_that_the_page_names_are_understood() -> None:
+    named = re.findall(r"<code>routebook pipeline run (\S+)(?: --by (\S+))? --namespace production --from", PAGE)
+    assert len(named) >= 8
+    for question, level in named:
+        assert question in QUESTIONS
+        assert not level or level in QUESTIONS[question].levels
