@@ -21,7 +21,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
     promised = "up serve route topics brokers clusters watch kv write-permission delete-topic expiry settings"
-    for command in [*promised.split(), "status", "doctor", "digest", "pipeline"]:
+    for command in [*promised.split(), "status", "doctor", "digest", "simulate", "pipeline"]:
         assert f"\n  {command} " in shown
     assert "worker-process" not in shown
 

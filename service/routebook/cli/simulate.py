@@ -222,7 +222,7 @@ class _Run:
             await asyncio.sleep(0.5)
             counts = simulation.counts
             up = sum(broker.state == "up" for broker in simulation.brokers)
-            line.tell(f"{time.monotonic() - began:.0f} s:", "")
+            line.tell("second", f"{time.monotonic() - began:.0f}")
             line.tell("brokers", f"{up} of {len(simulation.brokers)} up")
             line.tell("registered", str(counts.registrations["0"]))
             line.tell("troubles", str(counts.troubles.total()))
