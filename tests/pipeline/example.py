@@ -1,0 +1,247 @@
+"""One day of a small fleet: what docs/pipeline.md works out by hand.
+
+    python -m tests.pipeline.example
+
+prints the tables that stand there.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from routebook_pipeline.history import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Instant, Window
+from routebook_pipeline.report import formats
+from tests.pipeline.oracle import (
+    availability,
+    capacity,
+    churn,
+    diff,
+    exposure,
+    failovers,
+    failures,
+    flaps,
+    heartbeat_gaps,
+    integrity,
+    route,
+)
+from tests.pipeline.oracle.told import Told
+from tests.pipeline.rows import Writer, item, removed_item
+
+MIDNIGHT_MS = 1_793_577_600_000  # 2026-11-02T00:00Z
+WINDOW = Window(MIDNIGHT_MS, MIDNIGHT_MS + DAY_MS)
+A0, A1, B0 = ("shop", "broker-a", 0), ("shop", "broker-a", 1), ("shop", "broker-b", 0)
+FIRST, SECOND, SLAVE, OTHER = (f"127.0.0.{n}:10911" for n in (11, 12, 13, 21))
+Rows = Sequence[dict[str, Any]]
+
+
+def at(hours: int, minutes: int = 0, seconds: int = 0) -> int:
+    return MIDNIGHT_MS + hours * HOUR_MS + minutes * MINUTE_MS + seconds * SECOND_MS
+
+
+def history() -> Told:
+    told = Writer(ns="default", version=40)
+    told.registered(item("orders"), item("carts", 4, 4), seat=A0, addr=FIRST, at=at(-12))
+    told.registered(seat=A1, addr=SLAVE, at=at(-12))
+    told.registered(item("orders"), seat=B0, addr=OTHER, at=at(-12))
+    # Maintenance: the only seat of its group, which takes its queues along and brings them back.
+    told.removed("unregistered", seat=B0, addr=OTHER, at=at(3), group_removed=True)
+    told.registered(item("orders"), seat=B0, addr=OTHER, at=at(3, 20))
+    # A crash, noticed by silence.
+    told.removed("expired", seat=A0, addr=FIRST, at=at(9), last_heartbeat_ms=at(8, 58))
+    told.registered(seat=A0, addr=FIRST, at=at(9, 30))
+    # A slave that comes and goes.
+    for minute in (0, 4, 9):
+        told.removed("connection-lost", seat=A1, addr=SLAVE, at=at(14, minute), lost_ms=at(14, minute) - 3000)
+        told.registered(seat=A1, addr=SLAVE, at=at(14, minute, 20))
+    group = A0[:2]
+    told.queues(item("refunds", 4, 4), group=group, at=at(16))
+    told.queues(item("orders", 16, 16), group=B0[:2], at=at(16, 30))
+    told.queues(item("trial", 1, 1), group=group, at=at(17))
+    told.queues(removed_item("trial"), group=group, at=at(17, 10), cause="delete-topic")
+    told.queues(removed_item("carts"), group=group, at=at(17, 30), cause="delete-topic")
+    # A failover: the master's seat goes to another address.
+    told.removed("connection-lost", seat=A0, addr=FIRST, at=at(18), lost_ms=at(17, 59, 57))
+    told.registered(seat=A0, addr=SECOND, at=at(18, 0, 40))
+    for hour in range(24):
+        told.pulse({65: 12, 66: 106, 68: 2}, A0, to_ms=at(hour, 59), max_ms=35_900)
+        told.pulse({66: 118, 71: 1, 72: 1}, A1, to_ms=at(hour, 59), max_ms=50_400)
+        told.pulse({66: 120}, B0, to_ms=at(hour, 59), max_ms=30_300)
+    return Told(told.rows, told.pulses)
+
+
+def broken_history() -> Told:
+    """The same, three changes of it lost, and one that cannot be read."""
+    told = Writer(ns="default", version=40)
+    told.registered(item("orders"), seat=A0, addr=FIRST, at=at(-12))
+    told.queues(item("carts"), group=A0[:2], at=at(1))
+    told.hole(3, at=at(2))
+    told.unreadable("utf8", at=at(3))
+    told.queues(item("refunds"), group=A0[:2], at=at(4))
+    return Told(told.rows, told.pulses)
+
+
+Show = Callable[[Any], str]
+
+
+def table(rows: Rows, **columns: tuple[str, Show]) -> str:
+    """As Markdown; what has no heading of its own is a name."""
+    heads = [title for title, _ in columns.values()]
+    lines = [heads, ["---:" if show is not str else "---" for _, show in columns.values()]]
+    lines += [
+        [formats.NOTHING if row[key] is None else show(row[key]) for key, (_, show) in columns.items()] for row in rows
+    ]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def seats(rows: Rows) -> Rows:
+    return [{**row, "name": "/".join(str(row[key]) for key in ("broker", "broker_id"))} for row in rows]
+
+
+def tables() -> dict[str, str]:
+    told = history()
+    name: dict[str, tuple[str, Show]] = {"name": ("broker", str)}
+    group: dict[str, tuple[str, Show]] = {"broker": ("group", str)}
+    times: dict[str, tuple[str, Show]] = {
+        "up_ms": ("up", formats.duration),
+        "unplanned_ms": ("unplanned", formats.duration),
+        "planned_ms": ("planned", formats.duration),
+        "availability": ("availability", formats.availability),
+        "availability_all": ("with planned", formats.availability),
+    }
+    routes = [
+        {**row, "addresses": ", ".join(f"{key}: `{value}`" for key, value in row["addresses"].items())}
+        for row in route.routes_at(told, Instant(ms=at(9, 15)), "orders")
+    ]
+    changed = [
+        {**row, "entries": ", ".join(f"{entry['version']} {entry['kind']}" for entry in row["entries"])}
+        for row in diff.route_diff(told, Instant(ms=at(16)), Instant(ms=at(17, 45)))
+    ]
+    lately: dict[str, tuple[str, Show]] = {
+        "number": ("gaps", formats.count),
+        "p50_ms": ("p50", formats.duration),
+        "p99_ms": ("p99", formats.duration),
+        "max_ms": ("longest", formats.duration),
+        "late": ("late", formats.count),
+        "late_share": ("share", formats.share),
+    }
+    causes = [
+        {**row, "causes": ", ".join(f"{cause} {number}" for cause, number in sorted(row["causes"].items())) or "none"}
+        for row in seats(failures.by_seat(told, WINDOW))
+    ]
+    episodes = [{**row, "episodes": len(row["episodes"])} for row in seats(flaps.by_seat(told, WINDOW))]
+    instants = [WINDOW.start_ms, WINDOW.end_ms]
+    sound = [{**row, "holes": _holes(row), "unreadable": _reasons(row)} for row in _integrity(told)]
+    broken = [{**row, "holes": _holes(row), "unreadable": _reasons(row)} for row in _integrity(broken_history())]
+    whole: dict[str, tuple[str, Show]] = {
+        "first_version": ("first", str),
+        "last_version": ("last", str),
+        "entries": ("entries", formats.count),
+        "holes": ("holes", str),
+        "unreadable": ("unreadable", str),
+        "ok": ("ok", lambda ok: "yes" if ok else "no"),
+    }
+    return {
+        "route": table(
+            routes,
+            **group,
+            read_queues=("read", formats.count),
+            write_queues=("write", formats.count),
+            addresses=("addresses", str),
+        ),
+        "route-diff": table(
+            changed,
+            topic=("topic", str),
+            **group,
+            difference=("difference", str),
+            write_queues_before=("write before", formats.count),
+            write_queues_after=("after", formats.count),
+            entries=("entries", str),
+        ),
+        "availability seat": table(seats(availability.by_seat(told, WINDOW)), **name, **times),
+        "availability group": table(
+            availability.by_group(told, WINDOW),
+            **group,
+            availability=("writable", formats.availability),
+            readable=("readable", formats.availability),
+            unreadable_ms=("unreadable", formats.duration),
+        ),
+        "availability cluster": table(
+            availability.by_cluster(told, WINDOW),
+            cluster=("cluster", str),
+            availability=("availability", formats.availability),
+            budget_ms=("budget", formats.duration),
+            spent_ms=("spent", formats.duration),
+            met=("met", lambda met: "yes" if met else "no"),
+            worst_group=("worst group", str),
+        ),
+        "failures": table(
+            causes,
+            **name,
+            unplanned=("unplanned", formats.count),
+            planned=("planned", formats.count),
+            causes=("causes", str),
+            mtbf_ms=("up between failures", formats.duration),
+            mttr_ms=("until back", formats.duration),
+        ),
+        "flaps": table(episodes, **name, flaps=("flaps", formats.count), episodes=("episodes", formats.count)),
+        "heartbeat-gaps": table(seats(heartbeat_gaps.by_seat(told, WINDOW)), **name, **lately),
+        "churn": table(
+            churn.by_cluster(told, WINDOW),
+            cluster=("cluster", str),
+            topics_before=("before", formats.count),
+            topics_after=("after", formats.count),
+            created=("created", formats.count),
+            removed=("removed", formats.count),
+            passing=("came and went", formats.count),
+            resized=("resized", formats.count),
+            rate=("rate", formats.decimal),
+        ),
+        "capacity": table(
+            capacity.by_cluster(told, instants),
+            at_ms=("at", lambda ms: formats.instant(ms)[:16]),
+            write_capacity=("to write to", formats.count),
+            read_capacity=("to read from", formats.count),
+            mean=("mean a group", formats.decimal),
+            peak=("fullest / mean", formats.decimal),
+            cv=("variation", formats.decimal),
+            gini=("Gini", formats.decimal),
+            top_topic=("largest topic", str),
+            top_share=("its share", formats.share),
+        ),
+        "exposure": table(
+            exposure.by_cluster(told, WINDOW),
+            day=("day", str),
+            number=("failures", formats.count),
+            detection_ms=("in all", formats.duration),
+            p50_ms=("p50", formats.duration),
+            max_ms=("longest", formats.duration),
+            client_mean_ms=("a client, mean", formats.duration),
+            client_worst_ms=("worst", formats.duration),
+            queue_seconds=("queue seconds", formats.count),
+        ),
+        "failovers": table(
+            failovers.by_group(told, WINDOW),
+            **group,
+            failovers=("failovers", formats.count),
+            gap_ms=("gaps", formats.duration),
+            headless_ms=("headless", formats.duration),
+        ),
+        "integrity": table(sound, **whole),
+        "integrity broken": table(broken, **whole),
+    }
+
+
+def _integrity(told: Told) -> Rows:
+    return integrity.by_era(told, WINDOW, WINDOW.end_ms)
+
+
+def _holes(row: dict[str, Any]) -> str:
+    return ", ".join(f"{hole['from_version']} to {hole['to_version']}" for hole in row["holes"]) or "none"
+
+
+def _reasons(row: dict[str, Any]) -> str:
+    return ", ".join(f"{reason} {number}" for reason, number in row["unreadable"].items()) or "none"
+
+
+if __name__ == "__main__":
+    for title, text in tables().items():
+        print(f"{title}\n\n{text}\n")

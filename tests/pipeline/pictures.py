@@ -1,0 +1,160 @@
+"""The pictures of docs/pipeline.md, of the day in `example.py`.
+
+    python -m tests.pipeline.pictures docs/images
+
+writes them anew.
+"""
+
+import sys
+from importlib import resources
+from pathlib import Path
+
+from routebook_pipeline.history import DEFAULTS
+from routebook_pipeline.report import charts
+from routebook_pipeline.report.axes import Scale, picture, rule, text
+from routebook_pipeline.report.findings import PLANNED, UNKNOWN, UNPLANNED, UP, Band
+from routebook_pipeline.report.formats import availability as shown
+from routebook_pipeline.report.formats import duration
+from routebook_pipeline.report.markup import Html, tag
+from routebook_pipeline.report.sections.heartbeats import upper_edge_ms
+from tests.pipeline.example import WINDOW, broken_history, history
+from tests.pipeline.oracle import availability
+from tests.pipeline.oracle.states import DOWN, Interval, all_intervals, counted, instants, state_at
+from tests.pipeline.oracle.states import UNKNOWN as NOT_KNOWN
+from tests.pipeline.oracle.states import UP as IS_UP
+from tests.pipeline.oracle.told import Seat
+
+BEGIN = "/* Pictures; "
+
+
+def style() -> str:
+    """Of the report: its colours and its pictures."""
+    sheet = resources.files("routebook_pipeline.report").joinpath("style.css").read_text("utf-8")
+    return (
+        sheet[sheet.index(":root") : sheet.index("* { box-sizing")]
+        + sheet[sheet.index(BEGIN) : sheet.index("@media print")]
+    )
+
+
+def alone(drawn: Html, background: str = "var(--sheet)") -> str:
+    """A file of its own, with the colours of whoever looks."""
+    opening, _, rest = drawn.partition(">")
+    width, height = opening.partition('viewBox="0 0 ')[2].partition('"')[0].split()
+    opening = opening.replace("<svg", f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"')
+    sheet = tag("rect", width=width, height=height, rx=6, style=f"fill: {background}")
+    return f"{opening}>\n<style>\n{style()}</style>\n{sheet}\n{rest}\n"
+
+
+def band(seat: Seat, interval: Interval) -> Band:
+    state = {DOWN: UNPLANNED if interval.is_unplanned else PLANNED, NOT_KNOWN: UNKNOWN}.get(interval.state, UP)
+    return Band(*seat, state, *counted(interval, WINDOW, DEFAULTS))
+
+
+def day() -> str:
+    told = history()
+    ratios = {(row["broker"], row["broker_id"]): row["availability"] for row in availability.by_seat(told, WINDOW)}
+    lanes = [
+        charts.Lane(f"{seat[1]}/{seat[2]}", [band(seat, one) for one in of_seat], shown(ratios[seat[1:]]))
+        for seat, of_seat in sorted(all_intervals(told.changes).items())
+    ]
+    return alone(charts.bands("Three brokers, one day", lanes, WINDOW.start_ms, WINDOW.end_ms))
+
+
+def readable() -> str:
+    """Each broker, and what it makes of its group."""
+    told = history()
+    found = all_intervals(told.changes)
+    lanes = []
+    for group in availability.by_group(told, WINDOW):
+        seats = {seat: of_seat for seat, of_seat in sorted(found.items()) if seat[1] == group["broker"]}
+        master = next(seat for seat in seats if seat[2] == 0)
+        writable = [band(master, one) for one in seats[master]]
+        lanes.append(charts.Lane(f"{group['broker']} writable", writable, shown(group["availability"])))
+        pieces = [
+            Band(
+                *master,
+                UP if any(IS_UP in state_at(one, start, WINDOW, DEFAULTS) for one in seats.values()) else PLANNED,
+                start,
+                end,
+            )
+            for start, end in instants(list(seats.values()), WINDOW, DEFAULTS)
+        ]
+        lanes.append(charts.Lane(f"{group['broker']} readable", pieces, shown(group["readable"])))
+    return alone(charts.bands("When each group could be written to and read", lanes, WINDOW.start_ms, WINDOW.end_ms))
+
+
+def exposure() -> str:
+    """The crash of the morning; not to scale, for half an hour would hide two minutes."""
+    moments = [
+        (90, "08:58:00", "last heartbeat"),
+        (400, "09:00:00", "expired"),
+        (560, "09:00:30", ""),
+        (870, "09:30:00", "back"),
+    ]
+    drawn = []
+    for x, time, said in moments:
+        drawn += [rule(x, 34, x, 148, "grid"), text(x, 16, time, "tick", "middle"), text(x, 30, said, "tick", "middle")]
+    spans = [
+        (90, 400, 44, "unplanned", "the table hands out a dead address: 2 min (detection)"),
+        (400, 560, 78, "planned", "a client may keep it: 30 s (a poll)"),
+        (400, 870, 112, "unplanned", "down: 30 min (until back)"),
+    ]
+    for start, end, y, css, said in spans:
+        drawn.append(tag("rect", tag("title", said), x=start, y=y, width=end - start, height=10, class_=css))
+        drawn.append(text(start + 6, y + 24, said))
+    return alone(picture("The crash of broker-a at 09:00", 156, drawn))
+
+
+def gaps() -> str:
+    told = history()
+    counted_in: dict[int, int] = {}
+    for row in told.pulses:
+        if row["broker_id"] == 1:
+            counted_in[row["bucket"]] = counted_in.get(row["bucket"], 0) + row["count"]
+    buckets = range(60, 78)
+    late = next(n for n, bucket in enumerate(buckets) if upper_edge_ms(bucket - 1) >= 45_000)
+    drawn = charts.columns(
+        "Heartbeat gaps of broker-a/1",
+        [f"≤ {duration(upper_edge_ms(bucket))}" for bucket in buckets],
+        [charts.Part("gaps", "up", [counted_in.get(bucket, 0) for bucket in buckets])],
+        marks=[(late, "late from here")],
+        magnitudes=True,
+    )
+    return alone(drawn)
+
+
+def hole() -> str:
+    """Versions in a row, and what three missing ones look like."""
+    rows = [row for row in broken_history().changes if row["row"] == 0 and row["ms"] >= WINDOW.start_ms]
+    css = {90: "unknown", 99: "unplanned"}
+    kinds = dict.fromkeys(range(42, 48), "up")
+    for row in rows:
+        last = row["to_version"] or row["version"]
+        kinds |= {
+            version: css.get(row["code"], "up") for version in range(row["from_version"] or row["version"], last + 1)
+        }
+    across = Scale(42, 48, 60, 900)
+    drawn = [tag("defs", *_stripes())]
+    for version, kind in kinds.items():
+        drawn.append(tag("rect", x=across(version), y=14, width=126, height=26, class_=kind))
+        drawn.append(text(across(version) + 63, 58, str(version), "tick", "middle"))
+    for at, said in ((42, "read"), (44, "missing: a hole of 3"), (46, "not readable"), (47, "read")):
+        drawn.append(text(across(at) + 63, 76, said, "name", "middle"))
+    return alone(picture("Versions 42 to 47: three are missing, one cannot be read", 88, drawn))
+
+
+def _stripes() -> list[Html]:
+    path = tag("path", d="M0 6L6 0", class_="stripe")
+    return [tag("pattern", path, id="stripes", width=6, height=6, patternUnits="userSpaceOnUse")]
+
+
+ALL = {"day": day, "readable": readable, "exposure": exposure, "gaps": gaps, "hole": hole}
+
+
+def write_all(folder: Path) -> None:
+    for name, draw in ALL.items():
+        (folder / f"pipeline-{name}.svg").write_text(draw(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_all(Path(sys.argv[1]))
