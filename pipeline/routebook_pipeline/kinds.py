@@ -10,6 +10,7 @@ KNOWN_FORMAT = 1
 
 
 class Kind(IntEnum):
+    UNKNOWN = 0
     BROKER_REGISTERED = 10
     BROKER_CHANGED = 11
     BROKER_REMOVED = 12
@@ -36,10 +37,50 @@ class Kind(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-MADE_HERE = frozenset({Kind.HOLE, Kind.FORK, Kind.UNREADABLE})
-"""Rows of the pipeline's own making; the service never writes these kinds."""
+MADE_HERE = frozenset({Kind.UNKNOWN, Kind.HOLE, Kind.FORK, Kind.UNREADABLE})
+"""Rows of the pipeline's own making; the service never writes these kinds. `UNKNOWN`: a newer service's kind, which
+keeps its own name beside the code, and its text in `raw`.
+"""
 
 BY_TITLE = {kind.title: kind for kind in Kind if kind not in MADE_HERE}
+
+_GROUP = ("cluster", "broker")
+_SEAT = (*_GROUP, "id", "addr")
+
+REQUIRED: dict[Kind, tuple[str, ...]] = {
+    Kind.BROKER_REGISTERED: _SEAT,
+    Kind.BROKER_CHANGED: _SEAT,
+    Kind.BROKER_REMOVED: (*_SEAT, "cause"),
+    Kind.GROUP_CHANGED: _GROUP,
+    Kind.QUEUES_CHANGED: (*_GROUP, "queues"),
+    Kind.WRITE_PERMISSION: (*_GROUP, "rule", "perm"),
+    Kind.KV_PUT: ("namespace", "key"),
+    Kind.KV_DELETED: ("namespace", "key"),
+    Kind.SETTINGS_CHANGED: ("key",),
+    Kind.EXPIRY_HELD: (),
+    Kind.EXPIRY_RELEASED: (),
+    Kind.BLIND: ("from_ms", "to_ms"),
+    Kind.BASELINE_BEGIN: (),
+    Kind.BASELINE_SEAT: _SEAT,
+    Kind.BASELINE_QUEUES: (*_GROUP, "queues"),
+    Kind.BASELINE_END: (),
+}
+"""Without these, of the right type, an entry is not readable: an answer would silently be another one."""
+
+_OF_A_SEAT = ("incarnation", "first", "zone", "acting", "timeout_ms", "queues")
+
+OPTIONAL: dict[Kind, tuple[str, ...]] = {
+    Kind.BROKER_REGISTERED: _OF_A_SEAT,
+    Kind.BROKER_CHANGED: _OF_A_SEAT,
+    Kind.BROKER_REMOVED: ("incarnation", "last_heartbeat_ms", "timeout_ms", "lost_ms", "group_removed"),
+    Kind.GROUP_CHANGED: ("zone", "acting"),
+    Kind.WRITE_PERMISSION: ("touched",),
+    Kind.BASELINE_SEAT: _OF_A_SEAT,
+}
+"""May be absent or null; present, they have their type. A field that stands in neither table is not looked at."""
+
+OF_EVERY_ENTRY = ("actor", "source", "cause")
+"""Optional everywhere, beside `v` and `kind`."""
 
 UNPLANNED_CAUSES = ("expired", "connection-lost")
 """A removal for any other cause was meant."""

@@ -1,0 +1,268 @@
+"""Every kind and every bad record, all in one job for changes and one for pulses."""
+
+import base64
+import json
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from routebook_pipeline.kinds import KNOWN_FORMAT, Kind
+from routebook_pipeline.lake.parsing import parse, parse_pulses
+from routebook_pipeline.schemas import CHANGES, ERA_SHIFT, PULSES, SOURCE
+
+ERA = 3
+MS = 1_700_000_000_000
+GROUP = {"cluster": "c1", "broker": "b1"}
+SEAT = {**GROUP, "id": 1, "addr": "127.0.0.1:10911"}
+QUEUE = {"t": "T", "r": 4, "w": 8, "p": 6, "f": 0}
+WRITTEN = {"actor": "worker-1", "source": "127.0.0.9:40000"}
+
+
+def entry(kind: Any, **fields: Any) -> bytes:
+    return json.dumps({"v": 1, "kind": kind, **fields}, separators=(",", ":")).encode()
+
+
+class Readable(NamedTuple):
+    payload: bytes
+    rows: list[dict[str, Any]]
+    """The columns that are not null, beside those that every row has."""
+
+
+def queue_row(**other: Any) -> dict[str, Any]:
+    values = {"topic": "T", "read_queues": 4, "write_queues": 8, "perm": 6, "flags": 0, "removed": False}
+    return {**GROUP, **values, **other}
+
+
+SEAT_ROW = {**GROUP, "broker_id": 1, "addr": "127.0.0.1:10911"}
+READABLE = {
+    "registered": Readable(
+        entry(
+            "broker-registered",
+            **SEAT,
+            **WRITTEN,
+            incarnation="i1",
+            first=True,
+            zone="z",
+            acting=False,
+            ha="127.0.0.1:10912",
+            timeout_ms=120_000,
+            queues=[QUEUE, {"t": "Ü", "x": 1}],
+        ),
+        [
+            {**SEAT_ROW, **WRITTEN, "incarnation": "i1", "first": True, "zone": "z", "acting": False,
+             "timeout_ms": 120_000},
+            queue_row(),
+            {**GROUP, "topic": "Ü", "removed": True},
+        ],
+    ),
+    "changed": Readable(entry("broker-changed", **SEAT), [SEAT_ROW]),
+    "removed": Readable(
+        entry(
+            "broker-removed",
+            **SEAT,
+            cause="connection-lost",
+            last_heartbeat_ms=MS - 5,
+            timeout_ms=1,
+            lost_ms=MS - 4,
+            group_removed=True,
+        ),
+        [
+            {**SEAT_ROW, "cause": "connection-lost", "last_heartbeat_ms": MS - 5, "timeout_ms": 1, "lost_ms": MS - 4,
+             "group_removed": True}
+        ],
+    ),
+    "group": Readable(entry("group-changed", **GROUP, clusters=["c1"], zone="", acting=True),
+                      [{**GROUP, "zone": "", "acting": True}]),
+    "queues": Readable(
+        entry("queues-changed", **GROUP, cause="register-topic", queues=[QUEUE]),
+        [{**GROUP, "cause": "register-topic"}, queue_row()],
+    ),
+    "permission": Readable(
+        entry("write-permission", **GROUP, rule="clear-write", perm=2, touched=7, cause="operator"),
+        [{**GROUP, "rule": "clear-write", "perm": 2, "touched": 7, "cause": "operator"}],
+    ),
+    "kv": Readable(entry("kv-put", namespace="n", key="k", sha256="00"), [{}]),
+    "kv gone": Readable(entry("kv-deleted", namespace="n", key="k"), [{}]),
+    "setting": Readable(entry("settings-changed", key="k", value=5), [{}]),
+    "held": Readable(entry("expiry-held", brokers=3), [{}]),
+    "released": Readable(entry("expiry-released", brokers=["b1"], actor="op"), [{"actor": "op"}]),
+    "blind": Readable(entry("blind", from_ms=5, to_ms=9), [{"from_ms": 5, "to_ms": 9}]),
+    "baseline begins": Readable(entry("baseline-begin"), [{}]),
+    "baseline seat": Readable(entry("baseline-seat", **SEAT, queues=None), [SEAT_ROW]),
+    "baseline queues": Readable(entry("baseline-queues", **GROUP, queues=[QUEUE]), [GROUP, queue_row()]),
+    "baseline ends": Readable(entry("baseline-end", entries=4), [{}]),
+    "last name wins": Readable(b'{"v":1,"kind":7,"kind":"blind","from_ms":1,"from_ms":2,"to_ms":3}',
+                               [{"from_ms": 2, "to_ms": 3}]),
+    "unknown fields": Readable(entry("blind", from_ms=1, to_ms=2, perm="of another kind", new={"x": [1]}, To_ms="case"),
+                               [{"from_ms": 1, "to_ms": 2}]),
+    "names that look like values": Readable(
+        entry("group-changed", cluster="5", broker="true"), [{"cluster": "5", "broker": "true"}]
+    ),
+    "text that looks like a field": Readable(
+        entry("group-changed", **GROUP, zone='"kind": 5'), [{**GROUP, "zone": '"kind": 5'}]
+    ),
+    "white space": Readable(b' {"v":1, "kind" : "baseline-begin"}\n', [{}]),
+    "long": Readable(
+        entry("queues-changed", **GROUP, queues=[{**QUEUE, "t": f"{n:04}{'x' * 200}"} for n in range(1000)]),
+        [GROUP, *(queue_row(topic=f"{n:04}{'x' * 200}") for n in range(1000))],
+    ),
+}  # fmt: skip
+
+UNREADABLE = {
+    "utf8": [b"\xff", b'{"v":1,"kind":"baseline-begin","actor":"\xc3"}'],
+    "json": [
+        b"", b"null", b"[]", b"5", b'"text"', b"[" + entry("baseline-begin") + b"]", entry("baseline-begin")[:-1],
+        entry("baseline-begin") + b" more", entry("baseline-begin") * 2,
+        entry("baseline-begin") + b"," + entry("baseline-begin"), b"{'v':1,'kind':'baseline-begin'}",
+        b'{"v":1,"kind":"baseline-begin",}',
+    ],
+    "newer": [b'{"v":2,"kind":"baseline-begin"}', b'{"v":2,"kind":{},"cluster":5}', b'{"v":3}'],
+    "kind": [b'{"v":1}', entry(None), entry(7), entry(["blind"]), entry(True), b'{"v":1,"Kind":"blind"}'],
+    "field:v": [b"{}", b'{"kind":"blind"}', b'{"v":"1","kind":"blind"}', b'{"v":1.0,"kind":"blind"}',
+                b'{"V":1,"kind":"blind"}', b'{"v":2147483648,"kind":"blind"}', b'{"v":null,"kind":"blind"}'],
+    "field:id": [
+        entry("broker-registered", **GROUP, addr="a"), entry("broker-registered", **{**SEAT, "id": "1"}),
+        entry("broker-registered", **{**SEAT, "id": None}), entry("broker-registered", **{**SEAT, "id": 1 << 63}),
+        entry("broker-registered", **{**SEAT, "id": 1.5}),
+    ],
+    "field:cluster": [entry("group-changed", broker="b"), entry("group-changed", cluster=5, broker="b"),
+                      entry("broker-removed", cause="expired")],
+    "field:broker": [entry("group-changed", cluster="c", broker={"name": "b"}),
+                     entry("group-changed", cluster="c", Broker="b")],
+    "field:addr": [entry("broker-changed", **{**SEAT, "addr": None}), entry("baseline-seat", **{**SEAT, "addr": 1})],
+    "field:cause": [entry("broker-removed", **SEAT), entry("blind", from_ms=1, to_ms=2, cause=5)],
+    "field:first": [entry("broker-registered", **SEAT, first=1), entry("broker-registered", **SEAT, first="true")],
+    "field:zone": [entry("broker-registered", **SEAT, zone=5)],
+    "field:timeout_ms": [entry("broker-registered", **SEAT, timeout_ms="x")],
+    "field:perm": [entry("write-permission", **GROUP, rule="set")],
+    "field:rule": [entry("write-permission", **GROUP, perm=6)],
+    "field:to_ms": [entry("blind", from_ms=1), entry("blind", from_ms=1, to_ms=10**20)],
+    "field:key": [entry("settings-changed")],
+    "field:namespace": [entry("kv-put", key="k", namespace=1)],
+    "field:queues": [
+        entry("queues-changed", **GROUP), entry("queues-changed", **GROUP, queues={}),
+        entry("queues-changed", **GROUP, queues=[5]), entry("queues-changed", **GROUP, queues=[None]),
+        entry("queues-changed", **GROUP, queues=[{"t": "T"}]), entry("queues-changed", **GROUP, queues=[{"x": 1}]),
+        entry("queues-changed", **GROUP, queues=[QUEUE, {**QUEUE, "t": 5}]),
+        entry("broker-changed", **SEAT, queues=[{**QUEUE, "r": "4"}]),
+        entry("broker-changed", **SEAT, queues=[{"t": "T", "x": "yes"}]), entry("broker-changed", **SEAT, queues="T"),
+    ],
+}  # fmt: skip
+
+UNKNOWN = [entry("broker-praised", **SEAT, **WRITTEN), entry("hole", from_version=1, to_version=9),
+           entry("unreadable"), entry("")]  # fmt: skip
+
+
+class Case(NamedTuple):
+    what: str
+    payload: bytes
+    expected: list[dict[str, Any]]
+
+
+def raw(payload: bytes) -> str:
+    return base64.b64encode(payload).decode()
+
+
+def cases() -> list[Case]:
+    made = []
+    for what, readable in READABLE.items():
+        kind = json.loads(readable.payload)["kind"]
+        about = {"kind": kind, "code": int(Kind[kind.upper().replace("-", "_")]), "v": 1}
+        made.append(Case(what, readable.payload, [{**about, **row} for row in readable.rows]))
+    for reason, payloads in UNREADABLE.items():
+        about = {"kind": "unreadable", "code": 99, "cause": reason}
+        made += [
+            Case(f"{reason} {at}", payload, [{**about, "raw": raw(payload)}]) for at, payload in enumerate(payloads)
+        ]
+    for payload in UNKNOWN:
+        told = json.loads(payload)
+        about = {name: told[name] for name in ("v", "kind", "actor", "source") if name in told}
+        made.append(Case(f"unknown {told['kind']}", payload, [{**about, "code": 0, "raw": raw(payload)}]))
+    return made
+
+
+KEYS = {"seat_key", "group_key", "queue_key"}
+
+
+@pytest.fixture(scope="module")
+def parsed(spark: SparkSession) -> dict[int, list[Row]]:
+    """Row of each case, by version: the only job of this module for changes."""
+    source = [(f"{MS + version}-{version}", case.payload) for version, case in enumerate(cases(), start=1)]
+    source.append((f"hole:{MS}-100000", b'{"v":1,"kind":"hole","from_version":100000,"to_version":100007}'))
+    # Twelve bytes a row would do: as many partitions as cores, for what they disagree on would show.
+    rows = parse(spark.createDataFrame(source, SOURCE).repartition(2), "ns", ERA, 77)
+    assert rows.schema.simpleString() == CHANGES.simpleString()
+    found: dict[int, list[Row]] = {}
+    for row in sorted(rows.collect(), key=lambda row: (row.version, row.row)):
+        found.setdefault(row.version, []).append(row)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("version", "case"), list(enumerate(cases(), start=1)), ids=lambda case: getattr(case, "what", "")
+)
+def test_an_entry_becomes_these_rows(parsed: dict[int, list[Row]], version: int, case: Case) -> None:
+    everywhere = {"ns": "ns", "era": ERA, "version": version, "ord": ERA * ERA_SHIFT + version, "ms": MS + version,
+                  "ingested_ms": 77}  # fmt: skip
+    found = [
+        {name: value for name, value in row.asDict().items() if value is not None and name not in KEYS}
+        for row in parsed[version]
+    ]
+    if case.expected[0]["code"] == Kind.UNREADABLE:
+        found[0].pop("v", None)
+    assert found == [{**everywhere, "row": at, **row} for at, row in enumerate(case.expected)]
+
+
+def test_a_hole_is_a_row(parsed: dict[int, list[Row]]) -> None:
+    (row,) = parsed[100000]
+    assert (row.kind, row.code, row.from_version, row.to_version, row.ms, row.v) == (
+        "hole",
+        90,
+        100000,
+        100007,
+        MS,
+        None,
+    )
+    assert row.raw is None
+
+
+def test_keys_are_there_where_names_are(parsed: dict[int, list[Row]]) -> None:
+    rows = [row for found in parsed.values() for row in found]
+    for row in rows:
+        grouped = row.cluster is not None and row.broker is not None
+        assert (row.group_key is not None) == grouped
+        assert (row.seat_key is not None) == (grouped and row.broker_id is not None)
+        assert (row.queue_key is not None) == (row.topic is not None)
+    named = {(row.cluster, row.broker, row.broker_id): row.seat_key for row in rows if row.seat_key is not None}
+    assert len(set(named.values())) == len(named)
+
+
+def pulse(**fields: Any) -> bytes:
+    rows = [{"c": "c1", "b": "b1", "i": 0, "n": 3, "max": 31_000, "h": [[60, 2], [66, 1]]}]
+    return json.dumps(
+        {"v": 1, "kind": "gaps", "worker": "w", "from_ms": 1, "to_ms": 2, "rows": rows, **fields}
+    ).encode()
+
+
+def test_pulses_are_a_row_a_bucket(spark: SparkSession) -> None:
+    seat = {"c": "c1", "b": "b2", "i": 1, "n": 1, "max": 5, "h": [[0, 1]]}
+    payloads = [
+        pulse(),
+        pulse(rows=[seat, {**seat, "b": "b3", "h": []}, {**seat, "b": "b4", "h": [[5], [6, 7]]}]),
+        pulse(rows=[{**seat, "b": 5}]), pulse(rows=[{**seat, "n": "1"}]), pulse(rows=[5]), pulse(worker=None),
+        pulse(v=KNOWN_FORMAT + 1), pulse(kind="other"), b"", b"\xff", pulse(rows=[{**seat, "h": [[1 << 40, 1]]}]),
+        pulse(rows=[]),
+    ]  # fmt: skip
+    source = [(f"{MS}-{version}", payload) for version, payload in enumerate(payloads, start=1)]
+    source.append((f"hole:{MS}-50", b'{"v":1,"kind":"hole","from_version":50,"to_version":51}'))
+    rows = parse_pulses(spark.createDataFrame(source, SOURCE), "ns", ERA, 77)
+    assert rows.schema.simpleString() == PULSES.simpleString()
+    found = [(row.version, row.broker, row.broker_id, row.bucket, row["count"], row.max_ms) for row in rows.collect()]
+    assert found == [
+        (1, "b1", 0, 60, 2, 31_000),
+        (1, "b1", 0, 66, 1, 31_000),
+        (2, "b2", 1, 0, 1, 5),
+        (2, "b4", 1, 6, 7, 5),
+        (11, "b2", 1, None, 1, 5),
+    ]
