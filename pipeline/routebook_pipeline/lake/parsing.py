@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
-    DataType,
     IntegerType,
     LongType,
     StringType,
@@ -105,122 +104,120 @@ def located(entries: DataFrame) -> DataFrame:
     """Each with where it is: `hole`, `ms`, `version`, and `last_version`, which is another one only in a hole. Taken
     from the id, so that what the lake holds already is left out without being parsed.
     """
-    hole = F.col("entry_id").startswith(HOLE_PREFIX)
-    parts = F.split(F.regexp_replace("entry_id", f"^{HOLE_PREFIX}", ""), "-")
-    version = parts[1].cast("bigint")
-    end = F.get_json_object(F.col("payload").cast("string"), "$.to_version").cast("bigint")
-    return entries.select(
-        hole.alias("hole"),
-        parts[0].cast("bigint").alias("ms"),
-        version.alias("version"),
-        F.when(hole, end).otherwise(version).alias("last_version"),
+    return entries.selectExpr(
+        f"startswith(entry_id, '{HOLE_PREFIX}') AS hole",
+        f"split(replace(entry_id, '{HOLE_PREFIX}', ''), '-') AS id",
+        "payload",
+    ).selectExpr(
+        "hole",
+        "CAST(id[0] AS BIGINT) AS ms",
+        "CAST(id[1] AS BIGINT) AS version",
+        "CAST(if(hole, get_json_object(CAST(payload AS STRING), '$.to_version'), id[1]) AS BIGINT) AS last_version",
         "payload",
     )
 
 
 def above(entries: DataFrame, version: int) -> DataFrame:
     """What ends above `version`; a hole that begins at or below it begins right behind it."""
-    begins = F.greatest("version", F.lit(version + 1).cast("bigint"))
+    begins = F.expr(f"greatest(version, {version + 1}L)")
     return entries.where(F.col("last_version") > version).withColumn("version", begins)
 
 
 def _judged(grammar: Grammar) -> Callable[[DataFrame, int], DataFrame]:
     def judged(entries: DataFrame, known_format: int) -> DataFrame:
-        reason = F.when(~F.col("hole"), F.col("reason"))
-        return judge(entries, grammar, known_format).withColumn("reason", reason)
+        judged = judge(entries, grammar, known_format)
+        return judged.withColumn("reason", F.expr("if(hole, NULL, reason)"))
 
     return judged
 
 
 def _rows_of_changes(judged: DataFrame, place: Place) -> DataFrame:
-    hole, told, reason = F.col("hole"), F.col("told"), F.col("reason")
-    code = F.when(hole, int(Kind.HOLE)).when(reason.isNotNull(), int(Kind.UNREADABLE)).otherwise(told)
-    kind = F.when(hole, Kind.HOLE.title).when(reason.isNotNull(), Kind.UNREADABLE.title).otherwise(F.col("entry.kind"))
-    readable = ~hole & reason.isNull()
-    known = readable & (told != int(Kind.UNKNOWN))
-    entry = F.col("entry")
-    coded = judged.select(
-        "ms", "version", "last_version", "payload", "entry", "reason", hole, readable.alias("readable"),
-        known.alias("known"), code.alias("code"), kind.alias("kind"),
-    )  # fmt: skip
-    queues = F.when(F.col("known"), entry["queues"])
-    itself = F.array(F.lit(None).cast(_QUEUE))
-    unfolded = coded.select("*", F.posexplode(F.concat(itself, F.coalesce(queues, F.array()))).alias("row", "item"))
-    return unfolded.select(*_columns(CHANGES, _columns_of_changes(place)))
-
-
-def _columns_of_changes(place: Place) -> dict[str, Column]:
-    entry, item, code = F.col("entry"), F.col("item"), F.col("code")
-    known, hole, reason = F.col("known"), F.col("hole"), F.col("reason")
-    itself = F.col("row") == 0
-    ns = F.lit(place.ns)
-    cluster, broker = F.when(known, entry["cluster"]), F.when(known, entry["broker"])
-    grouped = cluster.isNotNull() & broker.isNotNull()
-    of_the_seat = {
-        column: F.when(itself & known, entry[name])
-        for column, name in {"broker_id": "id", **{name: name for name in _CHANGES.fields}}.items()
-        if column in CHANGES.names
-    }
-    told = F.when(itself & F.col("readable"), F.struct(entry["cause"], entry["actor"], entry["source"]))
-    return of_the_seat | {
-        "ns": ns,
-        "era": F.lit(place.era),
-        "version": F.col("version"),
-        "row": F.col("row"),
-        "ord": F.lit(place.era * ERA_SHIFT) + F.col("version"),
-        "ms": F.col("ms"),
-        "kind": F.col("kind"),
-        "code": code,
-        "v": F.when(~hole, entry["v"]),
-        "cluster": cluster,
-        "broker": broker,
-        "cause": F.coalesce(reason, told["cause"]),
-        "topic": item["t"],
-        "removed": F.when(~itself, F.coalesce(item["x"], F.lit(0)) != 0),
-        "read_queues": item["r"],
-        "write_queues": item["w"],
-        "perm": F.when(itself, of_the_seat["perm"]).otherwise(item["p"]),
-        "flags": item["f"],
-        "from_version": F.when(hole, F.col("version")),
-        "to_version": F.when(hole, F.col("last_version")),
-        "actor": told["actor"],
-        "source": told["source"],
-        "seat_key": F.when(itself & grouped & entry["id"].isNotNull(), F.xxhash64(ns, cluster, broker, entry["id"])),
-        "group_key": F.when(grouped, F.xxhash64(ns, cluster, broker)),
-        "queue_key": F.when(~itself & grouped, F.xxhash64(ns, item["t"], cluster, broker)),
+    raw = f"code IN ({Kind.UNKNOWN:d}, {Kind.UNREADABLE:d})"
+    coded = judged.selectExpr(
+        "*",
+        f"CASE WHEN hole THEN {Kind.HOLE:d} WHEN reason IS NOT NULL THEN {Kind.UNREADABLE:d} ELSE told END AS code",
+    ).selectExpr(
+        "*",
+        f"code NOT IN ({Kind.HOLE:d}, {Kind.UNKNOWN:d}, {Kind.UNREADABLE:d}) AS known",
         # Spark breaks base64 into lines.
-        "raw": F.when(code.isin(int(Kind.UNKNOWN), int(Kind.UNREADABLE)), F.translate(F.base64("payload"), "\r\n", "")),
-        "ingested_ms": F.lit(place.ingested_ms),
+        rf"CASE WHEN {raw} THEN translate(base64(payload), '\r\n', '') END AS raw",
+    )
+    queue = _QUEUE.simpleString()
+    items = f"concat(array(CAST(NULL AS {queue})), coalesce(if(known, entry.queues, NULL), array()))"
+    unfolded = coded.selectExpr("*", f"{_text(place.ns)} AS ns", f"posexplode({items}) AS (row, item)")
+    values = {name: f"CASE WHEN row = 0 AND known THEN entry.{name} END" for name in _CHANGES.fields}
+    return unfolded.selectExpr(*_columns(CHANGES, values | _OF_CHANGES | _of_place(place)))
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _of_place(place: Place) -> dict[str, str]:
+    return {
+        "ns": _text(place.ns),
+        "era": f"{place.era}",
+        "ord": f"version + {place.era * ERA_SHIFT}L",
+        "ingested_ms": f"{place.ingested_ms}L",
     }
+
+
+def _key(condition: str, *names: str) -> str:
+    """To sort and shuffle by; null where a name is missing."""
+    there = " AND ".join(f"{name} IS NOT NULL" for name in names)
+    return f"if({condition} AND {there}, xxhash64({', '.join(('ns', *names))}), NULL)"
+
+
+_READABLE: Final = f"row = 0 AND code NOT IN ({Kind.HOLE:d}, {Kind.UNREADABLE:d})"
+_OF_CHANGES: Final = {
+    **{name: name for name in ("version", "row", "ms", "code", "raw")},
+    "kind": f"CASE code WHEN {Kind.HOLE:d} THEN '{Kind.HOLE.title}' "
+    f"WHEN {Kind.UNREADABLE:d} THEN '{Kind.UNREADABLE.title}' ELSE entry.kind END",
+    "v": "if(hole, NULL, entry.v)",
+    "cluster": "if(known, entry.cluster, NULL)",
+    "broker": "if(known, entry.broker, NULL)",
+    "broker_id": "if(row = 0 AND known, entry.id, NULL)",
+    "cause": f"coalesce(reason, if({_READABLE}, entry.cause, NULL))",
+    "actor": f"if({_READABLE}, entry.actor, NULL)",
+    "source": f"if({_READABLE}, entry.source, NULL)",
+    "topic": "item.t",
+    "removed": "if(row = 0, NULL, coalesce(item.x, 0) <> 0)",
+    "read_queues": "item.r",
+    "write_queues": "item.w",
+    "perm": "CASE WHEN row > 0 THEN item.p WHEN known THEN entry.perm END",
+    "flags": "item.f",
+    "from_version": "if(hole, version, NULL)",
+    "to_version": "if(hole, last_version, NULL)",
+    "seat_key": _key("row = 0 AND known", "entry.cluster", "entry.broker", "entry.id"),
+    "group_key": _key("known", "entry.cluster", "entry.broker"),
+    "queue_key": _key("row > 0", "item.t", "entry.cluster", "entry.broker"),
+}
 
 
 def _rows_of_pulses(judged: DataFrame, place: Place) -> DataFrame:
-    readable = ~F.col("hole") & F.col("reason").isNull() & (F.col("told") == _GAPS)
-    seats = judged.where(readable).select("version", "ms", "entry", F.explode("entry.rows").alias("seat"))
-    buckets = seats.select("*", F.explode("seat.h").alias("bucket"))
-    entry, seat, bucket = F.col("entry"), F.col("seat"), F.col("bucket")
-    columns = {
-        "ns": F.lit(place.ns),
-        "era": F.lit(place.era),
-        "version": F.col("version"),
-        "ord": F.lit(place.era * ERA_SHIFT) + F.col("version"),
-        "ms": F.col("ms"),
-        **{name: entry[name] for name in ("worker", "from_ms", "to_ms")},
-        "cluster": seat["c"],
-        "broker": seat["b"],
-        "broker_id": seat["i"],
-        "bucket": F.get(bucket, F.lit(0)).try_cast("int"),
-        "count": F.get(bucket, F.lit(1)),
-        "max_ms": seat["max"],
-    }
-    return buckets.where(F.size("bucket") == 2).select(*_columns(PULSES, columns))
+    seats = judged.where(f"NOT hole AND reason IS NULL AND told = {_GAPS}").selectExpr(
+        "version", "ms", "entry", "explode(entry.rows) AS seat"
+    )
+    buckets = seats.selectExpr("*", "explode(seat.h) AS bucket").where("size(bucket) = 2")
+    return buckets.selectExpr(*_columns(PULSES, _OF_PULSES | _of_place(place)))
 
 
-def _columns(schema: StructType, values: dict[str, Column]) -> list[Column]:
-    def column(name: str, kind: DataType) -> Column:
-        return values.get(name, F.lit(None)).cast(kind).alias(name)
+_OF_PULSES: Final = {
+    **{name: name for name in ("version", "ms")},
+    **{name: f"entry.{name}" for name in ("worker", "from_ms", "to_ms")},
+    "cluster": "seat.c",
+    "broker": "seat.b",
+    "broker_id": "seat.i",
+    "bucket": "try_cast(bucket[0] AS INT)",
+    "count": "bucket[1]",
+    "max_ms": "seat.max",
+}
 
-    return [column(field.name, field.dataType) for field in schema.fields]
+
+def _columns(schema: StructType, values: dict[str, str]) -> list[str]:
+    kinds = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    return [f"CAST({values.get(name, 'NULL')} AS {kind}) AS `{name}`" for name, kind in kinds]
 
 
 CHANGES_FORM: Final = Form(_judged(_CHANGES), _rows_of_changes)

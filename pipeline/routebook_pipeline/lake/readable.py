@@ -2,16 +2,16 @@
 
 `from_json` alone does not tell: it answers an empty payload, `{}` and a missing field with nulls and without a mark,
 reads `5` as the string "5", and does not look at what follows the first object. So the payload is parsed inside a list
-inside an object (what follows it is then a mistake), and an entry that looks odd is parsed a second time, with the types
-its values really have, to name the field.
+inside an object (what follows it is then a mistake), and an entry that looks odd is parsed a second time, with the
+types its values really have, to name the field.
+
+The rules are written as SQL: as objects they are thousands of calls into the JVM, a second for every batch.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
@@ -27,15 +27,13 @@ class ListRule:
     unless: str | None = None
     """With a value here, an item needs no numbers."""
 
-    def broken(self, items: Column) -> Column:
+    def broken(self, items: str) -> str:
         """Whether an item lacks something, or has it in another type, which `from_json` turned into null."""
-
-        def lacks(item: Column) -> Column:
-            without = _any(item[name].isNull() for name in self.numbers)
-            excused = F.lit(False) if self.unless is None else F.coalesce(item[self.unless], F.lit(0)) != 0
-            return item.isNull() | _any(item[name].isNull() for name in self.strings) | (~excused & without)
-
-        return F.exists(items, lacks)
+        numbers = _any(f"item.{name} IS NULL" for name in self.numbers)
+        if self.unless is not None:
+            numbers = f"coalesce(item.{self.unless}, 0) = 0 AND ({numbers})"
+        strings = _any(f"item.{name} IS NULL" for name in self.strings)
+        return f"coalesce(exists({items}, item -> item IS NULL OR {strings} OR ({numbers})), false)"
 
 
 @dataclass(frozen=True)
@@ -72,76 +70,83 @@ def judge(entries: DataFrame, grammar: Grammar, known_format: int) -> DataFrame:
     """Adds `entry` (the fields), `told` (the number of its kind) and `reason` to entries with a `payload`: null when
     readable, else `utf8`, `json`, `field:<name>`, `newer` or `kind`. A kind without a number is readable.
     """
-    text = F.col("payload").cast("string")
     wrapped = StructType([StructField("d", ArrayType(grammar.entry)), StructField("marked", StringType())])
-    parsed = F.from_json(F.concat(F.lit('{"d":['), F.col("text"), F.lit("]}")), wrapped, _OPTIONS)
-    once = (
-        entries.withColumn("text", F.when(F.is_valid_utf8(text), text))
-        .withColumn("parsed", parsed)
-        .withColumn("entry", F.when(F.size("parsed.d") == 1, F.get("parsed.d", F.lit(0))))
-        .withColumn("told", _code_of(F.col("entry.kind"), grammar))
-        .withColumn("types", F.when(_looks_odd(grammar), F.map_entries(F.from_json("text", "MAP<STRING, VARIANT>"))))
+    codes = ", ".join(f"'{kind}', {code}" for kind, code in grammar.codes.items())
+    kind = "named_struct('name', p.key, 'kind', schema_of_variant(p.value))"
+    typed = f"transform(map_entries(from_json(text, 'MAP<STRING, VARIANT>')), p -> {kind})"
+    return (
+        entries.withColumn(
+            "text", F.expr("CASE WHEN is_valid_utf8(CAST(payload AS STRING)) THEN CAST(payload AS STRING) END")
+        )
+        .withColumn("parsed", F.from_json(F.expr("concat('{\"d\":[', text, ']}')"), wrapped, _OPTIONS))
+        .withColumn("entry", F.expr("CASE WHEN size(parsed.d) = 1 THEN parsed.d[0] END"))
+        .withColumn("told", F.expr(f"coalesce(try_element_at(map({codes}), entry.kind), {grammar.unknown})"))
+        .withColumn("types", F.expr(f"CASE WHEN entry IS NOT NULL AND ({_looks_odd(grammar)}) THEN {typed} END"))
+        .withColumn("reason", F.expr(_reason(grammar, known_format)))
+        .drop("text", "parsed", "types")
     )
-    entry = F.col("entry")
-    reason = (
-        F.when(F.col("text").isNull(), "utf8")
-        .when(entry.isNull(), "json")
-        .when(entry["v"] > known_format, "newer")
-        .when(entry["v"].isNull(), "field:v")
-        .when(entry["kind"].isNull() | _is_no_string("kind"), "kind")
-        .when(F.col("types").isNotNull(), F.coalesce(*(_wrong(name, grammar) for name in grammar.fields)))
-    )
-    return once.withColumn("reason", reason).drop("text", "parsed", "types")
 
 
-def _code_of(kind: Column, grammar: Grammar) -> Column:
-    known = F.create_map(*(F.lit(part) for pair in grammar.codes.items() for part in pair))
-    return F.coalesce(F.try_element_at(known, kind), F.lit(grammar.unknown))
+def _reason(grammar: Grammar, known_format: int) -> str:
+    fields = " ".join(f"WHEN {_wrong(name, grammar)} THEN 'field:{name}'" for name in grammar.fields)
+    return f"""CASE
+        WHEN text IS NULL THEN 'utf8'
+        WHEN entry IS NULL THEN 'json'
+        WHEN entry.v > {known_format} THEN 'newer'
+        WHEN entry.v IS NULL THEN 'field:v'
+        WHEN entry.kind IS NULL OR {_is_no_string("kind")} THEN 'kind'
+        WHEN types IS NOT NULL THEN CASE {fields} END
+    END"""
 
 
-def _looks_odd(grammar: Grammar) -> Column:
+def _looks_odd(grammar: Grammar) -> str:
     """Cheap, and true of every entry in which something is wrong."""
-    entry, told = F.col("entry"), F.col("told")
     unquoted = rf'"({"|".join(grammar.strings)})"\s*:\s*[^"\sn]'
-    lacking = [told.isin(grammar.requiring(name)) & entry[name].isNull() for name in _named(grammar.required)]
-    broken = [F.coalesce(rule.broken(entry[name]), F.lit(False)) for name, rule in grammar.lists.items()]
-    odd = F.col("parsed.marked").isNotNull() | F.col("text").rlike(unquoted)
-    return entry.isNotNull() & _any([odd, *lacking, *broken])
+    lacking = [f"{_is_one(grammar.requiring(name))} AND entry.{name} IS NULL" for name in _named(grammar.required)]
+    broken = [rule.broken(f"entry.{name}") for name, rule in grammar.lists.items()]
+    return _any(["parsed.marked IS NOT NULL", f"text RLIKE r'{unquoted}'", *lacking, *broken])
 
 
-def _wrong(name: str, grammar: Grammar) -> Column:
-    value, told = F.col("entry")[name], F.col("told")
-    mistyped = _is_no_string(name) if isinstance(grammar.fields[name], StringType) else value.isNull() & _is_there(name)
+def _wrong(name: str, grammar: Grammar) -> str:
+    value = f"entry.{name}"
+    mistyped = (
+        [_is_no_string(name)]
+        if isinstance(grammar.fields[name], StringType)
+        else [f"{value} IS NULL AND {_is_there(name)}"]
+    )
     rule = grammar.lists.get(name)
     if rule is not None:
-        mistyped = mistyped | F.coalesce(rule.broken(value), F.lit(False)) | _items_have_no_strings(name, rule)
-    wrong = (told.isin(grammar.requiring(name)) & value.isNull()) | (told.isin(grammar.allowing(name)) & mistyped)
-    return F.when(wrong, F.lit(f"field:{name}"))
+        mistyped += [rule.broken(value), _items_have_no_strings(name, rule)]
+    absent = f"{_is_one(grammar.requiring(name))} AND {value} IS NULL"
+    return f"({absent} OR {_is_one(grammar.allowing(name))} AND ({_any(mistyped)}))"
 
 
-def _type_of(name: str) -> Column:
+def _type_of(name: str) -> str:
     """Of the last value under this name; null when the entry was not looked at twice, or has none."""
-    values = F.filter("types", lambda pair: pair["key"] == name)
-    return F.schema_of_variant(F.try_element_at(values, F.lit(-1))["value"])
+    return f"try_element_at(filter(types, p -> p.name = '{name}'), -1).kind"
 
 
-def _is_there(name: str) -> Column:
-    return F.coalesce(_type_of(name) != "VOID", F.lit(False))
+def _is_there(name: str) -> str:
+    return f"coalesce({_type_of(name)} <> 'VOID', false)"
 
 
-def _is_no_string(name: str) -> Column:
-    return F.coalesce(~_type_of(name).isin("STRING", "VOID"), F.lit(False))
+def _is_no_string(name: str) -> str:
+    return f"coalesce({_type_of(name)} NOT IN ('STRING', 'VOID'), false)"
 
 
-def _items_have_no_strings(name: str, rule: ListRule) -> Column:
+def _items_have_no_strings(name: str, rule: ListRule) -> str:
     kind = _type_of(name)
-    missing = _any(~kind.rlike(rf"[<\s]{inner}: STRING\b") for inner in rule.strings)
-    return F.coalesce(kind.startswith("ARRAY<OBJECT") & missing, F.lit(False))
+    missing = _any(rf"{kind} NOT RLIKE r'[<\s]{inner}: STRING\b'" for inner in rule.strings)
+    return f"coalesce({kind} LIKE 'ARRAY<OBJECT%' AND ({missing}), false)"
+
+
+def _is_one(codes: list[int]) -> str:
+    return f"told IN ({', '.join(map(str, codes))})" if codes else "false"
 
 
 def _named(table: Mapping[int, tuple[str, ...]]) -> list[str]:
     return sorted({name for names in table.values() for name in names})
 
 
-def _any(conditions: Iterable[Column]) -> Column:
-    return reduce(or_, conditions, F.lit(False))
+def _any(conditions: Iterable[str]) -> str:
+    return " OR ".join(conditions)

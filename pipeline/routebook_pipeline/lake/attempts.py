@@ -1,0 +1,116 @@
+"""Files on their way into a table: written by Spark, not yet in its log.
+
+Each attempt writes below a random folder of its own, so that what it made is what lies there; when it fails, all of
+that goes, and a crash leaves only files that no table refers to.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from deltalake import CommitProperties, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 the usual name
+
+from routebook_pipeline.lake.folders import FoundFile
+from routebook_pipeline.lake.tables import BOUNDS, RAW, DataFile, Pinned, Table
+
+
+class OvertakenError(Exception):
+    """Another writer moved a record that this commit moves. Nothing was committed: look again, and try again."""
+
+
+class Attempt:
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._name = f"data/{secrets.token_hex(8)}"
+        self.added: list[AddAction] = []
+
+    @property
+    def rows(self) -> int:
+        return sum(json.loads(action.stats)["numRecords"] for action in self.added)
+
+    def write(self, rows: DataFrame) -> None:
+        """One action over `rows`, which have the partition as a column."""
+        place = self.table.folder / self._name
+        rows.write.partitionBy(self.table.partition).option("compression", "zstd").parquet(place.for_spark)
+        found = [file for file in place.files() if file.path.endswith(".parquet")]
+        self.added = [action for file in found if (action := self._action(file)) is not None]
+
+    def remove(self) -> None:
+        (self.table.folder / self._name).remove()
+
+    def _action(self, file: FoundFile) -> AddAction | None:
+        path = f"{self._name}/{file.path}"
+        footer = self.table.folder.footer(path)
+        if footer.num_rows == 0:
+            return None
+        folder = file.path.split("/")[0]
+        day = folder.removeprefix(f"{self.table.partition}=")
+        stats: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+        columns = {footer.schema.column(at).path: at for at in range(footer.num_columns)}
+        groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+        for name in BOUNDS:
+            found = [group.column(columns[name]).statistics for group in groups] if name in columns else []
+            if found and all(each is not None and each.has_min_max for each in found):
+                stats["minValues"][name] = min(each.min for each in found)
+                stats["maxValues"][name] = max(each.max for each in found)
+        if RAW in columns:
+            stats["nullCount"][RAW] = sum(group.column(columns[RAW]).statistics.null_count for group in groups)
+        return AddAction(path, file.size, {self.table.partition: day}, file.modified_ms, True, json.dumps(stats))
+
+
+@contextmanager
+def attempt(table: Table) -> Iterator[Attempt]:
+    """What it wrote is removed when the block fails."""
+    started = Attempt(table)
+    try:
+        yield started
+    except BaseException:
+        started.remove()
+        raise
+
+
+def day_of(ms: Column) -> Column:
+    """The UTC day, whatever the session's zone."""
+    return F.date_add(F.lit("1970-01-01").cast("date"), F.floor(ms / 86_400_000).cast("int")).cast("string")
+
+
+def put(
+    pinned: Pinned,
+    added: list[AddAction],
+    *,
+    records: dict[str, int],
+    told: dict[str, Any] | None = None,
+    removed: list[DataFile] | None = None,
+    replaced_day: str | None = None,
+) -> None:
+    """One commit. `records` are moved with it: OvertakenError when somebody moved one of them since `pinned`.
+
+    `removed`: files whose place the added ones take. `replaced_day`: all its files are.
+    """
+    partition = pinned.table.partition
+    # From now on, `vacuum` counts the days.
+    now_ms = time.time_ns() // 1_000_000
+    gone = [RemoveAction(file.path, True, now_ms, file.size, {partition: file.day}) for file in removed or []]
+    try:
+        pinned.delta.create_write_transaction(
+            [*added, *gone],
+            mode="append" if replaced_day is None else "overwrite",
+            schema=pinned.delta.schema(),
+            partition_by=[partition],
+            partition_filters=None if replaced_day is None else [(partition, "=", replaced_day)],
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(name, number) for name, number in records.items()],
+                custom_metadata=told or {},
+            ),
+        )
+    except CommitFailedError as error:
+        if "oncurrent" in str(error):
+            raise OvertakenError(str(error)) from error
+        raise

@@ -1,0 +1,161 @@
+"""A batch of the stream into its table, exactly once.
+
+What is new is decided by the table's own record: the transaction named like the table, an `ord`, H. It moves in the
+same commit that adds the rows, and only from the state that was looked at. So whatever the reader repeats, forgets or
+does twice, every version is there once: what ends at or below H is left out, and a batch that does not begin right
+behind H, or has not exactly the versions up to its end, is refused.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F  # noqa: N812 the usual name
+
+from routebook_pipeline.errors import HistoryError, WrongUsageError
+from routebook_pipeline.kinds import KNOWN_FORMAT
+from routebook_pipeline.lake.attempts import OvertakenError, attempt, day_of, put
+from routebook_pipeline.lake.kill_points import Point
+from routebook_pipeline.lake.parsing import CHANGES_FORM, PULSES_FORM, Form, above, located
+from routebook_pipeline.lake.parsing import Place as Batch
+from routebook_pipeline.lake.tables import OBSERVED, Pinned, Place, Table
+
+FORMS: Final = {"changes": CHANGES_FORM, "pulses": PULSES_FORM}
+WRONG_STREAM_ENTRIES: Final = 100
+"""A batch of so many entries of which none is readable is no bad luck: it is another stream."""
+
+
+class NotTheNextError(HistoryError):
+    """A batch that leaves out, repeats or jumps."""
+
+    def __init__(self, table: str, held: int, first: int, last: int, versions: int) -> None:
+        super().__init__(
+            f"The lake holds {table} up to version {held}, and what was to be added has {versions} versions from "
+            f"{first} to {last}: it does not continue the lake, so nothing was written. Delete the folder "
+            "`checkpoints` beside the tables, which is always safe, and start again."
+        )
+        self.held, self.first, self.last = held, first, last
+
+
+@dataclass(frozen=True)
+class Committed:
+    era: int
+    first: int
+    last: int
+    entries: int
+    holes: int
+    """Versions that are missing."""
+    unreadable: int
+    rows: int
+    observed_ms: int
+    """Until then, nothing followed `last`."""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What the store said when the end of the batch was fixed: its newest version, and its clock just before."""
+
+    version: int
+    now_ms: int
+
+
+def commit(
+    batch: DataFrame,
+    table: Table,
+    *,
+    ingested_ms: int,
+    noted: Noted | None = None,
+    known_format: int = KNOWN_FORMAT,
+    reached: Callable[[Point], None] = lambda _: None,
+) -> Committed | None:
+    """`batch`: entries as `schemas.SOURCE`. None when the table holds all of it already."""
+    while True:
+        try:
+            return _try(
+                batch,
+                table.pin(),
+                ingested_ms=ingested_ms,
+                noted=noted,
+                known_format=known_format,
+                reached=reached,
+            )
+        except OvertakenError:
+            continue
+
+
+def _try(
+    batch: DataFrame,
+    pinned: Pinned,
+    *,
+    ingested_ms: int,
+    noted: Noted | None,
+    known_format: int,
+    reached: Callable[[Point], None],
+) -> Committed | None:
+    table, held = pinned.table, pinned.place
+    form: Form = FORMS[table.name]
+    era = held.era if held else 0
+    entries = located(batch) if held is None else above(located(batch), held.version)
+    seen = Observation()
+    judged = form.judged(entries, known_format).observe(seen, *_counts(held.version if held else 0))
+    rows = form.rows(judged, Batch(table.namespace, era, ingested_ms))
+    with attempt(table) as made:
+        made.write(rows.withColumn(table.partition, day_of(F.col("ms"))))
+        found = seen.get
+        if not found["entries"] and not found["holes"]:
+            made.remove()
+            return None
+        check_it_continues(table.name, held, found)
+        _check_it_is_ours(found)
+        followed = noted is None or noted.version != found["last"]
+        done = Committed(
+            era=era,
+            **{name: found[name] for name in ("first", "last", "entries", "holes", "unreadable")},
+            rows=made.rows,
+            observed_ms=found["last_ms"] if followed or noted is None else noted.now_ms,
+        )
+        reached(Point.FILES_WRITTEN)
+        told = {name: getattr(done, name) for name in ("observed_ms", "entries", "holes", "unreadable")}
+        records = {table.name: Place(era, done.last).ord, OBSERVED: done.observed_ms}
+        put(pinned, made.added, records=records, told=told)
+    reached(Point.COMMITTED)
+    return done
+
+
+def _counts(held: int) -> list[Any]:
+    """All from the pass that writes: a second action would read the store twice."""
+    hole = F.col("hole")
+    versions = F.col("last_version") - F.col("version") + 1
+    steps = F.col("last_version") + F.col("version") - 2 * held
+    return [
+        F.min("version").alias("first"),
+        F.max("last_version").alias("last"),
+        F.max("ms").alias("last_ms"),
+        F.count_if(~hole).alias("entries"),
+        F.coalesce(F.sum(F.when(hole, versions)), F.lit(0)).alias("holes"),
+        F.count_if(~hole & F.col("reason").isNotNull()).alias("unreadable"),
+        # Twice the sum of the versions, counted from H: one that came twice and one that is missing do not cancel out.
+        F.sum(steps.cast("decimal(20,0)") * versions.cast("decimal(18,0)")).alias("steps"),
+    ]
+
+
+def check_it_continues(table: str, held: Place | None, found: dict[str, Any]) -> None:
+    """NotTheNextError unless the batch has each version from right behind H to its last one exactly once. Without H it
+    may begin anywhere: what the store threw away before anybody read it belongs to nobody.
+    """
+    zero = held.version if held else 0
+    begins = held.version + 1 if held else found["first"]
+    length = found["last"] - begins + 1
+    steps = (found["last"] + begins - 2 * zero) * length
+    if (found["first"], found["entries"] + found["holes"], found["steps"]) != (begins, length, steps):
+        versions = found["entries"] + found["holes"]
+        raise NotTheNextError(table, begins - 1, found["first"], found["last"], versions)
+
+
+def _check_it_is_ours(found: dict[str, Any]) -> None:
+    if found["entries"] >= WRONG_STREAM_ENTRIES and found["unreadable"] == found["entries"]:
+        raise WrongUsageError(
+            f"None of the {found['entries']} entries from version {found['first']} to {found['last']} can be read: "
+            "this is no stream written by Routebook. Look at the address of the store and at the name space."
+        )

@@ -1,0 +1,114 @@
+"""The files below a folder, on this machine or in an object store.
+
+Three readers open the same place, and each spells it in its own way: Spark, the `deltalake` wheel, and Arrow for the
+little that is done to single files. Credentials are those of the environment.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import pyarrow.fs as arrow_fs
+from pyarrow import parquet
+
+from routebook_pipeline.errors import UnreachableError, WrongUsageError
+
+SCHEMES: Final = ("s3", "s3a", "gs", "abfss", "hdfs")
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    path: str
+    """Below the folder."""
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True)
+class Folder:
+    """`uri`: an absolute path, or an address with one of the schemes."""
+
+    uri: str
+
+    @classmethod
+    def of(cls, text: str) -> "Folder":
+        scheme = urlsplit(text).scheme
+        if scheme in SCHEMES:
+            return cls(text.rstrip("/"))
+        if scheme == "file":
+            return cls(urlsplit(text).path.rstrip("/"))
+        if "://" in text or not text:
+            allowed = ", ".join(f"{name}://" for name in SCHEMES)
+            raise WrongUsageError(f"The lake {text!r} is no place that can be used. Allowed: a folder, or {allowed}.")
+        return cls(str(Path(text).expanduser().absolute()))
+
+    def __truediv__(self, name: str) -> "Folder":
+        return Folder(f"{self.uri}/{name}")
+
+    @property
+    def for_spark(self) -> str:
+        """Hadoop has only the newer of its two clients for S3."""
+        scheme, separator, rest = self.uri.partition("://")
+        if not separator:
+            return f"file://{self.uri}"
+        return f"{'s3a' if scheme == 's3' else scheme}://{rest}"
+
+    @property
+    def for_spark_to_read(self) -> str:
+        """Names given to a reader are patterns, and a folder may have brackets in its name."""
+        return re.sub(r"([][{}*?\\])", r"\\\1", self.for_spark)
+
+    @cached_property
+    def _opened(self) -> tuple[arrow_fs.FileSystem, str]:
+        scheme, separator, rest = self.uri.partition("://")
+        if not separator:
+            return arrow_fs.LocalFileSystem(), self.uri
+        system, path = arrow_fs.FileSystem.from_uri(f"{'s3' if scheme == 's3a' else scheme}://{rest}")
+        return system, path
+
+    def files(self) -> list[FoundFile]:
+        """Everything below, in the order of names; nothing when there is no such folder."""
+        system, root = self._opened
+        below = system.get_file_info(arrow_fs.FileSelector(root, allow_not_found=True, recursive=True))
+        found = [
+            FoundFile(info.path[len(root) :].lstrip("/"), info.size or 0, (info.mtime_ns or 0) // 1_000_000)
+            for info in below
+            if info.type == arrow_fs.FileType.File
+        ]
+        return sorted(found, key=lambda file: file.path)
+
+    def missing(self, paths: Iterable[str]) -> str | None:
+        """The first of these files that is not there."""
+        system, root = self._opened
+        asked = [f"{root}/{path}" for path in paths]
+        for info in system.get_file_info(asked) if asked else []:
+            if info.type == arrow_fs.FileType.NotFound:
+                return str(info.path)
+        return None
+
+    def footer(self, path: str) -> parquet.FileMetaData:
+        system, root = self._opened
+        return parquet.read_metadata(f"{root}/{path}", filesystem=system)
+
+    def text(self, path: str) -> str | None:
+        """Of a small file; None when it is not there."""
+        system, root = self._opened
+        try:
+            with system.open_input_stream(f"{root}/{path}") as stream:
+                return bytes(stream.read()).decode()
+        except FileNotFoundError:
+            return None
+
+    def remove(self) -> None:
+        """With all that is in it."""
+        system, root = self._opened
+        try:
+            system.delete_dir(root)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise UnreachableError(f"The folder {self.uri} cannot be removed: {error}. Remove it by hand.") from error

@@ -1,0 +1,217 @@
+"""The tables of a name space: Delta, written by Spark and committed by the `deltalake` wheel.
+
+A table is what its log says at one version. Spark never looks into the folder: it is given the files of a pinned
+version, so that a question sees one state throughout, whatever is committed, joined or thrown away meanwhile.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import quote
+
+import pyarrow
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.lake.folders import Folder
+from routebook_pipeline.schemas import CHANGES, ERA_SHIFT, PULSES
+
+CHECKPOINT_COMMITS: Final = 100
+"""So many entries of the log are joined into one file: opening reads that and what follows."""
+
+BOUNDS: Final = ("ord", "ms")
+"""Their least and greatest value stand in the log: files are chosen by them."""
+RAW: Final = "raw"
+"""Its nulls are counted in the log: the files in which something is not readable are found by that."""
+IN_THE_LOG: Final = (*BOUNDS, RAW)
+
+OBSERVED: Final = "observed_ms"
+"""Name of the record of when the end of the last batch was noted."""
+REWRITES: Final = "rewrites"
+"""Counts the commits that replace files by others with the same rows. The wheel lets two of them replace the same
+files, and every row would be there twice; two writers of one record it does refuse.
+"""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """As the log has it."""
+
+    path: str
+    size: int
+    rows: int
+    day: str
+    first_ord: int | None
+    last_ord: int | None
+    first_ms: int | None
+    last_ms: int | None
+    without_raw: int | None
+    """Rows that are readable; None when nobody counted."""
+
+
+Chosen = Callable[[DataFile], bool]
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far a table follows its stream."""
+
+    era: int
+    version: int
+
+    @property
+    def ord(self) -> int:
+        return self.era * ERA_SHIFT + self.version
+
+    @classmethod
+    def of(cls, ord: int) -> "Place":  # noqa: A002 the column's name
+        return cls(*divmod(ord, ERA_SHIFT))
+
+
+@dataclass(frozen=True)
+class Table:
+    """`columns` are those in the files; `partition` stands in the log, and in the names of folders."""
+
+    namespace: str
+    folder: Folder
+    name: str
+    columns: StructType
+    partition: str = "day"
+
+    @property
+    def delta_schema(self) -> Schema:
+        return Schema.from_json(StructType([*self.columns.fields, StructField(self.partition, StringType())]).json())
+
+    def exists(self) -> bool:
+        return bool(DeltaTable.is_deltatable(self.folder.uri))
+
+    def make(self) -> None:
+        """Does nothing when it is there already, but for columns that are new since."""
+        if not self.exists():
+            DeltaTable.create(
+                self.folder.uri,
+                self.delta_schema,
+                mode="ignore",
+                partition_by=[self.partition],
+                configuration={
+                    "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
+                    # Unless named, only those of the first 32 columns are known when the log is read.
+                    "delta.dataSkippingStatsColumns": ",".join(set(IN_THE_LOG) & set(self.columns.names)),
+                },
+            )
+        table = DeltaTable(self.folder.uri)
+        known = {field.name for field in table.schema().fields}
+        added = [field for field in self.delta_schema.fields if field.name not in known]
+        if added:
+            table.alter.add_columns(added)
+
+    def pin(self) -> "Pinned":
+        """At its newest version."""
+        try:
+            return Pinned(self, DeltaTable(self.folder.uri))
+        except TableNotFoundError as error:
+            raise UnreachableError(
+                f"There is no table {self.name!r} at {self.folder.uri}. Name the lake that `routebook pipeline ingest` "
+                "writes (--lake, --namespace), or start it."
+            ) from error
+        except (DeltaError, OSError) as error:
+            raise UnreachableError(f"The table {self.name!r} at {self.folder.uri} cannot be opened: {error}") from error
+
+
+class Pinned:
+    """A table at one version. What was committed since is not seen; a commit of its own makes it stale."""
+
+    def __init__(self, table: Table, delta: DeltaTable) -> None:
+        self.table, self.delta = table, delta
+        self.version = delta.version()
+
+    def record(self, name: str) -> int | None:
+        """The number that the last commit with a transaction of this name left."""
+        return self.delta.transaction_version(name)
+
+    @property
+    def place(self) -> Place | None:
+        """None when nothing was ever committed from the stream."""
+        ord = self.record(self.table.name)  # noqa: A001 the column's name
+        return None if ord is None else Place.of(ord)
+
+    @property
+    def observed_ms(self) -> int | None:
+        return self.record(OBSERVED)
+
+    @cached_property
+    def files(self) -> list[DataFile]:
+        actions = pyarrow.table(self.delta.get_add_actions(flatten=True)).to_pylist()
+        return sorted(map(self._file, actions), key=lambda file: (file.first_ord or 0, file.path))
+
+    def _file(self, action: dict[str, Any]) -> DataFile:
+        return DataFile(
+            path=action["path"],
+            size=action["size_bytes"],
+            rows=action["num_records"],
+            day=action[f"partition.{self.table.partition}"],
+            first_ord=action.get("min.ord"),
+            last_ord=action.get("max.ord"),
+            first_ms=action.get("min.ms"),
+            last_ms=action.get("max.ms"),
+            without_raw=action.get("null_count.raw"),
+        )
+
+    def read(self, spark: SparkSession, chosen: Chosen = lambda _: True) -> DataFrame:
+        """The rows of the chosen files. UnreachableError when one of them is gone: never an answer from the rest."""
+        return self.read_files(spark, [file.path for file in self.files if chosen(file)])
+
+    def read_files(self, spark: SparkSession, paths: list[str]) -> DataFrame:
+        """What an older file lacks is null."""
+        if not paths:
+            return spark.createDataFrame([], self.table.columns)
+        gone = self.table.folder.missing(paths)
+        if gone is not None:
+            raise UnreachableError(
+                f"The table {self.table.name!r} at {self.table.folder.uri} lacks its file {gone}. Restore it from a "
+                "backup: an answer from the rest would be wrong."
+            )
+        root = self.table.folder
+        reader = spark.read.schema(self.table.columns)
+        return reader.parquet(*((root / path).for_spark_to_read for path in paths))
+
+
+@dataclass(frozen=True)
+class Lake:
+    """`root` holds a folder for each name space."""
+
+    root: str
+    namespace: str
+
+    @cached_property
+    def folder(self) -> Folder:
+        # A name space may be called "..".
+        name = self.namespace if self.namespace.strip(".") else quote(self.namespace).replace(".", "%2E")
+        return Folder.of(self.root) / name
+
+    @property
+    def changes(self) -> Table:
+        return Table(self.namespace, self.folder / "changes", "changes", CHANGES)
+
+    @property
+    def pulses(self) -> Table:
+        return Table(self.namespace, self.folder / "pulses", "pulses", PULSES)
+
+    @property
+    def snapshots(self) -> Table:
+        """Rows of `changes`; the partition is the day at whose start they are everything that matters."""
+        return Table(self.namespace, self.folder / "snapshots", "snapshots", CHANGES)
+
+    def answers(self, question: str, columns: StructType) -> Table:
+        """The partition has a name of its own: an answer may have a column `day`."""
+        return Table(
+            self.namespace, self.folder / "answers" / question, f"answers/{question}", columns, partition="of_day"
+        )
+
+    def checkpoint(self, stream: str) -> Folder:
+        """Spark's own; may be deleted at any time."""
+        return self.folder / "checkpoints" / stream

@@ -1,0 +1,117 @@
+"""What is in the table once is in the table for ever, and only once."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from routebook_pipeline.errors import WrongUsageError
+from routebook_pipeline.lake.commit import Committed, Noted, NotTheNextError, check_it_continues, commit
+from routebook_pipeline.lake.kill_points import Point
+from routebook_pipeline.lake.tables import Lake, Place
+from tests.pipeline.lake.streams import START_MS, entries, frame, hole, paths, versions
+
+Add = Callable[..., Committed | None]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = Lake(str(tmp_path / "lake of [mine]"), "ns")
+    lake.changes.make()
+    return lake
+
+
+def test_every_version_is_there_once(spark: SparkSession, lake: Lake) -> None:
+    """One history, batch by batch: each batch is what some reader might bring next."""
+    table = lake.changes
+
+    def add(*rows: tuple[str, bytes], noted: Noted | None = None) -> Committed | None:
+        return commit(frame(spark, rows), table, ingested_ms=5, noted=noted)
+
+    # The stream was trimmed before anybody read it: no hole, the history begins there.
+    first = add(*entries(11, 20), noted=Noted(20, START_MS + 60_000))
+    assert first == Committed(0, 11, 20, entries=10, holes=0, unreadable=0, rows=10, observed_ms=START_MS + 60_000)
+    assert table.pin().observed_ms == START_MS + 60_000
+
+    # A reader without memory, or a second one: nothing new.
+    assert add(*entries(11, 20)) is None
+    # An older checkpoint: what is known is left out. The store has gone on meanwhile, so nobody knows until when.
+    second = add(*entries(15, 25), noted=Noted(30, START_MS + 90_000))
+    assert second is not None
+    assert (second.first, second.last, second.entries, second.observed_ms) == (21, 25, 5, START_MS + 25_000)
+
+    # A hole that begins in what is known; then one entry; then unreadable ones.
+    third = add(hole(22, 30), *entries(31, 31), (f"{START_MS}-32", b"{}"))
+    assert third is not None
+    assert (third.first, third.last, third.entries, third.holes, third.unreadable) == (26, 32, 2, 5, 1)
+
+    before = paths(table)
+    # As many as expected, and yet one is missing: no sum of one kind would tell.
+    with pytest.raises(NotTheNextError, match="up to version 32"):
+        add(*entries(33, 34), *entries(34, 34), *entries(36, 36))
+    with pytest.raises(WrongUsageError, match="None of the 100 entries"):
+        add(*((f"{START_MS}-{version}", b"x") for version in range(33, 133)))
+    assert paths(table) == before, "files of failed attempts stay"
+
+    pinned = table.pin()
+    assert pinned.place == Place(0, 32)
+    told = pinned.delta.history(1)[0]
+    assert {name: told[name] for name in ("observed_ms", "entries", "holes", "unreadable")} == {
+        "observed_ms": third.observed_ms,
+        "entries": 2,
+        "holes": 5,
+        "unreadable": 1,
+    }
+    assert versions(spark, table) == [(n, n) for n in range(11, 26)] + [(26, 30), (31, 31), (32, 32)]
+
+
+def test_of_two_writers_one_finds_nothing_new(spark: SparkSession, lake: Lake) -> None:
+    table = lake.changes
+    overtakers = itertools.chain([entries(1, 4)], itertools.repeat(None))
+
+    def overtake(point: Point) -> None:
+        """The other one, which is done just before us."""
+        rows = next(overtakers) if point is Point.FILES_WRITTEN else None
+        if rows is not None:
+            assert commit(frame(spark, rows), table, ingested_ms=5) is not None
+
+    done = commit(frame(spark, entries(1, 6)), table, ingested_ms=5, reached=overtake)
+    assert done is not None
+    assert (done.first, done.last) == (5, 6)
+    assert versions(spark, table) == [(n, n) for n in range(1, 7)]
+    assert {file.path for file in table.pin().files} == paths(table)
+
+
+def test_the_log_says_which_files_hold_what(spark: SparkSession, lake: Lake) -> None:
+    table = lake.changes
+    hour = 3_600_000
+    rows = [*entries(1, 30, step_ms=hour), (f"{START_MS + 31 * hour}-31", b"")]
+    commit(frame(spark, rows).coalesce(1), table, ingested_ms=5)
+    assert [
+        (file.day, file.rows, file.first_ord, file.last_ord, file.first_ms, file.last_ms, file.without_raw)
+        for file in table.pin().files
+    ] == [
+        ("2023-12-09", 23, 1, 23, START_MS + hour, START_MS + 23 * hour, 23),
+        ("2023-12-10", 8, 24, 31, START_MS + 24 * hour, START_MS + 31 * hour, 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("held", "first", "last", "entries", "holes", "steps"),
+    [
+        (None, 11, 20, 9, 0, 290),
+        (None, 11, 20, 9, 1, 291),
+        (32, 34, 40, 7, 0, 70),
+        (32, 33, 40, 7, 0, 64),
+        (32, 33, 40, 8, 1, 72),
+        (32, 33, 35, 3, 0, 11),
+    ],
+)
+def test_a_batch_that_is_not_the_next_is_refused(
+    held: int | None, first: int, last: int, entries: int, holes: int, steps: int
+) -> None:
+    found = {"first": first, "last": last, "entries": entries, "holes": holes, "steps": steps, "unreadable": 0}
+    with pytest.raises(NotTheNextError):
+        check_it_continues("changes", None if held is None else Place(0, held), found)
