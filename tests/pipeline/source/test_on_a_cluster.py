@@ -1,0 +1,68 @@
+"""The source on a cluster of Spark's own, whose executors have nothing of ours but what the session sends them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.source.streams import URL_ENV, Stream
+from tests.support.spark_cluster import SparkCluster
+
+pytestmark = pytest.mark.slow
+DRIVER_SECONDS = 240
+
+DRIVER = """
+import json, sys
+from routebook_pipeline.session import build_session
+from routebook_pipeline.source.data_source import register
+
+master, settings, options, checkpoint = sys.argv[1], *map(json.loads, sys.argv[2:4]), sys.argv[4]
+spark = build_session(master, settings)
+register(spark)
+batch = spark.read.format("routebook").options(**options).load()
+told = {"partitions": batch.rdd.getNumPartitions(), "batch": batch.count(), "streamed": []}
+
+def keep(frame, number):
+    told["streamed"].append(sorted(int(row.entry_id.split("-")[1]) for row in frame.select("entry_id").collect()))
+
+stream = spark.readStream.format("routebook").options(**options).load()
+writer = stream.writeStream.trigger(availableNow=True).option("checkpointLocation", checkpoint)
+query = writer.foreachBatch(keep).start()
+query.awaitTermination()
+spark.stop()
+print("told:" + json.dumps(told))
+"""
+
+
+def test_executors_read_with_what_they_were_sent(stream: Stream, store_url: str, tmp_path: Path) -> None:
+    stream.fill(1_000)
+    with SparkCluster(tmp_path / "cluster", {URL_ENV: store_url}) as cluster:
+        settings = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "512m",
+            "spark.executor.memory": "512m",
+            "spark.sql.shuffle.partitions": "2",
+        }
+        options = stream.options(max_entries_per_trigger="600", entries_per_partition="200")
+        arguments = [json.dumps(settings), json.dumps(options), str(tmp_path / "checkpoint")]
+        # The driver has the package: Spark's planner of streams is a Python process that sees no sent files.
+        pipeline = str(Path(__file__).parents[3] / "pipeline")
+        environment = {**os.environ, URL_ENV: store_url, "PYTHONPATH": pipeline, "PYSPARK_PYTHON": str(cluster.python)}
+        ended = subprocess.run(
+            [sys.executable, "-c", DRIVER, cluster.url, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=DRIVER_SECONDS,
+            check=False,
+        )
+    assert ended.returncode == 0, ended.stderr
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("told:")]
+    told = json.loads(line.removeprefix("told:"))
+    assert told["partitions"] == 5
+    assert told["batch"] == 1_000
+    assert told["streamed"] == [list(range(1, 601)), list(range(601, 1_001))]
