@@ -38,6 +38,10 @@ LINES: Final = 6
 Show = Callable[[float], str]
 
 
+MOST_DOTS: Final = 62
+"""Of a line; in between it goes on without."""
+
+
 @dataclass(frozen=True)
 class Lane:
     """A seat's row in the picture of the bands."""
@@ -108,7 +112,7 @@ def line(label: str, series: Mapping[str, Sequence[tuple[int, float]]], show: Sh
         css = f"s{list(shown).index(name)}"
         path = " ".join(f"{'L' if n else 'M'}{across(at):.1f} {up(value):.1f}" for n, (at, value) in enumerate(points))
         drawn.append(tag("path", d=path, class_=f"line {css}"))
-        for at, value in points:
+        for at, value in points[:: -(-len(points) // MOST_DOTS)]:
             said = f"{name}, {formats.instant(at)}: {show(value)}"
             drawn.append(tag("circle", tag("title", said), cx=across(at), cy=up(value), r=3, class_=f"dot {css}"))
         free = min(free - 15, up(points[-1][1]) + 4)

@@ -10,6 +10,7 @@ import random
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ def _exposure(absences: Absences) -> list[dict[str, Any]]:
         rows.append(
             {
                 "cluster": cluster,
-                "day": f"2026-11-{day - START_MS // DAY_MS + 1:02d}",
+                "day": datetime.fromtimestamp(day * DAY_MS / SECOND_MS, UTC).strftime("%Y-%m-%d"),
                 "number": number,
                 "detection_ms": sum(ordered),
                 "p50_ms": ordered[math.ceil(0.5 * number) - 1],

@@ -63,6 +63,20 @@ def test_a_narrow_screen_does_not_scroll_sideways(report: Path) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_paper_is_white_and_shows_every_table_whole(report: Path) -> None:
+    a4 = 720
+    with chromium_page(report.as_uri(), "dark", width=a4) as page:
+        page.ask(
+            "Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}]
+        )
+        assert background(page) == 255
+        assert page.evaluate("document.documentElement.scrollWidth") <= a4
+        heights = page.evaluate(
+            "[...document.querySelectorAll('table')].map(one => one.getBoundingClientRect().height)"
+        )
+        assert min(heights) > 0
+
+
 def test_the_browser_test_would_notice(tmp_path: Path) -> None:
     """A page that breaks the rules: what the tests above look for is really seen."""
     bad = tmp_path / "bad.html"

@@ -161,6 +161,19 @@ def test_ten_thousand_brokers_make_no_larger_page_than_a_hundred() -> None:
     assert "routebook pipeline run availability --by seat --namespace production --from 2026-11-01T00:00Z" in large
 
 
+def test_a_year_is_a_page_as_well() -> None:
+    year = render(fleet(days=365))
+    assert len(year) < 500_000
+    read(year)
+    assert "handed out, every 4 days" in year
+
+
+def test_a_quiet_day_is_drawn_as_one() -> None:
+    rows = [row for row in FLEET.exposure_by_cluster if row["day"] in {"2026-11-02", "2026-11-05"}]
+    page = render(replace(FLEET, exposure_by_cluster=rows))
+    assert all(f">{day} Nov</text>" in page for day in range(1, 15))
+
+
 def test_a_broker_that_flapped_without_end_is_still_a_small_picture() -> None:
     states = (UP, UNPLANNED, UNKNOWN)
     seat = FLEET.bands[0]

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from datetime import UTC, datetime
 
-from routebook_pipeline.history import SECOND_MS
+from routebook_pipeline.history import DAY_MS, SECOND_MS
 from routebook_pipeline.report import charts, formats
 from routebook_pipeline.report.axes import duration_ticks
 from routebook_pipeline.report.findings import Findings, Row
@@ -12,6 +12,9 @@ from routebook_pipeline.report.sections.section import Section, command, many
 from routebook_pipeline.report.tables import chart, figure, named, nothing, table
 
 CLUSTERS_DRAWN = 5
+MOST_COLUMNS = 92
+MOST_DAYS = 3660
+"""Beyond ten years only days on which something failed are drawn."""
 
 
 def section(findings: Findings) -> Section:
@@ -48,26 +51,46 @@ def _days(findings: Findings, rows: list[Row]) -> Html:
         total=findings.total("exposure_by_cluster"),
         more=command(findings, "exposure", "cluster"),
     )
-    days = sorted({row["day"] for row in rows})
-    by_cluster: dict[str, dict[str, float]] = defaultdict(dict)
+    days = _days_of(findings, rows)
+    place = {day: number // _together(len(days)) for number, day in enumerate(days)}
+    by_cluster: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for row in rows:
-        by_cluster[row["cluster"]][row["day"]] = row["detection_ms"] or 0
+        by_cluster[row["cluster"]][place[row["day"]]] += row["detection_ms"] or 0
+    titles = [_short(day) for day in days[:: _together(len(days))]]
+    columns = range(len(titles))
     most = sorted(by_cluster, key=lambda one: (-sum(by_cluster[one].values()), one))
     parts = [
-        charts.Part(cluster, f"s{number}", [by_cluster[cluster].get(day, 0) for day in days])
+        charts.Part(cluster, f"s{number}", [by_cluster[cluster][n] for n in columns])
         for number, cluster in enumerate(most[:CLUSTERS_DRAWN])
     ]
     if rest := most[CLUSTERS_DRAWN:]:
-        parts.append(charts.Part("others", "s5", [sum(by_cluster[one].get(day, 0) for one in rest) for day in days]))
+        parts.append(charts.Part("others", "s5", [sum(by_cluster[one][n] for one in rest) for n in columns]))
     picture = charts.columns(
         "Time dead addresses were handed out, by day",
-        [_short(day) for day in days],
+        titles,
         parts,
         formats.duration,
         steps=duration_ticks,
     )
     key = charts.legend(*((part.css, part.name) for part in parts))
-    return chart("Dead addresses handed out, by day", picture, key, tabled)
+    span = _together(len(days))
+    each = "by day" if span == 1 else f"every {span} days"
+    return chart(f"Dead addresses handed out, {each}", picture, key, tabled)
+
+
+def _days_of(findings: Findings, rows: list[Row]) -> list[str]:
+    """All of the window, so that a quiet day shows as one; and whatever else the rows speak of."""
+    window = findings.window
+    first, last = window.start_ms // DAY_MS, -(-window.end_ms // DAY_MS)
+    if last - first > MOST_DAYS:
+        return sorted({row["day"] for row in rows})
+    quiet = {datetime.fromtimestamp(day * DAY_MS / SECOND_MS, UTC).strftime("%Y-%m-%d") for day in range(first, last)}
+    return sorted(quiet | {row["day"] for row in rows})
+
+
+def _together(days: int) -> int:
+    """So many days share a column."""
+    return max(1, -(-days // MOST_COLUMNS))
 
 
 def _short(day: str) -> str:
