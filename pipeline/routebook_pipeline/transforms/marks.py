@@ -29,27 +29,23 @@ def baselines(changes: DataFrame) -> DataFrame:
 
 
 def losses(changes: DataFrame) -> DataFrame:
-    """Holes and forks: `ord`, `ms`, the versions, and `start_ms`, the time of the last entry before it: nothing is
-    known from there on. Null when there was no entry before.
+    """Holes and forks: `ord`, `ms`, `code`, and the versions."""
+    lost = changes.where(F.col("code").isin(*LOSSES) & (F.col("row") == 0))
+    return lost.select("ord", "ms", "code", "from_version", "to_version")
+
+
+def losses_with_start(changes: DataFrame) -> DataFrame:
+    """Beside them `start_ms` and `entry_before`, time and place of the last entry before: nothing is known from there
+    on. Null when there was no entry before.
     """
-    lost = changes.where(F.col("code").isin(*LOSSES) & (F.col("row") == 0)).select(
-        F.col("ord").alias("loss"), F.col("ms").alias("loss_ms"), "from_version", "to_version", "code"
-    )
-    entries = changes.where(is_entry()).select("ord", "ms")
+    lost = losses(changes)
+    entries = changes.where(is_entry()).select(F.col("ord").alias("entry"), F.col("ms").alias("entry_ms"))
     before = (
-        entries.join(F.broadcast(lost.select("loss")), F.col("ord") < F.col("loss"))
-        .groupBy("loss")
-        .agg(F.max_by("ms", "ord").alias("start_ms"), F.max("ord").alias("entry_before"))
+        entries.join(F.broadcast(lost.select("ord")), F.col("entry") < F.col("ord"))
+        .groupBy("ord")
+        .agg(F.max_by("entry_ms", "entry").alias("start_ms"), F.max("entry").alias("entry_before"))
     )
-    return lost.join(F.broadcast(before), "loss", "left").select(
-        F.col("loss").alias("ord"),
-        F.col("loss_ms").alias("ms"),
-        "from_version",
-        "to_version",
-        "code",
-        "start_ms",
-        "entry_before",
-    )
+    return lost.join(F.broadcast(before), "ord", "left")
 
 
 def standing_at(changes: DataFrame, points: Points) -> DataFrame:

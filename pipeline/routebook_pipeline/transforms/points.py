@@ -7,7 +7,7 @@ Values are of fixed width: with a string or a struct among them Spark would sort
 back by the place of the row (`ord`) afterwards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -59,39 +59,46 @@ class Points:
         last = F.lit(len(self.instants) - 1)
         return visible.withColumn("at", F.explode(F.sequence(self.seen_from(), last)))
 
-    def last(self, rows: DataFrame, keys: Sequence[str], values: Sequence[str] = ()) -> DataFrame:
+    def last(self, rows: DataFrame, keys: Sequence[str], values: Sequence[str]) -> DataFrame:
         """keys, `at`, and `ord` and the values of the last row of the key at that instant. Keys without any are not
         there.
         """
+        made = {"ord": F.max("ord"), **{value: F.max_by(value, "ord") for value in values}}
+        return self._carried(rows, keys, made, made)
+
+    def highest(self, rows: DataFrame, keys: Sequence[str], columns: Mapping[str, str]) -> DataFrame:
+        """keys, `at`, and under a new name the highest value of each column so far."""
+        made = {name: F.max(column) for column, name in columns.items()}
+        return self._carried(rows, keys, made, {name: F.max(name) for name in made})
+
+    def _carried(
+        self, rows: DataFrame, keys: Sequence[str], made: Mapping[str, Column], carried: Mapping[str, Column]
+    ) -> DataFrame:
+        """`made` sums up rows, `carried` what was made of them at one instant after the other."""
         visible = self.visible(rows)
         if len(self.instants) == 1:
-            last = visible.groupBy(*keys).agg(F.max("ord").alias("ord"), *_of_last(values))
-            return last.withColumn("at", F.lit(0))
+            found = visible.groupBy(*keys).agg(*[column.alias(name) for name, column in made.items()])
+            return found.withColumn("at", F.lit(0))
         fresh = (
             visible.withColumn("seen_from", self.seen_from())
             .groupBy(*keys, "seen_from")
-            .agg(F.max("ord").alias("ord"), *_of_last(values))
+            .agg(*[column.alias(name) for name, column in made.items()])
         )
         in_turn = W.partitionBy(*keys).orderBy("seen_from")
         so_far = in_turn.rowsBetween(W.unboundedPreceding, W.currentRow)
-        running = fresh.select(
-            *keys,
-            "seen_from",
-            F.max("ord").over(so_far).alias("ord"),
-            *[F.max_by(value, "ord").over(so_far).alias(value) for value in values],
-            F.lead("seen_from").over(in_turn).alias("until"),
+        until = F.coalesce(F.lead("seen_from").over(in_turn) - 1, F.lit(len(self.instants) - 1))
+        return (
+            fresh.select(
+                *keys,
+                *[column.over(so_far).alias(name) for name, column in carried.items()],
+                F.sequence("seen_from", until).alias("numbers"),
+            )
+            .withColumn("at", F.explode("numbers"))
+            .drop("numbers")
         )
-        last_number = F.lit(len(self.instants) - 1)
-        return running.withColumn(
-            "at", F.explode(F.sequence(F.col("seen_from"), F.coalesce(F.col("until") - 1, last_number)))
-        ).drop("seen_from", "until")
 
 
 def latest(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Of each key the row with the highest `ord`, whole. For small frames."""
     rank = F.row_number().over(W.partitionBy(*keys).orderBy(F.desc("ord")))
     return rows.withColumn("rank", rank).where(F.col("rank") == 1).drop("rank")
-
-
-def _of_last(values: Sequence[str]) -> list[Column]:
-    return [F.max_by(value, "ord").alias(value) for value in values]

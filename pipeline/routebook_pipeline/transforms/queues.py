@@ -29,18 +29,15 @@ def items(changes: DataFrame, topic: str | None = None) -> DataFrame:
     return found if topic is None else found.where(F.col("topic") == F.lit(topic))
 
 
-def removals(changes: DataFrame) -> DataFrame:
-    """Entries that say: the group is empty, and all its queue data went with it."""
-    return changes.where((F.col("row") == 0) & F.col("group_removed") & F.col("broker").isNotNull())
+def is_removal() -> Column:
+    """The group is empty, and all its queue data went with it."""
+    return (F.col("row") == 0) & F.col("group_removed") & F.col("broker").isNotNull()
 
 
-def permissions(changes: DataFrame, rule: str) -> DataFrame:
-    return changes.where(
-        (F.col("row") == 0)
-        & (F.col("code") == int(Kind.WRITE_PERMISSION))
-        & (F.col("rule") == F.lit(rule))
-        & F.col("broker").isNotNull()
-    )
+def is_permission(rule: str | None = None) -> Column:
+    """`set` or `clear-write`, of all topics of a broker."""
+    found = (F.col("row") == 0) & (F.col("code") == int(Kind.WRITE_PERMISSION)) & F.col("broker").isNotNull()
+    return found if rule is None else found & (F.col("rule") == F.lit(rule))
 
 
 def is_put() -> Column:
@@ -73,17 +70,35 @@ def present_at(changes: DataFrame, points: Points, topic: str | None = None) -> 
     of_topic = items(changes, topic)
     names = of_topic.select("ord", "row", "topic", "cluster", "broker")
     last = points.last(of_topic, ["queue_key"], _VALUES).join(names, ["ord", "row"])
-    removed = points.last(removals(changes), ["broker"]).withColumnRenamed("ord", "removed_ord")
-    cleared = points.last(permissions(changes, "clear-write"), ["broker"]).withColumnRenamed("ord", "clear_ord")
-    was_set = points.last(permissions(changes, "set"), ["broker"], ["perm"])
     return (
         latest(last, ["at", "topic", "broker"])
-        .join(F.broadcast(removed), ["at", "broker"], "left")
-        .join(F.broadcast(cleared), ["at", "broker"], "left")
-        .join(F.broadcast(_as_setting(was_set, "at", "broker")), ["at", "broker"], "left")
+        .join(F.broadcast(_of_group(changes, points)), ["at", "broker"], "left")
         .join(F.broadcast(standing_at(changes, points).select("at", "named_from")), "at")
         .where(is_present())
         .select("at", "topic", "broker", "cluster", "read_queues", "write_queues", permission().alias("perm"), "flags")
+    )
+
+
+def _of_group(changes: DataFrame, points: Points) -> DataFrame:
+    """`at`, `broker`: the last entries that concern all queue data of a broker."""
+    concerning = changes.where(is_removal() | is_permission()).select(
+        "ord",
+        "ms",
+        "broker",
+        "perm",
+        F.when(is_removal(), F.col("ord")).alias("removed_ord"),
+        F.when(is_permission("set"), F.col("ord")).alias("set_ord"),
+        F.when(is_permission("clear-write"), F.col("ord")).alias("clear_ord"),
+    )
+    return (
+        points.each(concerning)
+        .groupBy("at", "broker")
+        .agg(
+            F.max("removed_ord").alias("removed_ord"),
+            F.max("set_ord").alias("set_ord"),
+            F.max_by("perm", "set_ord").alias("set_perm"),
+            F.max("clear_ord").alias("clear_ord"),
+        )
     )
 
 
@@ -109,13 +124,13 @@ def timeline(changes: DataFrame) -> DataFrame:
     known = (
         items(changes).groupBy(_name_key().alias("name_key"), "broker", "topic").agg(F.min("ord").alias("first_ord"))
     )
+    event = (
+        F.when(is_removal(), "removed").when(is_permission("set"), "set").when(is_permission("clear-write"), "clear")
+    )
     of_group = (
-        removals(changes)
-        .select("broker", "ord", "ms", F.lit("removed").alias("event"), F.lit(None).cast("int").alias("perm"))
-        .unionByName(permissions(changes, "set").select("broker", "ord", "ms", F.lit("set").alias("event"), "perm"))
-        .unionByName(
-            permissions(changes, "clear-write").select("broker", "ord", "ms", F.lit("clear").alias("event"), "perm")
-        )
+        changes.withColumn("event", event)
+        .where(F.col("event").isNotNull())
+        .select("broker", "ord", "ms", "event", "perm")
     )
     of_all = baselines(changes).select(
         "ord", "ms", F.lit("named").alias("event"), F.lit(None).cast("int").alias("perm"), "begin"
@@ -196,10 +211,6 @@ def totals(changes: DataFrame) -> DataFrame:
         F.sum("queues").over(so_far).alias("write_queues"),
         F.sum("entries").over(so_far).alias("writable"),
     )
-
-
-def _as_setting(last: DataFrame, *keys: str) -> DataFrame:
-    return last.select(*keys, F.col("ord").alias("set_ord"), F.col("perm").alias("set_perm"))
 
 
 def _name_key() -> Column:

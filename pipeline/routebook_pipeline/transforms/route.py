@@ -13,7 +13,6 @@ from routebook_pipeline.transforms.marks import standing_at
 from routebook_pipeline.transforms.points import Points
 from routebook_pipeline.transforms.queues import present_at
 from routebook_pipeline.transforms.shaping import shaped
-from routebook_pipeline.transforms.states import addresses_at
 
 
 def routes_at(history: History, instant: Instant, topic: str | None = None) -> DataFrame:
@@ -27,7 +26,6 @@ def routes(changes: DataFrame, points: Points, topic: str | None = None) -> Data
     return (
         present_at(changes, points, topic)
         .join(groups, ["at", "broker"], "left")
-        .join(addresses_at(changes, points), ["at", "broker"], "left")
         .join(F.broadcast(standing_at(changes, points).drop("lost_ord", "named_from")), "at")
         .withColumn("cluster", F.coalesce("owner", "cluster"))
         .withColumn("acting", F.coalesce("acting", F.lit(False)))

@@ -18,8 +18,7 @@ from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an inst
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.kinds import UNPLANNED_CAUSES, Kind
-from routebook_pipeline.transforms.marks import baselines, losses, standing_at
-from routebook_pipeline.transforms.points import Points, latest
+from routebook_pipeline.transforms.marks import baselines, losses_with_start
 
 UP: Final = 1
 DOWN: Final = 2
@@ -30,9 +29,13 @@ COMES: Final = (int(Kind.BROKER_REGISTERED), int(Kind.BROKER_CHANGED), int(Kind.
 _SAYS: Final = (*COMES, int(Kind.BROKER_REMOVED))
 
 
+def is_evidence() -> Column:
+    """The entry speaks of one seat."""
+    return (F.col("row") == 0) & F.col("code").isin(*_SAYS) & F.col("broker_id").isNotNull()
+
+
 def evidence(changes: DataFrame) -> DataFrame:
-    """The entries that speak of one seat."""
-    return changes.where((F.col("row") == 0) & F.col("code").isin(*_SAYS) & F.col("broker_id").isNotNull())
+    return changes.where(is_evidence())
 
 
 def is_up() -> Column:
@@ -67,7 +70,7 @@ def timeline(changes: DataFrame) -> DataFrame:
         nothing.cast("long").alias("begin"),
     )
     marks = (
-        losses(changes)
+        losses_with_start(changes)
         .select(
             "ord",
             F.coalesce("start_ms", "ms").alias("ms"),
@@ -106,22 +109,4 @@ def timeline(changes: DataFrame) -> DataFrame:
         .where(says_something)
         .withColumn("before", F.lag("state").over(in_turn))
         .drop("begin", "last_own", "last_loss")
-    )
-
-
-def addresses_at(changes: DataFrame, points: Points) -> DataFrame:
-    """`at`, `broker`, `addresses`: id -> address of the seats that are UP, by the broker's name, as the service has it:
-    a name has one table of seats, whichever cluster its brokers say they belong to. Names without one are not there.
-    """
-    said = evidence(changes).withColumn("is_up", is_up())
-    names = said.select("ord", "broker", "broker_id", "addr")
-    last = points.last(said, ["seat_key"], ["is_up"]).join(names, "ord")
-    standing = F.broadcast(standing_at(changes, points).select("at", "lost_ord", "named_from"))
-    heard_of_since = F.greatest(F.coalesce("lost_ord", F.lit(-1)), F.coalesce("named_from", F.lit(-1)))
-    return (
-        latest(last, ["at", "broker", "broker_id"])
-        .join(standing, "at")
-        .where(F.col("is_up") & (F.col("ord") > heard_of_since))
-        .groupBy("at", "broker")
-        .agg(F.map_from_entries(F.sort_array(F.collect_list(F.struct("broker_id", "addr")))).alias("addresses"))
     )

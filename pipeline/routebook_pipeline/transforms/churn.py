@@ -1,0 +1,45 @@
+"""7 Which topics came and went?"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+
+from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
+from routebook_pipeline.shapes import CHURN
+from routebook_pipeline.transforms.intervals import before_end, starts_inside
+from routebook_pipeline.transforms.queues import timeline
+from routebook_pipeline.transforms.shaping import flag, shaped
+
+
+def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 one form for all
+    """A topic is there while any of the cluster's brokers has queue data of it."""
+    steps = timeline(before_end(history.changes, window))
+    is_inside = starts_inside(window, "ms")
+    is_resize = (
+        is_inside & F.col("is_item") & F.col("put") & F.col("was_present") & (F.col("item") != F.col("item_before"))
+    )
+    was_there = F.max_by("present", F.struct("ord", "row"))
+    of_queues = steps.groupBy("cluster", "topic", "name_key").agg(
+        F.coalesce(
+            F.max_by("present", F.when(F.col("ms") < F.lit(window.start_ms), F.struct("ord", "row"))), F.lit(False)
+        ).alias("before"),
+        was_there.alias("after"),
+        F.max(is_inside & F.col("is_item") & F.col("put")).alias("put"),
+        F.sum(flag(is_resize)).alias("resized"),
+    )
+    topics = of_queues.groupBy("cluster", "topic").agg(
+        F.max("before").alias("before"),
+        F.max("after").alias("after"),
+        F.max("put").alias("put"),
+        F.sum("resized").alias("resized"),
+    )
+    before, after = F.col("before"), F.col("after")
+    counted = topics.groupBy("cluster").agg(
+        F.sum(flag(before)).alias("topics_before"),
+        F.sum(flag(after)).alias("topics_after"),
+        F.sum(flag(after & ~before)).alias("created"),
+        F.sum(flag(before & ~after)).alias("removed"),
+        F.sum(flag(F.col("put") & ~before & ~after)).alias("passing"),
+        F.sum("resized").alias("resized"),
+    )
+    moved = F.col("created") + F.col("removed") + 2 * F.col("passing")
+    return shaped(counted.withColumn("rate", moved / F.greatest(F.lit(1), F.col("topics_before"))), CHURN)

@@ -1,0 +1,96 @@
+"""9 For how long did the table hand out an address behind which nobody was?"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+
+from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
+from routebook_pipeline.shapes import EXPOSURE_BY_CLUSTER, EXPOSURE_BY_GROUP
+from routebook_pipeline.transforms.intervals import before_end, intervals, starts_inside
+from routebook_pipeline.transforms.queues import totals
+from routebook_pipeline.transforms.shaping import shaped
+from routebook_pipeline.transforms.states import DOWN, evidence
+from routebook_pipeline.transforms.sweep import segments
+
+
+def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
+    day = F.date_format(F.timestamp_millis("ms"), "yyyy-MM-dd")
+    lengths = F.sort_array(F.collect_list("detection_ms"))
+    found = (
+        _exposed(history, window, thresholds)
+        .groupBy("cluster", day.alias("day"))
+        .agg(
+            F.count("*").alias("number"),
+            F.sum("detection_ms").alias("detection_ms"),
+            F.max("detection_ms").alias("max_ms"),
+            lengths.alias("lengths"),
+            F.sum("queue_seconds").alias("queue_seconds"),
+        )
+    )
+    return shaped(
+        found.withColumns(
+            {
+                "p50_ms": _nearest_rank(50),
+                "p95_ms": _nearest_rank(95),
+                "client_mean_ms": F.col("detection_ms") / F.col("number") + F.lit(thresholds.poll_ms / 2),
+                "client_worst_ms": F.col("max_ms") + F.lit(thresholds.poll_ms),
+            }
+        ),
+        EXPOSURE_BY_CLUSTER,
+    )
+
+
+def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
+    exposed = _exposed(history, window, thresholds)
+    keys = ["cluster", "broker"]
+    spans = exposed.select(*keys, F.col("since_ms").alias("from_ms"), F.col("ms").alias("to_ms"))
+    covered = (
+        segments(spans, keys, {"number": F.lit(1)})
+        .where(F.col("number") > 0)
+        .groupBy(*keys)
+        .agg(F.sum(F.col("to_ms") - F.col("from_ms")).alias("exposed_ms"))
+    )
+    found = exposed.groupBy(*keys).agg(
+        F.count("*").alias("number"),
+        F.sum("detection_ms").alias("detection_ms"),
+        F.sum("queue_seconds").alias("queue_seconds"),
+    )
+    return shaped(found.join(covered, keys, "left").fillna(0, ["exposed_ms"]), EXPOSURE_BY_GROUP)
+
+
+def detections(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
+    """Every unplanned DOWN that began in the window and says since when nobody was there: `since_ms`, `ms`,
+    `detection_ms`, the seat, its `timeout_ms` and the `version`.
+    """
+    began = (
+        intervals(history.changes, window, thresholds)
+        .where((F.col("state") == DOWN) & F.col("unplanned") & starts_inside(window))
+        .select("ord")
+    )
+    since = F.when(F.col("cause") == "connection-lost", F.col("lost_ms")).otherwise(F.col("last_heartbeat_ms"))
+    return (
+        evidence(history.changes)
+        .select("ord", "version", "ms", "cluster", "broker", "broker_id", "timeout_ms", since.alias("since_ms"))
+        .join(began, "ord")
+        .where(F.col("since_ms").isNotNull())
+        .withColumn("detection_ms", F.col("ms") - F.col("since_ms"))
+    )
+
+
+def _exposed(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
+    """Beside it `queue_seconds`: what could not be written to, when a master was lost."""
+    found = detections(history, window, thresholds)
+    masters = found.where(F.col("broker_id") == 0).select(F.col("ord").alias("lost_at"), "broker")
+    written = totals(before_end(history.changes, window)).select("broker", "ord", "write_queues")
+    just_before = (
+        masters.join(written, "broker")
+        .where(F.col("ord") < F.col("lost_at"))
+        .groupBy("lost_at")
+        .agg(F.max_by("write_queues", "ord").alias("queues"))
+        .withColumnRenamed("lost_at", "ord")
+    )
+    seconds = F.col("detection_ms") / 1000 * F.coalesce("queues", F.lit(0))
+    return found.join(just_before, "ord", "left").withColumn("queue_seconds", seconds)
+
+
+def _nearest_rank(percent: int) -> Column:
+    return F.element_at("lengths", F.floor((F.size("lengths") * percent + 99) / 100).cast("int"))

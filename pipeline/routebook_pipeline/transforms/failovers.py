@@ -1,0 +1,64 @@
+"""10 When did another address become the master of a group?"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an instant to another
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+
+from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
+from routebook_pipeline.shapes import FAILOVERS, FAILOVERS_BY_GROUP
+from routebook_pipeline.transforms.availability import masterless
+from routebook_pipeline.transforms.intervals import before_end, starts_inside
+from routebook_pipeline.transforms.shaping import flag, shaped
+from routebook_pipeline.transforms.states import UP, evidence, is_up, seats, timeline
+
+
+def each(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 one form for all
+    return shaped(_found(history, window), FAILOVERS)
+
+
+def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
+    found = (
+        _found(history, window)
+        .groupBy("group_key")
+        .agg(
+            F.count("*").alias("failovers"),
+            F.sum(flag(F.col("planned"))).alias("planned"),
+            F.sum("gap_ms").alias("gap_ms"),
+            F.max("gap_ms").alias("longest_gap_ms"),
+        )
+    )
+    headless = (
+        masterless(history, window, thresholds)
+        .groupBy("group_key")
+        .agg(F.sum(F.col("to_ms") - F.col("from_ms")).alias("headless_ms"))
+    )
+    names = seats(before_end(history.changes, window)).select("group_key", "cluster", "broker").distinct()
+    both = found.join(headless, "group_key", "full_outer").fillna(0).join(names, "group_key")
+    return shaped(both, FAILOVERS_BY_GROUP)
+
+
+def _found(history: History, window: Window) -> DataFrame:
+    changes = before_end(history.changes, window)
+    in_turn = W.partitionBy("seat_key").orderBy("ord")
+    until_now = in_turn.rowsBetween(W.unboundedPreceding, -1)
+    masters = evidence(changes).where((F.col("broker_id") == 0) & is_up())
+    registered = (
+        masters.select(
+            "group_key", "seat_key", "ord", "version", "ms", "cluster", "broker", F.col("addr").alias("to_address")
+        )
+        .withColumn("from_address", F.lag("to_address").over(in_turn))
+        .where((F.col("from_address") != F.col("to_address")) & starts_inside(window, "ms"))
+    )
+    ends_up = (F.col("before") == UP) & (F.col("state") != UP)
+    gaps = (
+        timeline(changes)
+        .withColumn("left_ms", F.last(F.when(ends_up, F.col("ms")), ignorenulls=True).over(until_now))
+        .where((F.col("state") == UP) & F.col("cause").isNull())
+        .select(
+            "ord",
+            F.when(F.col("before") == UP, F.lit(0))
+            .otherwise(F.coalesce(F.col("ms") - F.col("left_ms"), F.lit(0)))
+            .alias("gap_ms"),
+        )
+    )
+    return registered.join(gaps, "ord").withColumn("planned", F.col("gap_ms") == 0)

@@ -1,0 +1,75 @@
+"""6 How long were the pauses between heartbeats? Exact ranks over histograms: as fine as their buckets."""
+
+import math
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an instant to another
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+
+from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
+from routebook_pipeline.shapes import HEARTBEAT_GAPS
+from routebook_pipeline.transforms.shaping import shaped
+
+LAST_BUCKET: Final = 127
+"""Everything above the one before: it has no upper edge but the longest gap itself."""
+_PER_MILLE: Final = {"p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p999_ms": 999}
+"""Whole numbers, so that a rank is exact: 0.9 · 10 is not 9 everywhere."""
+
+
+def by_seat(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
+    return _summed(inside(history, window), thresholds, ["cluster", "broker", "broker_id"])
+
+
+def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
+    return _summed(inside(history, window), thresholds, ["cluster"])
+
+
+def inside(history: History, window: Window) -> DataFrame:
+    return history.pulses.where((F.col("to_ms") >= F.lit(window.start_ms)) & (F.col("to_ms") < F.lit(window.end_ms)))
+
+
+def is_late(thresholds: Thresholds) -> Column:
+    """The whole bucket lies above what is late."""
+    return F.col("bucket") >= F.lit(first_late_bucket(thresholds))
+
+
+def first_late_bucket(thresholds: Thresholds) -> int:
+    late_ms = thresholds.late_factor * thresholds.expected_period_ms
+    return next((bucket for bucket in range(1, LAST_BUCKET + 1) if upper_edge(bucket - 1) >= late_ms), LAST_BUCKET + 1)
+
+
+def upper_edge(bucket: int) -> float:
+    return 100 * math.pow(2, bucket / 8)
+
+
+def _summed(pulses: DataFrame, thresholds: Thresholds, keys: list[str]) -> DataFrame:
+    rising = W.partitionBy(*keys).orderBy("bucket")
+    buckets = (
+        pulses.groupBy(*keys, "bucket")
+        .agg(F.sum("count").alias("count"), F.max("max_ms").alias("max_ms"))
+        .withColumn("rank", F.sum("count").over(rising))
+        .withColumn("number", F.sum("count").over(W.partitionBy(*keys)))
+        .withColumn("longest", F.max("max_ms").over(W.partitionBy(*keys)))
+    )
+    edge = F.when(F.col("bucket") >= LAST_BUCKET, F.col("longest")).otherwise(
+        F.least(100 * F.pow(F.lit(2.0), F.col("bucket") / 8), F.col("longest"))
+    )
+    found = buckets.groupBy(*keys).agg(
+        F.first("number").alias("number"),
+        F.first("longest").alias("max_ms"),
+        *[F.min(F.when(F.col("rank") >= _rank(per_mille), edge)).alias(name) for name, per_mille in _PER_MILLE.items()],
+        F.sum(F.when(is_late(thresholds), F.col("count")).otherwise(0)).alias("late"),
+    )
+    absent = {
+        name: F.lit(None).cast(HEARTBEAT_GAPS[name].dataType) for name in ("broker", "broker_id") if name not in keys
+    }
+    return shaped(
+        found.where(F.col("number") > 0).withColumns({**absent, "late_share": F.try_divide("late", "number")}),
+        HEARTBEAT_GAPS,
+    )
+
+
+def _rank(per_mille: int) -> Column:
+    """⌈q·n⌉"""
+    return F.floor((F.col("number") * per_mille + 999) / 1000)
