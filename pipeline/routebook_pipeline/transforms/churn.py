@@ -17,12 +17,12 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
     is_resize = (
         is_inside & F.col("is_item") & F.col("put") & F.col("was_present") & (F.col("item") != F.col("item_before"))
     )
-    was_there = F.max_by("present", F.struct("ord", "row"))
-    of_queues = steps.groupBy("cluster", "topic", "name_key").agg(
-        F.coalesce(
-            F.max_by("present", F.when(F.col("ms") < F.lit(window.start_ms), F.struct("ord", "row"))), F.lit(False)
-        ).alias("before"),
-        was_there.alias("after"),
+    place = F.struct("ord", "row")
+    was_before = F.col("ms") < F.lit(window.start_ms)
+    of_queues = steps.groupBy("name_key", "topic").agg(
+        F.max_by("cluster", place).alias("cluster"),
+        F.coalesce(F.max_by("present", F.when(was_before, place)), F.lit(False)).alias("before"),
+        F.max_by("present", place).alias("after"),
         F.max(is_inside & F.col("is_item") & F.col("put")).alias("put"),
         F.sum(flag(is_resize)).alias("resized"),
     )

@@ -15,7 +15,7 @@ def before_end(rows: DataFrame, window: Window) -> DataFrame:
 
 def intervals(changes: DataFrame, window: Window, thresholds: Thresholds) -> DataFrame:
     """Of every seat, by `ord` of what began it: `state`, `unplanned` and `cause` (of the first, for DOWN), `start_ms`,
-    `end_ms` (null: still so at the end of the window), `then` (the next state). What counts lies in
+    `end_ms` (null: still so at the end of the window), `before` and `then` (the states around it). What counts lies in
     [`from_ms`, `to_ms`) and is `length_ms` long: inside the window, and of DOWN at most as much as a broker that was
     taken away shall hurt.
     """
@@ -26,7 +26,6 @@ def intervals(changes: DataFrame, window: Window, thresholds: Thresholds) -> Dat
         .withColumn("end_ms", F.lead("ms").over(in_turn))
         .withColumn("then", F.lead("state").over(in_turn))
         .withColumnRenamed("ms", "start_ms")
-        .drop("before")
     )
     end = F.least(F.coalesce("end_ms", F.lit(window.end_ms)), F.lit(window.end_ms))
     counted_end = F.when(

@@ -66,7 +66,9 @@ def is_writable() -> Column:
 
 
 def present_at(changes: DataFrame, points: Points, topic: str | None = None) -> DataFrame:
-    """`at`, `topic`, `broker`, `cluster` (of the item) and the values of every queue entry that is there."""
+    """`at`, `topic`, `broker`, `cluster` (of the item), the values of every queue entry that is there, and its place:
+    `ord`, `row`.
+    """
     of_topic = items(changes, topic)
     names = of_topic.select("ord", "row", "topic", "cluster", "broker")
     last = points.last(of_topic, ["queue_key"], _VALUES).join(names, ["ord", "row"])
@@ -75,7 +77,8 @@ def present_at(changes: DataFrame, points: Points, topic: str | None = None) -> 
         .join(F.broadcast(_of_group(changes, points)), ["at", "broker"], "left")
         .join(F.broadcast(standing_at(changes, points).select("at", "named_from")), "at")
         .where(is_present())
-        .select("at", "topic", "broker", "cluster", "read_queues", "write_queues", permission().alias("perm"), "flags")
+        .withColumn("perm", permission())
+        .select("at", "topic", "broker", "cluster", "read_queues", "write_queues", "perm", "flags", "ord", "row")
     )
 
 
@@ -105,7 +108,8 @@ def _of_group(changes: DataFrame, points: Points) -> DataFrame:
 def timeline(changes: DataFrame) -> DataFrame:
     """Every change of every queue entry, by `ord`: `present`, `write_queues` and `perm` from then on; `was_present`
     until then. `is_item` says that the row is an item: then `item` and `item_before`, the one before it, hold read and
-    write queues and permission as they were said.
+    write queues and permission as they were said. `item_ord`, `item_row` are the place of the item that stands,
+    `set_ord` that of the permission that was set behind it.
     """
     own = items(changes).select(
         _name_key().alias("name_key"),
@@ -168,6 +172,7 @@ def _folded(told: DataFrame) -> DataFrame:
         F.when(is_item, values).alias("item"),
         F.last(F.when(is_item, values), ignorenulls=True).over(before).alias("item_before"),
         last(is_item, "ord").alias("ord"),
+        last(is_item, "row").alias("item_row"),
         (~last(is_item, "put")).alias("removed"),
         last(is_item, "write_queues").alias("write_queues"),
         last(is_item, "perm").alias("perm"),
@@ -184,8 +189,9 @@ def _folded(told: DataFrame) -> DataFrame:
             "was_present",
             F.coalesce(F.lag("present").over(W.partitionBy("name_key").orderBy("at_ord", "row")), F.lit(False)),
         )
-        .drop("ord", "removed", "removed_ord", "set_ord", "set_perm", "clear_ord", "named_from")
-        .withColumnRenamed("at_ord", "ord")
+        .withColumn("set_ord", F.when(F.col("set_ord") > F.col("ord"), F.col("set_ord")))
+        .drop("removed", "removed_ord", "set_perm", "clear_ord", "named_from")
+        .withColumnsRenamed({"ord": "item_ord", "at_ord": "ord"})
     )
 
 
@@ -210,6 +216,22 @@ def totals(changes: DataFrame) -> DataFrame:
         "ms",
         F.sum("queues").over(so_far).alias("write_queues"),
         F.sum("entries").over(so_far).alias("writable"),
+    )
+
+
+def ends_of_writing(changes: DataFrame) -> DataFrame:
+    """`broker`, `ord`, `ms`: with this entry the last queue of a group that could be written to went, and until
+    `until_ms` (null: for good) there was none.
+    """
+    in_turn = W.partitionBy("broker").orderBy("ord")
+    had_any = F.lag("writable", 1, 0).over(in_turn) > 0
+    return (
+        totals(changes)
+        .withColumn("had_any", had_any)
+        .where((F.col("writable") > 0) != F.col("had_any"))
+        .withColumn("until_ms", F.lead("ms").over(in_turn))
+        .where("had_any")
+        .select("broker", "ord", "ms", "until_ms")
     )
 
 

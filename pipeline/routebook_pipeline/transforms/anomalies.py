@@ -1,0 +1,263 @@
+"""11 What should somebody look at? A rule each, every finding with the versions that prove it. Rules about topics and
+heartbeats, which are judged by the hour, are in `hourly`.
+"""
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an instant to another
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+
+from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
+from routebook_pipeline.kinds import Kind
+from routebook_pipeline.shapes import ANOMALIES
+from routebook_pipeline.transforms import capacity, exposure, failovers, flaps, hourly
+from routebook_pipeline.transforms.availability import masterless
+from routebook_pipeline.transforms.findings import finding, none_of, subject_of
+from routebook_pipeline.transforms.integrity import late_entries
+from routebook_pipeline.transforms.intervals import before_end, intervals, starts_inside
+from routebook_pipeline.transforms.queues import ends_of_writing
+from routebook_pipeline.transforms.shaping import shaped, version_of
+from routebook_pipeline.transforms.states import DOWN, UP, seats
+from routebook_pipeline.transforms.sweep import segments, unbroken
+
+_ALL_OF_IT: Final = 1 << 62
+
+
+def anomalies(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
+    rules = (
+        _flapping,
+        _mass_loss,
+        _headless,
+        _two_masters,
+        _slow_detection,
+        hourly.late_heartbeats,
+        hourly.churn_spike,
+        _skew,
+        _read_only,
+        _history,
+    )
+    return shaped(reduce(DataFrame.unionByName, [rule(history, window, thresholds) for rule in rules]), ANOMALIES)
+
+
+def _flapping(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
+    return finding(
+        flaps.episodes(history, window, thresholds).join(_seats(history, window), "seat_key"),
+        "flapping",
+        subject_of("cluster", "broker", "broker_id"),
+        between=("first_ms", "last_ms"),
+        value=F.col("number"),
+        threshold=F.lit(thresholds.episode_minimum),
+        versions=F.col("versions"),
+    )
+
+
+def _mass_loss(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
+    """A loss belongs to those of the sixty seconds up to it. The share is of the seats that were UP just before the
+    first of them. Stretches that fire and overlap are one finding.
+    """
+    states = intervals(history.changes, window, thresholds).join(_seats(history, window), "seat_key")
+    # A running count of the cluster's seats that are UP, by `ord`.
+    in_turn = W.partitionBy("cluster").orderBy("ord").rowsBetween(W.unboundedPreceding, -1)
+    step = F.when(F.col("state") == UP, 1).when(F.col("before") == UP, -1).otherwise(0)
+    lost = (
+        states.withColumn("up_before", F.coalesce(F.sum(step).over(in_turn), F.lit(0)))
+        .where((F.col("state") == DOWN) & F.col("unplanned") & (F.col("before") == UP) & starts_inside(window))
+        .withColumn("version", version_of())
+    )
+    recent = W.partitionBy("cluster").orderBy("start_ms").rangeBetween(-thresholds.mass_loss_ms, 0)
+    by_time = W.partitionBy("cluster").orderBy("start_ms", "ord")
+    number = F.size(F.collect_set("seat_key").over(recent))
+    fires = (F.col("number") >= thresholds.mass_loss_minimum) & (F.col("share") >= thresholds.mass_loss_share)
+    firing = (
+        lost.withColumn("number", number)
+        .withColumn("share", F.try_divide("number", F.min_by("up_before", "ord").over(recent)))
+        .withColumn("first_ms", F.min("start_ms").over(recent))
+        .withColumn("versions", F.collect_set("version").over(recent))
+        .where(fires)
+        .withColumn("apart", F.when(F.col("first_ms") > F.lag("start_ms").over(by_time), 1).otherwise(0))
+        .withColumn("stretch", F.sum("apart").over(by_time))
+        .groupBy("cluster", "stretch")
+        .agg(
+            F.min("first_ms").alias("first_ms"),
+            F.max("start_ms").alias("last_ms"),
+            F.max("share").alias("share"),
+            F.array_distinct(F.flatten(F.collect_list("versions"))).alias("versions"),
+        )
+    )
+    return finding(
+        firing,
+        "mass-loss",
+        subject_of("cluster"),
+        between=("first_ms", "last_ms"),
+        value=F.col("share"),
+        threshold=F.lit(thresholds.mass_loss_share),
+        versions=F.col("versions"),
+    )
+
+
+def _headless(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
+    """The proof is the entry with which the master went."""
+    length = F.col("to_ms") - F.col("from_ms")
+    found = masterless(history, window, thresholds).where(length > thresholds.headless_ms)
+    downs = (
+        intervals(history.changes, window, thresholds)
+        .join(_seats(history, window), "seat_key")
+        .where((F.col("state") == DOWN) & (F.col("broker_id") == 0))
+        .select(
+            "group_key", "cluster", "broker", "start_ms", F.coalesce("end_ms", F.lit(_ALL_OF_IT)).alias("end_ms"), "ord"
+        )
+    )
+    proven = found.join(downs, "group_key").where(
+        (F.col("start_ms") <= F.col("from_ms")) & (F.col("end_ms") > F.col("from_ms"))
+    )
+    return finding(
+        proven,
+        "headless",
+        subject_of("cluster", "broker"),
+        between=("from_ms", "to_ms"),
+        value=length,
+        threshold=F.lit(thresholds.headless_ms),
+        versions=F.array(version_of()),
+    )
+
+
+def _two_masters(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
+    in_turn = W.partitionBy("cluster", "broker").orderBy("ms", "version")
+    names = ("from_address", "to_address", "ms", "version")
+    found = (
+        failovers.each(history, window, thresholds)
+        .withColumns({f"{name}_before": F.lag(name).over(in_turn) for name in names})
+        .where(
+            (F.col("to_address") == F.col("from_address_before"))
+            & (F.col("from_address") == F.col("to_address_before"))
+            & (F.col("ms") - F.col("ms_before") <= thresholds.two_masters_ms)
+        )
+    )
+    return finding(
+        found,
+        "two-masters",
+        subject_of("cluster", "broker"),
+        between=("ms_before", "ms"),
+        value=F.col("ms") - F.col("ms_before"),
+        threshold=F.lit(thresholds.two_masters_ms),
+        versions=F.array("version_before", "version"),
+    )
+
+
+def _slow_detection(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
+    limit = F.col("timeout_ms") + thresholds.slow_detection_ms
+    return finding(
+        exposure.detections(history, window, thresholds).where(F.col("detection_ms") > limit),
+        "slow-detection",
+        subject_of("cluster", "broker", "broker_id"),
+        between=("since_ms", "ms"),
+        value=F.col("detection_ms"),
+        threshold=limit,
+        versions=F.array("version"),
+    )
+
+
+def _skew(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
+    found = capacity.by_cluster(history, capacity.midnights(window), thresholds)
+    return finding(
+        found.where((F.col("peak") > thresholds.skew_peak) & (F.col("groups") >= thresholds.skew_groups)),
+        "skew",
+        subject_of("cluster"),
+        between=("at_ms", "at_ms"),
+        value=F.col("peak"),
+        threshold=F.lit(thresholds.skew_peak),
+        versions=none_of(),
+    )
+
+
+def _read_only(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
+    """ "And had": something said before that a queue of the group can be written to."""
+    changes = before_end(history.changes, window)
+    keys = ["cluster", "broker"]
+    masters = (
+        intervals(history.changes, window, thresholds)
+        .join(_seats(history, window), "seat_key")
+        .where((F.col("state") == UP) & (F.col("broker_id") == 0))
+        .select(*keys, "from_ms", "to_ms", F.lit(1).alias("up"), F.lit(0).alias("none"))
+    )
+    none = ends_of_writing(changes).join(masters.select(*keys).distinct(), "broker")
+    spans = none.select(
+        *keys,
+        F.greatest("ms", F.lit(window.start_ms)).alias("from_ms"),
+        F.coalesce("until_ms", F.lit(window.end_ms)).alias("to_ms"),
+        F.lit(0).alias("up"),
+        F.lit(1).alias("none"),
+    )
+    both = segments(masters.unionByName(spans), keys, {"up": F.col("up"), "none": F.col("none")})
+    length = F.col("to_ms") - F.col("from_ms")
+    found = unbroken(both.where((F.col("up") > 0) & (F.col("none") > 0)), keys).where(length > thresholds.read_only_ms)
+    last = none.select(*keys, "ms", "ord")
+    proven = (
+        found.join(last, keys)
+        .where(F.col("ms") <= F.col("from_ms"))
+        .groupBy(*keys, "from_ms", "to_ms")
+        .agg(F.max("ord").alias("ord"))
+    )
+    return finding(
+        proven,
+        "read-only",
+        subject_of("cluster", "broker"),
+        between=("from_ms", "to_ms"),
+        value=length,
+        threshold=F.lit(thresholds.read_only_ms),
+        versions=F.array(version_of()),
+    )
+
+
+def _history(history: History, window: Window, thresholds: Thresholds) -> DataFrame:  # noqa: ARG001 one form for all
+    rows = before_end(history.changes, window).where((F.col("row") == 0) & starts_inside(window, "ms"))
+    what = (
+        F.when(F.col("code") == int(Kind.HOLE), "hole")
+        .when(F.col("code") == int(Kind.FORK), "fork")
+        .when(F.col("code") == int(Kind.UNREADABLE), "unreadable")
+    )
+    is_hole = F.col("code") == int(Kind.HOLE)
+    marked = (
+        rows.withColumn("what", what)
+        .where(F.col("what").isNotNull())
+        .select(
+            "what",
+            "ms",
+            F.when(is_hole, F.col("to_version") - F.col("from_version") + 1).otherwise(1).alias("number"),
+            F.when(is_hole, F.array("from_version", "to_version")).otherwise(F.array("version")).alias("versions"),
+            # Each hole and each fork is a finding of its own; entries are summed up.
+            F.when(F.col("what") == "unreadable", 0).otherwise(F.col("ord")).alias("apart"),
+        )
+    )
+    late = late_entries(history, window).select(
+        F.lit("late").alias("what"),
+        "ms",
+        F.lit(1).alias("number"),
+        F.array("version").alias("versions"),
+        F.lit(0).alias("apart"),
+    )
+    found = (
+        marked.unionByName(late)
+        .groupBy("what", "apart")
+        .agg(
+            F.min("ms").alias("first_ms"),
+            F.max("ms").alias("last_ms"),
+            F.sum("number").alias("number"),
+            F.array_distinct(F.flatten(F.collect_list("versions"))).alias("versions"),
+        )
+    )
+    return finding(
+        found,
+        "history",
+        subject_of("what"),
+        between=("first_ms", "last_ms"),
+        value=F.col("number"),
+        threshold=F.lit(0),
+        versions=F.col("versions"),
+    )
+
+
+def _seats(history: History, window: Window) -> DataFrame:
+    return seats(before_end(history.changes, window)).drop("first_ord", "first_ms")
