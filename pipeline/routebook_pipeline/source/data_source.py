@@ -1,9 +1,9 @@
 """`format("routebook")`: batch and streaming.
 
-Where to begin is the caller's: the source does not know the lake. The ingest gives the id of the lake's last entry,
-`<ms>-<version>`, as `start_id`, and everything behind it is read. The lake's own id, not one asked from the stream by
-its version: in a store that lost its tail and went on, the same version is another entry, and only the time tells.
-(After a hole there is no such entry: then `StreamReader.id_of`.) Without `start_id`: `starting`.
+Where to begin is the caller's: the source does not know the lake. The ingest gives the place of the lake's last entry
+as `start_id`, and everything behind it is read: the entry's own id, or `StreamReader.id_of` with the time by which it
+was read. (In a store that lost its tail and went on, the same version is another entry, and only the time tells.)
+Without `start_id`: `starting`.
 
 Spark pickles these classes by reference and their objects with their state, and calls `read` on executors, again when a
 task is repeated: so a connection is made by who needs it and is never part of the state.

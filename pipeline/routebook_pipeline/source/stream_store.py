@@ -70,18 +70,23 @@ class StreamReader:
         """The last of those at or before `place`."""
         return self._one("XREVRANGE", place, "-")
 
-    def id_of(self, version: int) -> EntryId:
+    def id_of(self, version: int, read_by_ms: int | None = None) -> EntryId:
         """The place of a version: every entry up to it lies at or before, every later one behind. HistoryForkError when
         the stream has not come that far.
 
-        It is the version's place in *this* stream: who has read that entry and knows its id, should go on from that
-        id, or a fork goes unnoticed.
+        It is the version's place in *this* stream. Who has read that entry says by when (on the store's clock, and not
+        before the entry's own time): a later entry of the same version is HistoryForkError, too.
         """
         if version <= 0:
             return BEGINNING
         newest = self._last_generated()
-        if version > newest.version:
+        place = self._place_of(version, newest)
+        exact = place == newest or self.first_at(place) == place
+        if version > newest.version or (exact and read_by_ms is not None and place.ms > read_by_ms):
             raise HistoryForkError(self.namespace, version, newest.version)
+        return place
+
+    def _place_of(self, version: int, newest: EntryId) -> EntryId:
         if version == newest.version:
             return newest
         first = self.first()

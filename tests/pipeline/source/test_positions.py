@@ -135,6 +135,18 @@ class TestAStreamReader:
             reader.id_of(11)
         assert (raised.value.ours, raised.value.newest) == (11, 10)
 
+    def test_says_that_an_entry_is_not_the_one_that_was_read(self, stream: Stream) -> None:
+        ids = stream.fill(90)
+        stream.fill(120, first=91, ms=BEGAN_MS + 60_000)
+        with StreamReader(URL_ENV, stream.namespace) as reader:
+            assert reader.id_of(90, read_by_ms=BEGAN_MS + 100) == ids[-1]
+            for version in (91, 100, 120):
+                with pytest.raises(HistoryForkError) as raised:
+                    reader.id_of(version, read_by_ms=BEGAN_MS + version)
+                assert raised.value.ours == version
+            stream.trim_below(EntryId(BEGAN_MS + 60_110, 0))
+            assert reader.id_of(105, read_by_ms=BEGAN_MS + 105).version == 105, "nobody can tell any more"
+
     def test_the_store_says_what_time_it_is(self, stream: Stream) -> None:
         seconds, microseconds = stream.client.execute_command("TIME")
         with StreamReader(URL_ENV, stream.namespace) as reader:
