@@ -51,8 +51,17 @@ async def test_a_client_asks_for_its_topics_one_after_the_other() -> None:
     assert counts.found >= 2
     assert counts.not_found >= 2
     assert counts.failed == 0
-    told = json.loads(journal.getvalue().splitlines()[0])
+    (told,) = [json.loads(line) for line in journal.getvalue().splitlines()]
     assert (told["event"], told["topic"], told["server"]) == ("not-found", "TopicB", address)
+
+
+async def test_a_client_tells_when_a_topic_goes_and_when_it_is_back() -> None:
+    server = CannedServer()
+    async with peer(server.play) as address, asking(address) as (counts, journal):
+        await until(lambda: counts.not_found >= 2)
+        server.routes["TopicA"] = ROUTE
+        await until(lambda: counts.found >= 2)
+    assert [json.loads(line)["event"] for line in journal.getvalue().splitlines()] == ["not-found", "found-again"]
 
 
 async def test_a_client_keeps_its_name_server_and_turns_to_the_next_when_the_connection_is_lost() -> None:

@@ -1,5 +1,6 @@
 """A simulated fleet and a real service: what the journal tells is what the book holds."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -53,9 +54,34 @@ async def test_the_book_holds_what_the_journal_tells(service: Running, tmp_path:
     assert lines_of(path)[-1]["event"] == "end"
 
 
+async def test_a_fleet_goes_on_when_one_of_its_name_servers_stops(
+    service: Running, other_service: Running, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal"
+    layout = Layout(brokers=3, topics=3, first_address=first_address())
+    options = Options([service.remoting, other_service.remoting], layout, clients=6, poll_s=0.1)
+    with path.open("w") as file:
+        simulation = Simulation(options, Journal(file))
+        counts = simulation.counts
+        try:
+            await simulation.start()
+            await until(lambda: counts.found > 20)
+            await asyncio.to_thread(other_service.stop)
+            # Each of its clients may fail once, and only once: then it has found the other one.
+            found, failed = counts.found, counts.failed
+            await until(lambda: counts.switches > 0 and counts.found > found + 100)
+            assert counts.failed - failed <= options.clients
+            await simulation.brokers[0].register("period")
+            last = lines_of(path)[-1]
+            assert last["servers"][service.remoting]["code"] == 0
+            assert "error" in last["servers"][other_service.remoting]
+        finally:
+            await simulation.end()
+
+
 @pytest.mark.slow
-async def test_after_a_minute_of_trouble_the_book_holds_what_the_journal_tells(
-    service: Running, tmp_path: Path
+async def test_after_a_minute_of_trouble_both_workers_hold_what_the_journal_tells(
+    service: Running, other_service: Running, tmp_path: Path
 ) -> None:
     path = tmp_path / "journal"
     churn = Churn(
@@ -70,17 +96,17 @@ async def test_after_a_minute_of_trouble_the_book_holds_what_the_journal_tells(
         duration_s=60,
     )
     layout = Layout(brokers=20, slaves=1, clusters=3, topics=40, first_address=first_address())
-    options = Options(
-        [service.remoting], layout, churn, seed=7, clients=50, poll_s=1.0, period_s=10, timeout_ms=churn.timeout_ms
-    )
+    workers = [service.remoting, other_service.remoting]
+    options = Options(workers, layout, churn, seed=7, clients=50, poll_s=1.0, period_s=10, timeout_ms=churn.timeout_ms)
     with path.open("w") as file:
         simulation = Simulation(options, Journal(file))
 
         async def agrees() -> bool:
-            return await table_of(service.remoting) == truth_of(lines_of(path))
+            truth = truth_of(lines_of(path))
+            return all([await table_of(worker) == truth for worker in workers])
 
         async def is_empty() -> bool:
-            return await table_of(service.remoting) == ({}, {})
+            return all([await table_of(worker) == ({}, {}) for worker in workers])
 
         try:
             await simulation.start()
@@ -96,5 +122,7 @@ async def test_after_a_minute_of_trouble_the_book_holds_what_the_journal_tells(
     assert counts.registrations.keys() == {"0"}
     kinds = {"crash", "deploy", "switch", "silence", "permission", "flap"}
     assert kinds | {"topic-created", "topic-resized", "topic-deleted"} == counts.troubles.keys()
-    causes = {cause for cause in ("connection-lost", "expired", "unregistered") if cause in service.log}
+    causes = {
+        cause for cause in ("connection-lost", "expired", "unregistered") if cause in service.log + other_service.log
+    }
     assert causes == {"connection-lost", "expired", "unregistered"}

@@ -39,6 +39,8 @@ class SimulatedClient:
         self._turn = 0
         self._line = self._line_to(self._addresses[0])
         self._used = False
+        self._missing: set[str] = set()
+        """Topics that its last answer denied: told once."""
 
     async def run(self, first_after_s: float, poll_s: float) -> None:
         due = time.monotonic() + first_after_s
@@ -76,9 +78,14 @@ class SimulatedClient:
         ms = (time.perf_counter() - asked_at) * 1000
         if response.code == ResponseCode.SUCCESS and response.body:
             counts.found += 1
+            if topic in self._missing:
+                self._missing.remove(topic)
+                self._journal.tell("found-again", client=self.name, server=self._line.address, topic=topic)
         elif response.code == ResponseCode.TOPIC_NOT_EXIST:
             counts.not_found += 1
-            self._journal.tell("not-found", client=self.name, server=self._line.address, topic=topic)
+            if topic not in self._missing:
+                self._missing.add(topic)
+                self._journal.tell("not-found", client=self.name, server=self._line.address, topic=topic)
         else:
             self._failed(topic, str(response.code), response.remark or "no body")
             return
