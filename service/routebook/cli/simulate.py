@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -232,22 +232,20 @@ class _Run:
 def _summary(counts: Counts, simulation: Simulation) -> list[tuple[str, object]]:
     spread = counts.latencies
     troubles = [f"{kind} {count}" for kind, count in sorted(counts.troubles.items())]
-    outcomes = [f"{_OUTCOMES.get(outcome, outcome)} {count}" for outcome, count in sorted(counts.registrations.items())]
     rows: list[tuple[str, object]] = [
         ("brokers", len(simulation.brokers)),
-        ("registrations", outcomes),
+        ("registrations", _told(counts.registrations)),
         ("troubles", troubles),
         ("connections lost", counts.connections_lost),
     ]
     if counts.lookups:
-        failures = [f"{how} {count}" for how, count in sorted(counts.failures.items())]
         percentiles = [f"p{100 * share:g} {spread.percentile(share):.2f}" for share in (0.5, 0.99, 0.999)]
         rows += [
             (
                 "lookups",
                 f"{counts.lookups}: {counts.found} found, {counts.not_found} not found, {counts.failed} failed",
             ),
-            ("failures", failures),
+            ("failures", _told(counts.failures)),
             ("retries", counts.retries),
             ("name servers changed", counts.switches),
             ("latency in ms", [*percentiles, f"longest {spread.longest_ms:.2f}"]),
@@ -255,4 +253,6 @@ def _summary(counts: Counts, simulation: Simulation) -> list[tuple[str, object]]
     return rows
 
 
-_OUTCOMES = {"0": "taken"}
+def _told(outcomes: Mapping[str, int]) -> list[str]:
+    words = {outcome: f"with code {outcome}" if outcome.isdigit() else outcome for outcome in outcomes} | {"0": "taken"}
+    return [f"{count} {words[outcome]}" for outcome, count in sorted(outcomes.items())]
