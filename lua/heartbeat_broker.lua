@@ -9,7 +9,8 @@ ARGV[3]   broker   name of the group, used when no address is given
 ARGV[4]   id       its seat, used when no address is given
 ARGV[5]   address  empty: whoever sits in that seat
 
-reply     {status, version, data version} UNCHANGED, UNKNOWN
+reply     {status, version, data version, gap, broker, id} UNCHANGED, UNKNOWN
+          gap: ms since it was heard last (-1: never); broker and id: the seat that it registered for
 ]]
 -- include: statuses
 -- include: keys
@@ -25,10 +26,10 @@ if address == '' then
   address = redis.call('HGET', key_of('broker', broker), 'addr:' .. id) or ''
 end
 local member = member_of(cluster, address)
-local known = redis.call('HMGET', key_of('instance', member), 'inc', 'timeout', 'dv')
+local known = redis.call('HMGET', key_of('instance', member), 'inc', 'timeout', 'dv', 'broker', 'id')
 if not known[1] then
-  return { UNKNOWN, current_version(), '' }
+  return { UNKNOWN, current_version(), '', -1, '', '' }
 end
 local deadline_now, server_now = deadline_clock(by)
-mark_heard(member, known[2], deadline_now, server_now)
-return { UNCHANGED, current_version(), known[3] }
+local gap = mark_heard(member, known[2], deadline_now, server_now)
+return { UNCHANGED, current_version(), known[3], gap, known[4], known[5] }

@@ -32,8 +32,10 @@ ARGV[24…] topic, packed queue data (new) · topic, packed queue data (differin
           host broker, topic, mapping as JSON · then ready-made queue items for the history, in chunks of at most 1,000:
           kind of chunk (n, d or x, for new, differing, dropped), number of items, JSON items
 
-reply     {status, version, incarnation, master address, master HA address, seats}
-          seats: id, address, … of the group, smallest id first, when this one's id lowers the smallest; else none. DONE, UNCHANGED, STALE (base, assumption or staged table no longer there), REFUSED, TURNED_DOWN
+reply     {status, version, incarnation, master address, master HA address, gap, seats}
+          gap: ms since it was heard last (-1: never)
+          seats: id, address, … of the group, smallest id first, when this one's id lowers the smallest; else none
+          DONE, UNCHANGED, STALE (base, assumption or staged table no longer there), REFUSED, TURNED_DOWN
 ]]
 -- include: statuses
 -- include: keys
@@ -72,18 +74,18 @@ local instance = read_hash(key_of('instance', member))
 local history = redis.call('HGET', META, 'history') or ''
 local is_prepared = staged == '' or redis.call('EXISTS', key_of('staged', staged)) == 1
 if base ~= history .. ':' .. (group.rev or '0') or not is_prepared then
-  return { STALE, current_version(), '', '', '' }
+  return { STALE, current_version(), '', '', '', -1 }
 end
 local decision = decide_seat(said, group, instance)
 local is_accepted = not decision.turned_down and not decision.refused
 if is_accepted and staged_all and decision.publishes and not decision.replaces then
-  return { STALE, current_version(), '', '', '' }
+  return { STALE, current_version(), '', '', '', -1 }
 end
 
 local group_marked = mark_group(said, group)
 if not is_accepted then
   decline(said, decision, instance, group_marked)
-  return { decision.turned_down and TURNED_DOWN or REFUSED, current_version(), '', '', '' }
+  return { decision.turned_down and TURNED_DOWN or REFUSED, current_version(), '', '', '', -1 }
 end
 take_seat(said, decision)
 if not decision.takes_seat and instance.inc then
@@ -107,7 +109,7 @@ local instance_changed = instance.inc ~= incarnation or instance.broker ~= broke
   or instance.dv ~= version or instance.ha ~= ha or instance.timeout ~= timeout
 local has_changed = group_changed or instance_changed or filters_changed
 local deadline_now, server_now = deadline_clock(by)
-mark_heard(member, timeout, deadline_now, server_now)
+local gap = mark_heard(member, timeout, deadline_now, server_now)
 if worker ~= '' then
   open_session(worker, stamp, member, incarnation, deadline_now)
 end
@@ -115,7 +117,7 @@ end
 local book_version, revision = current_version(), group.rev or '0'
 if has_changed then
   local kind = decision.takes_seat and 'broker-registered' or 'broker-changed'
-  book_version = append_parts(kind, by, seat_fields(said, decision, incarnation, mapped, filters_changed), queue_chunks)
+  book_version = append_parts(kind, by, seat_fields(said, decision, incarnation, filters_changed), queue_chunks, mapped)
 end
 if group_changed then
   revision = tostring(book_version)
@@ -126,4 +128,4 @@ redis.call('HSET', key_of('instance', member), 'broker', broker, 'id', id, 'inc'
 
 local master, master_ha = master_of(cluster, broker, id)
 local seats = decision.lowers and seats_in_order(broker) or {}
-return { has_changed and DONE or UNCHANGED, book_version, incarnation, master, master_ha, seats }
+return { has_changed and DONE or UNCHANGED, book_version, incarnation, master, master_ha, gap, seats }

@@ -13,8 +13,8 @@ ARGV[6]   digest   of header fields and body
 ARGV[7]   worker   whose connection this came over, opening a session; empty for none
 ARGV[8]   stamp    of that opening
 
-reply     {status, version, incarnation, master address, master HA address}
-          UNCHANGED, STALE (register in full)
+reply     {status, version, incarnation, master address, master HA address, gap}
+          UNCHANGED, STALE (register in full). gap: ms since it was heard last (-1: never)
 ]]
 -- include: statuses
 -- include: keys
@@ -34,13 +34,13 @@ local known = redis.call('HMGET', key_of('instance', member), 'inc', 'digests', 
 local revision = redis.call('HGET', key_of('broker', broker), 'rev')
 local is_same = known[1] and revision and known[3] == revision and string.find(known[2], digest, 1, true)
 if not is_same then
-  return { STALE, current_version(), '', '', '' }
+  return { STALE, current_version(), '', '', '', -1 }
 end
 
 local deadline_now, server_now = deadline_clock(by)
-mark_heard(member, known[4], deadline_now, server_now)
+local gap = mark_heard(member, known[4], deadline_now, server_now)
 if worker ~= '' then
   open_session(worker, stamp, member, known[1], deadline_now)
 end
 local master, master_ha = master_of(cluster, broker, id)
-return { UNCHANGED, current_version(), known[1], master, master_ha }
+return { UNCHANGED, current_version(), known[1], master, master_ha, gap }

@@ -1,7 +1,8 @@
 --[[
 The clock deadlines run on: TIME − deaf_ms. It stops while nobody could be heard, so that an outage of ours expires nobody,
 and it neither leaps nor goes back when the server's clock does: between two signs of life of any worker it moves on by at
-most BLIND_AFTER_MS. Every worker gives a sign once a second (renew_worker). Uses: keys, clock, changes.
+most BLIND_AFTER_MS. Every worker gives a sign once a second (renew_worker). Who comes first after an outage writes it down, in
+the same step, so the history has it once. A clock set back is no outage. Uses: keys, clock, changes.
 ]]
 local BLIND_AFTER_MS = 5000
 
@@ -13,7 +14,9 @@ local function deadline_clock(by)
   if gap > BLIND_AFTER_MS or gap < -BLIND_AFTER_MS then
     deaf = deaf + gap
     redis.call('HSET', META, 'deaf_ms', ms_text(deaf), 'alive_ms', ms_text(now))
-    append_change('blind', by, '"from_ms":' .. ms_text(alive) .. ',"to_ms":' .. ms_text(now))
+    if gap > 0 then
+      append_change('blind', by, '"from_ms":' .. ms_text(alive) .. ',"to_ms":' .. ms_text(now))
+    end
   end
   return now - deaf, now
 end

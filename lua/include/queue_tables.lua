@@ -1,5 +1,5 @@
 --[[
-What a registration does to the queue table of its group, and how that is written into the history. Uses: keys,
+What a registration does to the queue table of its group, and how that is written into the history. Uses: keys, json,
 changes, slices.
 ]]
 -- Cuts the arguments from `first` on into the lists that register_broker's header names.
@@ -54,24 +54,38 @@ local function apply_mappings(items)
   return hosts
 end
 
--- Small chunks travel together; at most ITEMS_PER_ENTRY items an entry. Returns the version of the last entry.
-local ITEMS_PER_ENTRY = 1000
+-- What one entry of the history holds at most; its other fields fit into what is left of 256 KiB.
+local ITEMS_PER_ENTRY, BYTES_PER_ENTRY = 1000, 200000
 
-local function append_parts(kind, by, fields, chunks)
-  local parts, count = { {} }, 0
-  for _, chunk in ipairs(chunks) do
-    if count + chunk[1] > ITEMS_PER_ENTRY and count > 0 then
-      parts[#parts + 1] = {}
-      count = 0
+-- Chunks of queue items, then the hosts of mappings: small ones travel together.
+local function cut_into_parts(chunks, hosts)
+  local parts, count, bytes = { { queues = {}, hosts = {} } }, 0, 0
+  local function place_for(items, size)
+    if count > 0 and (count + items > ITEMS_PER_ENTRY or bytes + size > BYTES_PER_ENTRY) then
+      parts[#parts + 1] = { queues = {}, hosts = {} }
+      count, bytes = 0, 0
     end
-    count = count + chunk[1]
-    table.insert(parts[#parts], chunk[2])
+    count, bytes = count + items, bytes + size + 1
+    return parts[#parts]
   end
-  local version
+  for _, chunk in ipairs(chunks) do
+    table.insert(place_for(chunk[1], #chunk[2]).queues, chunk[2])
+  end
+  for _, host in ipairs(hosts) do
+    table.insert(place_for(1, #quote(host)).hosts, host)
+  end
+  return parts
+end
+
+-- Returns the version of the last entry. A seat that is taken has `queues` even if they are none.
+local function append_parts(kind, by, fields, chunks, hosts)
+  local parts, version = cut_into_parts(chunks, hosts)
   for i, part in ipairs(parts) do
-    local queues = #part > 0 and ',"queues":[' .. table.concat(part, ',') .. ']' or ''
     local numbering = #parts > 1 and ',"part":' .. (i - 1) .. ',"parts":' .. #parts or ''
-    version = append_change(kind, by, fields .. numbering .. queues)
+    local mapped = #part.hosts > 0 and ',"mapped":' .. string_list(part.hosts) or ''
+    local has_queues = #part.queues > 0 or kind == 'broker-registered'
+    local queues = has_queues and ',"queues":[' .. table.concat(part.queues, ',') .. ']' or ''
+    version = append_change(kind, by, fields .. numbering .. mapped .. queues)
   end
   return version
 end

@@ -74,12 +74,12 @@ local function store_filters(said, member)
   return true
 end
 
-local function seat_fields(said, decision, incarnation, mapped, filters_changed)
+local function seat_fields(said, decision, incarnation, filters_changed)
   return '"cluster":' .. quote(said.cluster) .. ',"broker":' .. quote(said.broker) .. ',"id":' .. said.id
     .. ',"addr":' .. quote(said.address) .. ',"incarnation":"' .. incarnation .. '","first":'
     .. tostring(decision.is_first) .. ',"zone":' .. (said.zone ~= '' and quote(said.zone) or 'null') .. ',"acting":'
     .. tostring(said.acting == '1') .. ',"ha":' .. quote(said.ha) .. ',"timeout_ms":' .. said.timeout
-    .. (#mapped > 0 and ',"mapped":' .. string_list(mapped) or '') .. (filters_changed and ',"filters":true' or '')
+    .. (filters_changed and ',"filters":true' or '')
 end
 
 -- The group of a host whose static mappings were written here has changed too.

@@ -38,6 +38,7 @@ PROMISED = {
     ("get", "/v1/kv/{namespace}"),
     ("get", "/v1/status"),
     ("get", "/v1/changes"),
+    ("post", "/v1/changes/baseline"),
     ("get", "/v1/settings"),
     ("get", "/v1/snapshot"),
     ("put", "/v1/snapshot"),

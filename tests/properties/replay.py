@@ -57,14 +57,23 @@ REQUIRED = {
     "expiry-held": ("brokers",),
     "expiry-released": ("brokers",),
     "blind": ("from_ms", "to_ms"),
+    "baseline-begin": ("cause",),
+    "baseline-seat": _SPEAKER,
+    "baseline-queues": (*_GROUP, "queues", "cause"),
+    "baseline-end": ("begin", "entries"),
 }
 
 
 def replay(entries: Iterable[Entry]) -> RouteTable:
-    table = RouteTable()
+    """From the first entry of a store, or from the beginning of a baseline."""
+    table, in_baseline = RouteTable(), False
     for _, _, payload in entries:
-        apply = _APPLY.get(payload["kind"])
-        if apply:
+        kind = payload["kind"]
+        in_baseline = kind == "baseline-begin" or (in_baseline and kind != "baseline-end")
+        apply = _APPLY.get(kind)
+        if in_baseline and kind == "write-permission":
+            _permission_changes(table, payload, whole=False)
+        elif apply:
             apply(table, payload)
     return table
 
@@ -76,6 +85,26 @@ def _speaks(table: RouteTable, payload: dict[str, Any]) -> None:
     addresses = group.addresses | {payload["id"]: payload["addr"]}
     table.groups[broker] = replace(group, zone=payload["zone"], acting_master=payload["acting"], addresses=addresses)
     _put_queues(table, payload, by_request=False)
+
+
+def _has_seat(table: RouteTable, payload: dict[str, Any]) -> None:
+    """Its cluster is the registration's; the group says its own with its queues."""
+    known = table.groups.get(payload["broker"])
+    _speaks(table, payload)
+    if known:
+        table.groups[payload["broker"]] = replace(table.groups[payload["broker"]], cluster=known.cluster)
+
+
+def _is_told(table: RouteTable, payload: dict[str, Any]) -> None:
+    broker = payload["broker"]
+    if "clusters" in payload:
+        for cluster in payload["clusters"]:
+            table.clusters.setdefault(cluster, set()).add(broker)
+        if payload["cluster"] is not None:
+            known = table.groups.get(broker)
+            addresses = known.addresses if known else {}
+            table.groups[broker] = GroupState(payload["cluster"], payload["zone"], payload["acting"], addresses)
+    _put_queues(table, payload, by_request=payload["cause"] == "register-topic")
 
 
 def _is_removed(table: RouteTable, payload: dict[str, Any]) -> None:
@@ -107,7 +136,7 @@ def _queues_change(table: RouteTable, payload: dict[str, Any]) -> None:
     _put_queues(table, payload, by_request=payload["cause"] == "register-topic")
 
 
-def _permission_changes(table: RouteTable, payload: dict[str, Any]) -> None:
+def _permission_changes(table: RouteTable, payload: dict[str, Any], *, whole: bool = True) -> None:
     assert payload["rule"] in {"set", "clear-write"}
     queues = table.queues.get(payload["broker"], {})
     touched = 0
@@ -115,7 +144,7 @@ def _permission_changes(table: RouteTable, payload: dict[str, Any]) -> None:
         after = replace(data, perm=PERM_READ_WRITE) if payload["rule"] == "set" else data.without_write()
         touched += after != data
         queues[topic] = after
-    assert touched == payload["touched"]
+    assert touched == payload["touched"] or (not whole and touched < payload["touched"])
 
 
 def _put_queues(table: RouteTable, payload: dict[str, Any], *, by_request: bool) -> None:
@@ -148,4 +177,6 @@ _APPLY = {
     "group-changed": _group_changes,
     "queues-changed": _queues_change,
     "write-permission": _permission_changes,
+    "baseline-seat": _has_seat,
+    "baseline-queues": _is_told,
 }

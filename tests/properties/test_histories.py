@@ -11,14 +11,16 @@ from tests.properties.books import fresh_book
 from tests.properties.lagging_replica import lagging_replica
 from tests.properties.plain_worker import PlainWorker
 from tests.properties.replay import (
+    Entry,
     assert_every_entry_is_complete,
     assert_versions_without_holes,
     read_history,
     replay,
 )
-from tests.properties.states import state_of_store
+from tests.properties.states import State, state_of_store
 from tests.properties.whole_worker import whole_worker
 from tests.properties.world import World
+from tests.reference.route_at import queues_at, seats_at
 
 ON_A_REAL_STORE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 # The same histories each time, so that a change is judged by what it does; new ones are looked for by the slow lane.
@@ -58,7 +60,21 @@ async def check_the_history(book: Book) -> None:
     version = int(await book.client.call("HGET", book.keys.meta, "version") or 0)
     assert_versions_without_holes(entries, last=version)
     assert_every_entry_is_complete(entries)
-    assert replay(entries) == (await state_of_store(book)).route_table
+    state = await state_of_store(book)
+    assert replay(entries) == state.route_table
+    check_the_formulas(entries, state)
+
+
+def check_the_formulas(entries: list[Entry], state: State) -> None:
+    shown = {(topic, broker): data for broker, queues in state.queues.items() for topic, data in queues.items()}
+    assert queues_at(entries) == {
+        key: (data.read_queues, data.write_queues, data.perm, data.flags) for key, data in shown.items()
+    }
+    assert seats_at(entries) == {
+        (broker, broker_id): address
+        for broker, group in state.groups.items()
+        for broker_id, address in group.addresses.items()
+    }
 
 
 @given(op.histories)

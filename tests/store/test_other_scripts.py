@@ -5,7 +5,8 @@ import pytest
 from routebook.errors import StoreUnsuitableError
 from routebook.model.topic import QueueData
 from routebook.store.book import Book
-from routebook.store.changes import changes_between, first_change, has_change, trim_history
+from routebook.store.changes import changes_between, first_change, has_change
+from routebook.store.history import read_history_state, trim_history
 from routebook.store.kv import delete_kv, put_kv, set_setting
 from routebook.store.presence import open_book
 from routebook.store.reads import read_groups, read_heads, read_kv, read_settings
@@ -160,7 +161,7 @@ async def test_changes_are_found_by_version_also_after_trimming(book: Book) -> N
 async def test_versions_go_on_after_everything_was_trimmed(book: Book) -> None:
     await put_kv(book, "ns", "a", "v", caller=CALLER)
     await book.client.call("XTRIM", book.keys.changes, "MAXLEN", 0)
-    await trim_history(book, 10)
+    assert await trim_history(book, await read_history_state(book), 10) == 0
     await put_kv(book, "ns", "b", "v", caller=CALLER)
     assert [change.version for change in await history(book)] == [2]
 

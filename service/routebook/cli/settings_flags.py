@@ -22,7 +22,7 @@ def with_settings(profile: Profile) -> Callable[[Callable[..., int]], Callable[.
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def with_loaded(file: Path | None, print_: bool, json_: bool, **given: Any) -> int:
-            flags = {name: given.pop(name) for name in catalogue.all_settings()}
+            flags = {name: given.pop(name) for name in (*catalogue.all_settings(), *catalogue.former_names())}
             loaded = load(flags, os.environ, file, profile)
             if print_:
                 print_settings(loaded, json_)
@@ -32,6 +32,9 @@ def with_settings(profile: Profile) -> Callable[[Callable[..., int]], Callable[.
         options: Callable[..., int] = with_loaded
         for one in reversed(catalogue.all_settings().values()):
             options = _flag(one, profile)(options)
+        for former in catalogue.former_names():
+            # Refused with its new name; click would suggest whatever looks alike.
+            options = click.option("--" + former.replace("_", "-"), former, hidden=True)(options)
         options = click.option("--json", "json_", is_flag=True, help="With -p: print JSON.")(options)
         options = click.option(
             "-p",

@@ -13,7 +13,7 @@ from typing import Final
 from routebook.http_api.sse import EventId
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE
 from routebook.replica.subscriptions import RouteEvent
-from routebook.store.changes import Change
+from routebook.store.changes import BASELINE_KINDS, Change
 
 ReadChanges = Callable[[int, int], Awaitable[list[Change]]]
 """(after this version, so many at most), oldest first."""
@@ -95,6 +95,8 @@ class Replay:
             version = found[-1].version
 
     def _touched(self, change: Change, removed: dict[str, set[str]]) -> Collection[str]:
+        if change.kind in BASELINE_KINDS:
+            return ()
         if self._topic is not None:
             return (self._topic,) if self._may_touch(change, self._topic) else ()
         return self._all_touched(change, removed)

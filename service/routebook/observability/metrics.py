@@ -167,6 +167,9 @@ class Metrics:
     def expiry_held(self, held: bool) -> None:
         self._held.set(held)
 
+    def history_lost(self, entries: int) -> None:
+        self._history_lost.inc(entries)
+
     # What connections of brokers do
 
     def sessions(self, carried: int) -> None:
@@ -231,6 +234,9 @@ class Metrics:
         self._scans = self._counter("scans_total", "Scans for silent brokers.")
         self._expired = self._counter("expired_brokers_total", "Broker instances removed for silence.")
         self._held = self._gauge("expiry_held", "1 while a mass expiry waits for an operator.")
+        self._history_lost = self._counter(
+            "history_lost_entries_total", "Changes trimmed for want of memory that were still to be kept."
+        )
 
     def _build_port(self) -> None:
         self._waiting = self._gauge("remoting_waiting_requests", "Requests that wait for their turn.", ("queue",))

@@ -118,6 +118,7 @@ class Worker:
         self._spawn("leader", self._leader.run())
         self._spawn("restoring", self._restoring.run())
         self._spawn("sessions", self.registry.sessions.run())
+        self._spawn("pulse", self.registry.pulse.run())
         await self._tls.open()
         self._spawn("tls", self._tls.run())
         await self._http.start()
@@ -138,7 +139,7 @@ class Worker:
             self._remoting.drain(drain_seconds, self._stop.forced), self._http.stop(drain_seconds)
         )
         cut += await self._remoting.close()
-        await self._cancel("leader", "presence", "restoring", "sessions", "tls")
+        await self._cancel("leader", "presence", "restoring", "sessions", "pulse", "tls")
         await self._stop.within(STORE_FAREWELL_SECONDS, self._take_leave(), "Taking leave of the store")
         await self._cancel("replica")
         await self._admin.stop(ADMIN_DRAIN_SECONDS)
@@ -148,6 +149,7 @@ class Worker:
     async def _take_leave(self) -> None:
         if self._client.in_touch:
             await self._leader.step_down()
+            await self.registry.pulse.write_down()
             await self._presence.leave()
 
     async def _unless_stopped(self, work: Awaitable[None]) -> bool:

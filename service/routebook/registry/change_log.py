@@ -9,12 +9,15 @@ from typing import Any, Final
 
 from routebook.model.topic import QueueData
 from routebook.replica.table import Table
-from routebook.store.changes import Change
+from routebook.store.changes import BASELINE_KINDS, Change
 
 _log = logging.getLogger("routebook.changes")
 
 TOPICS_NAMED: Final = 3
 """A registration may bring thousands; their number is said, and the first few."""
+
+_REPEATED: Final = BASELINE_KINDS - {"baseline-begin", "baseline-end"}
+"""The table said over again, in thousands of entries: nothing changed."""
 
 Describe = Callable[[Change, Table], str]
 
@@ -38,6 +41,8 @@ class ChangeLog:
         if not _log.isEnabledFor(logging.INFO):
             return
         for change in changes:
+            if change.kind in _REPEATED:
+                continue
             describe = self._describe.get(change.kind, _plain)
             fields = change.fields
             cause = f", {fields['cause']}" if "cause" in fields else ""

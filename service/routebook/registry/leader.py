@@ -1,4 +1,4 @@
-"""The one worker that expires brokers, trims the history and forgets dead workers.
+"""The one worker that expires brokers, looks after the history and forgets dead workers.
 
 Losing the lease must be harmless, not impossible: each script of the leader names its whole lease, so what an older
 leader still sends is refused; and each removal names the incarnation it decided about, so a decision that came late
@@ -14,13 +14,14 @@ from routebook.errors import StoreError
 from routebook.model.caller import Caller
 from routebook.model.names import split_member
 from routebook.observability.metrics import Metrics
+from routebook.registry.history_upkeep import HistoryUpkeep
 from routebook.registry.key_value_log import KeyValueLog
 from routebook.registry.min_broker_changes import MinBrokerChanges
 from routebook.registry.sessions import Sessions
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
+from routebook.store.baseline import FencedError
 from routebook.store.book import Book
-from routebook.store.changes import trim_history
 from routebook.store.lease import Lease, acquire_lease, release_lease, renew_lease
 from routebook.store.presence import forget_worker
 from routebook.store.reads import read_service_state
@@ -37,10 +38,11 @@ from routebook.store.statuses import Status
 _log = logging.getLogger(__name__)
 
 MEMBERS_PER_SCAN: Final = 1000
-TRIM_PERIOD_S: Final = 60.0
 RENEWALS_PER_LEASE: Final = 5
 LONGEST_PAUSE_S: Final = 1.0
 """A lease that was given back is taken up soon, however long leases are."""
+STEP_PAUSE_S: Final = 0.05
+"""Between two steps of a long work: the store belongs to others for as long as it was ours."""
 SHORTEST_PAUSE_S: Final = 0.02
 """After a scan that took longer than its period, or a store that failed at once."""
 
@@ -66,9 +68,9 @@ class Leader:
         self._min_broker_changes = min_broker_changes
         self._caller = Caller(worker)
         self._key_values = KeyValueLog(replica)
+        self._history = HistoryUpkeep(book, replica, live, worker, metrics)
         self._lease: Lease | None = None
         self._next_scan = 0.0
-        self._next_trim = 0.0
 
     @property
     def lease(self) -> Lease | None:
@@ -85,8 +87,13 @@ class Leader:
                     await self._lead(self._lease)
             except StoreError as error:
                 _log.debug("Nothing can be led without the store: %s", error)
-            next_look = min(next_renewal, self._next_scan) if self._lease else next_renewal
-            await asyncio.sleep(max(next_look - time.monotonic(), SHORTEST_PAUSE_S))
+            await asyncio.sleep(self._pause(next_renewal))
+
+    def _pause(self, next_renewal: float) -> float:
+        if self._lease and self._history.is_busy:
+            return STEP_PAUSE_S
+        next_look = min(next_renewal, self._next_scan) if self._lease else next_renewal
+        return max(next_look - time.monotonic(), SHORTEST_PAUSE_S)
 
     async def step_down(self) -> None:
         """The next leader need not wait for the lease to end."""
@@ -124,9 +131,10 @@ class Leader:
             if await self._sessions.adopt_losses(lease.whole) is Status.FENCED:
                 self._lease = None
                 return
-        if now >= self._next_trim:
-            self._next_trim = now + TRIM_PERIOD_S
-            await trim_history(self._book, self._live.current.history_max_entries)
+        try:
+            await self._history.go_on(lease.whole)
+        except FencedError:
+            self._lease = None
 
     # -- expiry
 

@@ -14,6 +14,7 @@ from routebook.model.min_broker import after_joining
 from routebook.model.names import check_address, check_broker_id, check_name, member_name
 from routebook.registry.difference import registration_digest, replaces_known_topics, work_out_difference
 from routebook.registry.min_broker_changes import MinBrokerChanges
+from routebook.registry.pulse import Pulse
 from routebook.registry.sight import Sight
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
@@ -50,11 +51,14 @@ def check_registration(registration: Registration) -> None:
 
 
 class Registrar:
-    def __init__(self, book: Book, replica: Replica, live: LiveSettings, min_broker_changes: MinBrokerChanges) -> None:
+    def __init__(
+        self, book: Book, replica: Replica, live: LiveSettings, min_broker_changes: MinBrokerChanges, pulse: Pulse
+    ) -> None:
         self._book = book
         self._replica = replica
         self._live = live
         self._min_broker_changes = min_broker_changes
+        self._pulse = pulse
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def touch(
@@ -85,6 +89,7 @@ class Registrar:
         sight = Sight(self._replica)
         async with self._turn(registration.broker):
             reply = await self._register_in_full(registration, caller, digest, session)
+        self._pulse.heard(registration.cluster, registration.broker, registration.broker_id, reply.gap_ms)
         if reply.lowered_seats:
             seats, ha_address = reply.lowered_seats, registration.ha_address
             self._min_broker_changes.tell([after_joining(registration.broker, seats, ha_address)])
@@ -155,7 +160,10 @@ class Registrar:
         self, who: Registration | Instance, digest: str, caller: Caller, session: SessionMark
     ) -> RegistrationResult | None:
         reply = await touch_broker(self._book, who, caller=caller, digest=digest, session=session)
-        return _result(reply) if reply.status is Status.UNCHANGED else None
+        if reply.status is not Status.UNCHANGED:
+            return None
+        self._pulse.heard(who.cluster, who.broker, who.broker_id, reply.gap_ms)
+        return _result(reply)
 
     async def _catch_up(self, sight: Sight, version: int) -> None:
         """Not reaching it in time is no failure yet: the next attempt looks anew."""

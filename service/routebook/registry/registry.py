@@ -16,7 +16,9 @@ from routebook.model.topic import QueueData
 from routebook.observability.metrics import Metrics
 from routebook.registry.carried import carried_brokers_of, is_carried_key, is_carried_seat
 from routebook.registry.departures import Departures
+from routebook.registry.history_bound import bound_in_force
 from routebook.registry.min_broker_changes import Listener, MinBrokerChanges
+from routebook.registry.pulse import Pulse
 from routebook.registry.reading import Reading
 from routebook.registry.registrar import Registrar
 from routebook.registry.sessions import HeldConnection, Sessions
@@ -25,11 +27,13 @@ from routebook.registry.status import ExpiryState, Status, WorkerInfo, expiry_st
 from routebook.replica.feed import IN_TOUCH_MS
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
+from routebook.store.baseline import want_baseline
 from routebook.store.book import Book
 from routebook.store.changes import Change, changes_between
+from routebook.store.history import HistoryState, read_history_state
 from routebook.store.kv import delete_kv, put_kv, set_setting
 from routebook.store.reads import read_service_state
-from routebook.store.registration import heartbeat_broker
+from routebook.store.registration import HeartbeatReply, heartbeat_broker
 from routebook.store.removal import Cause, Departure, release_expiry, unregister_brokers
 from routebook.store.statuses import Status as Outcome
 from routebook.store.topics import delete_topic, register_topic, set_write_permission
@@ -64,7 +68,8 @@ class Registry(Reading):
         self.min_broker_changes = MinBrokerChanges(live)
         self._departures = Departures(book, replica, self.min_broker_changes)
         self.sessions = Sessions(book, replica, live, self._departures, metrics or Metrics(), worker=worker)
-        self._registrar = Registrar(book, replica, live, self.min_broker_changes)
+        self.pulse = Pulse(book, live, worker)
+        self._registrar = Registrar(book, replica, live, self.min_broker_changes, self.pulse)
         self._book = book
 
     @property
@@ -136,17 +141,17 @@ class Registry(Reading):
         """Whether it would be worth while to register, and the version that is stored. A sign of life as well, as in
         Apache's, whatever the answer.
         """
-        reply = await heartbeat_broker(self._book, cluster, "", 0, caller=caller, address=address)
+        reply = await self._heartbeat(cluster, "", 0, caller, address)
         if reply.status is Outcome.UNKNOWN:
             return True, None
         return asked is None or reply.data_version != asked, reply.data_version
 
     async def heartbeat_address(self, cluster: str, address: str, caller: Caller) -> None:
         """Of an unknown one nothing comes, and it is not told so (904)."""
-        await heartbeat_broker(self._book, cluster, "", 0, caller=caller, address=address)
+        await self._heartbeat(cluster, "", 0, caller, address)
 
     async def heartbeat(self, cluster: str, broker: str, broker_id: int, caller: Caller, *, address: str = "") -> int:
-        reply = await heartbeat_broker(self._book, cluster, broker, broker_id, caller=caller, address=address)
+        reply = await self._heartbeat(cluster, broker, broker_id, caller, address)
         if reply.status is Outcome.UNKNOWN:
             raise NotFoundError(
                 "broker",
@@ -154,6 +159,13 @@ class Registry(Reading):
                 advice="Register it; a heartbeat creates nothing.",
             )
         return reply.version
+
+    async def _heartbeat(
+        self, cluster: str, broker: str, broker_id: int, caller: Caller, address: str
+    ) -> HeartbeatReply:
+        reply = await heartbeat_broker(self._book, cluster, broker, broker_id, caller=caller, address=address)
+        self.pulse.heard(cluster, reply.broker, reply.broker_id, reply.gap_ms)
+        return reply
 
     async def unregister(
         self,
@@ -268,13 +280,19 @@ class Registry(Reading):
     async def changes(self, since: int, limit: int) -> list[Change]:
         return await changes_between(self._book, since, limit)
 
+    async def want_baseline(self) -> int:
+        """The leader writes it within some seconds. Since when (ms, the store's clock) one is wanted."""
+        return await want_baseline(self._book, "operator")
+
     async def status(self) -> Status:
         """Answered without the store too, then with what this worker knows alone."""
         expiry: ExpiryState | None = None
         workers: tuple[WorkerInfo, ...] = ()
+        history: HistoryState | None = None
         try:
             state = await read_service_state(self._book)
             expiry, workers = expiry_state(state), worker_infos(state)
+            history = await read_history_state(self._book)
         except StoreError:
             pass
         view = self.replica.view
@@ -293,6 +311,7 @@ class Registry(Reading):
             groups=len(view.groups),
             topics=len(view.topics),
             clusters=len(view.clusters),
-            history_max_entries=self.live.current.history_max_entries,
+            history_bound=bound_in_force(history, self.live.current) if history else None,
+            history_state=history,
             scripts=self._book.scripts.fingerprint,
         )

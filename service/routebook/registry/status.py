@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from routebook.registry.history_bound import HistoryBound
+from routebook.store.history import HistoryState
 from routebook.store.reads import ServiceState
 
 
@@ -33,7 +35,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One worker's view. `expiry` is None when the store cannot be asked."""
+    """One worker's view. `expiry` and what is said of the history are None when the store cannot be asked."""
 
     worker: str
     namespace: str
@@ -49,7 +51,8 @@ class Status:
     groups: int
     topics: int
     clusters: int
-    history_max_entries: int
+    history_bound: HistoryBound | None
+    history_state: HistoryState | None
     scripts: str
 
 

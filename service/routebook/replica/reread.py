@@ -9,7 +9,7 @@ from typing import Final
 from routebook.model.broker import Instance
 from routebook.replica.table import Table
 from routebook.store.book import Book
-from routebook.store.changes import KINDS, Change
+from routebook.store.changes import BASELINE_KINDS, KINDS, Change
 from routebook.store.reads import (
     GroupImage,
     read_groups,
@@ -40,6 +40,8 @@ class Named:
         return named
 
     def _add(self, change: Change) -> None:
+        if change.kind in BASELINE_KINDS:
+            return
         if change.broker is not None:
             # A kind of a later release may touch anything of its group.
             self._add_group(change.broker, change.topics if change.kind in KINDS else None)

@@ -103,6 +103,12 @@ def weaker_names_of_properties() -> dict[str, str]:
     return {key: name for name, one in all_settings().items() for key in one.about.weaker_properties}
 
 
+@cache
+def former_names() -> dict[str, str]:
+    """What a setting was called in an earlier release -> its name."""
+    return {one.about.former_name: name for name, one in all_settings().items() if one.about.former_name}
+
+
 def find(key: str, shown: str | None = None, value: str | None = None) -> Setting:
     """The setting of that name. `shown` is how the user wrote it: a flag, a variable, a key of a file."""
     found = all_settings().get(key)
@@ -122,13 +128,20 @@ def unknown(key: str, shown: str, value: str | None) -> SettingsError:
 
 
 def _advice(key: str, shown: str) -> str:
+    now = former_names().get(key)
+    if now is not None:
+        return f"It is called {_as_written(all_settings()[now], shown)} now: {all_settings()[now].about.why}"
     near = nearest(key)
     if near is None:
         return "Allowed are: " + ", ".join(all_settings()) + "."
-    one = all_settings()[near]
+    return f"Did you mean {_as_written(all_settings()[near], shown)}?"
+
+
+def _as_written(one: Setting, shown: str) -> str:
+    """A flag, a variable or a key, as the user wrote the other one."""
     if shown.startswith("--"):
-        return f"Did you mean {one.flag}?"
-    return f"Did you mean {one.variable if shown.startswith(VARIABLE_PREFIX) else near}?"
+        return one.flag
+    return one.variable if shown.startswith(VARIABLE_PREFIX) else one.name
 
 
 def nearest(key: str, cutoff: float = 0.7) -> str | None:

@@ -15,6 +15,7 @@ def check_together(settings: Settings) -> None:
     _check_below(settings, "store_timeout_ms", "lease_ms", "one slow answer would cost the leader its lease")
     _check_below(settings, "min_version_wait_ms", "request_timeout_ms", "the request would end before the wait")
     _check_below(settings, "store_timeout_ms", "store_cut_off_ms", "one slow answer would move all brokers")
+    _check_below(settings, "history_min_entries", "history_hard_limit", "less would be kept than is asked for")
     _check_below(settings, "max_header_bytes", "max_frame_bytes", "a header is part of a frame")
     _check_below(settings, "max_frame_bytes", "max_queued_bytes", "the largest request could never wait")
     _check_water_marks(settings)

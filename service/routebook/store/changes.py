@@ -23,6 +23,8 @@ KINDS: Final = (
     "expiry-released",
     "blind",
 )
+BASELINE_KINDS: Final = frozenset({"baseline-begin", "baseline-seat", "baseline-queues", "baseline-end"})
+"""They say again what is so, and change nothing: nobody who has followed the history needs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,12 @@ async def changes_between(book: Book, since_version: int, limit: int) -> list[Ch
     if first is None:
         return []
     newest = await book.client.call("XREVRANGE", book.keys.changes, "+", "-", "COUNT", 1)
-    start = await _place_of(book, max(since_version + 1, first[1]), first, split_id(newest[0][0].decode()))
+    start = await place_of(book, max(since_version + 1, first[1]), first, split_id(newest[0][0].decode()))
     reply = await book.client.call("XRANGE", book.keys.changes, f"{start[0]}-{start[1]}", "+", "COUNT", limit)
     return _parse_entries(reply)
 
 
-async def _place_of(book: Book, version: int, first: tuple[int, int], last: tuple[int, int]) -> tuple[int, int]:
+async def place_of(book: Book, version: int, first: tuple[int, int], last: tuple[int, int]) -> tuple[int, int]:
     """An id at or just before the entry of that version: the largest ms whose first entry is not beyond it."""
     low, high = first[0], last[0]
     while low < high:
@@ -135,8 +137,3 @@ async def _place_of(book: Book, version: int, first: tuple[int, int], last: tupl
         else:
             high = middle - 1
     return low, version
-
-
-async def trim_history(book: Book, max_entries: int) -> int:
-    """A plain bound; whole macro nodes go, so a few entries more may stay."""
-    return int(await book.client.call("XTRIM", book.keys.changes, "MAXLEN", "~", max_entries))

@@ -30,8 +30,8 @@ _PROBES = (
     "SADD set m; PEXPIRE set 60000; SISMEMBER set m; SMEMBERS set; SSCAN set 0; SREM set m",
     "ZADD zset 1 m; PEXPIRE zset 60000; ZSCORE zset m; ZCARD zset; ZCOUNT zset 0 1; ZRANGE zset 0 1",
     "ZRANGEBYSCORE zset 0 1; ZREM zset m; ZREMRANGEBYSCORE zset 0 1",
-    "XADD stream * d v; PEXPIRE stream 60000; XRANGE stream - +; XREVRANGE stream + -",
-    "XREAD STREAMS stream $; XTRIM stream MAXLEN ~ 1",
+    "XADD stream * d v; PEXPIRE stream 60000; XLEN stream; XRANGE stream - +; XREVRANGE stream + -",
+    "XREAD STREAMS stream $; XTRIM stream MINID ~ 1",
     "UNLINK text other hash set zset stream; DEL text",
 )
 """Commands on the keys of `probes`. A test compares them with what the scripts use."""

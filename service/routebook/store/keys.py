@@ -18,7 +18,10 @@
 | `kv`, `kv:<namespace>` | set, hash | name spaces of key-values, an emptied one stays; their values |
 | `settings` | hash | run-time settings |
 | `changes` | stream | the history; id `<ms>-<version>`, one field `d` |
-| `meta` | hash | schema, history, ms, version, alive_ms, deaf_ms, kv_imported, restored |
+| `changes:marks` | sorted set | version by the bytes of the history written up to it, one a MiB |
+| `pulse` | stream | heartbeat gaps, summed up; ids as in `changes`, with numbers of its own |
+| `readers` | hash | reader of the history → `<version> <ms>`: what it holds safely, and when it said so |
+| `meta` | hash | schema, history, ms, version, bytes, alive_ms, deaf_ms, kv_imported, restored, pulse_*, baseline_* |
 | `identity` | string | random, set once |
 | `leader`, `leader:token` | string | the lease `<token>:<worker>:<nonce>`; the last token |
 | `expired` | sorted set | `<cluster>/<addr>` that expired lately, by the deadline clock |
@@ -52,3 +55,15 @@ class Keys:
     @property
     def changes(self) -> str:
         return self.table("changes")
+
+    @property
+    def marks(self) -> str:
+        return self.table("changes:marks")
+
+    @property
+    def readers(self) -> str:
+        return self.table("readers")
+
+    @property
+    def pulse(self) -> str:
+        return self.table("pulse")

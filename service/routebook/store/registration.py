@@ -19,7 +19,7 @@ ITEMS_PER_CHUNK: Final = 1000
 """Queue items of one entry of the history, which no reader expects to exceed 1,000 topics and 256 KiB."""
 
 CHUNK_BYTES: Final = 200_000
-"""Long topic names end a chunk before its number does."""
+"""Long topic names end a chunk before its number does. The script joins chunks up to the same size."""
 
 STAGE_FROM_TOPICS: Final = 4000
 """A difference this large is prepared in parts and put in place in one step: the store is never blocked for 20 ms."""
@@ -53,13 +53,26 @@ class SeatReply:
     incarnation: str
     master_address: str
     master_ha_address: str
+    gap_ms: int | None = None
+    """Since this instance was heard before; None when it was not."""
     lowered_seats: Mapping[int, str] = field(default_factory=dict)
     """The group's seats afterwards, if this registration lowered its smallest id; else none."""
 
     @classmethod
     def of(cls, reply: list[Any]) -> "SeatReply":
-        seats = unpack_seats(reply[5]) if len(reply) > 5 else {}
-        return cls(status_of(reply), int(reply[1]), text(reply[2]), text(reply[3]), text(reply[4]), seats)
+        return cls(
+            status_of(reply),
+            int(reply[1]),
+            text(reply[2]),
+            text(reply[3]),
+            text(reply[4]),
+            _gap(reply[5]),
+            unpack_seats(reply[6]) if len(reply) > 6 else {},
+        )
+
+
+def _gap(said: int) -> int | None:
+    return said if said >= 0 else None
 
 
 def new_incarnation() -> str:
@@ -151,11 +164,12 @@ def _chunks(kind: str, items: list[str]) -> list[str | int]:
     chunk: list[str] = []
     size = 0
     for item in items:
-        if chunk and (len(chunk) == ITEMS_PER_CHUNK or size + len(item) > CHUNK_BYTES):
+        length = len(item.encode()) + 1
+        if chunk and (len(chunk) == ITEMS_PER_CHUNK or size + length > CHUNK_BYTES):
             arguments += [kind, len(chunk), ",".join(chunk)]
             chunk, size = [], 0
         chunk.append(item)
-        size += len(item)
+        size += length
     if chunk:
         arguments += [kind, len(chunk), ",".join(chunk)]
     return arguments
@@ -201,6 +215,11 @@ class HeartbeatReply:
     status: Status
     version: int
     data_version: DataVersion | None
+    gap_ms: int | None
+    """Since it was heard before; None when it was not."""
+    broker: str
+    broker_id: int
+    """The seat it registered for; empty and 0 of an unknown one."""
 
 
 async def heartbeat_broker(
@@ -208,4 +227,11 @@ async def heartbeat_broker(
 ) -> HeartbeatReply:
     """Without an address, whoever sits in that seat is meant."""
     reply = await book.run("heartbeat_broker", pack_caller(caller), cluster, broker, broker_id, address)
-    return HeartbeatReply(status_of(reply), int(reply[1]), DataVersion.unpack(text(reply[2])))
+    return HeartbeatReply(
+        status_of(reply),
+        int(reply[1]),
+        DataVersion.unpack(text(reply[2])),
+        _gap(reply[3]),
+        text(reply[4]),
+        int(reply[5] or 0),
+    )

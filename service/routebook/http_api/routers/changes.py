@@ -4,10 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from routebook.http_api.callers import AdministratorOf
 from routebook.http_api.parts import RegistryOf
-from routebook.http_api.problem_docs import READ, STORE, answers_with
+from routebook.http_api.problem_docs import ADMIN, READ, STORE, answers_with
 from routebook.http_api.reading import Seen
-from routebook.http_api.schemas.operation import Changes, ChangeShown, Missing
+from routebook.http_api.schemas.operation import BaselineWanted, Changes, ChangeShown, Missing
 
 router = APIRouter(tags=["operation"])
 
@@ -29,3 +30,16 @@ async def list_changes(
         next_since=found[-1].version if found else since,
         missing=Missing(from_version=since + 1, to_version=first - 1) if since and first > since + 1 else None,
     )
+
+
+@router.post(
+    "/v1/changes/baseline",
+    summary="Write the whole table into the history",
+    responses=answers_with(*ADMIN, *STORE),
+)
+async def want_baseline(registry: RegistryOf, caller: AdministratorOf) -> BaselineWanted:
+    """The leader does so within some seconds, part by part, from `baseline-begin` to `baseline-end`. Readers of the
+    history can begin there; routes do not change by it.
+    """
+    del caller
+    return BaselineWanted(wanted_since_ms=await registry.want_baseline())

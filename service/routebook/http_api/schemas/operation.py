@@ -108,6 +108,48 @@ class Counts(Answer):
     topics: int
 
 
+class Reader(Answer):
+    """Somebody who reads the history, as far as he has it safely."""
+
+    reader: str
+    version: int
+    seen_ms: int = Field(description="When he said so; after `reader_expiry_ms` he holds nothing back any more.")
+
+
+class HistoryKept(Answer):
+    """What of the history the store keeps, and why no less."""
+
+    first_version: int = Field(description="The oldest that is there; one beyond the newest when none is.")
+    entries: int
+    bytes: int = Field(description="To about a MiB.")
+    bound: str = Field(
+        description="The bound in force: `history_min_entries`, `reader`, `history_hard_limit` or `history_max_bytes`.",
+        examples=["history_min_entries"],
+    )
+    keeps_from_version: int = Field(description="What is older goes with the next trimming, once a minute.")
+    held_by: str | None = Field(description="The slowest reader, if the bound is `reader`.", examples=[None])
+    readers: list[Reader]
+
+    @classmethod
+    def of(cls, status: Status) -> "HistoryKept | None":
+        state, bound = status.history_state, status.history_bound
+        if state is None or bound is None:
+            return None
+        return cls(
+            first_version=state.first,
+            entries=state.entries,
+            bytes=state.kept_bytes,
+            bound=bound.reason,
+            keeps_from_version=bound.below,
+            held_by=bound.reader,
+            readers=[Reader(reader=one.name, version=one.version, seen_ms=one.seen_ms) for one in state.readers],
+        )
+
+
+class BaselineWanted(Answer):
+    wanted_since_ms: int = Field(description="On the store's clock.", examples=[1763475600000])
+
+
 class StatusShown(Answer):
     """One worker's view of the service."""
 
@@ -123,7 +165,7 @@ class StatusShown(Answer):
     expiry_held: bool | None = Field(description="Null when the store cannot be asked.", examples=[False])
     workers: list[Worker]
     counts: Counts
-    history_max_entries: int = Field(description="The bound of the history now in force.")
+    history_kept: HistoryKept | None = Field(description="Null when the store cannot be asked.")
     scripts: str = Field(description="Fingerprint of the Lua scripts.")
 
     @classmethod
@@ -144,7 +186,7 @@ class StatusShown(Answer):
                 for one in status.workers
             ],
             counts=Counts(clusters=status.clusters, groups=status.groups, brokers=status.brokers, topics=status.topics),
-            history_max_entries=status.history_max_entries,
+            history_kept=HistoryKept.of(status),
             scripts=status.scripts,
         )
 

@@ -35,6 +35,8 @@ class About:
     """Other keys of RocketMQ's that only give this one its default."""
     properties_factor: int = 1
     """How many of our unit make one of RocketMQ's, where the two differ."""
+    former_name: str = ""
+    """What it was called in an earlier release: whoever still says so is told."""
     at_run_time: bool = False
     """May be changed while running; the change lives in the store and reaches all workers."""
     allowed: str = ""

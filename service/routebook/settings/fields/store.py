@@ -44,13 +44,6 @@ class StoreSettings(Part):
             at_run_time=True,
         ),
     ] = 10_000
-    history_max_entries: Annotated[
-        Annotated[int, Field(ge=1_000, le=1_000_000_000)],
-        About(
-            "Changes kept in the store: what watches resume from and later readers find. Some 30 MB of the usual size; "
-            "a change of 1,000 topics alone takes 60 KB, so raise it with the store's memory in mind."
-        ),
-    ] = 100_000
     kv_config_path: Annotated[
         str,
         About(

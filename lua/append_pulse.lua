@@ -1,0 +1,33 @@
+--[[
+What a worker has summed up of heartbeat gaps since it told last: one entry of the stream `pulse`, which has ids as the history
+has, and numbers of its own. The stream is bounded by entries and, as entries are of one size in the mean, by bytes.
+
+KEYS[1]  meta
+
+ARGV[1]  worker     as JSON
+ARGV[2]  span_ms    how far back the sums reach
+ARGV[3]  rows       JSON list, one item a seat
+ARGV[4]  max_bytes  of the stream, about
+
+reply    {status, version} DONE; the version is the stream's own
+]]
+-- include: statuses
+-- include: keys
+-- include: clock
+
+local worker, span_ms, rows, max_bytes = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local MAX_ENTRIES, SHARE_OF_NEWEST = 100000, 0.05
+
+local now = server_ms()
+local head = redis.call('HMGET', META, 'pulse_version', 'pulse_ms', 'pulse_entry_bytes')
+local version = tonumber(head[1] or '0') + 1
+local ms = ms_text(math.max(now, tonumber(head[2] or '0')))
+local payload = '{"v":1,"kind":"gaps","worker":' .. worker .. ',"from_ms":' .. ms_text(now - span_ms)
+  .. ',"to_ms":' .. ms_text(now) .. ',"rows":' .. rows .. '}'
+local usual = tonumber(head[3] or #payload)
+local mean = usual + SHARE_OF_NEWEST * (#payload - usual)
+local entries = math.max(1, math.min(MAX_ENTRIES, math.floor(max_bytes / mean)))
+
+redis.call('HSET', META, 'pulse_version', ms_text(version), 'pulse_ms', ms, 'pulse_entry_bytes', ms_text(mean))
+redis.call('XADD', table_key('pulse'), 'MAXLEN', '~', entries, ms .. '-' .. ms_text(version), 'd', payload)
+return { DONE, version }

@@ -1,0 +1,31 @@
+--[[
+The whole table has been told since `begin`. What the history knew before and was not named since is gone.
+
+KEYS[1]  meta
+
+ARGV[1]  by       JSON members `"actor":…,"source":…` for the history
+ARGV[2]  lease    the leader's whole lease
+ARGV[3]  begin    version of the entry that began it
+ARGV[4]  entries  how many entries it has in between
+ARGV[5]  wish     what begin_baseline said: fulfilled, unless there is another one by now
+
+reply    {status, version} DONE, FENCED
+]]
+-- include: statuses
+-- include: keys
+-- include: version
+-- include: clock
+-- include: changes
+-- include: leadership
+
+local by, lease, begin, entries, wish = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+if not leads(lease) then
+  return { FENCED, current_version() }
+end
+local version = append_change('baseline-end', by, '"begin":' .. begin .. ',"entries":' .. entries)
+local history = redis.call('HGET', META, 'history') or ''
+redis.call('HSET', META, 'baseline_ms', ms_text(server_ms()), 'baseline_history', history, 'baseline_begin', begin)
+if redis.call('HGET', META, 'baseline_wanted') == wish then
+  redis.call('HDEL', META, 'baseline_wanted')
+end
+return { DONE, version }

@@ -1,0 +1,270 @@
+"""The leader takes away what of the history nobody needs, and writes the whole table into it when that is due."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from routebook.registry import history_upkeep
+from routebook.registry.history_bound import bound_in_force
+from routebook.registry.history_upkeep import HistoryUpkeep
+from routebook.settings import Settings
+from routebook.store.baseline import FencedError, append_baseline, read_baseline_state, want_baseline, write_baseline
+from routebook.store.book import Book
+from routebook.store.changes import Change, changes_between
+from routebook.store.history import HistoryState, Mark, Reader, read_history_state
+from routebook.store.kv import put_kv
+from routebook.store.lease import acquire_lease
+from routebook.store.presence import open_book
+from tests.reference.build import registration, topics
+from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.scripts import history, kinds
+
+NOW = 1_000_000_000_000
+DAY_MS = 86_400_000
+
+
+def state(**said: Any) -> HistoryState:
+    found: dict[str, Any] = {
+        "newest": 300_000,
+        "newest_ms": NOW,
+        "entries": 300_000,
+        "written_bytes": 60_000_000,
+        "marks": [],
+        "readers": [],
+        "unreadable_readers": [],
+        "now_ms": NOW,
+    }
+    return HistoryState(**(found | said))
+
+
+def test_without_readers_the_least_is_kept() -> None:
+    bound = bound_in_force(state(), Settings())
+    assert (bound.below, bound.keep, bound.reason) == (200_000, 200_000, "history_min_entries")
+
+
+def test_a_reader_that_is_behind_holds_the_history_back() -> None:
+    readers = [Reader("lake", 150_000, NOW), Reader("other", 250_000, NOW)]
+    bound = bound_in_force(state(readers=readers), Settings())
+    assert (bound.below, bound.keep, bound.reason, bound.reader) == (150_000, 150_000, "reader", "lake")
+
+
+def test_a_reader_not_heard_of_for_long_holds_nothing() -> None:
+    readers = [Reader("lake", 1, NOW - 7 * DAY_MS - 1)]
+    assert bound_in_force(state(readers=readers), Settings()).reason == "history_min_entries"
+    assert bound_in_force(state(readers=[Reader("lake", 1, NOW - 7 * DAY_MS)]), Settings()).reason == "reader"
+
+
+def test_memory_comes_before_a_reader() -> None:
+    readers = [Reader("lake", 10, NOW)]
+    bound = bound_in_force(state(readers=readers), Settings(history_hard_limit=120_000))
+    assert (bound.below, bound.keep, bound.reason) == (180_000, 10, "history_hard_limit")
+
+
+def test_bytes_come_before_entries() -> None:
+    marks = [Mark(n * 10_000, n * 40_000_000) for n in range(1, 30)]
+    bound = bound_in_force(state(written_bytes=1_200_000_000, marks=marks), Settings())
+    assert (bound.below, bound.keep, bound.reason) == (240_001, 200_000, "history_max_bytes")
+
+
+def test_a_young_history_loses_nothing() -> None:
+    bound = bound_in_force(state(newest=5, entries=5), Settings())
+    assert (bound.below, bound.keep) == (0, 0)
+
+
+async def fill(book: Book, entries: int) -> None:
+    for n in range(entries):
+        await put_kv(book, "ns", f"k{n % 50}", f"v{n}", caller=CALLER)
+
+
+def upkeep_of(worker: InProcessWorker) -> HistoryUpkeep:
+    return HistoryUpkeep(worker.book, worker.replica, worker.live, worker.name, worker.metrics)
+
+
+def lost(worker: InProcessWorker) -> float:
+    return worker.metrics.registry.get_sample_value("routebook_history_lost_entries_total") or 0.0
+
+
+async def reads(book: Book, reader: str, place: str) -> None:
+    await book.client.call("HSET", book.keys.readers, reader, place)
+
+
+async def now_of(book: Book) -> int:
+    return (await read_history_state(book)).now_ms
+
+
+async def test_what_readers_have_goes_and_what_they_lack_stays(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace, history_min_entries=1000) as worker:
+        book = worker.book
+        await fill(book, 2500)
+        await reads(book, "lake", f"700 {await now_of(book)}")
+        await upkeep_of(worker).trim()
+        first = (await read_history_state(book)).first
+        assert 600 <= first <= 700
+        await reads(book, "lake", f"2400 {await now_of(book)}")
+        await upkeep_of(worker).trim()
+        assert 1400 <= (await read_history_state(book)).first <= 1500
+        assert lost(worker) == 0
+
+
+async def test_a_loss_of_a_reader_is_counted_and_a_baseline_follows(store_url: str, namespace: str) -> None:
+    settings = {"history_min_entries": 1000, "history_hard_limit": 1500}
+    async with running_worker(store_url, namespace, **settings) as worker:
+        book = worker.book
+        await fill(book, 2500)
+        await reads(book, "lake", f"10 {await now_of(book)}")
+        await upkeep_of(worker).trim()
+        first = (await read_history_state(book)).first
+        assert 900 <= first <= 1000
+        assert lost(worker) == first - 10
+        assert (await read_baseline_state(book)).wanted == "trimmed"
+
+
+async def test_the_bound_in_bytes_is_kept_to_about_a_mebibyte(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace, history_max_bytes=2_097_152) as worker:
+        book = worker.book
+        for n in range(60):
+            table = topics(*(f"{n}-{m}-" + "x" * 80 for m in range(900)))
+            await worker.registry.register(registration(f"127.0.2.{n}:1", broker=f"b{n}", topics=table), CALLER)
+        before = await read_history_state(book)
+        assert before.kept_bytes > 4_000_000
+        await upkeep_of(worker).trim()
+        after = await read_history_state(book)
+        assert 1_000_000 < after.kept_bytes <= 2_097_152 + 1_048_576 + 200_000
+        held = sum(len(fields[1]) for _, fields in await book.client.call("XRANGE", book.keys.changes, "-", "+"))
+        assert abs(held - after.kept_bytes) < 1_300_000
+        assert len(after.marks) < len(before.marks)
+
+
+async def test_what_is_no_place_holds_nothing_and_is_told(
+    store_url: str, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_worker(store_url, namespace, history_min_entries=1000) as worker:
+        await fill(worker.book, 1500)
+        await reads(worker.book, "odd", "soon")
+        upkeep = upkeep_of(worker)
+        await upkeep.trim()
+        await upkeep.trim()
+        assert (await read_history_state(worker.book)).first > 300
+        assert len([line for line in caplog.messages if "no place of a reader, of: odd" in line]) == 1
+
+
+async def test_the_status_names_the_bound_in_force(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace, history_min_entries=1000) as worker:
+        await fill(worker.book, 1200)
+        await reads(worker.book, "lake", f"50 {await now_of(worker.book)}")
+        status = await worker.registry.status()
+        assert status.history_bound is not None
+        assert (status.history_bound.reason, status.history_bound.below) == ("reader", 50)
+        assert status.history_state is not None
+        assert status.history_state.entries == 1200
+
+
+# -- baselines
+
+
+async def to_the_end(book: Book, lease: str) -> list[Change]:
+    before = (await read_history_state(book)).newest
+    async for _ in write_baseline(book, lease, caller=CALLER, cause="operator"):
+        pass
+    return await history(book, after=before)
+
+
+async def lease_of(book: Book) -> str:
+    await open_book(book)
+    _, lease = await acquire_lease(book, "worker", 60_000)
+    return lease.whole
+
+
+async def test_a_baseline_names_every_seat_and_every_queue(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        table = topics(*(f"t{n}" for n in range(2300)))
+        await worker.registry.register(registration(topics=table), CALLER)
+        await worker.registry.register(registration("127.0.0.9:1", 1, topics=table), CALLER)
+        told = await to_the_end(worker.book, await lease_of(worker.book))
+        assert [told[0].kind, told[-1].kind] == ["baseline-begin", "baseline-end"]
+        assert told[-1].fields["entries"] == len(told) - 2
+        assert told[-1].fields["begin"] == told[0].version
+        seats = [change.fields for change in told if change.kind == "baseline-seat"]
+        assert {(seat["id"], seat["addr"]) for seat in seats} == {(0, "127.0.0.1:10911"), (1, "127.0.0.9:1")}
+        named = [item["t"] for change in told for item in change.fields.get("queues", ())]
+        assert set(named) == set(table)
+
+
+async def test_a_baseline_changes_nothing_for_replicas_and_watchers(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace) as worker:
+        await worker.registry.register(registration(), CALLER)
+        result = await worker.registry.register(registration(), CALLER)
+        digest, route = worker.replica.digest, worker.registry.find_route("orders")
+        with worker.registry.subscribe() as subscription:
+            told = await to_the_end(worker.book, await lease_of(worker.book))
+            await worker.replica.wait_for(told[-1].version, 5000)
+            subscription.close()
+            assert [event async for event in subscription] == []
+        assert (worker.replica.digest, worker.registry.find_route("orders")) == (digest, route)
+        again = await worker.registry.register(registration(), CALLER)
+        assert (again.status, again.incarnation) == ("unchanged", result.incarnation)
+
+
+async def test_a_fenced_leader_writes_no_baseline(book: Book) -> None:
+    lease = await lease_of(book)
+    begun = write_baseline(book, lease, caller=CALLER, cause="daily")
+    await anext(begun)
+    await book.client.call("SET", book.keys.table("leader"), "1:other:x")
+    with pytest.raises(FencedError):
+        await append_baseline(book, lease, "broker-a", "", caller=CALLER)
+    with pytest.raises(FencedError):
+        await anext(begun)
+    assert await kinds(book) == ["baseline-begin"]
+
+
+async def test_a_wish_is_fulfilled_once(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace, scan_not_active_broker_interval_ms=100) as worker:
+        await worker.registry.register(registration(), CALLER)
+        since = await worker.registry.want_baseline()
+        assert await want_baseline(worker.book, "trimmed") == since
+        worker.lead()
+        async with asyncio.timeout(10):
+            while (await read_baseline_state(worker.book)).wanted:
+                await asyncio.sleep(0.02)
+        found = [
+            change.fields for change in await changes_between(worker.book, 0, 100) if change.kind[:8] == "baseline"
+        ]
+        assert [fields["kind"] for fields in found] == [
+            "baseline-begin",
+            "baseline-seat",
+            "baseline-queues",
+            "baseline-end",
+        ]
+        assert found[0]["cause"] == "operator"
+
+
+async def test_a_day_after_the_last_one_another_is_due(
+    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
+    async with running_worker(store_url, namespace, recovery_window_ms=0) as worker:
+        await worker.registry.register(registration(), CALLER)
+        upkeep, lease = upkeep_of(worker), await lease_of(worker.book)
+        await upkeep.go_on(lease)
+        await upkeep.go_on(lease)
+        assert [change.fields["cause"] for change in await begun(worker.book)] == ["new-history"]
+        await worker.client.call("HINCRBY", worker.book.keys.meta, "baseline_ms", -DAY_MS)
+        await upkeep.go_on(lease)
+        await upkeep.go_on(lease)
+        assert [change.fields["cause"] for change in await begun(worker.book)] == ["new-history", "daily"]
+
+
+async def test_a_new_history_gets_its_baseline_when_the_fleet_had_time_to_return(
+    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
+    async with running_worker(store_url, namespace, recovery_window_ms=60_000) as worker:
+        await worker.registry.register(registration(), CALLER)
+        upkeep, lease = upkeep_of(worker), await lease_of(worker.book)
+        await upkeep.go_on(lease)
+        assert await begun(worker.book) == []
+
+
+async def begun(book: Book) -> list[Change]:
+    return [change for change in await history(book) if change.kind == "baseline-begin"]
