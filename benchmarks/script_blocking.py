@@ -1,7 +1,8 @@
 """How long does one script block the store, for brokers of 100 to 70,000 topics? Goal: 20 ms with 10,000.
 
 Starts a store of its own, registers one broker a size, and reads the server's own slow log: what others wait for. Then
-as many key-values of Apache's file, as many topics to write back after a loss, and one topic of as many brokers.
+as many key-values of Apache's file, as many topics to write back after a loss, one topic of as many brokers, as many
+changes to trim, and the group told in a baseline.
 
     .venv/bin/python benchmarks/script_blocking.py
 """
@@ -22,9 +23,11 @@ from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData
 from routebook.registry.kv_file import import_kv_file
 from routebook.registry.restoring import write_back_queues
+from routebook.store.baseline import append_baseline
 from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.embedded import EmbeddedStore
+from routebook.store.history import read_history_state, trim_history
 from routebook.store.keys import Keys
 from routebook.store.lease import acquire_lease
 from routebook.store.presence import open_book
@@ -104,6 +107,17 @@ class Bench:
         await self.book.client.pipeline([("HSET", keys.of("queues", broker), "wide", packed) for broker in brokers])
         return await self.blocked(lambda: delete_topic(self.book, "wide", cluster=cluster, caller=CALLER))
 
+    async def trim(self) -> float:
+        """The deletion before has left an entry a broker."""
+        state = await read_history_state(self.book)
+        return await self.blocked(lambda: trim_history(self.book, state, state.newest), "XTRIM")
+
+    async def tell_group(self, lease: str) -> None:
+        place, is_told = "", False
+        while not is_told:
+            _, place = await append_baseline(self.book, lease, self.said.broker, place, caller=CALLER)
+            is_told = not place
+
     async def run(self) -> dict[str, float]:
         wiped = {topic: replace(queue, perm=4) for topic, queue in self.said.topics.items()}
         member = f"bench/{self.said.address}"
@@ -120,7 +134,9 @@ class Bench:
         found["key-values of Apache's file"] = await self.import_key_values()
         found["topics written back after a loss"] = await self.write_back()
         found["a topic of so many brokers deleted"] = await self.delete_from_all_brokers()
+        found["the history trimmed of so many changes"] = await self.trim()
         _, lease = await acquire_lease(self.book, "benchmark", 60_000)
+        found["one part of a baseline"] = await self.blocked(lambda: self.tell_group(lease.whole))
         incarnation = await self.book.client.call("HGET", self.book.keys.of("instance", member), "inc")
         await self.book.client.call("ZADD", self.book.keys.table("deadlines"), 1, member)
         due = [DueMember(member, incarnation.decode(), 1)]

@@ -9,8 +9,7 @@ ARGV[3]   broker   name of the group, used when no address is given
 ARGV[4]   id       its seat, used when no address is given
 ARGV[5]   address  empty: whoever sits in that seat
 
-reply     {status, version, data version, gap, broker, id} UNCHANGED, UNKNOWN
-          gap: ms since it was heard last (-1: never); broker and id: the seat that it registered for
+reply     {status, version, data version, gap} UNCHANGED, UNKNOWN. gap: ms since it was heard last (-1: never)
 ]]
 -- include: statuses
 -- include: keys
@@ -26,10 +25,10 @@ if address == '' then
   address = redis.call('HGET', key_of('broker', broker), 'addr:' .. id) or ''
 end
 local member = member_of(cluster, address)
-local known = redis.call('HMGET', key_of('instance', member), 'inc', 'timeout', 'dv', 'broker', 'id')
+local known = redis.call('HMGET', key_of('instance', member), 'inc', 'timeout', 'dv')
 if not known[1] then
-  return { UNKNOWN, current_version(), '', -1, '', '' }
+  return { UNKNOWN, current_version(), '', -1 }
 end
 local deadline_now, server_now = deadline_clock(by)
 local gap = mark_heard(member, known[2], deadline_now, server_now)
-return { UNCHANGED, current_version(), known[3], gap, known[4], known[5] }
+return { UNCHANGED, current_version(), known[3], gap }

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from routebook.errors import NotReadyError, NotSeenYetError, RefusedError
+from routebook.errors import InvalidInputError, NotReadyError, NotSeenYetError, RefusedError
 from routebook.model.broker import Instance, Registration, RegistrationResult, RegistrationStatus
 from routebook.model.caller import Caller
 from routebook.model.min_broker import after_joining
-from routebook.model.names import check_address, check_broker_id, check_name, member_name
+from routebook.model.names import MAX_NAME_CHARACTERS, check_address, check_broker_id, check_name, member_name
 from routebook.registry.difference import registration_digest, replaces_known_topics, work_out_difference
 from routebook.registry.min_broker_changes import MinBrokerChanges
 from routebook.registry.pulse import Pulse
@@ -43,6 +43,9 @@ def check_registration(registration: Registration) -> None:
     check_name("broker", registration.broker)
     check_broker_id(registration.broker_id)
     check_address("address", registration.address)
+    for field, said in (("zone", registration.zone), ("HA address", registration.ha_address)):
+        if said and len(said) > MAX_NAME_CHARACTERS:
+            raise InvalidInputError(field, f"{len(said)} characters", f"at most {MAX_NAME_CHARACTERS} characters")
     for topic in registration.topics:
         check_name("topic", topic)
     for topic, mapping in registration.mappings.items():

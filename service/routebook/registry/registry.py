@@ -11,7 +11,7 @@ from routebook.model.broker import Registration, RegistrationResult
 from routebook.model.caller import Caller
 from routebook.model.data_version import DataVersion
 from routebook.model.min_broker import MinBrokerChange
-from routebook.model.names import check_name
+from routebook.model.names import check_name, member_name
 from routebook.model.topic import QueueData
 from routebook.observability.metrics import Metrics
 from routebook.registry.carried import carried_brokers_of, is_carried_key, is_carried_seat
@@ -164,7 +164,10 @@ class Registry(Reading):
         self, cluster: str, broker: str, broker_id: int, caller: Caller, address: str
     ) -> HeartbeatReply:
         reply = await heartbeat_broker(self._book, cluster, broker, broker_id, caller=caller, address=address)
-        self.pulse.heard(cluster, reply.broker, reply.broker_id, reply.gap_ms)
+        if address and (known := self.replica.table.instances.get(member_name(cluster, address))):
+            broker, broker_id = known.broker, known.broker_id
+        if broker:
+            self.pulse.heard(cluster, broker, broker_id, reply.gap_ms)
         return reply
 
     async def unregister(

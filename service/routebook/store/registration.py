@@ -217,9 +217,6 @@ class HeartbeatReply:
     data_version: DataVersion | None
     gap_ms: int | None
     """Since it was heard before; None when it was not."""
-    broker: str
-    broker_id: int
-    """The seat it registered for; empty and 0 of an unknown one."""
 
 
 async def heartbeat_broker(
@@ -227,11 +224,4 @@ async def heartbeat_broker(
 ) -> HeartbeatReply:
     """Without an address, whoever sits in that seat is meant."""
     reply = await book.run("heartbeat_broker", pack_caller(caller), cluster, broker, broker_id, address)
-    return HeartbeatReply(
-        status_of(reply),
-        int(reply[1]),
-        DataVersion.unpack(text(reply[2])),
-        _gap(reply[3]),
-        text(reply[4]),
-        int(reply[5] or 0),
-    )
+    return HeartbeatReply(status_of(reply), int(reply[1]), DataVersion.unpack(text(reply[2])), _gap(reply[3]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, Literal
 
 from routebook.model.caller import Caller
@@ -12,6 +13,9 @@ from routebook.store.statuses import Status, status_of, text
 
 Cause = Literal["unregistered", "connection-lost", "operator"]
 
+
+NAMES_BYTES: Final = 200_000
+"""Of brokers whose expiry is held, in one entry of the history."""
 
 DEPARTURES_PER_CALL: Final = 100
 """The script stops there too; it is there that the store is blocked."""
@@ -142,7 +146,13 @@ async def expire_brokers(book: Book, lease: str, members: Sequence[DueMember], *
 
 
 async def hold_expiry(book: Book, lease: str, brokers: Sequence[str], *, caller: Caller) -> Outcome:
-    return Outcome.of(await book.run("hold_expiry", pack_caller(caller), lease, compact_json(list(brokers))))
+    """Of very long names the history names as many as one entry holds."""
+    return Outcome.of(await book.run("hold_expiry", pack_caller(caller), lease, compact_json(_first_of(brokers))))
+
+
+def _first_of(names: Sequence[str]) -> list[str]:
+    sizes = accumulate(len(compact_json(name).encode()) + 1 for name in names)
+    return [name for name, size in zip(names, sizes, strict=True) if size <= NAMES_BYTES]
 
 
 async def release_expiry(book: Book, *, caller: Caller, let_go: bool, lease: str = "") -> Outcome:

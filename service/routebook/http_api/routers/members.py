@@ -53,7 +53,7 @@ async def unregister_broker(
     caller: AdministratorOf,
 ) -> Written:
     """It leaves its seat now; the last of a group takes the group and its topics along."""
-    return Written(version=await registry.unregister(cluster, name, id, caller))
+    return Written(version=await registry.unregister(cluster, name, id, caller, cause="operator"))
 
 
 @router.post(

@@ -1,0 +1,186 @@
+"""What does the pulse cost a sign of life? The same calls with and without it, in turns, in one run.
+
+Three looks, each a ratio with : without, median over the rounds:
+
+- store: its own time (`INFO commandstats`, microseconds a call) for a touch and for a heartbeat, against the same
+  scripts with the gap taken out of their text;
+- worker: the time of this process for the whole call through the registry's code, many in flight, against the same with
+  `Pulse.heard` taken out as well;
+- counting alone: `Pulse.heard`, in nanoseconds.
+
+    python benchmarks/heartbeat_cost.py            # half a minute
+"""
+
+import argparse
+import asyncio
+import hashlib
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from routebook.model.broker import Registration
+from routebook.model.caller import Caller
+from routebook.model.data_version import DataVersion
+from routebook.model.topic import QueueData
+from routebook.registry.pulse import Pulse
+from routebook.settings import LiveSettings, load
+from routebook.store.book import Book
+from routebook.store.client import StoreClient
+from routebook.store.embedded import EmbeddedStore
+from routebook.store.keys import Keys
+from routebook.store.presence import open_book
+from routebook.store.registration import QueueDifference, heartbeat_broker, register_broker, touch_broker
+from routebook.store.scripts import Script, ScriptSet
+from routebook.store.url import StoreUrl
+
+CALLER = Caller("benchmark", "127.0.0.1:1")
+DIGEST = "d" * 32
+BROKERS = 200
+IN_FLIGHT = 64
+TARGET = 1.10
+"""The path must stay the cheapest one: the pulse may take a tenth of it, no more."""
+STORE_TARGET_US = 1000
+"""What an unchanged registration may block the store."""
+
+WITH_GAP = (
+    ("local before = redis.call('ZSCORE', heartbeats, member)\n", ""),
+    ("return before and math.max(server_now - tonumber(before), 0) or -1", "return -1"),
+)
+
+
+@dataclass
+class Way:
+    """One of the two that are compared."""
+
+    name: str
+    book: Book
+    pulse: Pulse | None
+
+
+def without_gap(scripts: ScriptSet) -> ScriptSet:
+    """The same scripts, but for what was added for the pulse."""
+    made = {}
+    for name in scripts.names:
+        source = scripts[name].source
+        for there, instead in WITH_GAP:
+            source = source.replace(there, instead)
+        made[name] = Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+    assert made["touch_broker"].sha1 != scripts["touch_broker"].sha1
+    assert made["heartbeat_broker"].source.count("ZSCORE") == 0
+    return ScriptSet(made)
+
+
+def broker(number: int) -> Registration:
+    return Registration(
+        cluster="bench",
+        broker=f"broker-{number}",
+        broker_id=0,
+        address=f"127.0.2.{number}:10911",
+        data_version=DataVersion(0, 1, 1),
+        topics={f"topic-{n}": QueueData(8, 8) for n in range(20)},
+    )
+
+
+async def register_all(book: Book, brokers: list[Registration]) -> None:
+    history = (await open_book(book)).history
+    for said in brokers:
+        difference = QueueDifference(new=said.topics)
+        await register_broker(
+            book,
+            said,
+            difference,
+            caller=CALLER,
+            timeout_ms=120_000,
+            digest=DIGEST,
+            base=(history, 0),
+            replaces_known=True,
+        )
+
+
+Sign = Callable[[Way, Registration], Awaitable[None]]
+
+
+async def touch(way: Way, said: Registration) -> None:
+    reply = await touch_broker(way.book, said, caller=CALLER, digest=DIGEST)
+    if way.pulse:
+        way.pulse.heard(said.cluster, said.broker, said.broker_id, reply.gap_ms)
+
+
+async def heartbeat(way: Way, said: Registration) -> None:
+    reply = await heartbeat_broker(way.book, said.cluster, "", 0, caller=CALLER, address=said.address)
+    if way.pulse:
+        way.pulse.heard(said.cluster, said.broker, said.broker_id, reply.gap_ms)
+
+
+async def store_us(book: Book) -> float:
+    """Microseconds a call of EVALSHA since the last look."""
+    text = (await book.client.call("INFO", "commandstats")).decode()
+    line = next(line for line in text.splitlines() if line.startswith("cmdstat_evalsha:"))
+    fields: dict[str, Any] = dict(part.split("=") for part in line.partition(":")[2].split(","))
+    return float(fields["usec"]) / float(fields["calls"])
+
+
+async def run(way: Way, sign: Sign, brokers: list[Registration], calls: int) -> tuple[float, float]:
+    """Microseconds a call: of the store's script, of this process."""
+
+    async def one_of_many(start: int) -> None:
+        for n in range(start, calls, IN_FLIGHT):
+            await sign(way, brokers[n % len(brokers)])
+
+    await way.book.client.call("CONFIG", "RESETSTAT")
+    began = time.process_time()
+    await asyncio.gather(*(one_of_many(start) for start in range(IN_FLIGHT)))
+    spent = time.process_time() - began
+    return await store_us(way.book), spent / calls * 1e6
+
+
+async def measure(rounds: int, calls: int) -> None:
+    brokers = [broker(n) for n in range(BROKERS)]
+    with EmbeddedStore(None) as store:
+        client = StoreClient(StoreUrl.parse(store.url), slot_key="rb:{bench}:meta", timeout_ms=30_000)
+        await client.open()
+        scripts = ScriptSet.load()
+        book = Book(client, Keys("bench"), scripts)
+        plain = Book(client, Keys("bench"), without_gap(scripts))
+        await register_all(book, brokers)
+        live = LiveSettings(load({"redis_url": store.url}))
+        ways = [Way("without", plain, None), Way("with", book, Pulse(book, live, "benchmark"))]
+        print(f"{rounds} rounds of {calls:,} calls, {IN_FLIGHT} in flight, {BROKERS} brokers; µs a call, medians")
+        print(f"{'':12}{'':10}{'without':>10}{'with':>10}{'ratio':>8}{'target':>8}")
+        for name, sign in (("touch", touch), ("heartbeat", heartbeat)):
+            found: dict[str, list[tuple[float, float]]] = {way.name: [] for way in ways}
+            for n in range(rounds + 1):
+                for way in ways if n % 2 else reversed(ways):
+                    spent = await run(way, sign, brokers, calls)
+                    if n:  # the first one warms up
+                        found[way.name].append(spent)
+            tell(name, found)
+        tell_counting(Pulse(book, live, "benchmark"))
+        await client.close()
+
+
+def tell(name: str, found: dict[str, list[tuple[float, float]]]) -> None:
+    for at, who in enumerate(("store", "worker")):
+        without, with_ = ([spent[at] for spent in found[way]] for way in ("without", "with"))
+        ratio = statistics.median(b / a for a, b in zip(without, with_, strict=True))
+        figures = f"{statistics.median(without):>10.2f}{statistics.median(with_):>10.2f}{ratio:>8.3f}"
+        print(f"{name:12}{who:10}{figures}{'≤ ' + format(TARGET, '.2f'):>8}")
+    slowest = statistics.median(store for store, _ in found["with"])
+    print(f"{name:12}{'store':10}{'':10}{slowest:>10.2f}{'':8}{'≤ ' + str(STORE_TARGET_US):>8}")
+
+
+def tell_counting(pulse: Pulse) -> None:
+    began = time.perf_counter()
+    for n in range(200_000):
+        pulse.heard("bench", "broker", n & 127, 30_000 + (n & 1023))
+    print(f"{'counting':12}{'worker':10}{'':10}{(time.perf_counter() - began) / 200_000 * 1e6:>10.2f}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--calls", type=int, default=10_000)
+    arguments = parser.parse_args()
+    asyncio.run(measure(arguments.rounds, arguments.calls))

@@ -1,0 +1,98 @@
+"""A short life of a book in which every kind of change happens, with every cause."""
+
+from typing import Any
+
+from routebook.model.topic import QueueData
+from routebook.store.baseline import write_baseline
+from routebook.store.book import Book
+from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.lease import acquire_lease
+from routebook.store.presence import open_book, renew_worker
+from routebook.store.pulse import GapRow, append_pulse
+from routebook.store.removal import (
+    Departure,
+    DueMember,
+    expire_brokers,
+    hold_expiry,
+    release_expiry,
+    unregister_brokers,
+)
+from routebook.store.topics import delete_topic, register_topic, set_write_permission
+from tests.properties.plain_worker import PlainWorker
+from tests.reference.build import A, B, C, mapping, registration, topics, version
+from tests.support.scripts import CALLER, make_due
+
+D = "127.0.0.4:10911"
+WORKER = "name-service-0.17.5f0c9a"
+
+
+async def live_through_every_kind(book: Book) -> None:
+    await open_book(book)
+    _, lease = await acquire_lease(book, WORKER, 600_000)
+    await _brokers_come_and_change(book)
+    await _topics_change(book)
+    await _brokers_go(book, lease.whole)
+    await put_kv(book, "ORDER_TOPIC_CONFIG", "orders", "broker-a:8", caller=CALLER)
+    await delete_kv(book, "ORDER_TOPIC_CONFIG", "orders", caller=CALLER)
+    await set_setting(book, "broker_timeout_ms", "60000", "60000", caller=CALLER)
+    await hold_expiry(book, lease.whole, ["broker-a", "broker-b"], caller=CALLER)
+    await release_expiry(book, caller=CALLER, let_go=True)
+    await _nobody_hears_for_an_hour(book)
+    async for _ in write_baseline(book, lease.whole, caller=CALLER, cause="daily"):
+        pass
+    rows = [GapRow("east", "broker-a", 0, 30_012, {66: 1, 67: 1}).pack()]
+    await append_pulse(book, WORKER, rows, span_ms=60_000, max_bytes=1_000_000)
+
+
+async def _brokers_come_and_change(book: Book) -> None:
+    worker = PlainWorker(book)
+    said: dict[str, Any] = {
+        "acting_master": True,
+        "zone": "zone-1",
+        "mappings": {"orders": mapping()},
+        "filters": ("f",),
+    }
+    await worker.register(registration(A, **said))
+    await worker.register(registration(A, **said, data_version=version(1), topics=topics("orders", "bills", perm=4)))
+    await worker.register(registration(B, 1, acting_master=True, zone="zone-1", data_version=version()))
+    await worker.register(registration(D, 2, topics=topics("one"), acting_master=True))  # refused, and leaves its zone
+    many = topics(*(f"topic-{n}" for n in range(1100)))
+    await worker.register(registration(C, broker="broker-b", topics=many))
+
+
+async def _topics_change(book: Book) -> None:
+    await register_topic(book, "by-request", {"broker-a": QueueData(4, 4)}, caller=CALLER)
+    await register_topic(book, "gone-soon", {"broker-a": QueueData(4, 4)}, caller=CALLER)
+    await delete_topic(book, "gone-soon", caller=CALLER)
+    await set_write_permission(book, "broker-a", writable=True, caller=CALLER)
+    await set_write_permission(book, "broker-a", writable=False, caller=CALLER)
+    await set_write_permission(book, "broker-a", writable=True, caller=CALLER)
+
+
+async def _brokers_go(book: Book, lease: str) -> None:
+    worker = PlainWorker(book)
+    lost = Departure("east", "broker-a", 0, A, await _incarnation(book, A), cause="connection-lost", lost_ms=1)
+    await unregister_brokers(book, [(lost, CALLER)])  # and with it the write permission of an acting group
+    await worker.register(registration(B, 0, acting_master=True, data_version=version(state=3)))  # moved
+    await worker.register(registration(D, 0, acting_master=True, data_version=version(state=4)))  # replaces it
+    await worker.register(registration(C, 1, acting_master=True, data_version=version(state=1)))
+    await worker.register(registration(C, 0, acting_master=True, data_version=version(state=1)))  # turned down
+    await unregister_brokers(book, [(Departure("east", "broker-b", 0, C), CALLER)])
+    await worker.register(registration("127.0.0.5:10911", broker="broker-c"))
+    await unregister_brokers(book, [(Departure("east", "broker-c", 0, cause="operator"), CALLER)])
+    await worker.register(registration("127.0.0.6:10911", broker="broker-c"))
+    silent = registration("127.0.0.6:10911").member
+    await make_due(book, silent)
+    due = DueMember(silent, await _incarnation(book, "127.0.0.6:10911"), 1)
+    await expire_brokers(book, lease, [due], caller=CALLER)
+
+
+async def _incarnation(book: Book, address: str) -> str:
+    key = book.keys.of("instance", registration(address).member)
+    return (await book.client.call("HGET", key, "inc")).decode()  # type: ignore[no-any-return]
+
+
+async def _nobody_hears_for_an_hour(book: Book) -> None:
+    await renew_worker(book, WORKER, 30_000, "{}", caller=CALLER)
+    await book.client.call("HINCRBY", book.keys.meta, "alive_ms", -3_600_000)
+    await renew_worker(book, WORKER, 30_000, "{}", caller=CALLER)
