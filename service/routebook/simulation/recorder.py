@@ -28,7 +28,7 @@ _PAGE: Final = 1000
 
 
 class Recorder:
-    """Asks one worker: behind a balancer, versions of several would mix."""
+    """Behind a balancer each pair is still true, but versions do not rise: workers are some changes apart."""
 
     def __init__(self, url: str, out: TextIO, *, seed: int = 1, every_s: float = 0.02) -> None:
         self.written = 0
