@@ -36,7 +36,7 @@ if not group.cluster and #clusters == 0 then
 end
 
 local appended = 0
-local owner = '"cluster":' .. (group.cluster and quote(group.cluster) or 'null') .. ',"broker":' .. quote(broker)
+local owner = '"cluster":' .. quote(group.cluster or clusters[1]) .. ',"broker":' .. quote(broker)
 local flags = ',"zone":' .. (group.zone and quote(group.zone) or 'null') .. ',"acting":' .. tostring(group.acting == '1')
 
 local function tell_seat(cluster, id, address, instance)
@@ -84,7 +84,7 @@ end
 local about = ''
 if place == '' then
   tell_seats()
-  about = ',"clusters":' .. string_list(clusters) .. flags
+  about = ',"clusters":' .. string_list(clusters) .. flags .. (group.cluster and '' or ',"group_removed":true')
   place = '0'
 end
 local page = redis.call('HSCAN', key_of('queues', broker), place, 'COUNT', TOPICS_PER_PART)

@@ -9,8 +9,8 @@ ARGV[1]   by       JSON members `"actor":…,"source":…` for the history
 ARGV[2]   topic
 ARGV[3]   cluster  empty for all
 ARGV[4]   place    where the part before ended, empty to begin
-ARGV[5…]  brokers whose entry workers still show though the store has lost it: the history says that it is gone. Given any,
-          the part is about these alone
+ARGV[5…]  broker, its cluster: those whose entry workers still show though the store has lost it; the history says that it
+          is gone. Given any, the part is about these alone
 
 reply     {status, version, entries removed, place to go on from} DONE, UNCHANGED (nobody in this part had it). An empty
           place: that was the last part, or the one before the first
@@ -25,12 +25,12 @@ reply     {status, version, entries removed, place to go on from} DONE, UNCHANGE
 -- include: topic_queues
 
 local by, topic, cluster, place = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST_CARRIED, BROKERS_PER_PART = 5, 250
+local FIRST_CARRIED, CARRIED_LENGTH, BROKERS_PER_PART = 5, 2, 250
 
 local item, removed, looked_at = '{"t":' .. quote(topic) .. ',"x":1}', 0, 0
 
-local function tell(broker)
-  append_queue_change(broker, item, 'delete-topic', by)
+local function tell(broker, last_cluster)
+  append_queue_change(broker, item, 'delete-topic', by, last_cluster)
   removed = removed + 1
 end
 
@@ -46,7 +46,7 @@ local function look_through(name, cursor)
     table.sort(page[2])
     for _, broker in ipairs(page[2]) do
       if redis.call('HDEL', key_of('queues', broker), topic) == 1 then
-        tell(broker)
+        tell(broker, name)
       end
     end
     looked_at = looked_at + #page[2]
@@ -54,11 +54,11 @@ local function look_through(name, cursor)
   return cursor
 end
 
-for at = FIRST_CARRIED, #ARGV do
+for at = FIRST_CARRIED, #ARGV, CARRIED_LENGTH do
   if cluster == '' or redis.call('SISMEMBER', key_of('cluster', cluster), ARGV[at]) == 1 then
     redis.call('HDEL', key_of('queues', ARGV[at]), topic)
   end
-  tell(ARGV[at])
+  tell(ARGV[at], ARGV[at + 1])
 end
 if removed > 0 then
   return answer(place)

@@ -34,9 +34,8 @@ end
 if touched == 0 then
   return { UNCHANGED, current_version(), total }
 end
-local cluster = redis.call('HGET', key_of('broker', broker), 'cluster')
-local version = append_change('write-permission', by, '"cluster":' .. (cluster and quote(cluster) or 'null')
-  .. ',"broker":' .. quote(broker)
+local version = append_change('write-permission', by,
+  '"cluster":' .. quote(redis.call('HGET', key_of('broker', broker), 'cluster')) .. ',"broker":' .. quote(broker)
   .. ',"rule":"' .. (writable and 'set' or 'clear-write') .. '","perm":' .. (writable and PERM_READ_WRITE or PERM_WRITE)
   .. ',"touched":' .. touched .. ',"cause":"operator"')
 set_revision(broker, version)

@@ -100,7 +100,7 @@ def _is_told(table: RouteTable, payload: dict[str, Any]) -> None:
     if "clusters" in payload:
         for cluster in payload["clusters"]:
             table.clusters.setdefault(cluster, set()).add(broker)
-        if payload["cluster"] is not None:
+        if not payload.get("group_removed"):
             known = table.groups.get(broker)
             addresses = known.addresses if known else {}
             table.groups[broker] = GroupState(payload["cluster"], payload["zone"], payload["acting"], addresses)

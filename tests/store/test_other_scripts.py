@@ -58,7 +58,7 @@ async def test_deleting_what_is_not_there_says_nothing_to_the_history(book: Book
 
 
 async def test_a_deletion_during_recovery_reaches_what_workers_still_show(book: Book) -> None:
-    reply = await delete_topic(book, "orders", caller=CALLER, carried_by=["broker-a"])
+    reply = await delete_topic(book, "orders", caller=CALLER, carried_by={"broker-a": "east"})
     assert reply.status is Status.DONE
     assert (await newest(book)).fields["broker"] == "broker-a"
 
@@ -130,7 +130,7 @@ async def test_topics_deleted_since_are_not_written_back(book: Book) -> None:
     await PlainWorker(book).register(registration())
     known = (await read_groups(book, {"broker-a": None}))["broker-a"].group
     assert known is not None
-    await delete_topic(book, "extra", caller=CALLER, carried_by=["broker-a"])
+    await delete_topic(book, "extra", caller=CALLER, carried_by={"broker-a": "east"})
     lost = {"extra": QueueData(by_request=True)}
     reply = await restore_queues(book, "broker-a", lost, revision=known.revision, caller=CALLER)
     assert reply.status is Status.STALE

@@ -104,7 +104,7 @@ async def test_the_parts_end_when_somebody_else_changes_the_group(book: Book) ->
     class Interrupted(Book):
         async def run(self, script: str, *args: str | int) -> list[object]:
             reply = await book.run(script, *args)
-            await delete_topic(book, deleted, caller=CALLER, carried_by=["broker-a"])
+            await delete_topic(book, deleted, caller=CALLER, carried_by={"broker-a": "east"})
             return reply
 
     interrupted = Interrupted(book.client, book.keys, book.scripts)
@@ -156,7 +156,7 @@ async def test_a_deletion_in_one_cluster_leaves_the_others(book: Book, brokers: 
 
 
 async def test_very_many_carried_entries_are_told_once_each(book: Book, brokers: dict[str, list[str]]) -> None:
-    carried = [f"lost-{n}" for n in range(2 * CARRIED_PER_PART + 1)]
+    carried = {f"lost-{n}": "north" for n in range(2 * CARRIED_PER_PART + 1)}
     assert (await delete_topic(book, "orders", caller=CALLER, cluster="north", carried_by=carried)).count == (
         len(carried) + 1
     )

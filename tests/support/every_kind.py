@@ -32,6 +32,7 @@ async def live_through_every_kind(book: Book) -> None:
     await _brokers_come_and_change(book)
     await _topics_change(book)
     await _brokers_go(book, lease.whole)
+    await _odd_groups(book)
     await put_kv(book, "ORDER_TOPIC_CONFIG", "orders", "broker-a:8", caller=CALLER)
     await delete_kv(book, "ORDER_TOPIC_CONFIG", "orders", caller=CALLER)
     await set_setting(book, "broker_timeout_ms", "60000", "60000", caller=CALLER)
@@ -85,6 +86,16 @@ async def _brokers_go(book: Book, lease: str) -> None:
     await make_due(book, silent)
     due = DueMember(silent, await _incarnation(book, "127.0.0.6:10911"), 1)
     await expire_brokers(book, lease, [due], caller=CALLER)
+
+
+async def _odd_groups(book: Book) -> None:
+    """One that never had a seat, and a name that a cluster lists though its group is gone."""
+    worker = PlainWorker(book)
+    await worker.register(registration(D, broker="broker-d", topics=topics("one")))  # refused
+    await unregister_brokers(book, [(Departure("east", "broker-d", 0, D), CALLER)])
+    await worker.register(registration("127.0.0.7:10911", broker="broker-e"))
+    await worker.register(registration("127.0.0.7:10911", broker="broker-e", cluster="west"))
+    await unregister_brokers(book, [(Departure("east", "broker-e", 0, "127.0.0.7:10911"), CALLER)])
 
 
 async def _incarnation(book: Book, address: str) -> str:

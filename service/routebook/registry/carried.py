@@ -10,16 +10,18 @@ def is_carried_seat(replica: Replica, broker: str, address: str) -> bool:
     return replica.is_recovering and address in _addresses(replica.view, broker) - _addresses(replica.table, broker)
 
 
-def carried_brokers_of(replica: Replica, topic: str, cluster: str | None) -> list[str]:
-    """Those whose entry for the topic is carried, of one cluster or (None) of all."""
+def carried_brokers_of(replica: Replica, topic: str, cluster: str | None) -> dict[str, str]:
+    """Those whose entry for the topic is carried, of one cluster or (None) of all, with the clusters they belong to."""
     if not replica.is_recovering:
-        return []
+        return {}
     listed = None if cluster is None else replica.view.clusters.get(cluster, set())
-    return [
-        name
+    return {
+        name: group.cluster
         for name in replica.view.brokers_of(topic)
-        if topic not in replica.table.queues_of(name) and (listed is None or name in listed)
-    ]
+        if (group := replica.view.groups.get(name)) is not None
+        and topic not in replica.table.queues_of(name)
+        and (listed is None or name in listed)
+    }
 
 
 def is_carried_key(replica: Replica, namespace: str, key: str) -> bool:

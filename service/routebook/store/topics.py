@@ -1,7 +1,8 @@
 """register_topic, delete_topic, set_write_permission: what operators do to topics."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from routebook.model.caller import Caller
@@ -30,17 +31,18 @@ async def register_topic(book: Book, topic: str, queues: Mapping[str, QueueData]
 
 
 async def delete_topic(
-    book: Book, topic: str, *, caller: Caller, cluster: str = "", carried_by: Iterable[str] = ()
+    book: Book, topic: str, *, caller: Caller, cluster: str = "", carried_by: Mapping[str, str] | None = None
 ) -> CountedOutcome:
-    """`carried_by`: brokers whose entry workers still show though the store has lost it.
+    """`carried_by`: brokers whose entry workers still show though the store has lost it, with their clusters.
 
     One step with up to some hundred brokers. With more, parts: each is a change of its own, and the topic is gone with
     the last one.
     """
-    carried, removed, place = list(carried_by), 0, ""
+    carried, removed, place = list((carried_by or {}).items()), 0, ""
     while True:
         part, carried = carried[:CARRIED_PER_PART], carried[CARRIED_PER_PART:]
-        reply = await book.run("delete_topic", pack_caller(caller), topic, cluster, place, *part)
+        named = chain.from_iterable(part)
+        reply = await book.run("delete_topic", pack_caller(caller), topic, cluster, place, *named)
         removed += int(reply[2])
         place = text(reply[3])
         if not part and not place:
