@@ -13,7 +13,10 @@ import pytest
 from routebook.http_api.replay import ONE_BY_ONE
 from routebook.http_api.sse import EventId
 from routebook.http_api.watching import Wanted, Watch
+from routebook.model.caller import Caller
+from routebook.store.baseline import write_baseline
 from routebook.store.book import Book
+from routebook.store.lease import acquire_lease
 from routebook.store.recovery import begin_history
 from tests.http_api.conftest import Worker, running, seat
 from tests.http_api.ports import PATIENCE_SECONDS, line_to
@@ -277,3 +280,22 @@ async def test_there_are_only_so_many(worker: Worker) -> None:
 
 def test_ids_are_ordered_like_the_history() -> None:
     assert EventId(2, 3) > EventId(1, 2)
+
+
+async def test_a_baseline_in_between_tells_nothing_and_is_resumed_across(worker: Worker) -> None:
+    await worker.put_broker()
+    async with watching(worker, None) as stream:
+        await subscribed(worker)
+        await worker.put_broker("broker-b", address="127.0.0.20:10911", topics={"B": {}})
+        await stream.next()
+        seen = stream.last_id
+    book = worker.registry._book
+    _, lease = await acquire_lease(book, "test", 60_000)
+    async for _ in write_baseline(book, lease.whole, caller=Caller("test"), cause="daily"):
+        pass
+    await worker.http.delete("/v1/topics/B")
+    async with watching(worker, None, seen) as stream:
+        event = await stream.next()
+        assert event is not None
+        assert event.said[0] == "B"
+        assert event.said[1] > 6

@@ -133,3 +133,16 @@ def test_settings_at_odds_are_both_named(flags: dict[str, str | None]) -> None:
 
 def test_two_ports_may_both_take_a_free_one() -> None:
     load({"http_port": "0", "admin_port": "0"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "now"),
+    [
+        ({"history_max_entries": "5000"}, {}, "--history-min-entries"),
+        ({}, {"ROUTEBOOK_HISTORY_MAX_ENTRIES": "5000"}, "ROUTEBOOK_HISTORY_MIN_ENTRIES"),
+    ],
+)
+def test_a_former_name_is_refused_with_the_new_one(flags: dict[str, str], environ: dict[str, str], now: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(flags, environ)
+    assert f"It is called {now} now" in str(raised.value)
