@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_BYTES: Final = 16 * 1024 * 1024
 """A report has some hundred KB; what is larger is none, and is held in memory while it is sent."""
 
 # One path segment that no shell, log or header needs to quote, and no hidden file.
