@@ -17,6 +17,7 @@ from typing import Any
 from routebook_pipeline.history import DAY_MS, DEFAULTS, HOUR_MS, MINUTE_MS, SECOND_MS, Window
 from routebook_pipeline.report.findings import PLANNED, UNPLANNED, UP, Band, Findings, Row, worst_seats
 from routebook_pipeline.report.page import render
+from routebook_pipeline.transforms.findings import SEVERITIES
 from tests.pipeline.report.absences import FIRST_VERSION, START_MS, Absence, Absences, Seat, make_absences
 
 CLUSTERS = {"payments": 8, "orders-eu": 12, "orders-us": 10, "telemetry": 16}
@@ -330,24 +331,20 @@ def _anomalies(absences: Absences, capacity: list[dict[str, Any]]) -> list[dict[
     if lost:
         first, last = min(one.start_ms for one in lost), max(one.start_ms for one in lost)
         versions = [lost[0].version + n for n in range(len(lost))]
-        rows.append(_anomaly("mass-loss", "critical", "telemetry", first, last, len(lost) / 32, 0.2, versions))
+        rows.append(_anomaly("mass-loss", "telemetry", first, last, len(lost) / 32, 0.2, versions))
     for (cluster, broker, broker_id), gone in absences.items():
         for one in gone:
             if broker_id == 0 and one.length_ms > 5 * MINUTE_MS and not one.is_planned:
                 group = f"{cluster}/{broker}"
-                rows.append(
-                    _anomaly(
-                        "headless", "warning", group, one.start_ms, one.end_ms, one.length_ms, 60_000, [one.version]
-                    )
-                )
+                rows.append(_anomaly("headless", group, one.start_ms, one.end_ms, one.length_ms, 60_000, [one.version]))
     for row in _flaps(absences):
         for episode in row["episodes"]:
             subject = f"{row['cluster']}/{row['broker']}/{row['broker_id']}"
             times = (episode["first_ms"], episode["last_ms"])
             versions = [one.version + n for n, one in enumerate(absences[_seat(row)]) if _is_of(one, episode)]
-            rows.append(_anomaly("flapping", "warning", subject, *times, episode["number"], 3, versions))
+            rows.append(_anomaly("flapping", subject, *times, episode["number"], 3, versions))
     uneven = [row for row in capacity if row["peak"] > DEFAULTS.skew_peak]
-    rows += [_anomaly("skew", "info", row["cluster"], row["at_ms"], None, row["peak"], 2.0, []) for row in uneven[:2]]
+    rows += [_anomaly("skew", row["cluster"], row["at_ms"], None, row["peak"], 2.0, []) for row in uneven[:2]]
     return rows
 
 
@@ -359,9 +356,9 @@ def _is_of(one: Absence, episode: dict[str, int]) -> bool:
     return episode["first_ms"] <= one.start_ms <= episode["last_ms"]
 
 
-def _anomaly(rule: str, severity: str, subject: str, *figures: Any) -> dict[str, Any]:
+def _anomaly(rule: str, subject: str, *figures: Any) -> dict[str, Any]:
     names = ("from_ms", "to_ms", "value", "threshold", "versions")
-    return {"rule": rule, "severity": severity, "subject": subject, **dict(zip(names, figures, strict=True))}
+    return {"rule": rule, "severity": SEVERITIES[rule], "subject": subject, **dict(zip(names, figures, strict=True))}
 
 
 def _integrity(absences: Absences, window: Window) -> dict[str, Any]:
