@@ -202,7 +202,9 @@ def columns(
         if number % every == 0:
             middle = across(number) + min(23.0, wide / 2)
             is_last = middle + width_of(category) * TICK_LETTER / 2 > WIDTH
-            drawn.append(text(WIDTH if is_last else middle, bottom + 17, category, "tick", "end" if is_last else "middle"))
+            drawn.append(
+                text(WIDTH if is_last else middle, bottom + 17, category, "tick", "end" if is_last else "middle")
+            )
     for place, said in marks:
         drawn += [rule(across(place), top - 6, across(place), bottom, "limit")]
         drawn += [text(across(place) + 4, top - 8, said, "tick", _anchor(across(place), across))]
