@@ -19,7 +19,7 @@ from routebook_pipeline.lake.attempts import OvertakenError, attempt, day_of, pu
 from routebook_pipeline.lake.kill_points import Point
 from routebook_pipeline.lake.parsing import CHANGES_FORM, PULSES_FORM, Form, above, located
 from routebook_pipeline.lake.parsing import Place as Batch
-from routebook_pipeline.lake.tables import OBSERVED, Pinned, Place, Table
+from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Pinned, Place, Table
 
 FORMS: Final = {"changes": CHANGES_FORM, "pulses": PULSES_FORM}
 WRONG_STREAM_ENTRIES: Final = 100
@@ -117,7 +117,7 @@ def _try(
         )
         reached(Point.FILES_WRITTEN)
         told = {name: getattr(done, name) for name in ("observed_ms", "entries", "holes", "unreadable")}
-        records = {table.name: Place(era, done.last).ord, OBSERVED: done.observed_ms}
+        records = {table.name: Place(era, done.last).ord, OBSERVED: done.observed_ms, LAST_MS: found["last_ms"]}
         put(pinned, made.added, records=records, told=told)
     reached(Point.COMMITTED)
     return done

@@ -31,6 +31,10 @@ IN_THE_LOG: Final = (*BOUNDS, RAW)
 
 OBSERVED: Final = "observed_ms"
 """Name of the record of when the end of the last batch was noted."""
+LAST_MS: Final = "last_ms"
+"""Name of the record of the time in the id of the last entry: a stream that has another entry under the same version is
+another history.
+"""
 REWRITES: Final = "rewrites"
 """Counts the commits that replace files by others with the same rows. The wheel lets two of them replace the same
 files, and every row would be there twice; two writers of one record it does refuse.
@@ -138,6 +142,12 @@ class Pinned:
         """None when nothing was ever committed from the stream."""
         ord = self.record(self.table.name)  # noqa: A001 the column's name
         return None if ord is None else Place.of(ord)
+
+    @property
+    def stream_place(self) -> tuple[int, int] | None:
+        """Time and version of the id of the last entry; None when nothing was ever committed from the stream."""
+        place, ms = self.place, self.record(LAST_MS)
+        return None if place is None or ms is None else (ms, place.version)
 
     @property
     def observed_ms(self) -> int | None:

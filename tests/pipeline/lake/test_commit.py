@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,13 +13,6 @@ from routebook_pipeline.lake.tables import Lake, Place
 from tests.pipeline.lake.streams import START_MS, entries, frame, hole, paths, versions
 
 Add = Callable[..., Committed | None]
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    lake = Lake(str(tmp_path / "lake of [mine]"), "ns")
-    lake.changes.make()
-    return lake
 
 
 def test_every_version_is_there_once(spark: SparkSession, lake: Lake) -> None:

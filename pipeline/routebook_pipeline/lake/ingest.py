@@ -1,0 +1,118 @@
+"""Both streams of a name space into its lake, once or for as long as it is let.
+
+An endless ingest gives up only where starting again cannot help: wrong usage, and a history that is missing or another
+one. Everything else is started again, after one second, then two, four, … up to a minute; a committed batch forgives.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from routebook_pipeline.errors import HistoryError, PipelineError, WrongUsageError, told_by_spark
+from routebook_pipeline.lake.feeds import Announce, Feed, Habits, Progress
+from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.source.data_source import register
+from routebook_pipeline.source.stream_store import CHANGES, DEFAULT_URL_ENV, PULSE
+
+READER: Final = "pipeline"
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 60.0
+LOOK_S: Final = 0.2
+"""How often a query is looked at: it tells nobody that it ended."""
+GIVING_UP: Final = (WrongUsageError.exit_code, HistoryError.exit_code)
+
+
+def ingest(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    once: bool,
+    announce: Announce,
+    stop: threading.Event,
+    trigger_s: float = 30,
+    on_loss: str = "fail",
+    starting: str = "lake",
+    options: Mapping[str, str] | None = None,
+    reader: str = READER,
+) -> None:
+    """Returns when everything that is there now is in the lake (`once`), or when `stop` is set, after the running
+    batches. Raises a PipelineError when it gives up.
+
+    `starting` counts for a lake that holds nothing yet: `earliest` (also `lake`) or `latest`. `options`: of the source.
+    """
+    chosen = dict(options or {})
+    register(spark, chosen.get("url_env", DEFAULT_URL_ENV))
+    changes = Habits(chosen, on_loss, starting, reader, compacting=not once)
+    # Nobody holds the pulse back from being trimmed, and no state depends on it: what is lost there is noted.
+    pulse = Habits(chosen, "record", starting, None, compacting=not once)
+    feeds = [Feed(lake, CHANGES, changes, announce, stop), Feed(lake, PULSE, pulse, announce, stop)]
+    try:
+        if once:
+            for feed in feeds:
+                _run_once(spark, feed, stop)
+        else:
+            _run(spark, [Supervised(feed, announce) for feed in feeds], trigger_s, stop)
+    finally:
+        for feed in feeds:
+            feed.stop()
+
+
+def _run_once(spark: SparkSession, feed: Feed, stop: threading.Event) -> None:
+    if stop.is_set():
+        return
+    if feed.nothing_new():
+        return
+    query = feed.start(spark, None)
+    while query.isActive and not stop.wait(LOOK_S):
+        pass
+    if stop.is_set():
+        return
+    error = feed.failure()
+    if error is not None:
+        raise error
+
+
+def _run(spark: SparkSession, supervised: list["Supervised"], trigger_s: float, stop: threading.Event) -> None:
+    while not stop.is_set():
+        for each in supervised:
+            each.look(spark, trigger_s)
+        stop.wait(LOOK_S)
+
+
+class Supervised:
+    """A feed that is started again."""
+
+    def __init__(self, feed: Feed, announce: Announce) -> None:
+        self.feed, self._announce = feed, announce
+        self._pause_s = FIRST_PAUSE_S
+        self._batches = 0
+        self._start_at = time.monotonic()
+
+    def look(self, spark: SparkSession, trigger_s: float) -> None:
+        query = self.feed.query
+        if query is not None and query.isActive:
+            return
+        error = self.feed.failure()
+        if query is not None and error is not None:
+            self._fall(error)
+        if time.monotonic() < self._start_at:
+            return
+        try:
+            self.feed.start(spark, trigger_s)
+        except PipelineError as failed:
+            self._fall(failed)
+
+    def _fall(self, error: BaseException) -> None:
+        told = told_by_spark(error)
+        if told is not None and told.exit_code in GIVING_UP:
+            raise told
+        if self.feed.batches > self._batches:
+            self._batches, self._pause_s = self.feed.batches, FIRST_PAUSE_S
+        self.feed.query = None
+        self._start_at = time.monotonic() + self._pause_s
+        words = str(told or error).strip().splitlines()[0]
+        self._announce(Progress(self.feed.stream, f"starting again in {self._pause_s:g} s: {words}"))
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)

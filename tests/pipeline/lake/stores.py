@@ -1,0 +1,31 @@
+"""Both streams of a name space, written as the service writes them."""
+
+from collections.abc import Iterable
+
+from routebook_pipeline.source.stream_store import key_of
+from tests.pipeline.source.streams import Stream
+
+
+class Store:
+    def __init__(self, url: str, namespace: str) -> None:
+        self.changes, self.pulse = Stream(url, namespace), Stream(url, namespace, "pulse")
+        self._readers = key_of(namespace, "readers")
+
+    def add(self, rows: Iterable[tuple[str, bytes]], *, stream: str = "changes") -> None:
+        of = self.changes if stream == "changes" else self.pulse
+        for entry_id, payload in rows:
+            of.client.execute_command("XADD", of.key, entry_id, "d", payload)
+
+    def trim_below(self, entry_id: str) -> None:
+        self.changes.client.execute_command("XTRIM", self.changes.key, "MINID", entry_id)
+
+    def place_of(self, reader: str) -> int | None:
+        """The version that the reader holds safely."""
+        told = self.changes.client.execute_command("HGET", self._readers, reader)
+        return None if told is None else int(told.split()[0])
+
+    def close(self) -> None:
+        self.changes.client.delete(self._readers)
+        for stream in (self.changes, self.pulse):
+            stream.client.delete(stream.key)
+            stream.client.close()

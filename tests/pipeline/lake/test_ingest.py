@@ -1,0 +1,156 @@
+"""From the store into the lake, by a real query."""
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from routebook_pipeline.errors import HistoryError, HistoryForkError, HistoryMissingError, UnreachableError
+from routebook_pipeline.lake.feeds import Progress
+from routebook_pipeline.lake.ingest import ingest
+from routebook_pipeline.lake.tables import Lake
+from tests.pipeline.lake.stores import Store
+from tests.pipeline.lake.streams import START_MS, entries, versions
+
+Once = Callable[..., list[Progress]]
+
+
+@pytest.fixture
+def mine(tmp_path: Path, namespace: str) -> Lake:
+    return Lake(str(tmp_path / "lake"), namespace)
+
+
+@pytest.fixture
+def once(spark: SparkSession, mine: Lake) -> Once:
+    def run(*, limit: int = 1000, on_loss: str = "fail", starting: str = "lake") -> list[Progress]:
+        told: list[Progress] = []
+        ingest(
+            spark,
+            mine,
+            once=True,
+            announce=told.append,
+            stop=threading.Event(),
+            on_loss=on_loss,
+            starting=starting,
+            options={"max_entries_per_trigger": str(limit)},
+        )
+        return told
+
+    return run
+
+
+def gaps(version: int) -> tuple[str, bytes]:
+    seat = {"c": "c", "b": "b", "i": 0, "n": 1, "max": 30_000, "h": [[66, 1]]}
+    told = {"v": 1, "kind": "gaps", "worker": "w", "from_ms": 1, "to_ms": 2, "rows": [seat]}
+    return f"{START_MS + version}-{version}", json.dumps(told).encode()
+
+
+def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mine: Lake, once: Once) -> None:
+    """One life of a lake: several batches, a lost checkpoint, an old one, a trimmed stream, another history."""
+    table = mine.changes
+    checkpoint = Path(mine.checkpoint("changes").uri)
+    store.add(entries(1, 25))
+    store.add([gaps(1), gaps(2)], stream="pulse")
+
+    told = once(limit=10)
+    assert [(each.stream, each.committed and each.committed.last) for each in told] == [
+        ("changes", 10),
+        ("changes", 20),
+        ("changes", 25),
+        ("pulse", 2),
+    ]
+    assert store.place_of("pipeline") == 25
+    # Nothing followed the last batch, so it is known until when; behind the others something did.
+    clocks = {row.version: row.ingested_ms for row in table.pin().read(spark).where("row = 0").collect()}
+    assert clocks[10] == START_MS + 10_000
+    assert clocks[25] > START_MS + 25_000
+    assert mine.pulses.pin().read(spark).count() == 2
+    shutil.copytree(checkpoint, checkpoint.with_name("kept"))
+
+    assert once() == [], "a query was started for nothing"
+
+    shutil.rmtree(checkpoint)
+    store.add(entries(26, 30))
+    (progress,) = once()
+    assert progress.committed is not None
+    assert (progress.committed.first, progress.committed.last) == (26, 30)
+
+    shutil.rmtree(checkpoint)
+    shutil.copytree(checkpoint.with_name("kept"), checkpoint)
+    store.add(entries(31, 33))
+    (progress,) = once()
+    assert progress.committed is not None
+    assert (progress.committed.first, progress.committed.last) == (31, 33)
+
+    store.add(entries(34, 40))
+    store.trim_below(f"{START_MS + 37_000}-37")
+    with pytest.raises(HistoryMissingError) as missing:
+        once()
+    assert (missing.value.first, missing.value.last) == (34, 36)
+    assert store.place_of("pipeline") == 33
+    (progress,) = once(on_loss="record")
+    assert progress.committed is not None
+    assert (progress.committed.entries, progress.committed.holes) == (4, 3)
+    assert versions(spark, table) == [*((n, n) for n in range(1, 34)), (34, 36), *((n, n) for n in range(37, 41))]
+
+    # The store lost its tail and went past our place: the same versions, at other times. No checkpoint knows better.
+    shutil.rmtree(checkpoint)
+    store.changes.drop()
+    store.add([(f"{START_MS + 90_000 + n}-{n}", b"{}") for n in range(1, 45)])
+    with pytest.raises(HistoryForkError):
+        once()
+    assert store.place_of("pipeline") == 40
+
+
+def test_a_checkpoint_ahead_of_the_lake_is_refused(store: Store, mine: Lake, once: Once) -> None:
+    store.add(entries(1, 3))
+    once()
+    kept = Path(mine.changes.folder.uri)
+    shutil.copytree(kept, kept.with_name("backup"))
+    store.add(entries(4, 6))
+    once()
+    shutil.rmtree(kept)
+    kept.with_name("backup").rename(kept)
+    store.add(entries(7, 9))
+    with pytest.raises(HistoryError, match=r"up to version 3.*checkpoints"):
+        once()
+    shutil.rmtree(mine.checkpoint("changes").uri)
+    (progress,) = once()
+    assert progress.committed is not None
+    assert (progress.committed.first, progress.committed.last) == (4, 9)
+
+    shutil.rmtree(kept)
+    with pytest.raises(HistoryError, match="a checkpoint says that some was read"):
+        once()
+
+
+def test_a_store_that_is_away_is_named(mine: Lake, once: Once, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROUTEBOOK_REDIS_URL", "redis://127.0.0.1:1")
+    with pytest.raises(UnreachableError, match="store"):
+        once()
+
+
+def test_an_endless_ingest_starts_again_and_stops_after_its_batch(
+    spark: SparkSession, store: Store, mine: Lake
+) -> None:
+    """The stream cannot be read at first; then a batch is committed, and somebody says stop."""
+    stop, told = threading.Event(), list[Progress]()
+    client, key = store.changes.client, store.changes.key
+    client.execute_command("SET", key, "no stream")
+
+    def announce(progress: Progress) -> None:
+        told.append(progress)
+        if progress.committed is not None or len(told) > 3:
+            stop.set()
+        elif progress.stream == "changes":
+            client.delete(key)
+            store.add(entries(1, 3))
+
+    ingest(spark, mine, once=False, announce=announce, stop=stop, trigger_s=0.1)
+    assert "starting again in 1 s: RB_UNREACHABLE" in told[0].text
+    assert [each.committed.last for each in told if each.committed is not None] == [3]
+    assert versions(spark, mine.changes) == [(1, 1), (2, 2), (3, 3)]
