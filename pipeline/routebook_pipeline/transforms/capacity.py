@@ -8,9 +8,11 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.shapes import CAPACITY
-from routebook_pipeline.transforms.groups import groups_at
+from routebook_pipeline.transforms.groups import addresses, groups_at
+from routebook_pipeline.transforms.marks import standing_at
 from routebook_pipeline.transforms.points import Points
-from routebook_pipeline.transforms.queues import READ, WRITE, present_at
+from routebook_pipeline.transforms.queues import READ, WRITE
+from routebook_pipeline.transforms.route import routes
 from routebook_pipeline.transforms.shaping import shaped
 
 
@@ -25,8 +27,13 @@ def by_cluster(history: History, instants: Sequence[int], thresholds: Thresholds
             history.changes.where(F.lit(False)).select(*[F.lit(None).alias(name) for name in CAPACITY.names]), CAPACITY
         )
     points = Points.of_ms(instants)
-    groups = groups_at(history.changes, points).withColumnRenamed("cluster", "owner")
-    queues = _counted(history, points, groups)
+    standing = F.broadcast(standing_at(history.changes, points).select("at", "lost_ord", "named_from"))
+    groups = (
+        groups_at(history.changes, points)
+        .join(standing, "at")
+        .select("at", "broker", F.col("cluster").alias("owner"), addresses().alias("addresses"))
+    )
+    queues = _counted(history, points)
     loads = (
         groups.where(F.size("addresses") > 0)
         .select("at", "broker", "owner")
@@ -52,21 +59,17 @@ def by_cluster(history: History, instants: Sequence[int], thresholds: Thresholds
     )
 
 
-def _counted(history: History, points: Points, groups: DataFrame) -> DataFrame:
+def _counted(history: History, points: Points) -> DataFrame:
     """Every queue entry that is there, with the queues that could be written to and read from."""
     can_write = F.array_contains(F.map_keys("addresses"), F.lit(0).cast("long"))
     can_read = F.size("addresses") > 0
-    return (
-        present_at(history.changes, points)
-        .join(groups.select("at", "broker", "owner", "addresses"), ["at", "broker"], "left")
-        .select(
-            "at",
-            "topic",
-            "broker",
-            F.coalesce("owner", "cluster").alias("cluster"),
-            _where(can_write & _has(WRITE), "write_queues").alias("writable"),
-            _where(can_read & _has(READ), "read_queues").alias("readable"),
-        )
+    return routes(history.changes, points).select(
+        "at",
+        "topic",
+        "broker",
+        "cluster",
+        _where(can_write & _has(WRITE), "write_queues").alias("writable"),
+        _where(can_read & _has(READ), "read_queues").alias("readable"),
     )
 
 

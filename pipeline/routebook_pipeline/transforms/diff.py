@@ -8,8 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 from routebook_pipeline.history import History, Instant
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.shapes import ROUTE_DIFF
-from routebook_pipeline.transforms.points import sees
-from routebook_pipeline.transforms.route import routes_at
+from routebook_pipeline.transforms.points import Points, sees
+from routebook_pipeline.transforms.route import routes
 from routebook_pipeline.transforms.shaping import shaped
 
 _VALUES: Final = ("read_queues", "write_queues", "perm", "flags", "addresses")
@@ -24,31 +24,35 @@ _OF_A_GROUP: Final = (
 
 
 def route_diff(history: History, earlier: Instant, later: Instant) -> DataFrame:
-    both = _side(history, earlier, "before").join(_side(history, later, "after"), ["topic", "broker"], "full_outer")
+    sides = [
+        F.max_by(column, F.when(F.col("at") == at, F.lit(1))).alias(f"{column}_{name}")
+        for at, name in enumerate(("before", "after"))
+        for column in ("present", "cluster", *_VALUES)
+    ]
+    both = _two_routes(history, earlier, later).withColumn("present", F.lit(True))
     difference = (
         F.when(F.col("present_before").isNull(), F.lit("added"))
         .when(F.col("present_after").isNull(), F.lit("removed"))
         .when(_differs(), F.lit("changed"))
     )
     found = (
-        both.withColumn("difference", difference)
+        both.groupBy("topic", "broker")
+        .agg(*sides)
+        .withColumns({"difference": difference, "cluster": F.coalesce("cluster_after", "cluster_before")})
         .where(F.col("difference").isNotNull())
-        .withColumn("cluster", F.coalesce("cluster_after", "cluster_before"))
     )
-    between = history.changes.where(sees(later) & ~sees(earlier))
-    return shaped(
-        found.join(_entries(found, between), ["topic", "broker"], "left").withColumn(
-            "entries", F.coalesce("entries", F.array().cast(ROUTE_DIFF["entries"].dataType))
-        ),
-        ROUTE_DIFF,
-    )
+    return shaped(_with_entries(found, history.changes.where(sees(later) & ~sees(earlier))), ROUTE_DIFF)
 
 
-def _side(history: History, instant: Instant, name: str) -> DataFrame:
-    seen = routes_at(history, instant).withColumn("present", F.lit(True))
-    return seen.select(
-        "topic", "broker", *[F.col(column).alias(f"{column}_{name}") for column in ("present", "cluster", *_VALUES)]
+def _two_routes(history: History, earlier: Instant, later: Instant) -> DataFrame:
+    """`at` 0 and 1. In one go when the one surely sees all that the other does."""
+    is_nested = (earlier.ms is not None and later.ms is not None and earlier.ms < later.ms) or (
+        earlier.ord is not None and later.ord is not None and earlier.ord < later.ord
     )
+    if is_nested:
+        return routes(history.changes, Points([earlier, later]))
+    one, other = (routes(history.changes, Points([instant])) for instant in (earlier, later))
+    return one.unionByName(other.withColumn("at", F.lit(1)))
 
 
 def _differs() -> Column:
@@ -61,18 +65,24 @@ def _differs() -> Column:
     return differs
 
 
-def _entries(found: DataFrame, between: DataFrame) -> DataFrame:
-    """Of each (topic, broker) that differs: its own items, and what concerns its group as a whole."""
+def _with_entries(found: DataFrame, between: DataFrame) -> DataFrame:
+    """Of each (topic, broker): its own items' entries, and what concerns its group as a whole."""
     facts = ("version", "kind", "cause", "actor", "source")
-    heads = between.where(F.col("row") == 0).select("ord", *facts)
-    pairs = found.select("topic", "broker")
-    own = between.where(F.col("topic").isNotNull()).select("topic", "broker", "ord")
-    whole = between.where((F.col("row") == 0) & F.col("code").isin(*[int(kind) for kind in _OF_A_GROUP])).select(
-        "broker", "ord"
+    entry = F.struct("ord", *facts)
+    heads = between.where(F.col("row") == 0)
+    own = (
+        between.where(F.col("topic").isNotNull())
+        .select("topic", "broker", "ord")
+        .join(heads.select("ord", *facts), "ord")
+        .groupBy("topic", "broker")
+        .agg(F.collect_list(entry).alias("own"))
     )
-    proven = pairs.join(own, ["topic", "broker"]).unionByName(pairs.join(whole, "broker")).distinct()
-    told = F.transform(
-        F.sort_array(F.collect_list(F.struct("ord", *facts))),
-        lambda entry: F.struct(*[entry[fact].alias(fact) for fact in facts]),
+    whole = (
+        heads.where(F.col("code").isin(*[int(kind) for kind in _OF_A_GROUP]))
+        .groupBy("broker")
+        .agg(F.collect_list(entry).alias("whole"))
     )
-    return proven.join(heads, "ord").groupBy("topic", "broker").agg(told.alias("entries"))
+    none = F.array().cast(own.schema["own"].dataType)
+    told = F.sort_array(F.array_union(F.coalesce("own", none), F.coalesce("whole", none)))
+    shown = F.transform(told, lambda one: F.struct(*[one[fact].alias(fact) for fact in facts]))
+    return found.join(own, ["topic", "broker"], "left").join(whole, "broker", "left").withColumn("entries", shown)

@@ -8,11 +8,9 @@ group belongs to the cluster that its first member named, for as long as it is n
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an instant to another
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.transforms.marks import standing_at
 from routebook_pipeline.transforms.points import Points
 from routebook_pipeline.transforms.queues import NEVER, is_removal
 from routebook_pipeline.transforms.states import COMES, is_evidence
@@ -26,30 +24,43 @@ def marks_group() -> Column:
 
 
 def groups_at(changes: DataFrame, points: Points) -> DataFrame:
-    """`at`, `broker`, `cluster`, `zone`, `acting`, `addresses` (id -> address of the seats that are UP) of every group
-    that was heard of. One that is removed has no addresses.
+    """`at`, `broker`, `cluster`, `zone`, `acting`, and the last word of each seat (`seats`), of every group that was
+    heard of. `addresses` makes of the seats what stands at the instant.
     """
-    seat = _seats_at(changes, points)
-    is_last_word = F.row_number().over(W.partitionBy("at", "broker", "broker_id").orderBy(F.desc("said_ord"))) == 1
-    heard_of_since = F.greatest(F.coalesce("lost_ord", F.lit(NEVER)), F.coalesce("named_from", F.lit(NEVER)))
-    is_here = F.col("is_last_word") & F.col("is_up") & (F.col("said_ord") > heard_of_since)
-    here = F.sort_array(F.collect_list(F.when(is_here, F.struct("broker_id", "addr"))))
+    word = F.struct("broker_id", "said_ord", "is_up", "addr")
     found = (
-        seat.withColumn("is_last_word", is_last_word)
-        .join(F.broadcast(standing_at(changes, points).select("at", "lost_ord", "named_from")), "at")
+        _seats_at(changes, points)
         .groupBy("at", "broker")
         .agg(
-            F.map_from_entries(here).alias("addresses"),
-            F.max_by("zone", "marked_ord").alias("zone"),
-            F.coalesce(F.max_by("acting", "marked_ord"), F.lit(False)).alias("acting"),
-            F.max_by("cluster", "marked_ord").alias("cluster"),
-            (F.min("cluster") != F.max("cluster")).alias("is_shared"),
+            F.collect_list(F.when(F.col("said_ord").isNotNull(), word)).alias("seats"),
+            F.max_by(F.struct("zone", "acting", "cluster"), "marked_ord").alias("last"),
         )
     )
-    owners = _first_clusters(changes, found.where("is_shared").select("broker").distinct(), points)
-    return found.join(F.broadcast(owners), ["at", "broker"], "left").select(
-        "at", "broker", F.coalesce("owner", "cluster").alias("cluster"), "zone", "acting", "addresses"
+    return found.join(F.broadcast(_first_clusters(changes, points)), ["at", "broker"], "left").select(
+        "at",
+        "broker",
+        F.coalesce("owner", "last.cluster").alias("cluster"),
+        "last.zone",
+        F.coalesce("last.acting", F.lit(False)).alias("acting"),
+        "seats",
     )
+
+
+def addresses() -> Column:
+    """id -> address of `seats` that are UP, given what stands (`lost_ord`, `named_from`): the last word about the id,
+    in whichever cluster's name, is a registration behind every loss and not passed over by a baseline.
+    """
+    heard_since = F.greatest(F.coalesce("lost_ord", F.lit(NEVER)), F.coalesce("named_from", F.lit(NEVER)))
+
+    def is_here(word: Column) -> Column:
+        later = F.exists(
+            "seats", lambda other: (other["broker_id"] == word["broker_id"]) & (other["said_ord"] > word["said_ord"])
+        )
+        return word["is_up"] & (word["said_ord"] > heard_since) & ~later
+
+    here = F.transform(F.filter("seats", is_here), lambda word: F.struct(word["broker_id"], word["addr"]))
+    nobody = F.create_map().cast("map<bigint,string>")
+    return F.coalesce(F.map_from_entries(F.sort_array(here)), nobody)
 
 
 def _seats_at(changes: DataFrame, points: Points) -> DataFrame:
@@ -75,17 +86,24 @@ def _seats_at(changes: DataFrame, points: Points) -> DataFrame:
     ).join(names, "ord")
 
 
-def _first_clusters(changes: DataFrame, shared: DataFrame, points: Points) -> DataFrame:
+def _first_clusters(changes: DataFrame, points: Points) -> DataFrame:
     """Only for names that several clusters have used: the first to name the group since it was last removed."""
-    told = changes.where(marks_group() | is_removal()).select(
+    told = changes.where(marks_group() | is_removal())
+    shared = (
+        told.groupBy("broker")
+        .agg(F.min("group_key").alias("one"), F.max("group_key").alias("other"))
+        .where(F.col("one") != F.col("other"))
+        .select("broker")
+    )
+    of_shared = told.select(
         "broker",
         "ord",
         "ms",
         F.when(is_removal(), F.col("ord")).alias("removed"),
         F.when(marks_group(), F.struct("ord", "cluster")).alias("mark"),
-    )
+    ).join(F.broadcast(shared), "broker")
     lives = (
-        points.each(told.join(F.broadcast(shared), "broker"))
+        points.each(of_shared)
         .groupBy("at", "broker")
         .agg(F.max("removed").alias("removed_ord"), F.collect_list("mark").alias("marks"))
     )

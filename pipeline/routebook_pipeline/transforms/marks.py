@@ -23,14 +23,31 @@ def is_entry() -> Column:
     return (F.col("row") == 0) & ~F.coalesce(F.col("code"), F.lit(0)).isin(*LOSSES)
 
 
+def marks(changes: DataFrame) -> DataFrame:
+    """Losses (`begin` is null) and the ends of whole baselines, with the place of their `begin`: few rows."""
+    found = changes.where(F.col("code").isin(*_MARKS) & (F.col("row") == 0)).select(
+        "ord", "ms", "code", "from_version", "to_version"
+    )
+    before = W.orderBy("ord").rowsBetween(W.unboundedPreceding, -1)
+    is_begin = F.col("code") == int(Kind.BASELINE_BEGIN)
+    begun = F.last(F.when(is_begin, F.col("ord")), ignorenulls=True).over(before)
+    broken = F.coalesce(F.last(F.when(~is_begin, F.col("ord")), ignorenulls=True).over(before), F.lit(-1))
+    return (
+        found.withColumns({"begun": begun, "broken": broken})
+        .withColumn("begin", F.when(_is_end() & (F.col("broken") < F.col("begun")), F.col("begun")))
+        .where(F.col("begin").isNotNull() | _is_loss())
+        .drop("begun", "broken")
+    )
+
+
 def baselines(changes: DataFrame) -> DataFrame:
     """Whole baselines: `begin`, and as `ord` and `ms` the place of the end."""
-    return _paired(changes).where(F.col("begin").isNotNull()).select("ord", "ms", "begin")
+    return marks(changes).where(_is_end()).select("ord", "ms", "begin")
 
 
 def losses(changes: DataFrame) -> DataFrame:
     """Holes and forks: `ord`, `ms`, `code`, and the versions."""
-    lost = changes.where(F.col("code").isin(*LOSSES) & (F.col("row") == 0))
+    lost = changes.where(_is_loss() & (F.col("row") == 0))
     return lost.select("ord", "ms", "code", "from_version", "to_version")
 
 
@@ -52,45 +69,31 @@ def standing_at(changes: DataFrame, points: Points) -> DataFrame:
     """One row an instant: `lost_ord` (the last loss), `named_from` (begin of the last whole baseline: what was not
     heard of since then is not there), and the range of versions in doubt: of losses that no baseline has repaired.
     """
-    absent, lost = F.lit(None).cast("long"), F.lit(None).cast("long")
-    every = points.each(
-        losses(changes)
-        .select("ord", "ms", "from_version", "to_version", absent.alias("begin"))
-        .unionByName(
-            baselines(changes).select("ord", "ms", lost.alias("from_version"), lost.alias("to_version"), F.col("begin"))
-        )
-    )
     is_loss = F.col("begin").isNull()
-    summed = every.groupBy("at").agg(
+    sums = [
         F.max(F.when(is_loss, F.col("ord"))).alias("lost_ord"),
         F.max("begin").alias("named_from"),
         F.collect_list(F.when(is_loss, F.struct("ord", "from_version", "to_version"))).alias("losses"),
-    )
-    standing = F.filter("losses", lambda loss: loss["ord"] > F.coalesce(F.col("named_from"), F.lit(-1)))
-    return (
-        points.frame(changes)
-        .join(F.broadcast(summed.withColumn("losses", standing)), "at", "left")
-        .select(
-            "at",
-            "lost_ord",
-            "named_from",
-            F.array_min(F.transform("losses", lambda loss: loss["from_version"])).alias("doubt_from_version"),
-            F.array_max(F.transform("losses", lambda loss: loss["to_version"])).alias("doubt_to_version"),
-            (F.coalesce(F.size("losses"), F.lit(0)) <= 0).alias("certain"),
-        )
+    ]
+    every = points.each(marks(changes))
+    if len(points.instants) == 1:
+        summed = every.agg(*sums).withColumn("at", F.lit(0))
+    else:
+        summed = points.frame(changes).join(F.broadcast(every.groupBy("at").agg(*sums)), "at", "left")
+    unrepaired = F.filter("losses", lambda loss: loss["ord"] > F.coalesce(F.col("named_from"), F.lit(-1)))
+    return summed.withColumn("losses", unrepaired).select(
+        "at",
+        "lost_ord",
+        "named_from",
+        F.array_min(F.transform("losses", lambda loss: loss["from_version"])).alias("doubt_from_version"),
+        F.array_max(F.transform("losses", lambda loss: loss["to_version"])).alias("doubt_to_version"),
+        (F.coalesce(F.size("losses"), F.lit(0)) <= 0).alias("certain"),
     )
 
 
-def _paired(changes: DataFrame) -> DataFrame:
-    """Ends of baselines, with the begin they belong to."""
-    marks = changes.where(F.col("code").isin(*_MARKS) & (F.col("row") == 0)).select("ord", "ms", "code")
-    before = W.orderBy("ord").rowsBetween(W.unboundedPreceding, -1)
-    is_begin = F.col("code") == int(Kind.BASELINE_BEGIN)
-    begun = F.last(F.when(is_begin, F.col("ord")), ignorenulls=True).over(before)
-    broken = F.last(F.when(~is_begin, F.col("ord")), ignorenulls=True).over(before)
-    return (
-        marks.withColumn("begun", begun)
-        .withColumn("broken", broken)
-        .where(F.col("code") == int(Kind.BASELINE_END))
-        .withColumn("begin", F.when(F.coalesce(F.col("broken"), F.lit(-1)) < F.col("begun"), F.col("begun")))
-    )
+def _is_loss() -> Column:
+    return F.col("code").isin(*LOSSES)
+
+
+def _is_end() -> Column:
+    return F.col("code") == int(Kind.BASELINE_END)

@@ -15,7 +15,7 @@ from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an inst
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.transforms.marks import baselines, standing_at
+from routebook_pipeline.transforms.marks import baselines
 from routebook_pipeline.transforms.points import Points, latest
 
 WRITE: Final = 2
@@ -44,10 +44,14 @@ def is_put() -> Column:
     return ~F.coalesce(F.col("removed"), F.lit(False))
 
 
-def is_present() -> Column:
-    """Of a last item with `removed_ord` (of its group) and `named_from` (begin of the last whole baseline)."""
-    gone = F.greatest(F.coalesce("removed_ord", F.lit(NEVER)), F.coalesce("named_from", F.lit(NEVER)))
-    return is_put() & (F.col("ord") > gone)
+def is_kept() -> Column:
+    """Of a last item: nobody has removed it, neither itself nor with its group (`removed_ord`)."""
+    return is_put() & (F.col("ord") > F.coalesce("removed_ord", F.lit(NEVER)))
+
+
+def is_named() -> Column:
+    """Of a last item: no whole baseline that began behind it (`named_from`) has passed it over."""
+    return F.col("ord") > F.coalesce("named_from", F.lit(NEVER))
 
 
 def permission() -> Column:
@@ -65,9 +69,9 @@ def is_writable() -> Column:
     return F.coalesce(F.col("perm").bitwiseAND(F.lit(WRITE)) != 0, F.lit(False))
 
 
-def present_at(changes: DataFrame, points: Points, topic: str | None = None) -> DataFrame:
-    """`at`, `topic`, `broker`, `cluster` (of the item), the values of every queue entry that is there, and its place:
-    `ord`, `row`.
+def last_at(changes: DataFrame, points: Points, topic: str | None = None) -> DataFrame:
+    """`at`, `topic`, `broker`, `cluster` (of the item), the values, and the place `ord`, `row`, of every queue entry
+    that nobody has removed. It is there when `is_named` by what stands (`marks.standing_at`) at the instant.
     """
     of_topic = items(changes, topic)
     names = of_topic.select("ord", "row", "topic", "cluster", "broker")
@@ -75,10 +79,19 @@ def present_at(changes: DataFrame, points: Points, topic: str | None = None) -> 
     return (
         latest(last, ["at", "topic", "broker"])
         .join(F.broadcast(_of_group(changes, points)), ["at", "broker"], "left")
-        .join(F.broadcast(standing_at(changes, points).select("at", "named_from")), "at")
-        .where(is_present())
-        .withColumn("perm", permission())
-        .select("at", "topic", "broker", "cluster", "read_queues", "write_queues", "perm", "flags", "ord", "row")
+        .where(is_kept())
+        .select(
+            "at",
+            "topic",
+            "broker",
+            "cluster",
+            "read_queues",
+            "write_queues",
+            permission().alias("perm"),
+            "flags",
+            "ord",
+            "row",
+        )
     )
 
 
@@ -183,7 +196,7 @@ def _folded(told: DataFrame) -> DataFrame:
         F.max("begin").over(until_now).alias("named_from"),
     )
     return (
-        folded.withColumn("present", is_present())
+        folded.withColumn("present", is_kept() & is_named())
         .withColumn("perm", permission())
         .withColumn(
             "was_present",

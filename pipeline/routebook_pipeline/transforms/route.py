@@ -8,10 +8,10 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import History, Instant
 from routebook_pipeline.shapes import ROUTE
-from routebook_pipeline.transforms.groups import groups_at
+from routebook_pipeline.transforms.groups import addresses, groups_at
 from routebook_pipeline.transforms.marks import standing_at
 from routebook_pipeline.transforms.points import Points
-from routebook_pipeline.transforms.queues import present_at
+from routebook_pipeline.transforms.queues import is_named, last_at
 from routebook_pipeline.transforms.shaping import shaped
 
 
@@ -21,16 +21,19 @@ def routes_at(history: History, instant: Instant, topic: str | None = None) -> D
 
 def routes(changes: DataFrame, points: Points, topic: str | None = None) -> DataFrame:
     """As `shapes.ROUTE`, with `at`: the number of the instant."""
-    groups = groups_at(changes, points).withColumnRenamed("cluster", "owner")
-    nobody = F.create_map().cast("map<bigint,string>")
     return (
-        present_at(changes, points, topic)
-        .join(groups, ["at", "broker"], "left")
-        .join(F.broadcast(standing_at(changes, points).drop("lost_ord", "named_from")), "at")
-        .withColumn("cluster", F.coalesce("owner", "cluster"))
-        .withColumn("acting", F.coalesce("acting", F.lit(False)))
-        .withColumn("addresses", F.coalesce("addresses", nobody))
-        .drop("owner")
+        last_at(changes, points, topic)
+        .join(groups_at(changes, points).withColumnRenamed("cluster", "owner"), ["at", "broker"], "left")
+        .join(F.broadcast(standing_at(changes, points)), "at")
+        .where(is_named())
+        .withColumns(
+            {
+                "cluster": F.coalesce("owner", "cluster"),
+                "acting": F.coalesce("acting", F.lit(False)),
+                "addresses": addresses(),
+            }
+        )
+        .drop("owner", "seats", "ord", "row", "lost_ord", "named_from")
     )
 
 

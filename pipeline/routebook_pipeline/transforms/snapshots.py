@@ -27,15 +27,16 @@ from routebook_pipeline.history import Instant
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import CHANGES
 from routebook_pipeline.transforms.groups import marks_group
-from routebook_pipeline.transforms.marks import baselines, is_entry, losses, losses_with_start
+from routebook_pipeline.transforms.marks import baselines, is_entry, losses, losses_with_start, standing_at
 from routebook_pipeline.transforms.points import Points
 from routebook_pipeline.transforms.queues import (
     NEVER,
     ends_of_writing,
+    is_named,
     is_permission,
     is_removal,
     is_writable,
-    present_at,
+    last_at,
     timeline,
 )
 from routebook_pipeline.transforms.states import evidence, is_up
@@ -56,7 +57,8 @@ def reduce(changes: DataFrame) -> DataFrame:
         changes.where(is_entry()).agg(F.max_by("ord", F.struct("ingested_ms", -F.col("ord"))).alias("ord")),
     ]
     heads = fold(DataFrame.union, places).select("ord", F.lit(0).alias("row"))
-    kept = heads.union(present_at(changes, _END).select(*_PLACE)).union(_of_read_only(changes)).distinct()
+    there = last_at(changes, _END).join(F.broadcast(standing_at(changes, _END).select("at", "named_from")), "at")
+    kept = heads.union(there.where(is_named()).select(*_PLACE)).union(_of_read_only(changes)).distinct()
     return changes.join(kept, list(_PLACE), "left_semi").select(*CHANGES.names)
 
 
