@@ -174,6 +174,12 @@ def test_a_quiet_day_is_drawn_as_one() -> None:
     assert all(f">{day} Nov</text>" in page for day in range(1, 15))
 
 
+def test_without_bands_the_table_of_brokers_stays() -> None:
+    page = render(replace(FLEET, bands=()))
+    assert "92 brokers, the longest away first." in page
+    assert "Brokers by time away" in page
+
+
 def test_a_broker_that_flapped_without_end_is_still_a_small_picture() -> None:
     states = (UP, UNPLANNED, UNKNOWN)
     seat = FLEET.bands[0]

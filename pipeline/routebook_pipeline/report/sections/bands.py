@@ -24,6 +24,8 @@ def section(findings: Findings) -> Section:
         if seat_of(row) in by_seat
     ]
     if not lanes:
+        if worst:
+            return Section("bands", title, f"{many(total, 'broker')}, the longest away first.", (_seats(findings),))
         return Section("bands", title, "No broker was heard of before the end.", (nothing("Nothing to draw."),))
     gist = f"The {len(lanes)} of {many(total, 'broker')} that were away longest; short absences are drawn wider."
     if total <= BANDS:
