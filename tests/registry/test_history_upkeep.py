@@ -69,7 +69,7 @@ def test_bytes_come_before_entries() -> None:
 
 def test_a_young_history_loses_nothing() -> None:
     bound = bound_in_force(state(newest=5, entries=5), Settings())
-    assert (bound.below, bound.keep) == (0, 0)
+    assert (bound.below, bound.keep, bound.reason) == (0, 0, "history_min_entries")
 
 
 async def fill(book: Book, entries: int) -> None:
@@ -268,3 +268,30 @@ async def test_a_new_history_gets_its_baseline_when_the_fleet_had_time_to_return
 
 async def begun(book: Book) -> list[Change]:
     return [change for change in await history(book) if change.kind == "baseline-begin"]
+
+
+async def test_a_baseline_that_lost_its_leader_is_begun_anew(
+    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
+    monkeypatch.setattr(history_upkeep, "STEP_S", 0)
+    async with running_worker(store_url, namespace) as worker:
+        book = worker.book
+        await worker.registry.register(registration(), CALLER)
+        await worker.registry.want_baseline()
+        first, second = upkeep_of(worker), upkeep_of(worker)
+        lease = await lease_of(book)
+        await first.go_on(lease)
+        await first.go_on(lease)
+        assert "baseline-seat" in await kinds(book)
+        await book.client.call("DEL", book.keys.table("leader"))
+        newer = await lease_of(book)
+        with pytest.raises(FencedError):
+            await first.go_on(lease)
+        assert not first.is_busy
+        while (await read_baseline_state(book)).wanted:
+            await second.go_on(newer)
+        told = [kind for kind in await kinds(book) if kind.startswith("baseline")]
+        assert told.count("baseline-begin") == 2
+        assert told.count("baseline-end") == 1
+        assert told[-3:] == ["baseline-seat", "baseline-queues", "baseline-end"]

@@ -29,7 +29,7 @@ def holding(state: HistoryState, expiry_ms: int) -> Sequence[Reader]:
 
 def bound_in_force(state: HistoryState, settings: Settings) -> HistoryBound:
     slowest = min(holding(state, settings.reader_expiry_ms), key=lambda reader: reader.version, default=None)
-    least = state.newest - settings.history_min_entries
+    least = max(state.newest - settings.history_min_entries, 0)
     is_held = slowest is not None and slowest.version < least
     keep = slowest.version if slowest is not None and is_held else least
     by_number = state.newest - settings.history_hard_limit
@@ -40,8 +40,8 @@ def bound_in_force(state: HistoryState, settings: Settings) -> HistoryBound:
     else:
         reason = "reader" if is_held else "history_min_entries"
     return HistoryBound(
-        below=max(keep, by_number, by_bytes, 0),
-        keep=max(keep, 0),
+        below=max(keep, by_number, by_bytes),
+        keep=keep,
         reason=reason,
         reader=slowest.name if slowest is not None and reason == "reader" else None,
     )
