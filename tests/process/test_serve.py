@@ -1,5 +1,6 @@
 """`routebook serve`: start, stop, and what it says when it cannot."""
 
+import json
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from routebook.store.client import StoreClient
 from tests.process.running import Running, eventually_ended, processes, run
 
 
@@ -42,6 +44,7 @@ def test_a_store_out_of_reach_is_one_clear_sentence(workers: str, tmp_path: Path
     [
         (("--http-port", "99999"), ("http_port", "99999", "0 to 65535")),
         (("--htp-port", "1"), ("--htp-port", "--http-port")),
+        (("--history-max-entries", "5000"), ("history-max-entries", "--history-min-entries")),
         (("-c", "nowhere.toml"), ("nowhere.toml", "cannot be read")),
         (("--redis-url", "redis://h:port"), ("redis",)),
     ],
@@ -95,6 +98,19 @@ def test_a_stop_takes_leave_so_that_another_may_lead_at_once(store_url: str, nam
             own_name = second.get("/v1/status").json()["worker"]
             _wait_for_leader(second, own_name)
             assert [one["worker"] for one in second.get("/v1/status").json()["workers"]] == [own_name]
+
+
+async def test_a_stop_writes_down_the_heartbeats_of_its_last_minute(
+    store_url: str, namespace: str, tmp_path: Path, client: StoreClient
+) -> None:
+    with serving(store_url, namespace, tmp_path) as service:
+        seat = f"{service.http}/v1/clusters/east/brokers/broker-a/0"
+        for _ in range(3):
+            httpx.put(seat, json={"address": "127.0.0.11:10911", "topics": {"TopicA": {}}}).raise_for_status()
+        assert service.stop() == 0
+    [(_, fields)] = await client.call("XRANGE", f"rb:{{{namespace}}}:pulse", "-", "+")
+    [row] = json.loads(fields[1])["rows"]
+    assert (row["c"], row["b"], row["i"], row["n"]) == ("east", "broker-a", 0, 2)
 
 
 def test_readyz_says_what_is_missing_and_metrics_count(store_url: str, namespace: str, tmp_path: Path) -> None:
