@@ -8,7 +8,7 @@ oracle does not know it.
 import random
 from dataclasses import dataclass, field
 
-from routebook_pipeline.history import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Window
+from routebook_pipeline.history import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from routebook_pipeline.kinds import Kind
 from tests.pipeline.rows import Item, Row, Writer, item, removed_item
 
@@ -30,6 +30,10 @@ class GroupState:
     @property
     def name(self) -> tuple[str, str]:
         return self.cluster, self.broker
+
+    @property
+    def number(self) -> int:
+        return int(self.broker.rpartition("-")[2])
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class Fleet:
 
     def _cluster(self, name: str) -> list[GroupState]:
         number = self.rng.choice((1, 1, 2, 2, 3, 5))
-        return [GroupState(name, f"broker-{n}", acting=self.rng.random() < 0.4) for n in range(number)]
+        return [GroupState(name, f"{name}-broker-{n}", acting=self.rng.random() < 0.4) for n in range(number)]
 
     def run(self, steps: int) -> RandomHistory:
         groups = self.rng.choice(self.clusters)
@@ -134,8 +138,9 @@ class Fleet:
                 self._switch_master,
                 self._beat,
                 self._aside,
+                self._put_many,
             ),
-            (30, 18, 12, 5, 7, 3, 8, 6, 14, 3),
+            (30, 18, 12, 5, 7, 3, 8, 6, 14, 3, 1),
         )[0]
         happening(group)
         if self.rng.random() < 0.01:
@@ -162,7 +167,7 @@ class Fleet:
         self._take_seat(group, self.rng.choice((0, 0, 0, 1, 1, 2)), self.rng.randrange(5))
 
     def _take_seat(self, group: GroupState, broker_id: int, host: int) -> None:
-        addr = f"127.0.{int(group.broker[7:])}.{host}:10911"
+        addr = f"127.0.{group.number}.{host}:10911"
         for former in [one for one, other in group.seats.items() if other == addr and one != broker_id]:
             del group.seats[former]
             self.told.removed("moved", (*group.name, former), addr, last_heartbeat_ms=self._now)
@@ -212,6 +217,12 @@ class Fleet:
             one = self._item(self.rng.choice(TOPICS))
             group.queues[one["topic"]] = one
             self.told.queues(one, group=group.name)
+
+    def _put_many(self, group: GroupState) -> None:
+        if group.seats:
+            many = [self._item(f"many-{n}") for n in range(self.rng.choice((9, 19, 20, 30)))]
+            group.queues.update({one["topic"]: one for one in many})
+            self.told.queues(*many, group=group.name)
 
     def _delete_topic(self, group: GroupState) -> None:
         if group.queues:
@@ -285,7 +296,7 @@ class Fleet:
     def _impossible(self, group: GroupState) -> None:
         """What no service writes, and what must not upset anybody: the same twice, what is not there, loose ends."""
         seat = (*group.name, self.rng.randrange(3))
-        addr = f"127.0.{int(group.broker[7:])}.{self.rng.randrange(5)}:10911"
+        addr = f"127.0.{group.number}.{self.rng.randrange(5)}:10911"
         self.rng.choice(
             (
                 lambda: self.told.registered(seat=seat, addr=addr),
@@ -369,23 +380,3 @@ class Fleet:
 
 def random_history(seed: int, *, clusters: int, steps: int, troubles: Troubles) -> RandomHistory:
     return Fleet(seed, clusters, troubles).run(steps)
-
-
-def random_window(rng: random.Random, changes: list[Row]) -> Window:
-    """Long and short ones, on entries and beside them, before everything and after it."""
-    first, last = changes[0]["ms"], changes[-1]["ms"]
-    at, other = sorted((rng.choice(changes)["ms"], rng.choice(changes)["ms"]))
-    beside = rng.randrange(first, last + 1)
-    return rng.choices(
-        (
-            Window(at, other + 1),
-            Window(at, max(at + 1, other)),
-            Window(min(at, beside), max(at, beside) + 1),
-            Window(at, at + 1),
-            Window(at - 1, at),
-            Window(first - DAY_MS, first),
-            Window(last + 1, last + 2 * DAY_MS),
-            Window(first - HOUR_MS, last + HOUR_MS),
-        ),
-        (30, 20, 30, 4, 4, 2, 5, 5),
-    )[0]

@@ -11,7 +11,9 @@ from routebook_pipeline.transforms.shaping import flag, shaped
 
 
 def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 one form for all
-    """A topic is there while any of the cluster's brokers has queue data of it."""
+    """A topic is there while any of the cluster's brokers has queue data of it. A cluster that had none all
+    the time has no row: that it had some long ago need not be remembered for ever.
+    """
     steps = timeline(before_end(history.changes, window))
     is_inside = starts_inside(window, "ms")
     is_resize = (
@@ -42,4 +44,7 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
         F.sum("resized").alias("resized"),
     )
     moved = F.col("created") + F.col("removed") + 2 * F.col("passing")
-    return shaped(counted.withColumn("rate", moved / F.greatest(F.lit(1), F.col("topics_before"))), CHURN)
+    had_any = F.col("topics_before") + F.col("topics_after") + F.col("passing") > 0
+    return shaped(
+        counted.where(had_any).withColumn("rate", moved / F.greatest(F.lit(1), F.col("topics_before"))), CHURN
+    )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from routebook_pipeline.history import DAY_MS, DEFAULTS, Instant, Thresholds, Window
-from tests.pipeline.oracle.route import READ, WRITE, routes_of, up_addresses
+from tests.pipeline.oracle.route import READ, WRITE, marks, routes_of, up_addresses
 from tests.pipeline.oracle.states import evidence
 from tests.pipeline.oracle.told import Row, Told, ratio, until
 
@@ -20,7 +20,8 @@ def by_cluster(told: Told, instants: Sequence[int], thresholds: Thresholds = DEF
 def _at(rows: Sequence[Row], at_ms: int) -> list[dict[str, Any]]:
     """A cluster with neither a queue nor an address has no row. A group's load is its part of the write capacity."""
     queues = routes_of(rows)
-    groups = up_addresses(evidence(rows))
+    _, owners = marks(rows)
+    groups = {(owners[broker], broker): up for broker, up in up_addresses(evidence(rows)).items() if up}
     answer = []
     for cluster in sorted({row["cluster"] for row in queues} | {group[0] for group in groups}):
         loads = {group: 0 for group in groups if group[0] == cluster}

@@ -5,7 +5,7 @@ from typing import Any
 
 from routebook_pipeline.history import DEFAULTS, Thresholds, Window
 from tests.pipeline.oracle.route import played, present_queues
-from tests.pipeline.oracle.told import Row, Told, before, group_of, is_item, within
+from tests.pipeline.oracle.told import Row, Told, before, is_item, within
 
 _SIZE = ("read_queues", "write_queues", "perm")
 _SIZE_BEFORE = ("read_queues", "write_queues", "perm_said")
@@ -14,8 +14,8 @@ _SIZE_BEFORE = ("read_queues", "write_queues", "perm_said")
 def topics(rows: Sequence[Row]) -> dict[str, set[str]]:
     """Cluster -> topics with a queue that is there after these rows."""
     found: dict[str, set[str]] = {}
-    for topic, cluster, _ in present_queues(rows):
-        found.setdefault(cluster, set()).add(topic)
+    for (topic, _), item in present_queues(rows).items():
+        found.setdefault(item["cluster"], set()).add(topic)
     return found
 
 
@@ -59,7 +59,7 @@ def _resized(rows: Sequence[Row], window: Window) -> dict[str, int]:
     for row, table in played(rows):
         if not is_item(row) or row["removed"] or not within(row, window):
             continue
-        there = table.get(group_of(row), {}).get(row["topic"])
+        there = table.get(row["broker"], {}).get(row["topic"])
         if there and tuple(row[name] for name in _SIZE) != tuple(there[name] for name in _SIZE_BEFORE):
             found[row["cluster"]] = found.get(row["cluster"], 0) + 1
     return found

@@ -7,9 +7,9 @@ from typing import Any
 
 from routebook_pipeline.history import DEFAULTS, Thresholds, Window
 from routebook_pipeline.kinds import Kind
-from tests.pipeline.oracle.route import played
+from tests.pipeline.oracle.route import WRITE, played
 from tests.pipeline.oracle.states import Interval, all_intervals
-from tests.pipeline.oracle.told import Seat, Told, before, group_of, nearest_rank
+from tests.pipeline.oracle.told import Seat, Told, before, nearest_rank
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,12 @@ class Loss:
 
 
 def losses(told: Told, window: Window) -> list[Loss]:
-    """Unplanned DOWN intervals that start in the window. One that does not say since when it was silent is left out."""
+    """Unplanned DOWN intervals that start in the window; queues are those that could be written to. One
+    that does not say since when it was silent is left out.
+    """
     rows = before(told, window.end_ms)
     write_queues = {
-        row["ord"]: sum(item["write_queues"] for item in table.get(group_of(row), {}).values())
+        row["ord"]: sum(item["write_queues"] for item in table.get(row["broker"], {}).values() if item["perm"] & WRITE)
         for row, table in played(rows)
         if row["code"] == Kind.BROKER_REMOVED
     }

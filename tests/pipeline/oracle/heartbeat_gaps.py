@@ -6,14 +6,15 @@ from typing import Any
 from routebook_pipeline.history import DEFAULTS, Thresholds, Window
 from tests.pipeline.oracle.told import Row, Told, nearest_rank, ratio
 
+LAST_BUCKET = 127
+
 
 def upper_edge(bucket: int) -> float:
     return float(100 * 2 ** (bucket / 8))
 
 
 def counts_in(pulse: Row, window: Window) -> bool:
-    """Its gaps ended in the window, and it was told before the window's end: a closed one's answer never changes."""
-    return bool(window.start_ms <= pulse["to_ms"] < window.end_ms and pulse["ms"] < window.end_ms)
+    return bool(window.start_ms <= pulse["to_ms"] < window.end_ms)
 
 
 def is_late(bucket: int, thresholds: Thresholds) -> bool:
@@ -33,7 +34,8 @@ def summary(pulses: Sequence[Row], thresholds: Thresholds) -> dict[str, Any]:
         for bucket in sorted(by_bucket):
             reached += by_bucket[bucket]
             if reached >= nearest_rank(number, per_mille):
-                return min(upper_edge(bucket), float(longest))
+                # The last bucket holds everything above the one before: it has no edge.
+                return float(longest) if bucket == LAST_BUCKET else min(upper_edge(bucket), float(longest))
         raise AssertionError("a rank beyond the last gap")
 
     late = sum(count for bucket, count in by_bucket.items() if is_late(bucket, thresholds))

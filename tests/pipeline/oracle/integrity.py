@@ -6,7 +6,7 @@ from typing import Any
 
 from routebook_pipeline.history import Window
 from routebook_pipeline.kinds import Kind
-from tests.pipeline.oracle.told import Row, Told, before, is_entry, within
+from tests.pipeline.oracle.told import LOST_CODES, Row, Told, baselines, before, is_entry, within
 
 
 def late_entries(rows: Sequence[Row]) -> list[Row]:
@@ -14,7 +14,7 @@ def late_entries(rows: Sequence[Row]) -> list[Row]:
     ended: list[int] = []
     found = []
     for row in rows:
-        if not is_entry(row):
+        if not is_entry(row) or row["code"] in LOST_CODES:
             continue
         if any(row["ms"] < other for other in ended if other != row["ingested_ms"]):
             found.append(row)
@@ -26,17 +26,23 @@ def late_entries(rows: Sequence[Row]) -> list[Row]:
 def by_era(told: Told, window: Window, complete_until_ms: int) -> list[dict[str, Any]]:
     rows = before(told, window.end_ms)
     late = [row for row in late_entries(rows) if within(row, window)]
+    whole = {baseline.end["ord"] for baseline in baselines(rows)}
     eras: dict[int, list[Row]] = {}
     for row in rows:
         if within(row, window):
             eras.setdefault(row["era"], []).append(row)
     return [
-        _era(era, of_era, sum(row["era"] == era for row in late), complete_until_ms)
+        {
+            **_era(era, of_era),
+            "late": sum(row["era"] == era for row in late),
+            "baselines": sum(is_entry(row) and row["ord"] in whole for row in of_era),
+            "complete_until_ms": complete_until_ms,
+        }
         for era, of_era in sorted(eras.items())
     ]
 
 
-def _era(era: int, rows: Sequence[Row], late: int, complete_until_ms: int) -> dict[str, Any]:
+def _era(era: int, rows: Sequence[Row]) -> dict[str, Any]:
     entries = [row for row in rows if is_entry(row)]
     holes = [row for row in entries if row["code"] == Kind.HOLE]
     forks = [row for row in entries if row["code"] == Kind.FORK]
@@ -45,7 +51,7 @@ def _era(era: int, rows: Sequence[Row], late: int, complete_until_ms: int) -> di
     missing = sum(row["to_version"] - row["from_version"] + 1 for row in holes)
     first = min([*versions, *(row["from_version"] for row in holes)], default=None)
     last = max([*versions, *(row["to_version"] for row in holes)], default=None)
-    duplicates = len(rows) - len({(row["version"], row["row"]) for row in rows})
+    duplicates = len(entries) - len({row["version"] for row in entries})
     unreadable = Counter(row["cause"] for row in entries if row["code"] == Kind.UNREADABLE)
     complete = first is None or last is None or len(versions) + missing == last - first + 1
     return {
@@ -59,10 +65,7 @@ def _era(era: int, rows: Sequence[Row], late: int, complete_until_ms: int) -> di
         ],
         "missing": missing,
         "forks": len(forks),
-        "late": late,
         "duplicates": duplicates,
         "unreadable": dict(unreadable),
-        "baselines": sum(row["code"] == Kind.BASELINE_END for row in entries),
-        "complete_until_ms": complete_until_ms,
         "ok": complete and not duplicates and not holes and not forks and not unreadable,
     }

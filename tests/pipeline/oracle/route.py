@@ -9,25 +9,26 @@ from tests.pipeline.oracle.states import UP, Evidence, evidence, last_state
 from tests.pipeline.oracle.told import (
     LOST_CODES,
     UP_CODES,
-    Group,
     Row,
+    Seat,
     Told,
     baselines,
-    group_of,
     is_entry,
     is_item,
     until,
 )
 
-Queue = tuple[str, str, str]
-"""Topic, cluster, broker."""
+Queue = tuple[str, str]
+"""Topic and the broker's name."""
 
 WRITE, READ = 2, 4
 _FLAGGED = UP_CODES | {Kind.GROUP_CHANGED}
 
 
-Table = dict[Group, dict[str, dict[str, Any]]]
-"""The queue items of a group by topic. `perm` is what they have by now, `perm_said` what their item said."""
+Table = dict[str, dict[str, dict[str, Any]]]
+"""The queue items of a broker's name by topic, as the service keeps them: whichever cluster is said beside the name.
+`perm` is what they have by now, `perm_said` what their item said.
+"""
 
 
 def played(rows: Sequence[Row]) -> Iterator[tuple[Row, Table]]:
@@ -37,14 +38,14 @@ def played(rows: Sequence[Row]) -> Iterator[tuple[Row, Table]]:
     for row in rows:
         yield row, table
         if is_item(row):
-            queues = table.setdefault(group_of(row), {})
+            queues = table.setdefault(row["broker"], {})
             queues.pop(row["topic"], None)
             if not row["removed"]:
                 queues[row["topic"]] = {**row, "perm_said": row["perm"]}
         elif row["group_removed"]:
-            table.pop(group_of(row), None)
+            table.pop(row["broker"], None)
         elif row["code"] == Kind.WRITE_PERMISSION:
-            for item in table.get(group_of(row), {}).values():
+            for item in table.get(row["broker"], {}).values():
                 item["perm"] = _permission(item["perm"], row)
         elif row["ord"] in whole:
             for queues in table.values():
@@ -52,12 +53,24 @@ def played(rows: Sequence[Row]) -> Iterator[tuple[Row, Table]]:
                     del queues[topic]
 
 
+def after_entries(rows: Sequence[Row]) -> Iterator[tuple[Row, Table]]:
+    """Every entry, its items included, with the table just behind it."""
+    behind: Row | None = None
+    table: Table = {}
+    for row, table in played(rows):
+        if behind is not None and behind["ord"] != row["ord"]:
+            yield behind, table
+        behind = row
+    if behind is not None:
+        yield behind, table
+
+
 def present_queues(rows: Sequence[Row]) -> dict[Queue, dict[str, Any]]:
     """The queue items that hold after these rows, with the permission they have by then."""
     table: Table = {}
     for _, table in played(rows):  # noqa: B007 -- what is left behind the last row counts
         pass
-    return {(topic, *group): item for group, queues in table.items() for topic, item in queues.items()}
+    return {(topic, broker): item for broker, queues in table.items() for topic, item in queues.items()}
 
 
 def _permission(perm: int, row: Row) -> int:
@@ -67,13 +80,30 @@ def _permission(perm: int, row: Row) -> int:
     return perm & ~WRITE
 
 
-def up_addresses(told: dict[tuple[str, str, int], list[Evidence]]) -> dict[Group, dict[int, str]]:
-    addresses: dict[Group, dict[int, str]] = {}
-    for (cluster, broker, broker_id), of_seat in told.items():
+def up_addresses(told: dict[Seat, list[Evidence]]) -> dict[str, dict[int, str]]:
+    """Of a broker's name: when several clusters were said beside it, what was said last of an id counts."""
+    addresses: dict[str, dict[int, str]] = {}
+    for (_, broker, broker_id), of_seat in sorted(told.items(), key=lambda seat: int(seat[1][-1].row["ord"])):
+        addresses.setdefault(broker, {}).pop(broker_id, None)
         if last_state(of_seat) == UP:
             registered = [found.row for found in of_seat if found.state == UP]
-            addresses.setdefault((cluster, broker), {})[broker_id] = registered[-1]["addr"]
+            addresses[broker][broker_id] = registered[-1]["addr"]
     return addresses
+
+
+def marks(rows: Sequence[Row]) -> tuple[dict[str, Row], dict[str, str]]:
+    """Of a broker's name: the entry that last said what its group is like; the cluster that first named the group,
+    since it was last removed.
+    """
+    flags: dict[str, Row] = {}
+    owners: dict[str, str] = {}
+    for row in rows:
+        if is_entry(row) and row["code"] in _FLAGGED:
+            flags[row["broker"]] = row
+            owners.setdefault(row["broker"], row["cluster"])
+        if row["group_removed"]:
+            owners.pop(row["broker"], None)
+    return flags, {broker: str(owners.get(broker) or row["cluster"]) for broker, row in flags.items()}
 
 
 def doubt(rows: Sequence[Row]) -> tuple[int, int] | None:
@@ -91,60 +121,28 @@ def doubt(rows: Sequence[Row]) -> tuple[int, int] | None:
 
 def routes_of(rows: Sequence[Row], topic: str | None = None) -> list[dict[str, Any]]:
     addresses = up_addresses(evidence(rows))
-    flags: dict[Group, Row] = {}
-    for row in rows:
-        if is_entry(row) and row["code"] in _FLAGGED:
-            flags[group_of(row)] = row
+    flags, owners = marks(rows)
     unsure = doubt(rows)
     return [
         {
             "topic": name,
-            "cluster": cluster,
+            "cluster": owners.get(broker, item["cluster"]),
             "broker": broker,
             "read_queues": item["read_queues"],
             "write_queues": item["write_queues"],
             "perm": item["perm"],
             "flags": item["flags"],
-            "addresses": addresses.get((cluster, broker), {}),
-            "zone": flags[cluster, broker]["zone"] if (cluster, broker) in flags else None,
-            "acting": flags[cluster, broker]["acting"] if (cluster, broker) in flags else None,
+            "addresses": addresses.get(broker, {}),
+            "zone": flags[broker]["zone"] if broker in flags else None,
+            "acting": bool(flags[broker]["acting"]) if broker in flags else False,
             "certain": unsure is None,
             "doubt_from_version": unsure[0] if unsure else None,
             "doubt_to_version": unsure[1] if unsure else None,
         }
-        for (name, cluster, broker), item in sorted(present_queues(rows).items())
+        for (name, broker), item in sorted(present_queues(rows).items())
         if topic in (None, name)
     ]
 
 
 def routes_at(told: Told, instant: Instant, topic: str | None = None) -> list[dict[str, Any]]:
     return routes_of(until(told, instant), topic)
-
-
-def route_json(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """As the service answers a lookup: None when no broker is known."""
-    if not any(row["addresses"] for row in rows):
-        return None
-    return {
-        "brokerDatas": [
-            {
-                "brokerAddrs": {str(broker_id): row["addresses"][broker_id] for broker_id in sorted(row["addresses"])},
-                "brokerName": row["broker"],
-                "cluster": row["cluster"],
-                "enableActingMaster": bool(row["acting"]),
-                **({"zoneName": row["zone"]} if row["zone"] else {}),
-            }
-            for row in rows
-            if row["addresses"]
-        ],
-        "queueDatas": [
-            {
-                "brokerName": row["broker"],
-                "perm": row["perm"],
-                "readQueueNums": row["read_queues"],
-                "topicSysFlag": row["flags"],
-                "writeQueueNums": row["write_queues"],
-            }
-            for row in rows
-        ],
-    }

@@ -315,7 +315,7 @@ def test_midnights_are_those_inside_the_window() -> None:
 
 
 def test_exposure_is_the_time_from_silence_to_removal(told: Writer) -> None:
-    told.registered(item("t", write=8), item("u", write=2, perm=4), seat=MASTER, at=1000)
+    told.registered(item("t", write=8), item("u", write=2), item("v", perm=4), seat=MASTER, at=1000)
     told.registered(seat=SLAVE, addr=B, at=1000)
     told.removed("connection-lost", SLAVE, B, lost_ms=9000, last_heartbeat_ms=2000, at=10_000)
     told.removed("expired", MASTER, last_heartbeat_ms=6000, at=12_000, group_removed=True)

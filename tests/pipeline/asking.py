@@ -1,0 +1,161 @@
+"""Every question, asked of the transforms and of the oracle."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import isclose
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+
+from routebook_pipeline.history import DEFAULTS, History, Instant, Window
+from routebook_pipeline.schemas import CHANGES, PULSES
+from routebook_pipeline.transforms import (
+    anomalies,
+    availability,
+    capacity,
+    churn,
+    diff,
+    exposure,
+    failovers,
+    failures,
+    flaps,
+    heartbeat_gaps,
+    integrity,
+    route,
+)
+from tests.pipeline import oracle
+from tests.pipeline.oracle import anomalies as oracle_anomalies
+from tests.pipeline.oracle import availability as oracle_availability
+from tests.pipeline.oracle import capacity as oracle_capacity
+from tests.pipeline.oracle import churn as oracle_churn
+from tests.pipeline.oracle import diff as oracle_diff
+from tests.pipeline.oracle import exposure as oracle_exposure
+from tests.pipeline.oracle import failovers as oracle_failovers
+from tests.pipeline.oracle import failures as oracle_failures
+from tests.pipeline.oracle import flaps as oracle_flaps
+from tests.pipeline.oracle import heartbeat_gaps as oracle_gaps
+from tests.pipeline.oracle import integrity as oracle_integrity
+from tests.pipeline.oracle import route as oracle_route
+from tests.pipeline.oracle.told import Row, Told
+
+__all__ = ["QUESTIONS", "Question", "answers", "as_history", "compare", "oracle"]
+
+COMPLETE_UNTIL_MS = 1_800_000_000_000
+
+
+@dataclass(frozen=True)
+class Question:
+    keys: tuple[str, ...]
+    """What names a row of the answer."""
+    of_transforms: Callable[[History, Window], DataFrame]
+    of_oracle: Callable[[Told, Window], list[dict[str, Any]]]
+    looks_back: bool = False
+    """It needs entries from before the window, and not only what they left behind."""
+
+
+def _both(keys: str, transform: Any, plain: Any) -> Question:
+    return Question(
+        tuple(keys.split()),
+        lambda history, window: transform(history, window, DEFAULTS),
+        lambda told, window: plain(told, window, DEFAULTS),
+    )
+
+
+_SEAT, _GROUP, _CLUSTER = "cluster broker broker_id", "cluster broker", "cluster"
+
+QUESTIONS: Mapping[str, Question] = {
+    "route_at": Question(
+        ("topic", "broker"),
+        lambda history, window: route.routes_at(history, Instant(ms=window.end_ms - 1)),
+        lambda told, window: oracle_route.routes_at(told, Instant(ms=window.end_ms - 1)),
+    ),
+    "route_diff": Question(
+        ("topic", "broker"),
+        lambda history, window: diff.route_diff(history, Instant(ms=window.start_ms), Instant(ms=window.end_ms)),
+        lambda told, window: oracle_diff.route_diff(told, Instant(ms=window.start_ms), Instant(ms=window.end_ms)),
+    ),
+    "availability by seat": _both(_SEAT, availability.by_seat, oracle_availability.by_seat),
+    "availability by group": _both(_GROUP, availability.by_group, oracle_availability.by_group),
+    "availability by cluster": _both(_CLUSTER, availability.by_cluster, oracle_availability.by_cluster),
+    "failures by seat": _both(_SEAT, failures.by_seat, oracle_failures.by_seat),
+    "failures by cluster": _both(_CLUSTER, failures.by_cluster, oracle_failures.by_cluster),
+    "flaps": _both(_SEAT, flaps.by_seat, oracle_flaps.by_seat),
+    "heartbeat_gaps by seat": _both(_SEAT, heartbeat_gaps.by_seat, oracle_gaps.by_seat),
+    "heartbeat_gaps by cluster": _both(_CLUSTER, heartbeat_gaps.by_cluster, oracle_gaps.by_cluster),
+    "churn": _both(_CLUSTER, churn.by_cluster, oracle_churn.by_cluster),
+    "capacity": Question(
+        ("cluster", "at_ms"),
+        lambda history, window: capacity.by_cluster(history, _instants(window), DEFAULTS),
+        lambda told, window: oracle_capacity.by_cluster(told, _instants(window), DEFAULTS),
+    ),
+    "exposure by cluster": _both("cluster day", exposure.by_cluster, oracle_exposure.by_cluster),
+    "exposure by group": _both(_GROUP, exposure.by_group, oracle_exposure.by_group),
+    "failovers": _both("cluster broker version ms", failovers.each, oracle_failovers.each),
+    "failovers by group": _both(_GROUP, failovers.by_group, oracle_failovers.by_group),
+    "anomalies": Question(
+        ("rule", "subject", "from_ms", "versions"),
+        lambda history, window: anomalies.anomalies(history, window, DEFAULTS),
+        lambda told, window: oracle_anomalies.anomalies(told, window, DEFAULTS),
+        looks_back=True,
+    ),
+    "integrity": Question(
+        ("era",),
+        lambda history, window: integrity.by_era(history, window, COMPLETE_UNTIL_MS),
+        lambda told, window: oracle_integrity.by_era(told, window, COMPLETE_UNTIL_MS),
+    ),
+}
+
+
+def _instants(window: Window) -> list[int]:
+    """The end, and as many midnights as are worth their time."""
+    return [*capacity.midnights(window)[:6], window.end_ms - 1]
+
+
+def as_history(spark: SparkSession, folder: str, changes: Sequence[Row], pulses: Sequence[Row]) -> History:
+    """By way of files, as the lake does."""
+    frames = []
+    for name, schema, rows in (("changes", CHANGES, changes), ("pulses", PULSES, pulses)):
+        columns = schema.fieldNames()
+        frame = spark.createDataFrame([tuple(row[column] for column in columns) for row in rows], schema)
+        frame.coalesce(1).write.parquet(f"{folder}/{name}")
+        frames.append(spark.read.schema(schema).parquet(f"{folder}/{name}"))
+    return History(*frames)
+
+
+def answers(question: Question, history: History, windows: Sequence[Window]) -> list[list[dict[str, Any]]]:
+    """One job for all windows."""
+    asked = [
+        question.of_transforms(history, window).withColumn("window", F.lit(number))
+        for number, window in enumerate(windows)
+    ]
+    rows = [row.asDict(recursive=True) for row in reduce(DataFrame.unionByName, asked).collect()]
+    return [
+        [{name: value for name, value in row.items() if name != "window"} for row in rows if row["window"] == number]
+        for number in range(len(windows))
+    ]
+
+
+def compare(question: Question, found: Sequence[Row], expected: Sequence[Row]) -> list[str]:
+    """What differs, row by row; at most ten lines."""
+    ours, theirs = _by_key(question, found), _by_key(question, expected)
+    lines = [f"{key}: only the transforms have it: {ours[key]}" for key in sorted(ours.keys() - theirs.keys())]
+    lines += [f"{key}: only the oracle has it: {theirs[key]}" for key in sorted(theirs.keys() - ours.keys())]
+    lines += [f"twice: {len(found)} rows, {len(ours)} keys"] if len(found) != len(ours) else []
+    for key in sorted(ours.keys() & theirs.keys()):
+        for name in theirs[key].keys() | ours[key].keys():
+            one, other = ours[key][name], theirs[key][name]
+            if not _same(one, other):
+                lines.append(f"{key}: {name} is {one!r} by the transforms, {other!r} by the oracle")
+    return lines[:10]
+
+
+def _by_key(question: Question, rows: Sequence[Row]) -> dict[str, Row]:
+    return {repr([row[name] for name in question.keys]): row for row in rows}
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    return one == other
