@@ -67,15 +67,17 @@ REQUIRED: dict[Kind, tuple[str, ...]] = {
 }
 """Without these, of the right type, an entry is not readable: an answer would silently be another one."""
 
+_OF_A_GROUP = ("zone", "acting", "group_removed")
 _OF_A_SEAT = ("incarnation", "first", "zone", "acting", "timeout_ms", "queues")
 
 OPTIONAL: dict[Kind, tuple[str, ...]] = {
     Kind.BROKER_REGISTERED: _OF_A_SEAT,
     Kind.BROKER_CHANGED: _OF_A_SEAT,
     Kind.BROKER_REMOVED: ("incarnation", "last_heartbeat_ms", "timeout_ms", "lost_ms", "group_removed"),
-    Kind.GROUP_CHANGED: ("zone", "acting"),
+    Kind.GROUP_CHANGED: _OF_A_GROUP,
     Kind.WRITE_PERMISSION: ("touched",),
     Kind.BASELINE_SEAT: _OF_A_SEAT,
+    Kind.BASELINE_QUEUES: _OF_A_GROUP,
 }
 """May be absent or null; present, they have their type. A field that stands in neither table is not looked at."""
 

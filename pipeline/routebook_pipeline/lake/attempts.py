@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 the usual name
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from routebook_pipeline.lake.folders import FoundFile
-from routebook_pipeline.lake.tables import BOUNDS, RAW, DataFile, Pinned, Table
+from routebook_pipeline.lake.tables import BOUNDS, RAW, REWRITES, DataFile, Pinned, Table
 
 
 class OvertakenError(Exception):
@@ -41,6 +43,18 @@ class Attempt:
         rows.write.partitionBy(self.table.partition).option("compression", "zstd").parquet(place.for_spark)
         found = [file for file in place.files() if file.path.endswith(".parquet")]
         self.added = [action for file in found if (action := self._action(file)) is not None]
+
+    def join(self, files: list[DataFile]) -> None:
+        """The rows of files of one day, as one. What an older one lacks is null."""
+        schema = to_arrow_schema(self.table.columns)
+        path = f"{self.table.partition}={files[0].day}/joined-{len(self.added)}.zstd.parquet"
+        with (self.table.folder / self._name).writer(path, schema) as writer:
+            for file in files:
+                for batch in self.table.folder.batches(file.path):
+                    writer.write_batch(_in_shape(batch, schema))
+        size = (self.table.folder / self._name).size(path)
+        action = self._action(FoundFile(path, size, time.time_ns() // 1_000_000))
+        self.added += [action] if action is not None else []
 
     def remove(self) -> None:
         (self.table.folder / self._name).remove()
@@ -76,6 +90,15 @@ def attempt(table: Table) -> Iterator[Attempt]:
         raise
 
 
+def _in_shape(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    known = set(batch.schema.names)
+    columns = [
+        batch.column(field.name).cast(field.type) if field.name in known else pyarrow.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def day_of(ms: Column) -> Column:
     """The UTC day, whatever the session's zone."""
     return F.date_add(F.lit("1970-01-01").cast("date"), F.floor(ms / 86_400_000).cast("int")).cast("string")
@@ -89,15 +112,22 @@ def put(
     told: dict[str, Any] | None = None,
     removed: list[DataFile] | None = None,
     replaced_day: str | None = None,
+    same_rows: bool = False,
 ) -> None:
-    """One commit. `records` are moved with it: OvertakenError when somebody moved one of them since `pinned`.
+    """One commit. `records` are moved with it: OvertakenError when somebody moved one of them since `pinned`. A commit
+    that takes files away moves REWRITES, too.
 
-    `removed`: files whose place the added ones take. `replaced_day`: all its files are.
+    `removed`: files whose place the added ones take, with `same_rows` or with others. `replaced_day`: all its files
+    are.
     """
     partition = pinned.table.partition
+    if removed or replaced_day is not None:
+        records = {**records, REWRITES: (pinned.record(REWRITES) or 0) + 1}
+    for action in added:
+        action.data_change = not same_rows
     # From now on, `vacuum` counts the days.
     now_ms = time.time_ns() // 1_000_000
-    gone = [RemoveAction(file.path, True, now_ms, file.size, {partition: file.day}) for file in removed or []]
+    gone = [RemoveAction(file.path, not same_rows, now_ms, file.size, {partition: file.day}) for file in removed or []]
     try:
         pinned.delta.create_write_transaction(
             [*added, *gone],

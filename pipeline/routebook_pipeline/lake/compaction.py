@@ -1,19 +1,24 @@
-"""House-keeping of a table's files: small ones joined, unreferenced ones thrown away. Spark is not needed."""
+"""House-keeping of a table's files: small ones joined, unreferenced ones thrown away. Spark is not needed.
 
-from collections import Counter
+The wheel can join files, too, but two that do it at once, each from a version before the other's, both succeed, and
+every row is there twice. So the joining is ours, and moves a record (REWRITES) that only one of them can move.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
-
-from deltalake import CommitProperties, Transaction
-from deltalake.exceptions import CommitFailedError
+from typing import Final
 
 from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.lake.attempts import OvertakenError, attempt, put
 from routebook_pipeline.lake.days import day_text
-from routebook_pipeline.lake.tables import REWRITES, Pinned, Table
+from routebook_pipeline.lake.tables import DataFile, Pinned, Table
 
 KEPT_HOURS: Final = 7 * 24
 """A question may go on reading the files of the version it pinned, and an attempt takes its time."""
 TRIES: Final = 5
+LARGE_BYTES: Final = 128 << 20
+"""Files of this size are left alone, and none much larger is made."""
 
 
 @dataclass(frozen=True)
@@ -26,24 +31,41 @@ def compact(table: Table) -> Compacted:
     """Joins the files of each closed day. Appends go on meanwhile: neither hinders the other."""
     for _ in range(TRIES):
         pinned = table.pin()
-        until = _first_open_day(pinned)
-        files = Counter(file.day for file in pinned.files if until is None or file.day < until)
-        if all(number == 1 for number in files.values()):
+        groups = list(_groups(pinned))
+        if not groups:
             return Compacted(0, 0)
-        # Two of them at once would both join the same files, and every row would be there twice: see REWRITES.
-        counted = CommitProperties(app_transactions=[Transaction(REWRITES, (pinned.record(REWRITES) or 0) + 1)])
-        days: Any = None if until is None else [(table.partition, "<", until)]
+        joined = [file for group in groups for file in group]
         try:
-            done = pinned.delta.optimize.compact(partition_filters=days, commit_properties=counted)
-        except CommitFailedError as error:
-            if "oncurrent" not in str(error):
-                raise
+            with attempt(table) as made:
+                for group in groups:
+                    made.join(group)
+                put(pinned, made.added, records={}, removed=joined, same_rows=True)
+        except OvertakenError:
             continue
-        return Compacted(done["numFilesRemoved"], done["numFilesAdded"])
+        return Compacted(len(joined), len(made.added))
     raise UnreachableError(
         f"The files of {table.name} at {table.folder.uri} could not be joined: others rewrote them {TRIES} times "
         "meanwhile. Let one command at a time look after a lake."
     )
+
+
+def _groups(pinned: Pinned) -> Iterator[list[DataFile]]:
+    """Two files or more of one day, in the order of everything."""
+    until = _first_open_day(pinned)
+    days: dict[str, list[DataFile]] = defaultdict(list)
+    for file in pinned.files:
+        if (until is None or file.day < until) and file.size < LARGE_BYTES:
+            days[file.day].append(file)
+    for files in days.values():
+        group: list[DataFile] = []
+        for file in files:
+            if group and sum(each.size for each in group) + file.size > LARGE_BYTES:
+                if len(group) > 1:
+                    yield group
+                group = []
+            group.append(file)
+        if len(group) > 1:
+            yield group
 
 
 def _first_open_day(pinned: Pinned) -> str | None:

@@ -5,13 +5,15 @@ little that is done to single files. Credentials are those of the environment.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import pyarrow
 import pyarrow.fs as arrow_fs
 from pyarrow import parquet
 
@@ -93,6 +95,22 @@ class Folder:
     def footer(self, path: str) -> parquet.FileMetaData:
         system, root = self._opened
         return parquet.read_metadata(f"{root}/{path}", filesystem=system)
+
+    def batches(self, path: str) -> Iterator[pyarrow.RecordBatch]:
+        system, root = self._opened
+        with system.open_input_file(f"{root}/{path}") as opened:
+            yield from parquet.ParquetFile(opened).iter_batches()
+
+    @contextmanager
+    def writer(self, path: str, schema: pyarrow.Schema) -> Iterator[parquet.ParquetWriter]:
+        system, root = self._opened
+        system.create_dir(f"{root}/{path}".rpartition("/")[0])
+        with parquet.ParquetWriter(f"{root}/{path}", schema, compression="zstd", filesystem=system) as writer:
+            yield writer
+
+    def size(self, path: str) -> int:
+        system, root = self._opened
+        return int(system.get_file_info(f"{root}/{path}").size)
 
     def text(self, path: str) -> str | None:
         """Of a small file; None when it is not there."""

@@ -1,0 +1,119 @@
+"""What a question needs of the lake: the last snapshot before it, and what followed.
+
+Everything is read from one version of each table, pinned here, and files are chosen by what the log says of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 the usual name
+
+from routebook_pipeline.errors import PipelineError, UnreachableError
+from routebook_pipeline.history import DAY_MS, HOUR_MS, History, Instant, Window
+from routebook_pipeline.lake.days import day_text
+from routebook_pipeline.lake.snapshots import Snapshot, build, newest_before
+from routebook_pipeline.lake.tables import DataFile, Lake, Pinned
+from routebook_pipeline.source.stream_store import StreamEnd
+
+OLDEST_SNAPSHOT_MS: Final = 3 * DAY_MS
+"""From an older one on, there is more to read than building a new one costs, once."""
+PULSE_DELAY_MS: Final = HOUR_MS
+"""A worker writes its pulse once a minute, but may have been held up."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """In time: the first instant that matters, and the first that no longer does; or the last `ord`."""
+
+    start_ms: int
+    end_ms: int
+    last_ord: int | None = None
+
+
+def history_for(
+    spark: SparkSession,
+    lake: Lake,
+    asked: Window | Instant,
+    *,
+    lookback_ms: int = 0,
+    pulses: bool = False,
+    say: Say = lambda _: None,
+) -> History:
+    """UnreachableError when there is no such lake, or nothing in it."""
+    changes = filled(lake)
+    bounds = _bounds(changes, asked, lookback_ms)
+    snapshot = _snapshot(spark, lake, changes, bounds.start_ms, say)
+    since_ms = snapshot.start_ms if snapshot else 0
+    follows = changes.read(spark, lambda file: _holds(file, since_ms, bounds.end_ms))
+    follows = follows.where(F.col("ms").between(since_ms, bounds.end_ms - 1))
+    if bounds.last_ord is not None:
+        follows = follows.where(F.col("ord") <= bounds.last_ord)
+    rows = snapshot.rows(spark, lake).unionByName(follows) if snapshot else follows
+    return History(rows, _pulses(spark, lake, bounds, wanted=pulses))
+
+
+def filled(lake: Lake) -> Pinned:
+    """The changes, at their newest version."""
+    changes = lake.changes.pin()
+    if not changes.files:
+        raise UnreachableError(
+            f"The lake at {lake.folder.uri} is empty. `routebook pipeline ingest --once` fills it from the store."
+        )
+    return changes
+
+
+def complete_until(lake: Lake, newest: StreamEnd | None) -> int:
+    """Everything before this instant is in the lake. `newest`: what the store just said, if it answered."""
+    changes = filled(lake)
+    if newest is not None and changes.stream_place == (newest.id.ms, newest.version):
+        return newest.now_ms
+    return changes.observed_ms or 0
+
+
+def _bounds(changes: Pinned, asked: Window | Instant, lookback_ms: int) -> _Bounds:
+    if isinstance(asked, Window):
+        return _Bounds(asked.start_ms - lookback_ms, max(asked.end_ms, asked.start_ms))
+    if asked.ms is not None:
+        return _Bounds(asked.ms + 1 - lookback_ms, asked.ms + 1)
+    if asked.ord is None:
+        raise ValueError("an instant has a time or a place")
+    # Times rise with places: nothing up to that place is later than the files that begin at or before it.
+    before = [file for file in changes.files if (file.first_ord or 0) <= asked.ord]
+    holding = [file.first_ms or 0 for file in before if (file.last_ord or 0) >= asked.ord]
+    last_ms = max((file.last_ms or 0 for file in before), default=0)
+    start_ms = min(holding, default=last_ms)
+    return _Bounds(start_ms - lookback_ms, last_ms + 1, asked.ord)
+
+
+def _snapshot(spark: SparkSession, lake: Lake, changes: Pinned, start_ms: int, say: Say) -> Snapshot | None:
+    """At most three days before the start, unless there is not that much before it."""
+    found = newest_before(lake, changes, start_ms)
+    begin_ms = min(file.first_ms or 0 for file in changes.files)
+    if start_ms - (found.start_ms if found else begin_ms) <= OLDEST_SNAPSHOT_MS:
+        return found
+    day = day_text(min(start_ms, changes.observed_ms or start_ms))
+    since = f"the last one is of {found.day}" if found else f"everything since {day_text(begin_ms)} has to be read"
+    say(f"there is no snapshot of {day}, {since}: it is built now (`routebook pipeline run snapshot` does it daily)")
+    try:
+        build(spark, lake, day)
+    except PipelineError:
+        raise
+    except Exception as error:
+        say(f"the snapshot could not be kept, so each question builds it anew: {str(error).splitlines()[0]}")
+    return newest_before(lake, changes, start_ms)
+
+
+def _pulses(spark: SparkSession, lake: Lake, bounds: _Bounds, *, wanted: bool) -> DataFrame:
+    if not wanted or not lake.pulses.exists():
+        return spark.createDataFrame([], lake.pulses.columns)
+    first_ms = bounds.start_ms - PULSE_DELAY_MS
+    rows = lake.pulses.pin().read(spark, lambda file: _holds(file, first_ms, bounds.end_ms))
+    return rows.where(F.col("ms").between(first_ms, bounds.end_ms - 1))
+
+
+def _holds(file: DataFile, start_ms: int, end_ms: int) -> bool:
+    return (file.last_ms is None or file.last_ms >= start_ms) and (file.first_ms is None or file.first_ms < end_ms)

@@ -1,0 +1,97 @@
+"""Another history after RB_FORK: what the lake holds stays, and a new era begins behind a row that says so."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 the usual name
+
+from routebook_pipeline.errors import AnswerIsNoError
+from routebook_pipeline.kinds import Kind
+from routebook_pipeline.lake.attempts import OvertakenError, attempt, day_of, put
+from routebook_pipeline.lake.ingest import READER
+from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Pinned, Place, Table
+from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream_store import CHANGES, DEFAULT_URL_ENV, PULSE, StreamReader
+
+
+@dataclass(frozen=True)
+class Rebased:
+    stream: str
+    era: int
+    old_version: int
+    """The last one of the history that ended."""
+    first_version: int
+    """The first one of the history that follows."""
+
+
+def rebase(spark: SparkSession, lake: Lake, *, url_env: str = DEFAULT_URL_ENV, reader: str = READER) -> list[Rebased]:
+    """AnswerIsNoError when both streams continue what the lake holds. No ingest should run."""
+    done = []
+    for stream, table in ((CHANGES, lake.changes), (PULSE, lake.pulses)):
+        if table.exists() and table.pin().place is not None:
+            with StreamReader(url_env, lake.namespace, stream) as store:
+                found = _rebase(spark, lake, table, stream, store)
+                if found is not None and stream == CHANGES:
+                    store.write_place(reader, found.first_version - 1)
+            done += [found] if found is not None else []
+    if not done:
+        raise AnswerIsNoError(
+            f"The store continues what the lake at {lake.folder.uri} holds: there is nothing to rebase. Go on with "
+            "`routebook pipeline ingest`."
+        )
+    return done
+
+
+def _rebase(spark: SparkSession, lake: Lake, table: Table, stream: str, store: StreamReader) -> Rebased | None:
+    while True:
+        pinned = table.pin()
+        held, place = pinned.place, pinned.stream_place
+        if held is None or place is None or _continues(store, EntryId(*place)):
+            return None
+        before = store.earliest()
+        observed_ms = before.ms if store.first() is not None else store.newest().now_ms
+        rebased = Rebased(stream, held.era + 1, held.version, before.version + 1)
+        records = {table.name: Place(rebased.era, before.version).ord, LAST_MS: before.ms, OBSERVED: observed_ms}
+        try:
+            _commit(spark, pinned, rebased, observed_ms, records)
+        except OvertakenError:
+            continue
+        # It tells places of the history that ended.
+        lake.checkpoint(stream).remove()
+        return rebased
+
+
+def _commit(spark: SparkSession, pinned: Pinned, rebased: Rebased, ms: int, records: dict[str, int]) -> None:
+    table = pinned.table
+    if rebased.stream != CHANGES:
+        put(pinned, [], records=records)
+        return
+    values = {
+        "ns": table.namespace,
+        "era": rebased.era,
+        "version": rebased.first_version - 1,
+        "row": 0,
+        "ord": Place(rebased.era, rebased.first_version - 1).ord,
+        "ms": ms,
+        "kind": Kind.FORK.title,
+        "code": int(Kind.FORK),
+        "from_version": rebased.old_version,
+        "to_version": rebased.first_version,
+        "ingested_ms": ms,
+    }
+    row = spark.createDataFrame([[values.get(name) for name in table.columns.names]], table.columns)
+    with attempt(table) as made:
+        made.write(row.coalesce(1).withColumn(table.partition, day_of(F.col("ms"))))
+        put(pinned, made.added, records=records, told={"fork": rebased.old_version})
+
+
+def _continues(store: StreamReader, place: EntryId) -> bool:
+    """The same test as the source's: the stream has not gone back, and has no other entry under our version."""
+    newest = store.newest().id
+    behind, before = store.first_behind(place), store.last_until(place)
+    return (
+        newest.version >= place.version
+        and (newest.version > place.version or newest == place)
+        and (behind is None or behind.version > place.version)
+        and (before is None or before.version < place.version or before == place)
+    )

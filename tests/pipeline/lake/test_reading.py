@@ -1,0 +1,92 @@
+"""What a question is given, and when it is given nothing."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.history import Instant, Window
+from routebook_pipeline.lake.commit import Noted, commit
+from routebook_pipeline.lake.reading import complete_until, history_for
+from routebook_pipeline.lake.snapshots import build, closed_days
+from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream_store import StreamEnd
+from tests.pipeline.lake.streams import DAY_MS, START_MS, entries, frame
+
+SIX_HOURS = DAY_MS // 4
+
+
+def found(rows: DataFrame) -> list[int]:
+    return sorted(row.version for row in rows.select("version").collect())
+
+
+@pytest.fixture
+def week(spark: SparkSession, lake: Lake) -> Lake:
+    """Four entries a day, a file each; version 4 is the midnight after the first day."""
+    batch = frame(spark, entries(1, 27, step_ms=SIX_HOURS)).coalesce(1)
+    commit(batch, lake.changes, ingested_ms=5, noted=Noted(27, START_MS + 27 * SIX_HOURS + 5))
+    return lake
+
+
+def test_a_question_reads_a_snapshot_and_what_followed(spark: SparkSession, week: Lake) -> None:
+    said: list[str] = []
+    last_day = Window(START_MS + 6 * DAY_MS, START_MS + 7 * DAY_MS)
+    # Three seats take turns: what began their states, their last registrations, and what followed.
+    kept = [1, 2, 3, *range(21, 28)]
+    assert found(history_for(spark, week, last_day, say=said.append).changes) == kept
+    assert len(said) == 1
+    assert "there is no snapshot of 2023-12-15" in said[0]
+    assert [file.day for file in week.snapshots.pin().files] == ["2023-12-15"]
+
+    # It stands; two days earlier nothing does, but there is not much to read either.
+    second = Window(START_MS + 2 * DAY_MS, START_MS + 3 * DAY_MS)
+    assert found(history_for(spark, week, last_day, say=said.append).changes) == kept
+    assert found(history_for(spark, week, second, say=said.append).changes) == [*range(1, 12)]
+    assert len(said) == 1
+    # Behind the snapshot's midnight, looking back before it; and at a place.
+    back = history_for(spark, week, Window(last_day.start_ms, last_day.end_ms), lookback_ms=4 * DAY_MS)
+    assert found(back.changes) == [*range(1, 28)]
+    assert found(history_for(spark, week, Instant(ord=25)).changes) == kept[:-2]
+    assert found(history_for(spark, week, Instant(ms=START_MS + 9 * SIX_HOURS)).changes) == [*range(1, 10)]
+    assert back.pulses.isEmpty()
+
+    # The store's clock stepped back: what came late makes the snapshot anew.
+    late = (f"{START_MS + 23 * SIX_HOURS}-28", entries(28, 28)[0][1])
+    commit(frame(spark, [late]), week.changes, ingested_ms=5)
+    assert 28 in found(history_for(spark, week, last_day, say=said.append).changes)
+    assert len(said) == 2
+
+
+def test_a_snapshot_is_built_once_a_day_is_reached(spark: SparkSession, week: Lake) -> None:
+    assert closed_days(week) == [f"2023-12-{day}" for day in ("10", "11", "12", "13", "14", "15")]
+    assert build(spark, week, "2023-12-11")
+    assert not build(spark, week, "2023-12-11"), "it stands"
+    assert not build(spark, week, "2023-12-09"), "nothing was before"
+    assert not build(spark, week, "2023-12-16"), "that day is not reached"
+
+
+def test_a_pinned_version_stays_as_it_is(spark: SparkSession, week: Lake) -> None:
+    pinned = week.changes.pin()
+    commit(frame(spark, entries(28, 30, step_ms=SIX_HOURS)), week.changes, ingested_ms=5)
+    assert len(pinned.files) < len(week.changes.pin().files)
+    gone = pinned.files[0].path
+    Path(week.changes.folder.uri, gone).unlink()
+    with pytest.raises(UnreachableError, match=gone):
+        pinned.read(spark)
+
+
+def test_until_when_the_lake_is_complete(week: Lake) -> None:
+    last = EntryId(START_MS + 27 * SIX_HOURS, 27)
+    assert complete_until(week, None) == last.ms + 5
+    assert complete_until(week, StreamEnd(last, last.ms + 99)) == last.ms + 99
+    assert complete_until(week, StreamEnd(EntryId(last.ms + 1, 28), last.ms + 99)) == last.ms + 5
+    assert complete_until(week, StreamEnd(EntryId(last.ms + 1, 27), last.ms + 99)) == last.ms + 5
+
+
+def test_no_lake_and_an_empty_one_say_what_to_do(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    with pytest.raises(UnreachableError, match=r"is empty.*ingest"):
+        history_for(spark, lake, Instant(ms=5))
+    with pytest.raises(UnreachableError, match=r"no table 'changes'.*--lake"):
+        history_for(spark, Lake(str(tmp_path / "elsewhere"), "ns"), Instant(ms=5))

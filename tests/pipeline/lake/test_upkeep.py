@@ -1,0 +1,170 @@
+"""What is done with a lake beside filling it: no row is lost, none is doubled."""
+
+import base64
+import json
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from routebook_pipeline.errors import AnswerIsNoError, HistoryError, WrongUsageError
+from routebook_pipeline.lake import compaction
+from routebook_pipeline.lake.commit import commit
+from routebook_pipeline.lake.compaction import Compacted
+from routebook_pipeline.lake.kill_points import Point
+from routebook_pipeline.lake.snapshots import build
+from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, Lake, Place, Table
+from routebook_pipeline.lake.upkeep import check, compact, import_files, rebase, reparse, vacuum
+from tests.pipeline.lake.stores import Store
+from tests.pipeline.lake.streams import DAY_MS, START_MS, entries, frame, hole, paths, payload, versions
+
+HOUR_MS = 3_600_000
+
+
+def fill(spark: SparkSession, lake: Lake, *, step_ms: int = HOUR_MS) -> None:
+    """Two batches over two days: several files a day."""
+    for first, last in ((1, 20), (21, 40)):
+        commit(frame(spark, entries(first, last, step_ms=step_ms)).repartition(2), lake.changes, ingested_ms=5)
+
+
+def test_files_of_closed_days_are_joined(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.changes
+    fill(spark, lake)
+    stale = table.pin()
+    done: list[Compacted] = []
+
+    def join(point: Point) -> None:
+        """Between the files of a batch and its commit."""
+        if point is Point.FILES_WRITTEN:
+            done.append(compact(lake))
+
+    commit(frame(spark, entries(41, 42, step_ms=HOUR_MS)), table, ingested_ms=5, reached=join)
+    assert [each.into for each in done] == [1], "one was tried again, or nothing was joined"
+    files = [file for file in table.pin().files if file.day == "2023-12-09"]
+    assert [(file.rows, file.first_ord, file.last_ord) for file in files] == [(23, 1, 23)]
+
+    # Somebody else looked before that. The wheel would join the same files a second time.
+    pins = iter([stale])
+    monkeypatch.setattr(Table, "pin", lambda self, pin=Table.pin: next(pins, None) or pin(self))
+    assert compaction.compact(table) == Compacted(0, 0)
+    monkeypatch.undo()
+    assert versions(spark, table) == [(n, n) for n in range(1, 43)]
+
+    # What nobody refers to goes after a week, what somebody may still read does not.
+    assert vacuum(lake) == 0
+    joined = paths(table) - {file.path for file in table.pin().files}
+    orphan = Path(table.folder.uri, "data", "left", "day=2023-12-09", "part-0.parquet")
+    orphan.parent.mkdir(parents=True)
+    orphan.write_bytes(b"of an attempt that was killed")
+    os.utime(orphan, (1, 1))
+    assert vacuum(lake) == 1
+    assert not orphan.exists()
+    assert joined <= paths(table)
+    assert vacuum(lake, kept_hours=0) >= len(joined)
+    assert paths(table) == {file.path for file in table.pin().files}
+    assert versions(spark, table) == [(n, n) for n in range(1, 43)]
+
+
+def test_the_log_is_kept_short(lake: Lake) -> None:
+    assert lake.changes.pin().delta.metadata().configuration["delta.checkpointInterval"] == str(CHECKPOINT_COMMITS)
+
+
+def test_raw_rows_are_read_again(spark: SparkSession, lake: Lake) -> None:
+    """As after an update of the pipeline: two entries of a newer format, one that stays spoilt."""
+    table = lake.changes
+    newer = [(f"{START_MS + n * HOUR_MS}-{n}", payload(n, v=2, queues=[])) for n in (3, 30)]
+    queue = {"t": "T", "r": 1, "w": 1, "p": 6, "f": 0}
+    newer[0] = (newer[0][0], payload(3, v=2, queues=[queue]))
+    rows = [*entries(1, 2, step_ms=HOUR_MS), newer[0], (f"{START_MS + 4 * HOUR_MS}-4", b"spoilt")]
+    commit(frame(spark, rows), table, ingested_ms=5)
+    commit(frame(spark, [*entries(5, 29, step_ms=HOUR_MS), newer[1]]), table, ingested_ms=6)
+    assert build(spark, lake, "2023-12-10")
+
+    done = reparse(spark, lake, known_format=2)
+    assert (done.raw, done.readable, done.first_ms) == (3, 2, START_MS + 3 * HOUR_MS)
+    assert done.dropped_snapshots == ("2023-12-10",)
+    assert lake.snapshots.pin().files == []
+    found = {
+        (row.version, row.row): (row.code, row.topic, row.ingested_ms, row.raw)
+        for row in table.pin().read(spark).collect()
+    }
+    assert len(found) == 31
+    assert found[3, 0] == (11, None, 5, None)
+    assert found[3, 1] == (11, "T", 5, None)
+    assert found[30, 0] == (11, None, 6, None)
+    assert found[4, 0] == (99, None, 5, base64.b64encode(b"spoilt").decode())
+    assert table.pin().place == Place(0, 30)
+
+
+def test_exported_files_come_in_through_the_same_commit(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    def export(name: str, first: int, last: int) -> str:
+        lines = [json.dumps({"id": entry_id, "d": text.decode()}) for entry_id, text in entries(first, last)]
+        file = tmp_path / name
+        file.write_text("\n".join(lines) + "\n")
+        return str(file)
+
+    files = [export("second [2].jsonl", 8, 20), export("first.jsonl", 1, 10)]
+    done = import_files(spark, lake, files)
+    assert done is not None
+    assert (done.first, done.last, done.entries) == (1, 20, 20)
+    assert import_files(spark, lake, files) is None
+    with pytest.raises(HistoryError, match=r"up to version 20.*from 25 to 30"):
+        import_files(spark, lake, [export("later.jsonl", 25, 30)])
+    spoilt = tmp_path / "spoilt.jsonl"
+    spoilt.write_text('{"id":"7","d":"{}"}\nno line\n')
+    with pytest.raises(WrongUsageError, match=r"spoilt\.jsonl has a line"):
+        import_files(spark, lake, [str(spoilt)])
+    with pytest.raises(WrongUsageError, match="cannot be read"):
+        import_files(spark, lake, [str(tmp_path / "none.jsonl")])
+    checked = check(spark, lake)
+    assert checked.ok, checked.problems
+    assert checked.rows == 20
+
+
+def test_a_check_names_what_is_wrong(spark: SparkSession, lake: Lake) -> None:
+    table = lake.changes
+    commit(
+        frame(spark, [*entries(1, 5), hole(6, 9), (f"{START_MS + 10_000}-10", b"")]).coalesce(1), table, ingested_ms=5
+    )
+    (file, *_) = table.pin().files
+    # A writer without our rules: the same rows again, in the place of the last ones.
+    commit(frame(spark, entries(11, 12)).coalesce(1), table, ingested_ms=5)
+    folder = Path(table.folder.uri)
+    doubled = next(each for each in table.pin().files if each.first_ord == 11)
+    (folder / doubled.path).write_bytes((folder / file.path).read_bytes())
+    (folder / doubled.path).with_name(f".{Path(doubled.path).name}.crc").unlink(missing_ok=True)
+    problems = "; ".join(check(spark, lake).problems)
+    for words in ("versions 6 to 9 were lost", "are there more than once", "the log tells of", "the record says"):
+        assert words in problems
+
+
+def test_another_history_begins_another_era(spark: SparkSession, store: Store, tmp_path: Path, namespace: str) -> None:
+    lake = Lake(str(tmp_path / "lake"), namespace)
+    lake.changes.make()
+    commit(frame(spark, entries(1, 9)), lake.changes, ingested_ms=5)
+    store.add(entries(1, 9))
+    with pytest.raises(AnswerIsNoError, match="nothing to rebase"):
+        rebase(spark, lake)
+    store.changes.drop()
+    later_ms = START_MS + DAY_MS
+    store.add([(f"{later_ms + n}-{n}", payload(n)) for n in range(3, 6)])
+    (done,) = rebase(spark, lake)
+    assert (done.stream, done.era, done.old_version, done.first_version) == ("changes", 1, 9, 3)
+    pinned = lake.changes.pin()
+    assert pinned.place == Place(1, 2)
+    assert pinned.stream_place == (later_ms + 3, 2)
+    assert store.place_of("pipeline") == 2
+    fork = pinned.read(spark).where("code = 91").collect()
+    assert [(row.era, row.version, row.from_version, row.to_version, row.ms) for row in fork] == [
+        (1, 2, 9, 3, later_ms + 3)
+    ]
+    done_now = commit(
+        frame(spark, [(f"{later_ms + n}-{n}", payload(n)) for n in range(3, 6)]), lake.changes, ingested_ms=5
+    )
+    assert done_now is not None
+    assert (done_now.era, done_now.first, done_now.last) == (1, 3, 5)
+    with pytest.raises(AnswerIsNoError):
+        rebase(spark, lake)
+    problems = check(spark, lake).problems
+    assert problems == ["era 1: began with another history"]
