@@ -1,9 +1,9 @@
 """What does the pulse cost a sign of life? The same calls with and without it, in turns, in one run.
 
-Three looks, each a ratio with : without, median over the rounds:
+Three looks, each a ratio with : without, of the best of all rounds (a busy machine only ever adds):
 
 - store: its own time (`INFO commandstats`, microseconds a call) for a touch and for a heartbeat, against the same
-  scripts with the gap taken out of their text;
+  scripts as they were before: without the gap, and with a call that has been saved since;
 - worker: the time of this process for the whole call through the registry's code, many in flight, against the same with
   `Pulse.heard` taken out as well;
 - counting alone: `Pulse.heard`, in nanoseconds.
@@ -46,6 +46,10 @@ STORE_TARGET_US = 1000
 
 WITH_GAP = (
     ("local before = redis.call('ZSCORE', heartbeats, member)\n", ""),
+    (
+        "local deadline_now, server_now, version = deadline_clock(by)",
+        "local deadline_now, server_now = deadline_clock(by)\nlocal version = current_version()",
+    ),
     ("return before and math.max(server_now - tonumber(before), 0) or -1", "return -1"),
 )
 
@@ -60,7 +64,7 @@ class Way:
 
 
 def without_gap(scripts: ScriptSet) -> ScriptSet:
-    """The same scripts, but for what was added for the pulse."""
+    """The same scripts as they were before the pulse."""
     made = {}
     for name in scripts.names:
         source = scripts[name].source
@@ -147,7 +151,7 @@ async def measure(rounds: int, calls: int) -> None:
         await register_all(book, brokers)
         live = LiveSettings(load({"redis_url": store.url}))
         ways = [Way("without", plain, None), Way("with", book, Pulse(book, live, "benchmark"))]
-        print(f"{rounds} rounds of {calls:,} calls, {IN_FLIGHT} in flight, {BROKERS} brokers; µs a call, medians")
+        print(f"{rounds} rounds of {calls:,} calls, {IN_FLIGHT} in flight, {BROKERS} brokers; µs a call, best round")
         print(f"{'':12}{'':10}{'without':>10}{'with':>10}{'ratio':>8}{'target':>8}")
         for name, sign in (("touch", touch), ("heartbeat", heartbeat)):
             found: dict[str, list[tuple[float, float]]] = {way.name: [] for way in ways}
@@ -163,12 +167,11 @@ async def measure(rounds: int, calls: int) -> None:
 
 def tell(name: str, found: dict[str, list[tuple[float, float]]]) -> None:
     for at, who in enumerate(("store", "worker")):
-        without, with_ = ([spent[at] for spent in found[way]] for way in ("without", "with"))
-        ratio = statistics.median(b / a for a, b in zip(without, with_, strict=True))
-        figures = f"{statistics.median(without):>10.2f}{statistics.median(with_):>10.2f}{ratio:>8.3f}"
+        without, with_ = (min(spent[at] for spent in found[way]) for way in ("without", "with"))
+        figures = f"{without:>10.2f}{with_:>10.2f}{with_ / without:>8.3f}"
         print(f"{name:12}{who:10}{figures}{'≤ ' + format(TARGET, '.2f'):>8}")
-    slowest = statistics.median(store for store, _ in found["with"])
-    print(f"{name:12}{'store':10}{'':10}{slowest:>10.2f}{'':8}{'≤ ' + str(STORE_TARGET_US):>8}")
+    usual = statistics.median(store for store, _ in found["with"])
+    print(f"{name:12}{'median':10}{'':10}{usual:>10.2f}{'':8}{'≤ ' + str(STORE_TARGET_US):>8}")
 
 
 def tell_counting(pulse: Pulse) -> None:
@@ -180,7 +183,7 @@ def tell_counting(pulse: Pulse) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--calls", type=int, default=2_500)
     arguments = parser.parse_args()
     asyncio.run(measure(arguments.rounds, arguments.calls))

@@ -29,6 +29,6 @@ local known = redis.call('HMGET', key_of('instance', member), 'inc', 'timeout', 
 if not known[1] then
   return { UNKNOWN, current_version(), '', -1 }
 end
-local deadline_now, server_now = deadline_clock(by)
+local deadline_now, server_now, version = deadline_clock(by)
 local gap = mark_heard(member, known[2], deadline_now, server_now)
-return { UNCHANGED, current_version(), known[3], gap }
+return { UNCHANGED, version, known[3], gap }

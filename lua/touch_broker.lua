@@ -37,10 +37,10 @@ if not is_same then
   return { STALE, current_version(), '', '', '', -1 }
 end
 
-local deadline_now, server_now = deadline_clock(by)
+local deadline_now, server_now, version = deadline_clock(by)
 local gap = mark_heard(member, known[4], deadline_now, server_now)
 if worker ~= '' then
   open_session(worker, stamp, member, known[1], deadline_now)
 end
 local master, master_ha = master_of(cluster, broker, id)
-return { UNCHANGED, current_version(), known[1], master, master_ha, gap }
+return { UNCHANGED, version, known[1], master, master_ha, gap }

@@ -60,7 +60,7 @@ class Pulse:
         gaps = self._seats.get(seat)
         if gaps is None:
             gaps = self._seats[seat] = _Gaps()
-        bucket = bucket_of(gap_ms)
+        bucket = bisect_left(UPPER_EDGES_MS, gap_ms)  # not through bucket_of: each call counts here
         gaps.buckets[bucket] = gaps.buckets.get(bucket, 0) + 1
         gaps.max_ms = max(gaps.max_ms, gap_ms)
 
