@@ -79,7 +79,7 @@ def build_session(
             # Python process that does not see these files.)
             chosen.setdefault("spark.submit.pyFiles", str(zip_own_package()))
         builder = SparkSession.builder.appName(name).master(master)
-        if java_says is not None and SparkContext._active_spark_context is None:
+        if java_says is not None and SparkContext._gateway is None:
             _start_java(chosen | {"spark.master": master, "spark.app.name": name}, java_says)
     for key, value in chosen.items():
         builder = builder.config(key, value)

@@ -74,7 +74,7 @@ def length(ms: float) -> str:
     if ms < 0:
         return f"-{length(-ms)}"
     if ms < 1_000:
-        return f"{ms:g} ms"
+        return f"{ms:.0f} ms"
     if ms < 60_000:
         return f"{ms / 1_000:.1f} s".replace(".0 s", " s")
     seconds = round(ms / 1_000)

@@ -4,12 +4,15 @@
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
-from routebook_pipeline.history import DAY_MS, Window
+from routebook_pipeline.history import DAY_MS, Instant, Window
 from routebook_pipeline.times import When, iso
 
-DEFAULT_LENGTH_MS = DAY_MS
+DEFAULT_LENGTH_MS: Final = DAY_MS
+ERA_BITS: Final = 48
+"""`schemas.ERA_SHIFT`, which comes with Spark's modules; a test compares them."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,8 @@ class Reach:
     """On the store's clock when it answers: what `now` and `-2h` are counted from."""
     since_ms: int | None = None
     """Of the first entry; none: an empty lake."""
-    last_ord: int = 0
+    newest: tuple[int, int] = (0, 0)
+    """Era and version of the last entry."""
     store: str = ""
     """Why the store could not say how far it is; empty when it did."""
 
@@ -71,3 +75,15 @@ def settle_instant(reach: Reach, at: When | None, *, allow_partial: bool) -> tup
             f"{reach.store and f' ({reach.store})'}. {reach.advice}"
         )
     return complete, True
+
+
+def instant_of_version(reach: Reach, version: int, era: int | None) -> Instant:
+    """Of the newest era, unless another is named."""
+    newest_era, newest = reach.newest
+    wanted = newest_era if era is None else era
+    if (wanted, version) > (newest_era, newest):
+        raise AnswerIsNoError(
+            f"The lake holds the history up to version {newest}{f' of era {newest_era}' if newest_era else ''}, and "
+            f"{version} is later. `routebook pipeline ingest --once` brings it up to date."
+        )
+    return Instant(ord=(wanted << ERA_BITS) + version)

@@ -1,6 +1,7 @@
 """`routebook pipeline doctor`: what is wrong here, and how to put it right. Starts no Spark."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -8,7 +9,9 @@ from typing import Final
 
 import click
 
+from routebook_pipeline.cli.options import LAKE_VARIABLE, NAMESPACE_VARIABLE, STORE_VARIABLE
 from routebook_pipeline.errors import AnswerIsNoError, PipelineError, UnreachableError
+from routebook_pipeline.times import iso
 
 _MARKS: Final = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("ERROR", "red")}
 
@@ -23,18 +26,26 @@ class Finding:
 
 
 @click.command("doctor")
+@click.option("--lake", envvar=LAKE_VARIABLE, show_envvar=True, metavar="FOLDER|URL")
+@click.option("--namespace", envvar=NAMESPACE_VARIABLE, default="default", show_default=True, metavar="NAME")
+@click.option(
+    "--url-env", default=STORE_VARIABLE, show_default=True, metavar="VARIABLE", help="Has the store's address."
+)
 @click.option("--json", "json_", is_flag=True, help="Print JSON, for programs.")
-def command(json_: bool) -> int:
-    """Look at Java and Spark; say how to put right what is wrong.
+def command(lake: str | None, namespace: str, url_env: str, json_: bool) -> int:
+    """Look at Java, packages, store and lake; say how to put right what is wrong.
 
-    Exit codes: 0 nothing is wrong, 1 something is, 3 Java cannot be found.
+    Exit codes: 0 nothing is wrong, 1 something is, 3 Java, store or lake cannot be reached.
     """
     findings = [*_java(), *_packages()]
+    # Not before the packages are known to be there.
+    if all(finding.level != "error" for finding in findings):
+        findings += [_store(namespace, url_env), _lake(lake, namespace)]
     if json_:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _print(findings)
-    if any(finding.level == "error" and finding.subject == "java" for finding in findings):
+    if any(finding.level == "error" and finding.subject in {"java", "store", "lake"} for finding in findings):
         return UnreachableError.exit_code
     return AnswerIsNoError.exit_code if any(finding.level == "error" for finding in findings) else 0
 
@@ -60,6 +71,36 @@ def _packages() -> Iterator[Finding]:
         yield Finding("ok", "hiredis", version("hiredis"))
     except PackageNotFoundError:
         yield Finding("warning", "hiredis", "is not installed: reading is four times slower", "pip install hiredis")
+
+
+def _store(namespace: str, url_env: str) -> Finding:
+    from routebook_pipeline.source.stream_store import StreamReader  # noqa: PLC0415
+
+    if not os.environ.get(url_env):
+        advice = f"Put its address into {url_env}; without, `ingest` cannot read, and nobody knows of later changes."
+        return Finding("warning", "store", f"{url_env} is not set", advice)
+    try:
+        with StreamReader(url_env, namespace) as stream:
+            newest, first = stream.newest(), stream.first()
+    except PipelineError as error:
+        return Finding("error", "store", str(error))
+    kept = f"keeps changes from version {first.version}" if first is not None else "keeps no changes"
+    return Finding("ok", "store", f"name space {namespace!r} is at version {newest.version}; {kept}")
+
+
+def _lake(lake: str | None, namespace: str) -> Finding:
+    from routebook_pipeline.lake.tables import Lake  # noqa: PLC0415
+
+    if not lake:
+        return Finding("warning", "lake", "is not named", f"Name it with --lake or {LAKE_VARIABLE}.")
+    try:
+        pinned = Lake(lake, namespace).changes.pin()
+    except PipelineError as error:
+        return Finding("error", "lake", str(error))
+    place = pinned.place
+    if place is None or pinned.observed_ms is None:
+        return Finding("ok", "lake", "is there, and empty")
+    return Finding("ok", "lake", f"holds changes to version {place.version}, read until {iso(pinned.observed_ms)}")
 
 
 def _print(findings: list[Finding]) -> None:

@@ -10,6 +10,12 @@ import click
 from routebook_pipeline.errors import PipelineError
 
 _COMMANDS: Final = {
+    "ingest": "ingest",
+    "backfill": "backfill",
+    "route-at": "route_at",
+    "run": "run",
+    "report": "report",
+    "nightly": "nightly",
     "doctor": "doctor",
 }
 """Name -> module of this package, whose `command` it is."""

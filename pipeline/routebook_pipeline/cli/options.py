@@ -15,13 +15,11 @@ LAKE_VARIABLE: Final = "ROUTEBOOK_LAKE"
 NAMESPACE_VARIABLE: Final = "ROUTEBOOK_NAMESPACE"
 STORE_VARIABLE: Final = "ROUTEBOOK_REDIS_URL"
 
-LAKE_SCHEMES: Final = ("s3", "s3a", "gs", "abfss", "hdfs", "file")
-_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://")
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 @dataclass(frozen=True)
-class Place:
+class Site:
     """Whose history, where it is kept, and which Spark works on it."""
 
     lake: str
@@ -33,16 +31,17 @@ class Place:
     debug: bool
 
     @property
-    def has_store(self) -> bool:
-        return bool(os.environ.get(self.url_env))
+    def store_variable(self) -> str | None:
+        """None when it holds nothing: the store cannot be asked."""
+        return self.url_env if os.environ.get(self.url_env) else None
 
 
-def with_place(command: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Gives a command its `place`."""
+def with_site(command: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Gives a command its `site`."""
 
     @wraps(command)
-    def placed(**given: Any) -> int | None:
-        place = Place(
+    def sited(**given: Any) -> int | None:
+        site = Site(
             lake=_lake(given.pop("lake")),
             namespace=_namespace(given.pop("namespace")),
             master=given.pop("master"),
@@ -51,9 +50,9 @@ def with_place(command: Callable[..., int | None]) -> Callable[..., int | None]:
             allow_partial=given.pop("allow_partial"),
             debug=given.pop("debug"),
         )
-        return command(place, **given)
+        return command(site, **given)
 
-    options: Callable[..., int | None] = placed
+    options: Callable[..., int | None] = sited
     for one in reversed(_OPTIONS):
         options = one(options)
     return options
@@ -65,7 +64,7 @@ _OPTIONS: Final = (
         envvar=LAKE_VARIABLE,
         show_envvar=True,
         metavar="FOLDER|URL",
-        help=f"Where the tables are: a folder, or {', '.join(f'{name}://' for name in LAKE_SCHEMES[:-1])}.",
+        help="Where the tables are: a folder, or s3://, gs://, abfss://, hdfs://.",
     ),
     click.option(
         "--namespace", envvar=NAMESPACE_VARIABLE, default="default", show_default=True, show_envvar=True, metavar="NAME"
@@ -91,15 +90,11 @@ _OPTIONS: Final = (
 def _lake(given: str | None) -> str:
     if not given:
         raise WrongUsageError(f"Which lake? Name it with --lake FOLDER|URL, or in {LAKE_VARIABLE}.")
-    scheme = _SCHEME.match(given)
-    if scheme and scheme[1] not in LAKE_SCHEMES:
-        allowed = ", ".join(f"{name}://" for name in LAKE_SCHEMES)
-        raise WrongUsageError(f"A lake cannot be at {scheme[0]}…. Allowed: a folder, or {allowed}")
-    return given if scheme else os.path.abspath(given)
+    return given
 
 
 def _namespace(given: str) -> str:
-    if not _NAMESPACE.fullmatch(given) or given in {".", ".."}:
+    if not _NAMESPACE.fullmatch(given):
         raise WrongUsageError(f"{given!r} cannot be a name space. Allowed: up to 64 of letters, digits, _ . -")
     return given
 

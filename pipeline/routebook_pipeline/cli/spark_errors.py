@@ -7,11 +7,8 @@ somebody's stack trace.
 import re
 from typing import Final
 
-from routebook_pipeline import errors
-from routebook_pipeline.errors import AnswerIsNoError, PipelineError, UnreachableError
+from routebook_pipeline.errors import PipelineError, UnreachableError, told_by_spark
 
-_OURS: Final = re.compile(r"routebook_pipeline\.errors\.(\w+Error): (.+)")
-_CODES: Final = re.compile(r"\b(RB_[A-Z_]+): [^\n]+")
 _MISSING_FILE: Final = re.compile(
     r"(?:FILE_NOT_EXIST|FileNotFoundException|does not exist)[^\n]*?((?:\w+:/|/)\S+\.parquet)"
 )
@@ -19,21 +16,11 @@ _LOST_JAVA: Final = ("Py4JNetworkError", "Answer from Java side is empty", "Java
 ADVICE: Final = "`--debug` shows everything."
 
 
-class _GivenError(PipelineError):
-    """One of ours, of which only text is left."""
-
-    def __init__(self, text: str, exit_code: int) -> None:
-        super().__init__(text)
-        self.exit_code = exit_code
-
-
 def translate(error: BaseException) -> PipelineError | None:
     """None: not of Spark or Java, but a mistake of ours, whose stack trace is wanted."""
-    if isinstance(error, PipelineError):
-        return error
     module = type(error).__module__.split(".")[0]
     text = str(error)
-    known = _ours(text) or _lost(text)
+    known = told_by_spark(error) or _lost(text)
     if known is not None:
         return known
     if type(error).__name__ == "Py4JNetworkError" or (module == "py4j" and any(one in text for one in _LOST_JAVA)):
@@ -45,19 +32,6 @@ def translate(error: BaseException) -> PipelineError | None:
     if module in {"pyspark", "py4j"}:
         return UnreachableError(f"Spark failed: {_first_line(text)} {ADVICE}")
     return None
-
-
-def _ours(text: str) -> PipelineError | None:
-    found = _OURS.search(text)
-    if found is None:
-        coded = _CODES.search(text)
-        if coded is None:
-            return None
-        history = coded[1] in {"RB_MISSING", "RB_FORK"}
-        return _GivenError(coded[0].strip(), errors.HistoryError.exit_code if history else UnreachableError.exit_code)
-    kind = getattr(errors, found[1], None)
-    code = kind.exit_code if isinstance(kind, type) and issubclass(kind, PipelineError) else AnswerIsNoError.exit_code
-    return _GivenError(found[2].strip(), code)
 
 
 def _lost(text: str) -> PipelineError | None:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from routebook_pipeline.answers.windows import Reach, Settled, settle, settle_instant
+from routebook_pipeline.answers.windows import ERA_BITS, Reach, Settled, instant_of_version, settle, settle_instant
 from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
-from routebook_pipeline.history import DAY_MS, Window
+from routebook_pipeline.history import DAY_MS, Instant, Window
+from routebook_pipeline.schemas import ERA_SHIFT
 from routebook_pipeline.times import When
 
 C = 100 * DAY_MS
@@ -52,3 +53,12 @@ def test_a_millisecond_that_is_not_over_yet_is_not_answered() -> None:
     with pytest.raises(AnswerIsNoError, match="is not before that"):
         settle_instant(REACH, When(ms=C), allow_partial=False)
     assert settle_instant(REACH, When(ms=C), allow_partial=True) == (C - 1, True)
+
+
+def test_a_version_is_of_the_newest_era_unless_another_is_named() -> None:
+    reach = Reach(complete_until_ms=C, now_ms=C, newest=(1, 9))
+    assert 1 << ERA_BITS == ERA_SHIFT
+    assert instant_of_version(reach, 9, None) == Instant(ord=ERA_SHIFT + 9)
+    assert instant_of_version(reach, 500, 0) == Instant(ord=500)
+    with pytest.raises(AnswerIsNoError, match="up to version 9 of era 1"):
+        instant_of_version(reach, 10, None)

@@ -1,0 +1,134 @@
+"""`routebook pipeline run QUESTION`, and the upkeep of the lake."""
+
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from routebook_pipeline.answers.catalogue import QUESTIONS, Question, find_question
+from routebook_pipeline.cli.options import Site, with_site
+from routebook_pipeline.cli.outlet import answers_into, out_option
+from routebook_pipeline.cli.progress import Progress
+from routebook_pipeline.cli.windows import with_thresholds, with_window
+from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
+from routebook_pipeline.history import Thresholds
+from routebook_pipeline.times import When
+
+UPKEEP = {
+    "compact": "join the small files of closed days",
+    "vacuum": "delete files that no version of the last week refers to",
+    "snapshot": "keep the state at the start of each closed day, so that questions need not read from the beginning",
+    "rebase": "accept another history after RB_FORK: what the lake holds stays, a new era begins",
+    "check": "read everything and prove that no version is missing or doubled",
+}
+
+
+def _names(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    known = {question.name: question.says for question in QUESTIONS.values()} | UPKEEP
+    return [CompletionItem(name, help=says) for name, says in known.items() if name.startswith(typed)]
+
+
+def _levels(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
+    question = find_question(ctx.params.get("question") or "")
+    return [CompletionItem(level) for level in (question.levels if question else ()) if level.startswith(typed)]
+
+
+def _list(known: dict[str, str]) -> str:
+    width = max(len(name) for name in known)
+    return "\b\n" + "\n".join(f"  {name:{width}}  {says}" for name, says in known.items())
+
+
+def _question_help() -> dict[str, str]:
+    return {
+        question.name: question.says + (f" (by {', '.join(question.levels)})" if len(question.levels) > 1 else "")
+        for question in QUESTIONS.values()
+    }
+
+
+@click.command(
+    "run",
+    short_help="Ask any of the twelve questions; look after the lake.",
+    help=f"""Ask a question over a window of time, or look after the lake.
+
+    \b
+    Questions:
+    {_list(_question_help())}
+
+    \b
+    Upkeep:
+    {_list(UPKEEP)}
+
+    Each answer says what it rests on: holes, unreadable entries, until when it is complete.
+
+    \b
+    routebook pipeline run availability --from -7d
+    routebook pipeline run failures --by seat --from 2026-05-01T00:00Z --to 2026-06-01T00:00Z --json
+    """.replace("    \b\n    \b\n", "    \b\n"),
+)
+@click.argument("question", shell_complete=_names)
+@with_window
+@click.option("--by", "level", default=None, metavar="LEVEL", shell_complete=_levels, help="seat, group, cluster, …")
+@with_thresholds
+@click.option("--json", "json_", is_flag=True, help="Print JSON, for programs.")
+@click.option("--csv", "csv_", is_flag=True, help="Print CSV.")
+@click.option("--parquet", default=None, metavar="OUT", help="Write one Parquet file.")
+@out_option
+@click.option(
+    "--fail", is_flag=True, help="End with 1 when an objective is missed, an anomaly found or the history not ok."
+)
+@with_site
+def command(site: Site, question: str, json_: bool, csv_: bool, parquet: str | None, **given: Any) -> int:
+    if json_ + csv_ + (parquet is not None) > 1:
+        raise WrongUsageError("One form of answer at a time: --json, --csv or --parquet OUT.")
+    asked = find_question(question)
+    if asked is not None:
+        return _ask(site, asked, "json" if json_ else "csv" if csv_ else "table", parquet, **given)
+    if question not in UPKEEP:
+        known = ", ".join([*QUESTIONS, *UPKEEP])
+        raise WrongUsageError(f"There is no question {question!r}. Allowed: {known}. One topic's route: `route-at`.")
+    if csv_ or parquet is not None:
+        raise WrongUsageError(f"`run {question}` answers as text or with --json.")
+    from routebook_pipeline.cli.upkeep import run_upkeep  # noqa: PLC0415 Spark's modules take a second
+
+    return run_upkeep(site, question, json_=json_, out=given["out"])
+
+
+def _ask(
+    site: Site,
+    question: Question,
+    form: str,
+    parquet: str | None,
+    *,
+    start: When | None,
+    end: When | None,
+    level: str | None,
+    thresholds: Thresholds,
+    out: str | None,
+    fail: bool,
+) -> int:
+    level = question.level(level)
+    if start and end and start.ms is not None and end.ms is not None and start.ms > end.ms:
+        raise WrongUsageError("The window ends before it starts. Exchange --from and --to.")
+    # Spark's modules take a second, and usage errors shall not wait for it.
+    from routebook_pipeline.answers.answering import Basis, answer, is_no  # noqa: PLC0415
+    from routebook_pipeline.answers.taken import compute  # noqa: PLC0415
+    from routebook_pipeline.answers.windows import settle  # noqa: PLC0415
+    from routebook_pipeline.cli.asking import open_lake  # noqa: PLC0415
+    from routebook_pipeline.cli.outputs import give  # noqa: PLC0415
+    from routebook_pipeline.cli.running import spark_for  # noqa: PLC0415
+
+    with Progress() as progress:
+        lake, reach = open_lake(site, progress)
+        settled = settle(reach, start, end, allow_partial=site.allow_partial)
+        with spark_for(site, progress) as spark:
+            progress.doing(f"computing {question.name}")
+            taken = compute(answer(spark, Basis(lake, reach, settled, thresholds, progress.log), question, level))
+            progress.clear()
+            with answers_into(out):
+                give(taken, form, parquet)
+    why = is_no(question.name, taken.rows, thresholds) if fail or question.name == "integrity" else ""
+    if fail and not taken.is_ok:
+        why = why or "the history is not ok"
+    if why:
+        raise AnswerIsNoError(f"The answer is no: {why}.")
+    return 0

@@ -1,0 +1,23 @@
+"""The list of questions, and what is computed for them."""
+
+from routebook_pipeline.answers.asking import WAYS
+from routebook_pipeline.answers.catalogue import QUESTIONS, find_question
+from routebook_pipeline.answers.gathering import PARTS
+from routebook_pipeline.report.findings import Findings
+
+
+def test_what_is_listed_can_be_asked_and_nothing_else() -> None:
+    assert set(WAYS) == {(question.name, level) for question in QUESTIONS.values() for level in question.levels}
+
+
+def test_there_are_twelve() -> None:
+    assert len(QUESTIONS) == 12
+
+
+def test_a_question_may_be_written_with_underscores() -> None:
+    assert find_question("heartbeat_gaps") is QUESTIONS["heartbeat-gaps"]
+
+
+def test_a_report_is_made_of_answers() -> None:
+    assert set(PARTS.values()) <= set(WAYS)
+    assert set(PARTS) <= set(Findings.__dataclass_fields__)

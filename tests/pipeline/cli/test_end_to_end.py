@@ -1,0 +1,105 @@
+"""From the scripts of the service to the answers of the commands, in one process with one Java."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from routebook.http_api.short_way import find_counted
+from tests.pipeline.cli.shell import Ended, Shell
+from tests.reference.build import A, B, C, registration, topics, version
+from tests.support.in_process import CALLER, InProcessWorker, running_worker
+
+SMALL = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=1")
+QUICK_START = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+NOBODY = "redis://127.0.0.1:1"
+
+
+class Fleet:
+    """A worker, and what it answered at each version."""
+
+    def __init__(self, worker: InProcessWorker) -> None:
+        self.worker = worker
+        self.answered: dict[int, Any] = {}
+
+    async def look(self) -> None:
+        body = find_counted(self.worker.registry, self.worker.metrics, "orders")
+        route = json.loads(body)
+        # Filter servers are no part of the history.
+        self.answered[self.worker.replica.version] = {key: route[key] for key in ("queueDatas", "brokerDatas")}
+
+    async def live(self) -> None:
+        registry = self.worker.registry
+        await registry.register(registration(A), CALLER)
+        await self.look()
+        await registry.register(registration(B, 1), CALLER)
+        await registry.register(
+            registration(C, broker="broker-b", topics=topics("orders", "refunds", write_queues=2)), CALLER
+        )
+        await self.look()
+        await registry.set_write_permission("broker-a", False, CALLER)
+        await self.look()
+        await registry.register(
+            registration(A, data_version=version(1), topics=topics("orders", "payments", read_queues=16)), CALLER
+        )
+        await self.look()
+
+
+@pytest.mark.xdist_group("spark")
+async def test_from_the_services_scripts_to_answers_and_exit_codes(
+    store_url: str, namespace: str, tmp_path: Path
+) -> None:
+    environment = {
+        "ROUTEBOOK_REDIS_URL": store_url,
+        "ROUTEBOOK_LAKE": str(tmp_path / "lake"),
+        "ROUTEBOOK_NAMESPACE": namespace,
+        "NOBODY_URL": NOBODY,
+    }
+    async with running_worker(store_url, namespace) as worker:
+        with Shell(environment) as shell:
+
+            async def pipeline(*arguments: str) -> Ended:
+                return await asyncio.to_thread(shell.pipeline, *arguments, *SMALL, "--conf", QUICK_START)
+
+            assert (await pipeline("run", "integrity")).code == 3, "no lake yet"
+            assert (await pipeline("ingest", "--once", "--url-env", "NOBODY_URL")).code == 3
+
+            fleet = Fleet(worker)
+            await fleet.live()
+            assert await pipeline("ingest", "--once") == Ended(0, "")
+
+            at_version, answered = list(fleet.answered.items())[2]
+            told = await pipeline("route-at", "orders", "--version", str(at_version), "--json")
+            assert told.code == 0
+            assert json.loads(told.out) == answered
+            assert (await pipeline("route-at", "nowhere", "--at", "now")).code == 1
+            newest = max(fleet.answered)
+            assert (await pipeline("route-at", "orders", "--version", str(newest + 1))).code == 1
+
+            told = await pipeline("run", "availability", "--by", "seat", "--json")
+            assert told.code == 0
+            answer = json.loads(told.out)
+            seats = [(row["broker"], row["broker_id"], row["availability"]) for row in answer["rows"]]
+            assert seats == [("broker-a", 0, 1.0), ("broker-a", 1, 1.0), ("broker-b", 0, 1.0)]
+            assert answer["integrity"][0]["last_version"] == newest
+            assert (answer["partial"], answer["ok"]) == (False, True)
+
+            beyond = ("run", "integrity", "--from", "-1h", "--to", "2199-01-01T00:00Z", "--json")
+            assert await pipeline(*beyond) == Ended(1, "")
+
+            # A stretch is trimmed before it was read.
+            await worker.registry.delete_topic("payments", None, CALLER)
+            await trim_everything(worker, namespace)
+            assert await pipeline("ingest", "--once") == Ended(4, "")
+            assert (await pipeline("ingest", "--once", "--on-loss", "record")).code == 0
+            torn = await pipeline(*beyond, "--allow-partial")
+            assert torn.code == 1
+            answer = json.loads(torn.out)
+            assert (answer["partial"], answer["ok"]) == (True, False)
+            assert answer["rows"][0]["missing"] > 0
+
+
+async def trim_everything(worker: InProcessWorker, namespace: str) -> None:
+    await worker.client.call("XTRIM", f"rb:{{{namespace}}}:changes", "MAXLEN", 0)
