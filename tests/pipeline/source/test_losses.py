@@ -209,6 +209,9 @@ def test_a_planned_range_that_is_another_history_now_fails_in_its_task(stream: S
     stream.fill(70, first=51, ms=BEGAN_MS + 60_000)
     with pytest.raises(HistoryForkError):
         list(reader.read(Range(str(ids[59]), str(ids[79]))))
+    with pytest.raises(HistoryForkError) as raised:
+        list(reader.read(Range(str(ids[59]), str(EntryId(BEGAN_MS + 60_070, 70)))))
+    assert (raised.value.ours, raised.value.newest) == (60, 51)
 
 
 def test_a_row_of_a_hole_says_where_and_what(stream: Stream) -> None:

@@ -1,0 +1,137 @@
+"""`ingest` as a process group of its own, Python and JVM, that may be killed; and a producer beside it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from routebook_pipeline.source.positions import EntryId
+from tests.pipeline.lake.streams import payload
+from tests.pipeline.source.streams import URL_ENV, Stream
+
+READY_SECONDS = 240.0
+STARTED = "started"
+
+_PROGRAM = """
+import json, sys, threading
+from routebook_pipeline.lake.ingest import ingest
+from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.session import build_session
+
+root, namespace, once, settings, options = json.loads(sys.argv[1])
+spark = build_session("local[2]", settings)
+print("started", flush=True)
+say = lambda progress: print(f"{progress.stream} {progress.committed is not None}", flush=True)
+lake = Lake(root, namespace)
+ingest(spark, lake, once=once, trigger_s=0.2, options=options, announce=say, stop=threading.Event())
+spark.stop()
+"""
+_SETTINGS = {
+    "spark.driver.memory": "512m",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+class Ingest:
+    def __init__(
+        self,
+        root: Path,
+        namespace: str,
+        url: str,
+        log: Path,
+        *,
+        once: bool,
+        options: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._log = log
+        arguments = json.dumps([str(root), namespace, once, _SETTINGS, dict(options or {})])
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, arguments],
+                env={**os.environ, URL_ENV: url, **(environment or {})},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def commits(self) -> int:
+        return self.said.count("changes True")
+
+    def wait_until_said(self, text: str, times: int = 1) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while self.said.count(text) < times:
+            assert self._process.poll() is None, self.said
+            assert time.monotonic() < deadline, f"{text!r} was not said {times} times: {self.said}"
+            time.sleep(0.02)
+
+    def let_run(self, seconds: float) -> None:
+        """Or less, when it ends before."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+
+    def end(self) -> int:
+        """Its exit code, or minus the signal that ended it."""
+        return self._process.wait(READY_SECONDS)
+
+    def kill(self) -> int:
+        """All of it, as a machine dies. Nothing is sent to a group whose leader has been waited for: its number may be
+        another's by now. (A JVM that is left alone ends by itself.)
+        """
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait()
+
+
+class Producer:
+    """Appends without end, ids as the service makes them: the store's clock, never falling; versions without holes."""
+
+    ENTRIES = 5
+    PAUSE_SECONDS = 0.02
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.last = EntryId(0, 0)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self.PAUSE_SECONDS):
+            seconds, microseconds = self._stream.client.execute_command("TIME")
+            ms = max(int(seconds) * 1000 + int(microseconds) // 1000, self.last.ms)
+            first = self.last.version + 1
+            versions = range(first, first + self.ENTRIES)
+            self.last = self._stream.append((EntryId(ms, one), payload(one)) for one in versions)[-1]

@@ -1,0 +1,106 @@
+"""Killed anywhere, started again: every version is in the lake once."""
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 as everybody calls it
+
+from routebook_pipeline.history import DAY_MS, History, Window
+from routebook_pipeline.lake.kill_points import VARIABLE, Point
+from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.transforms.integrity import by_era
+from tests.pipeline.ingest_process import STARTED, Ingest, Producer
+from tests.pipeline.lake.streams import START_MS, payload
+from tests.pipeline.source.streams import Stream
+
+pytestmark = pytest.mark.slow
+KILLS = 20
+BATCHES = 3
+A_BATCH = 300
+
+
+@pytest.fixture
+def stream(store_url: str, namespace: str) -> Iterator[Stream]:
+    with Stream(store_url, namespace) as opened:
+        yield opened
+
+
+def prove_whole(spark: SparkSession, lake: Lake, last: EntryId) -> None:
+    rows = lake.changes.pin().read(spark)
+    found = (
+        rows.where("row = 0").agg(F.count("*"), F.count_distinct("version"), F.min("version"), F.max("version")).first()
+    )
+    assert tuple(found or ()) == (last.version, last.version, 1, last.version)
+    history = History(rows, lake.pulses.pin().read(spark))
+    (told,) = by_era(history, Window(0, last.ms + DAY_MS), last.ms).collect()
+    assert told.ok, told
+    assert (told.entries, told.missing, told.duplicates, told.unreadable) == (last.version, 0, 0, {})
+
+
+def test_twenty_times_at_random_under_a_producer(
+    spark: SparkSession, stream: Stream, store_url: str, tmp_path: Path
+) -> None:
+    chance = random.Random(20)
+    lake = Lake(str(tmp_path / "lake"), stream.namespace)
+    logs = (tmp_path / f"ingest-{number}.log" for number in count())
+
+    def start(once: bool = False) -> Ingest:
+        return Ingest(tmp_path / "lake", stream.namespace, store_url, next(logs), once=once)
+
+    moments, committed = [], 0
+    with Producer(stream) as producer:
+        with start() as first:
+            began = time.monotonic()
+            first.wait_until_said(STARTED)
+            ready = time.monotonic()
+            first.wait_until_said("changes True", times=2)
+            until_ready, until_committed = ready - began, time.monotonic() - ready
+        for number in range(KILLS - 1):
+            with start() as ingest:
+                if number % 5 == 0:
+                    moment = chance.uniform(0, until_ready)
+                else:
+                    ingest.wait_until_said(STARTED)
+                    moment = chance.uniform(0, 1.5 * until_committed)
+                ingest.let_run(moment)
+                assert ingest.kill() == -signal.SIGKILL, ingest.said
+                moments.append(round(moment, 2))
+                committed += ingest.commits > 0
+    with start(once=True) as ingest:
+        assert ingest.end() == 0, ingest.said
+    assert committed >= KILLS // 4, f"hardly any run came to a commit: {moments}"
+    prove_whole(spark, lake, producer.last)
+
+
+@pytest.mark.parametrize("point", Point)
+def test_at_each_named_point_of_the_first_batches(
+    spark: SparkSession, stream: Stream, store_url: str, tmp_path: Path, point: Point
+) -> None:
+    last = (BATCHES + 1) * A_BATCH
+    ids = stream.append((EntryId(START_MS + version, version), payload(version)) for version in range(1, last + 1))
+    lake = Lake(str(tmp_path / "lake"), stream.namespace)
+    options = {"max_entries_per_trigger": str(A_BATCH)}
+
+    def run(name: str, **environment: str) -> int:
+        log = tmp_path / f"ingest-{name}.log"
+        with Ingest(
+            tmp_path / "lake", stream.namespace, store_url, log, once=True, options=options, environment=environment
+        ) as ingest:
+            ended = ingest.end()
+            assert ended in (0, -signal.SIGKILL), ingest.said
+            return ended
+
+    for batch in range(BATCHES):
+        assert run(str(batch), **{VARIABLE: f"{point}:{batch}"}) == -signal.SIGKILL
+        held = lake.changes.pin().place
+        batches_held = batch if point is Point.FILES_WRITTEN else batch + 1
+        assert (held.version if held else 0) == batches_held * A_BATCH
+    assert run("last") == 0
+    prove_whole(spark, lake, ids[-1])
