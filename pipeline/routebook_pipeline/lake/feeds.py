@@ -114,12 +114,21 @@ class Feed:
         }
         if held is not None:
             return {**chosen, "start_id": str(EntryId(*held))}
-        if (self._checkpoint / "commits").files():
+        if self._checkpoint_has_entries():
             raise HistoryError(
                 f"The lake at {self.lake.folder.uri} holds nothing of {self.table.name}, but a checkpoint says that "
                 f"some was read: {self._checkpoint.uri}. Delete that folder (it is always safe), and start again."
             )
         return {**chosen, "starting": LATEST if self.habits.starting == LATEST else "earliest"}
+
+    def _checkpoint_has_entries(self) -> bool:
+        """Spark's first batch is run, and noted, also when the stream was empty: version 0 is nothing read."""
+        names = [file.path.rpartition("/")[2] for file in (self._checkpoint / "commits").files()]
+        committed = [int(name) for name in names if name.isdecimal()]
+        if not committed:
+            return False
+        end = self._end_of(max(committed))
+        return end is None or end.version > 0
 
     def _take(self, batch: DataFrame, number: int) -> None:
         with self._running:

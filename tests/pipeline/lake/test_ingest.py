@@ -106,6 +106,16 @@ def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mi
     assert store.place_of("pipeline") == 40
 
 
+def test_a_stream_that_was_empty_is_read_when_it_is_not(store: Store, mine: Lake, once: Once) -> None:
+    once()
+    store.add(entries(1, 5))
+    once()
+    store.add([gaps(1)], stream="pulse")
+    once()
+    held = [table.pin().place for table in (mine.changes, mine.pulses)]
+    assert [place and place.version for place in held] == [5, 1]
+
+
 def test_a_checkpoint_ahead_of_the_lake_is_refused(store: Store, mine: Lake, once: Once) -> None:
     store.add(entries(1, 3))
     once()
