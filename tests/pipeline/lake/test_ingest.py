@@ -116,6 +116,7 @@ def test_a_stream_that_was_empty_is_read_when_it_is_not(store: Store, mine: Lake
     assert [place and place.version for place in held] == [5, 1]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_ahead_of_the_lake_is_refused(store: Store, mine: Lake, once: Once) -> None:
     store.add(entries(1, 3))
     once()
