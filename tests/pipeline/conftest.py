@@ -43,3 +43,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def plainly(spark: SparkSession) -> Iterator[SparkSession]:
+    """So few rows are answered sooner than code for them is made, or a plan adapted."""
+    quicker = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
+    usual = {name: str(spark.conf.get(name)) for name in quicker}
+    for name, value in quicker.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in usual.items():
+        spark.conf.set(name, value)

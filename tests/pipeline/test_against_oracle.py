@@ -4,7 +4,6 @@ A case is a cluster; hundreds of them share one history, which costs Spark one j
 """
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,18 +20,6 @@ STEPS_A_CASE = 20
 WINDOWS = 3
 DEAR = "anomalies"
 """Ten rules in one plan: half of the time of all questions together. Its own tests are in `transforms/`."""
-
-
-@pytest.fixture(scope="module")
-def plainly(spark: SparkSession) -> Iterator[SparkSession]:
-    """So few rows are answered sooner than code for them is made, or a plan adapted."""
-    quicker = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
-    usual = {name: str(spark.conf.get(name)) for name in quicker}
-    for name, value in quicker.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in usual.items():
-        spark.conf.set(name, value)
 
 
 class Asked:

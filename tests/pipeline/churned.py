@@ -1,0 +1,173 @@
+"""A simulated fleet against real workers, ingested while it churns, with a stretch trimmed before it was read."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import redis
+from pyspark.sql import SparkSession
+
+from routebook_pipeline.lake.feeds import Progress
+from routebook_pipeline.lake.ingest import ingest
+from routebook_pipeline.lake.tables import Lake
+from tests.process.running import Running
+from tests.support.simulated import first_address
+
+TROUBLE = {
+    "crash": 9,
+    "deploy": 11,
+    "switch": 13,
+    "silence": 25,
+    "permission": 12,
+    "flap": 40,
+    "topics": 2,
+}
+"""Option -> seconds between two, on average. Groups are many enough that a free one is found."""
+TIMEOUT_MS = 12_000
+UNREAD = 40
+"""Entries that must be there before some of them are trimmed."""
+
+
+@dataclass
+class Churned:
+    lake: Lake
+    journal: Path
+    answers: Path
+    progress: list[Progress]
+    trimmed: int
+    """Versions up to here were trimmed, and those behind `read` had not been read."""
+    read: int
+
+
+def until(condition: Callable[[], bool], seconds: float = 240) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.1)
+
+
+class LiveIngest:
+    """As `ingest` without end, in a thread: it may be stopped and begun again."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, progress: list[Progress]) -> None:
+        self._spark, self._lake, self._progress = spark, lake, progress
+        self.failed: list[BaseException] = []
+
+    @contextmanager
+    def running(self, on_loss: str = "fail") -> Iterator[None]:
+        stop = threading.Event()
+        thread = threading.Thread(target=self._run, args=(stop, on_loss))
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(120)
+        assert not thread.is_alive()
+        assert not self.failed, self.failed
+
+    def _run(self, stop: threading.Event, on_loss: str) -> None:
+        try:
+            ingest(
+                self._spark,
+                self._lake,
+                once=False,
+                announce=self._progress.append,
+                stop=stop,
+                trigger_s=2,
+                on_loss=on_loss,
+            )
+        except BaseException as error:
+            self.failed.append(error)
+
+    def read(self) -> int:
+        place = self._lake.changes.pin().place
+        return place.version if place else 0
+
+
+def _newest(store: redis.Redis, key: str) -> int:
+    return _version(store.xinfo_stream(key)["last-generated-id"])
+
+
+def _version(entry_id: bytes) -> int:
+    return int(entry_id.rpartition(b"-")[2])
+
+
+def churn(spark: SparkSession, store_url: str, namespace: str, folder: Path, seconds: float) -> Churned:
+    os.environ["ROUTEBOOK_REDIS_URL"] = store_url  # as the data source wants it: an address is no option
+    lake = Lake(str(folder / "lake"), namespace)
+    lake.changes.make()
+    journal, answers = folder / "journal", folder / "answers"
+    progress: list[Progress] = []
+    live = LiveIngest(spark, lake, progress)
+    key = f"rb:{{{namespace}}}:changes"
+    flags = ("--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1")
+    service = ("serve", *flags, "--connection-grace-ms", "500")
+    with (
+        redis.Redis.from_url(store_url, protocol=2) as store,
+        Running(*service, folder=folder) as one,
+        Running(*service, folder=folder) as other,
+        ExitStack() as until_the_end,
+    ):
+        # An entry to begin with: a first query takes its time, and the fleet shall not be over by then.
+        one.put("/v1/kv/tests/begun", {"value": "1"}).raise_for_status()
+        with live.running():
+            until(lambda: live.read() > 0)
+            simulated = _simulation(one, other, journal, answers, seconds, folder)
+            simulation = until_the_end.enter_context(simulated)
+            _wait(simulation, 0.4 * seconds)
+        read = live.read()
+        # What comes now is not read in time: all but the newest entries are trimmed away, and the table is told anew.
+        until(lambda: _newest(store, key) > read + UNREAD)
+        trimmed = _newest(store, key) - UNREAD // 2
+        (kept,) = [entry_id for entry_id, _ in store.xrange(key) if _version(entry_id) == trimmed + 1]
+        store.xtrim(key, minid=kept.decode(), approximate=False)
+        with live.running(on_loss="record"):
+            until(lambda: live.read() > trimmed)
+            httpx.post(one.http + "/v1/changes/baseline", timeout=30, trust_env=False).raise_for_status()
+            assert simulation.wait(seconds + 120) == 0
+            # Stopped workers say what they still know of heartbeats.
+            other.stop()
+            one.stop()
+            until(lambda: live.read() == _newest(store, key))
+    ingest(spark, lake, once=True, announce=progress.append, stop=threading.Event())
+    return Churned(lake, journal, answers, progress, trimmed, read)
+
+
+@contextmanager
+def _simulation(
+    one: Running, other: Running, journal: Path, answers: Path, seconds: float, folder: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    command = [
+        *(sys.executable, "-m", "routebook", "simulate"),
+        *("--name-servers", f"{one.remoting};{other.remoting}", "--first-address", first_address()),
+        *("--brokers", "8", "--slaves", "1", "--clusters", "2", "--topics", "30", "--clients", "20", "--poll", "5s"),
+        *("--period", "10s", "--timeout-ms", str(TIMEOUT_MS), "--seed", str(random.randrange(10**6))),
+        *("--duration", f"{seconds:g}s", "--log", str(journal), "--answers", str(answers), "--url", one.http),
+        *(part for name, every in TROUBLE.items() for part in (f"--{name}-every", f"{every}s")),
+    ]
+    with (folder / "simulation").open("wb") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said, cwd=folder, start_new_session=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """So long, unless it ends before: then something is wrong."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return
+    raise AssertionError("the simulation ended early")

@@ -1,0 +1,84 @@
+"""A snapshot's rows and what follows answer like the whole history.
+
+Spark reduces; the oracle asks, of both: so every question costs no job.
+"""
+
+import random
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from routebook_pipeline.history import Instant, Window
+from routebook_pipeline.transforms.snapshots import reduce
+from tests.pipeline.asking import QUESTIONS, as_history, compare
+from tests.pipeline.histories import TROUBLED, random_history
+from tests.pipeline.oracle import route
+from tests.pipeline.oracle.told import Row, Told
+
+CUTS = 2
+
+
+class Reduced:
+    """A history cut in two, and what is left of its first part."""
+
+    def __init__(self, spark: SparkSession, folder: Path, seed: int, share: float) -> None:
+        self.random = random_history(seed, clusters=100, steps=2000, troubles=TROUBLED)
+        self.frame = as_history(spark, str(folder), self.random.changes, self.random.pulses).changes
+        entries = [row for row in self.random.changes if row["row"] == 0]
+        self.cut: Row = entries[int(share * len(entries))]
+        self.later = [row for row in self.random.changes if row["ord"] > self.cut["ord"]]
+        self.first: DataFrame = reduce(self.frame.where(f"ord <= {self.cut['ord']}"))
+
+    @cached_property
+    def told(self) -> tuple[Told, Told]:
+        """The whole, and the reduced one."""
+        left = [row.asDict() for row in self.first.collect()]
+        pulses = self.random.pulses
+        assert len(left) < len(self.random.changes) - len(self.later)
+        return Told(self.random.changes, pulses), Told([*left, *self.later], pulses)
+
+    def windows(self) -> list[Window]:
+        chosen = random.Random(self.random.seed)
+        begin, end = self.cut["ms"] + 1, self.random.changes[-1]["ms"] + 1
+        inside = sorted(chosen.randrange(begin, end + 1) for _ in range(2))
+        return [
+            Window(begin, end + 1),
+            Window(begin, begin + 1),
+            Window(inside[0], inside[1] + 1),
+            Window(end, end + 9),
+        ]
+
+
+@pytest.fixture(scope="module", params=range(CUTS))
+def reduced(request: pytest.FixtureRequest, plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reduced:
+    return Reduced(plainly, tmp_path_factory.mktemp("reduced"), 200 + request.param, (0.4, 0.8)[request.param % 2])
+
+
+def test_every_later_question_has_the_same_answer(reduced: Reduced) -> None:
+    whole, short = reduced.told
+    for name, question in QUESTIONS.items():
+        for window in reduced.windows():
+            one, other = question.of_oracle(short, window), question.of_oracle(whole, window)
+            if question.looks_back:
+                one, other = ([row for row in rows if row["rule"] != "churn-spike"] for rows in (one, other))
+            assert not compare(question, one, other), f"{name}, {window}, seed {reduced.random.seed}"
+
+
+def test_later_routes_are_the_same_at_every_entry(reduced: Reduced) -> None:
+    whole, short = reduced.told
+    ords = sorted({row["ord"] for row in reduced.later})
+    for ord_ in [reduced.cut["ord"], *random.Random(1).sample(ords, 12)]:
+        at = Instant(ord=ord_)
+        assert not compare(QUESTIONS["route_at"], route.routes_at(short, at), route.routes_at(whole, at)), ord_
+
+
+def test_what_was_reduced_can_be_reduced_again(reduced: Reduced) -> None:
+    later = reduced.frame.where(f"ord > {reduced.cut['ord']}")
+    again, at_once = reduce(reduced.first.unionByName(later)), reduce(reduced.frame)
+    assert _places(again) == _places(at_once)
+
+
+def _places(rows: DataFrame) -> set[tuple[int, int]]:
+    return {(row["ord"], row["row"]) for row in rows.select("ord", "row").collect()}
