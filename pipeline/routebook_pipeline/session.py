@@ -94,9 +94,12 @@ def is_submitted() -> bool:
 
 
 def _start_java(chosen: Mapping[str, str], java_says: int) -> None:
-    """What `getOrCreate` would do, but for the JVM's outputs."""
+    """What `getOrCreate` would do, but for the JVM's outputs and its process group: who sends SIGTERM to ours asks us
+    to stop in order, for which Java is needed. It ends with us in any case: its standard input does.
+    """
     conf = SparkConf().setAll(list(chosen.items()))
-    gateway = launch_gateway(conf, {"stdout": java_says, "stderr": java_says})  # type: ignore[no-untyped-call]
+    differently = {"stdout": java_says, "stderr": java_says, "start_new_session": True}
+    gateway = launch_gateway(conf, differently)  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 

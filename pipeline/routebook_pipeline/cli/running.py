@@ -1,7 +1,8 @@
 """Spark for the length of a command, and what a command asks it through."""
 
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -16,17 +17,30 @@ from routebook_pipeline.session import build_session, is_submitted
 
 @contextmanager
 def spark_for(site: Site, progress: Progress) -> Iterator[SparkSession]:
-    if is_submitted():
-        progress.doing("starting Spark")
-        session = build_session(site.master, site.conf)
-    else:
-        session = _own_spark(site, progress)
+    if not site.debug:
+        # Python's half of Spark logs whole stack traces beside the error that it raises.
+        logging.disable(logging.CRITICAL)
     try:
-        yield session
-    finally:
+        session = _started(site, progress)
+        try:
+            yield session
+        except BaseException:
+            # Java may be the one that is gone; why is told by what is on its way up.
+            with suppress(Exception):
+                session.stop()
+            raise
         progress.doing("stopping Spark")
         session.stop()
         progress.clear()
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _started(site: Site, progress: Progress) -> SparkSession:
+    if not is_submitted():
+        return _own_spark(site, progress)
+    progress.doing("starting Spark")
+    return build_session(site.master, site.conf)
 
 
 def _own_spark(site: Site, progress: Progress) -> SparkSession:

@@ -18,6 +18,17 @@ ADVICE: Final = "`--debug` shows everything."
 
 def translate(error: BaseException) -> PipelineError | None:
     """None: not of Spark or Java, but a mistake of ours, whose stack trace is wanted."""
+    at: BaseException | None = error
+    while at is not None:
+        # What is raised while cleaning up behind a dead Java hides what was first.
+        known = _known(at)
+        if known is not None:
+            return known
+        at = at.__cause__ or at.__context__
+    return None
+
+
+def _known(error: BaseException) -> PipelineError | None:
     module = type(error).__module__.split(".")[0]
     text = str(error)
     known = told_by_spark(error) or _lost(text)

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,10 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from routebook_pipeline.errors import HistoryError, PipelineError, told_by_spark
+from routebook_pipeline.lake.attempts import OvertakenError, put
 from routebook_pipeline.lake.commit import Committed, Noted, commit
 from routebook_pipeline.lake.compaction import compact
 from routebook_pipeline.lake.kill_points import Point, reach
-from routebook_pipeline.lake.tables import Lake, Table
+from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place, Table
 from routebook_pipeline.source.data_source import NAME
 from routebook_pipeline.source.positions import EntryId
 from routebook_pipeline.source.stream_store import CHANGES, DEFAULT_URL_ENV, StreamEnd, StreamReader
@@ -119,7 +121,21 @@ class Feed:
                 f"The lake at {self.lake.folder.uri} holds nothing of {self.table.name}, but a checkpoint says that "
                 f"some was read: {self._checkpoint.uri}. Delete that folder (it is always safe), and start again."
             )
-        return {**chosen, "starting": LATEST if self.habits.starting == LATEST else "earliest"}
+        if self.habits.starting == LATEST:
+            return {**chosen, "start_id": str(self._begin_at_the_end())}
+        return chosen
+
+    def _begin_at_the_end(self) -> EntryId:
+        """Recorded in the lake at once: else a quiet stream would be begun at another end when started again."""
+        end = self._store.newest()
+        pinned = self.table.pin()
+        if end.version > 0:
+            place = Place(0, end.version).ord
+            records = {self.table.name: place, LAST_MS: end.id.ms, OBSERVED: end.now_ms}
+            with suppress(OvertakenError):
+                put(pinned, [], records=records)
+        held = self.table.pin().stream_place
+        return end.id if held is None else EntryId(*held)
 
     def _checkpoint_has_entries(self) -> bool:
         """Spark's first batch is run, and noted, also when the stream was empty: version 0 is nothing read."""

@@ -220,5 +220,6 @@ def _columns(schema: StructType, values: dict[str, str]) -> list[str]:
     return [f"CAST({values.get(name, 'NULL')} AS {kind}) AS `{name}`" for name, kind in kinds]
 
 
+CHANGE_FIELDS: Final = _CHANGES.fields
 CHANGES_FORM: Final = Form(_judged(_CHANGES), _rows_of_changes)
 PULSES_FORM: Final = Form(_judged(_PULSES), _rows_of_pulses)

@@ -44,7 +44,7 @@ class Shell:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """With its JVM, which is of the same session."""
+        """Its JVM ends with it: standard input does."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()

@@ -116,6 +116,17 @@ def test_a_stream_that_was_empty_is_read_when_it_is_not(store: Store, mine: Lake
     assert [place and place.version for place in held] == [5, 1]
 
 
+def test_who_begins_at_the_end_does_so_once(spark: SparkSession, store: Store, mine: Lake, once: Once) -> None:
+    store.add(entries(1, 5))
+    once(starting="latest")
+    shutil.rmtree(mine.checkpoint("changes").uri)
+    store.add(entries(6, 7))
+    (progress,) = once(starting="latest")
+    assert progress.committed is not None
+    assert (progress.committed.first, progress.committed.last) == (6, 7)
+
+
+@pytest.mark.slow
 def test_a_checkpoint_ahead_of_the_lake_is_refused(store: Store, mine: Lake, once: Once) -> None:
     store.add(entries(1, 3))
     once()
