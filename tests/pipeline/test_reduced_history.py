@@ -17,6 +17,8 @@ from tests.pipeline.histories import TROUBLED, random_history
 from tests.pipeline.oracle import route
 from tests.pipeline.oracle.told import Row, Told
 
+pytestmark = pytest.mark.slow
+
 CUTS = 2
 
 
