@@ -12,6 +12,7 @@ SIDE_BY_SIDE := -n auto --maxprocesses=4 --dist loadgroup
 # Stamps: what is newer than its stamp gets installed, nothing else.
 RUNTIME := .venv/.runtime-installed
 DEV := .venv/.dev-installed
+BENCH := .venv/.bench-installed
 
 .DEFAULT_GOAL := help
 .PHONY: help up test test-all check format bench lock clean
@@ -40,7 +41,7 @@ format: $(DEV) ## Bring the code into its format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(DEV) ## Run the benchmarks, each printing its question, machine and result
+bench: $(BENCH) ## Run the benchmarks, each printing its question, machine and result
 	@for file in benchmarks/*.py; do $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
 
 # No registry in the files: whoever installs has their own. Universal: one file for Linux and macOS, all Pythons.
@@ -51,8 +52,15 @@ lock: $(DEV) ## Choose newer versions of all requirements and write the lock fil
 	@$(COMPILE) --upgrade --extra embedded --output-file requirements.lock pyproject.toml
 	@$(COMPILE) --upgrade --extra embedded --extra pipeline --extra dev --constraint requirements.lock \
 		--output-file requirements-dev.lock pyproject.toml
+	@printf 'duckdb\npandas\npolars\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
+		--output-file requirements-bench.lock -
 	@printf 'hatchling\neditables\nsetuptools\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
 		--output-file requirements-build.lock -
+
+# Beside the others, not among them: nothing but the benchmark may come to lean on these.
+$(BENCH): $(DEV) requirements-bench.lock
+	@$(INSTALL) --target .venv/rivals --upgrade -r requirements-bench.lock
+	@touch $@
 
 clean: ## Remove what was built; the data of `make up` in .routebook/ stay
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

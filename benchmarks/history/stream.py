@@ -1,0 +1,72 @@
+"""A stream of so many entries in a store of one's own, and the loop that reads it as fast as Python can."""
+
+import json
+import time
+from typing import Any
+
+import redis
+
+from benchmarks.history.synthetic import FIRST_MS, NAMESPACE
+
+KEY = f"rb:{{{NAMESPACE}}}:changes"
+AT_ONCE = 10_000
+CHUNK = 5_000
+
+
+def connect(url: str) -> redis.Redis:
+    client = redis.Redis.from_url(url, protocol=2)
+    # redis-py would make a tuple of every entry: half the speed.
+    client.set_response_callback("XRANGE", lambda reply, **_: reply)
+    return client
+
+
+def payload_of(version: int) -> bytes:
+    group = version * 7919 % 2000
+    where = {"cluster": f"cluster-{group % 6}", "broker": f"broker-{group:05}", "actor": "worker-1"}
+    if version % 3:
+        topic = {"t": f"topic-{version * 104729 % 20000:05}", "r": 8, "w": 8, "p": 6, "f": 0}
+        entry = {"v": 1, "kind": "queues-changed", **where, "cause": "registration", "queues": [topic]}
+    else:
+        seat = {"id": 0, "addr": f"127.0.0.{group % 250 + 1}:10911", "incarnation": f"{version:016x}", "first": False}
+        entry = {"v": 1, "kind": "broker-registered", **where, **seat, "timeout_ms": 120000, "queues": []}
+    return json.dumps(entry, separators=(",", ":")).encode()
+
+
+def fill(url: str, entries: int, *, first: int = 1) -> None:
+    client = connect(url)
+    for start in range(first, first + entries, AT_ONCE):
+        pipeline = client.pipeline(transaction=False)
+        for version in range(start, min(start + AT_ONCE, first + entries)):
+            pipeline.xadd(KEY, {"d": payload_of(version)}, id=f"{FIRST_MS + version}-{version}")
+        pipeline.execute()
+    client.close()
+
+
+def loop(url: str) -> int:
+    """Every entry once, one chunk after the other; how many there were."""
+    client: Any = connect(url)
+    found, place = 0, b"-"
+    while chunk := client.xrange(KEY, min=place, count=CHUNK):
+        found += len(chunk)
+        place = b"(" + chunk[-1][0]
+    client.close()
+    return found
+
+
+def bytes_in_store(url: str) -> int:
+    client: Any = connect(url)
+    try:
+        return int(client.memory_usage(KEY, samples=0))
+    finally:
+        client.close()
+
+
+def best_of(rounds: int, *asked: Any) -> list[float]:
+    """Seconds of each, the best of so many rounds, taken in turn: the machine is shared."""
+    best = [float("inf")] * len(asked)
+    for _ in range(rounds):
+        for at, ask in enumerate(asked):
+            started = time.perf_counter()
+            ask()
+            best[at] = min(best[at], time.perf_counter() - started)
+    return best

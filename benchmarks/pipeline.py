@@ -1,0 +1,295 @@
+"""How fast is the pipeline, part by part, and what would the tools one would pick on one machine need instead?
+
+    python -m benchmarks.pipeline [ROWS_IN_MILLIONS]...          (1 10 40 without any)
+    python -m benchmarks.pipeline --parts reading,questions 1
+
+Everything is a ratio of two things measured in turn in the same run, the best of three warm rounds each; times alone
+say little on a machine that others use, too. Behind each ratio stands its target. DuckDB, Polars and pandas read the
+same files of the lake, and their answers are compared with ours.
+
+Result: docs/benchmarks/pipeline.md.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from benchmarks.history import keyed, stream, synthetic
+from benchmarks.history.rivals import RIVALS, Files, Rival
+from routebook.store.embedded import EmbeddedStore
+from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Instant, Window
+from routebook_pipeline.lake.commit import commit
+from routebook_pipeline.lake.ingest import ingest
+from routebook_pipeline.lake.parsing import parse
+from routebook_pipeline.lake.reading import history_for
+from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.lake.upkeep import snapshot
+from routebook_pipeline.session import build_session
+from routebook_pipeline.source.data_source import register
+from routebook_pipeline.transforms import availability, route
+
+ROUNDS = 3
+STREAM_ENTRIES = 1_000_000
+SMALL_BATCH = 1_000
+URL_ENV = "ROUTEBOOK_REDIS_URL"
+PARTS = ("reading", "questions", "keys", "snapshots")
+
+
+@dataclass
+class Results:
+    missed: list[str] = field(default_factory=list)
+
+    def ratio(self, what: str, value: float, target: float | None, *, most: bool) -> None:
+        """`most`: the target is not to be exceeded; else it is to be reached. None: reported, not judged."""
+        verdict = ""
+        if target is not None:
+            is_met = value <= target if most else value >= target
+            verdict = f"  ({'at most' if most else 'at least'} {target:g}: {'met' if is_met else 'NOT MET'})"
+            if not is_met:
+                self.missed.append(what)
+        print(f"  {what:<66} {value:7.2f}{verdict}", flush=True)
+
+
+def everything(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+# -- from the store to the lake
+
+
+def measure_reading(spark: SparkSession, folder: Path, results: Results) -> None:
+    with EmbeddedStore(None, port=0) as store:
+        os.environ[URL_ENV] = store.url
+        print(f"\nFrom the store to the lake: {STREAM_ENTRIES:,} entries", flush=True)
+        stream.fill(store.url, STREAM_ENTRIES)
+        register(spark)
+
+        def source(first: int = 0, partition: int = 250_000) -> DataFrame:
+            options = {"entries_per_partition": str(partition)}
+            if first:
+                options["start_id"] = f"{synthetic.FIRST_MS + first}-{first}"
+            return spark.read.format("routebook").options(**options).load()
+
+        assert stream.loop(store.url) == STREAM_ENTRIES
+        assert source().count() == STREAM_ENTRIES
+
+        lakes = iter(range(100))
+
+        def ingested() -> None:
+            lake = Lake(str(folder / f"lake-{next(lakes)}"), synthetic.NAMESPACE)
+            ingest(spark, lake, once=True, announce=lambda _: None, stop=threading.Event())
+            assert lake.changes.pin().record("changes") == STREAM_ENTRIES
+
+        ingested()
+        loop_s, read_s, parsed_s, ingest_s = stream.best_of(
+            ROUNDS,
+            lambda: stream.loop(store.url),
+            lambda: everything(source()),
+            lambda: everything(parse(source(), synthetic.NAMESPACE, 0, 0)),
+            ingested,
+        )
+        for what, seconds in (
+            ("client loop of XRANGE", loop_s),
+            ("source", read_s),
+            ("parsed", parsed_s),
+            ("in the lake", ingest_s),
+        ):
+            print(f"    {what:<24} {seconds:6.2f} s  {STREAM_ENTRIES / seconds / 1000:6.0f} k entries/s")
+        results.ratio("read through the source, against the client loop (rate)", loop_s / read_s, 0.5, most=False)
+        results.ratio("read and parsed, against read alone (rate)", read_s / parsed_s, 0.3, most=False)
+        results.ratio("store -> committed, against the client loop (rate)", loop_s / ingest_s, 0.15, most=False)
+
+        lake = Lake(str(folder / "lake-0"), synthetic.NAMESPACE)
+        in_lake = sum(file.size for file in lake.changes.pin().files)
+        in_store = stream.bytes_in_store(store.url)
+        print(f"    {in_store / 1e6:.0f} MB in the store, {in_lake / 1e6:.0f} MB in the lake")
+        results.ratio("size in the lake, against the store", in_lake / in_store, 0.15, most=True)
+        _measure_small_batches(spark, folder, store.url, lake, source, results)
+
+
+def _measure_small_batches(
+    spark: SparkSession, folder: Path, url: str, lake: Lake, source: Callable[[int], DataFrame], results: Results
+) -> None:
+    newest, empties = STREAM_ENTRIES, iter(range(100))
+
+    def small() -> None:
+        nonlocal newest
+        stream.fill(url, SMALL_BATCH, first=newest + 1)
+        done = commit(source(newest), lake.changes, ingested_ms=0)
+        newest += SMALL_BATCH
+        assert done is not None
+        assert (done.entries, done.last) == (SMALL_BATCH, newest)
+
+    def empty() -> None:
+        spark.range(0).write.parquet(str(folder / f"empty-{next(empties)}"))
+
+    small()
+    empty()
+    small_s, empty_s = stream.best_of(ROUNDS, small, empty)
+    print(f"    {SMALL_BATCH} entries, all in: {small_s:.2f} s; an empty write of Spark: {empty_s:.2f} s")
+    results.ratio("a batch of 1,000 entries, against an empty write", small_s / empty_s, 2, most=True)
+
+
+# -- the questions, against other tools
+
+
+def history_of(spark: SparkSession, lake: Lake) -> History:
+    return History(lake.changes.pin().read(spark), lake.pulses.pin().read(spark))
+
+
+def seats_of(history: History, window: Window) -> list[Row]:
+    return availability.by_seat(history, window, DEFAULTS).collect()
+
+
+def all_routes(history: History, instant: Instant) -> None:
+    everything(route.routes_at(history, instant))
+
+
+def measure_questions(spark: SparkSession, folder: Path, millions: list[int], results: Results) -> None:
+    ours: dict[int, tuple[float, float]] = {}
+    for size in millions:
+        rows = size * 1_000_000
+        print(f"\nQuestions: {size} million rows of changes", flush=True)
+        lake = Lake(str(folder / f"lake-of-{size}"), synthetic.NAMESPACE)
+        synthetic.fill(spark, lake, rows)
+        end = synthetic.end_of(rows)
+        window, at_ms = Window(synthetic.FIRST_MS, end), end - DAY_MS // 3
+        instant = Instant(ms=at_ms)
+        history = history_of(spark, lake)
+        files: Files = [
+            (lake.changes.folder / file.path).for_spark.removeprefix("file://") for file in lake.changes.pin().files
+        ]
+
+        rivals = RIVALS if size <= 10 else ()
+        _compare_answers(history, window, instant, files, rivals)
+        retire_ms = DEFAULTS.retire_after_ms
+        asked_seats: list[Callable[[], object]] = [
+            partial(seats_of, history, window),
+            *(partial(rival.availability, files, window.start_ms, window.end_ms, retire_ms) for rival in rivals),
+        ]
+        asked_routes: list[Callable[[], object]] = [
+            partial(all_routes, history, instant),
+            *(partial(rival.routes, files, at_ms) for rival in rivals),
+        ]
+        for what, asked, targets, place in (
+            ("availability", asked_seats, {"DuckDB": 5.0, "pandas": 3.5}, 0),
+            ("whole route at an instant", asked_routes, {"DuckDB": 9.0, "pandas": 3.5}, 1),
+        ):
+            seconds = stream.best_of(ROUNDS, *asked)
+            names = ["Spark", *(rival.name for rival in rivals)]
+            print(
+                f"    {what}: " + ", ".join(f"{name} {spent:.2f} s" for name, spent in zip(names, seconds, strict=True))
+            )
+            for rival, spent in zip(rivals, seconds[1:], strict=True):
+                target = targets.get(rival.name) if size == 10 else None
+                results.ratio(f"{what}, {size} M, against {rival.name} (time)", seconds[0] / spent, target, most=True)
+            before = ours.get(size, (0.0, 0.0))
+            ours[size] = (seconds[0], before[1]) if place == 0 else (before[0], seconds[0])
+    if 10 in ours and 40 in ours:
+        print()
+        for place, what in enumerate(("availability", "whole route at an instant")):
+            results.ratio(f"{what}, 40 M against 10 M (time)", ours[40][place] / ours[10][place], 5, most=True)
+
+
+def _compare_answers(history: History, window: Window, instant: Instant, files: Files, rivals: Sequence[Rival]) -> None:
+    """A race against somebody who runs elsewhere proves nothing."""
+    seats = {
+        (row.cluster, row.broker, row.broker_id): (row.up_ms, row.unplanned_ms, row.planned_ms)
+        for row in seats_of(history, window)
+    }
+    routes = route.routes_at(history, instant).count()
+    assert instant.ms is not None
+    for rival in rivals:
+        theirs = rival.availability(files, window.start_ms, window.end_ms, DEFAULTS.retire_after_ms)
+        assert theirs == seats, f"{rival.name} has another availability"
+        assert rival.routes(files, instant.ms) == routes, f"{rival.name} has another route"
+    print(f"    {len(seats):,} seats, {routes:,} queues of topics; the same in {1 + len(rivals)} tools", flush=True)
+
+
+def measure_keys(spark: SparkSession, folder: Path, results: Results) -> None:
+    rows = 10_000_000
+    print("\nNumeric keys and one order column, against names and structs: 10 million rows", flush=True)
+    lake = Lake(str(folder / "lake-of-10"), synthetic.NAMESPACE)
+    if not lake.changes.exists():
+        synthetic.fill(spark, lake, rows)
+    changes = history_of(spark, lake).changes
+    pairs = (
+        ("route", keyed.route_by_keys, keyed.route_by_names, 0.9),
+        ("availability", keyed.availability_by_keys, keyed.availability_by_names, None),
+    )
+    for what, by_keys, by_names, target in pairs:
+        everything(by_keys(changes))
+        everything(by_names(changes))
+        keys_s, names_s = stream.best_of(
+            ROUNDS, lambda ask=by_keys: everything(ask(changes)), lambda ask=by_names: everything(ask(changes))
+        )
+        print(f"    {what}: {keys_s:.2f} s by keys, {names_s:.2f} s by names")
+        results.ratio(f"{what} by keys, against by names (time)", keys_s / names_s, target, most=True)
+
+
+def measure_snapshots(spark: SparkSession, folder: Path, results: Results) -> None:
+    """One topic at an instant of the last day, after a history of three days and of thirty."""
+    print("\nOne topic at an instant, from a snapshot", flush=True)
+    rows_a_day, asked = 100_000, []
+    for days in (3, 30):
+        rows = days * rows_a_day
+        lake = Lake(str(folder / f"lake-of-{days}-days"), synthetic.NAMESPACE)
+        synthetic.fill(spark, lake, rows, rows_a_day)
+        snapshot(spark, lake)
+        instant = Instant(ms=synthetic.end_of(rows, rows_a_day) - DAY_MS // 3)
+
+        def ask(lake: Lake = lake, instant: Instant = instant) -> None:
+            route.routes_at(history_for(spark, lake, instant), instant, "topic-00007").collect()
+
+        ask()
+        asked.append(ask)
+    few_s, many_s = stream.best_of(ROUNDS, *asked)
+    print(f"    after 3 days {few_s:.2f} s, after 30 days {many_s:.2f} s")
+    results.ratio("one topic, 30 days of history against 3 (time)", many_s / few_s, 1.5, most=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("millions", nargs="*", type=int, default=[1, 10, 40])
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
+    chosen = parser.parse_args()
+    parts = chosen.parts.split(",")
+    results = Results()
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.system()}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="routebook-bench-") as name:
+        folder = Path(name)
+        started = time.perf_counter()
+        spark = build_session(overrides={"spark.local.dir": str(folder / "spark")}, name="routebook-bench")
+        session_s = time.perf_counter() - started
+        spark.range(1).select(F.sum("id")).collect()
+        first_s = time.perf_counter() - started - session_s
+        print(f"  Spark {spark.version}: session {session_s:.1f} s, first job {first_s:.1f} s")
+        try:
+            if "reading" in parts:
+                measure_reading(spark, folder, results)
+            if "questions" in parts:
+                measure_questions(spark, folder, chosen.millions, results)
+            if "keys" in parts:
+                measure_keys(spark, folder, results)
+            if "snapshots" in parts:
+                measure_snapshots(spark, folder, results)
+        finally:
+            spark.stop()
+    for missed in results.missed:
+        print(f"not met: {missed}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
