@@ -18,8 +18,17 @@ from tests.pipeline.windows import random_window
 CASES = 300
 STEPS_A_CASE = 20
 WINDOWS = 3
-DEAR = "anomalies"
-"""Ten rules in one plan: half of the time of all questions together. Its own tests are in `transforms/`."""
+OFTEN = (
+    "route_at",
+    "availability by seat",
+    "failures by seat",
+    "flaps",
+    "heartbeat_gaps by cluster",
+    "churn",
+    "failovers",
+    "integrity",
+)
+"""Asked at each change. Planning the others takes Spark minutes; they are asked with three windows in the slow lane."""
 
 
 class Asked:
@@ -46,7 +55,9 @@ def asked(plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> As
     return Asked(plainly, tmp_path_factory.mktemp("asked"), history, 1)
 
 
-@pytest.mark.parametrize("name", [name for name in QUESTIONS if name != DEAR])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in QUESTIONS]
+)
 def test_random_histories_have_the_same_answer(name: str, asked: Asked) -> None:
     assert not asked.differences(QUESTIONS[name])
 

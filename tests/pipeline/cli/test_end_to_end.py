@@ -47,7 +47,7 @@ class Fleet:
         await self.look()
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.slow
 async def test_from_the_services_scripts_to_answers_and_exit_codes(
     store_url: str, namespace: str, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mi
     assert store.place_of("pipeline") == 40
 
 
+@pytest.mark.slow
 def test_a_stream_that_was_empty_is_read_when_it_is_not(store: Store, mine: Lake, once: Once) -> None:
     once()
     store.add(entries(1, 5))
@@ -116,6 +117,7 @@ def test_a_stream_that_was_empty_is_read_when_it_is_not(store: Store, mine: Lake
     assert [place and place.version for place in held] == [5, 1]
 
 
+@pytest.mark.slow
 def test_who_begins_at_the_end_does_so_once(spark: SparkSession, store: Store, mine: Lake, once: Once) -> None:
     store.add(entries(1, 5))
     once(starting="latest")
@@ -155,6 +157,7 @@ def test_a_store_that_is_away_is_named(mine: Lake, once: Once, monkeypatch: pyte
         once()
 
 
+@pytest.mark.slow
 def test_an_endless_ingest_starts_again_and_stops_after_its_batch(
     spark: SparkSession, store: Store, mine: Lake
 ) -> None:

@@ -41,6 +41,7 @@ def week(written: Path, tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "lake"), "ns")
 
 
+@pytest.mark.slow
 def test_a_question_reads_a_snapshot_and_what_followed(spark: SparkSession, week: Lake) -> None:
     said: list[str] = []
     last_day = Window(START_MS + 6 * DAY_MS, START_MS + 7 * DAY_MS)
@@ -76,6 +77,7 @@ def test_what_comes_late_makes_the_snapshot_anew(spark: SparkSession, week: Lake
     assert len(said) == 2
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_built_once_a_day_is_reached(spark: SparkSession, week: Lake) -> None:
     assert closed_days(week) == [f"2023-12-{day}" for day in ("10", "11", "12", "13", "14", "15")]
     assert build(spark, week, "2023-12-11")

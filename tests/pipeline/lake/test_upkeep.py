@@ -70,6 +70,7 @@ def test_the_log_is_kept_short(lake: Lake) -> None:
     assert lake.changes.pin().delta.metadata().configuration["delta.checkpointInterval"] == str(CHECKPOINT_COMMITS)
 
 
+@pytest.mark.slow
 def test_raw_rows_are_read_again(spark: SparkSession, lake: Lake) -> None:
     """As after an update of the pipeline: two entries of a newer format, one that stays spoilt."""
     table = lake.changes
@@ -97,6 +98,7 @@ def test_raw_rows_are_read_again(spark: SparkSession, lake: Lake) -> None:
     assert table.pin().place == Place(0, 30)
 
 
+@pytest.mark.slow
 def test_exported_files_come_in_through_the_same_commit(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     def export(name: str, first: int, last: int) -> str:
         lines = [json.dumps({"id": entry_id, "d": text.decode()}) for entry_id, text in entries(first, last)]
@@ -122,6 +124,7 @@ def test_exported_files_come_in_through_the_same_commit(spark: SparkSession, lak
     assert checked.rows == 20
 
 
+@pytest.mark.slow
 def test_a_check_names_what_is_wrong(spark: SparkSession, lake: Lake) -> None:
     table = lake.changes
     commit(
@@ -139,6 +142,7 @@ def test_a_check_names_what_is_wrong(spark: SparkSession, lake: Lake) -> None:
         assert words in problems
 
 
+@pytest.mark.slow
 def test_another_history_begins_another_era(spark: SparkSession, store: Store, tmp_path: Path, namespace: str) -> None:
     lake = Lake(str(tmp_path / "lake"), namespace)
     lake.changes.make()

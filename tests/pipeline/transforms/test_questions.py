@@ -18,6 +18,8 @@ from routebook_pipeline.transforms import (
 )
 from tests.pipeline.transforms.stories import Story, gone, put
 
+pytestmark = pytest.mark.slow
+
 S = 1_000
 WINDOW = Window(1_000 * S, 2_000 * S)
 A, B = "127.0.0.1:1", "127.0.0.2:1"

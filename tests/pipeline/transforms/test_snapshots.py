@@ -27,6 +27,8 @@ from routebook_pipeline.transforms import (
 from routebook_pipeline.transforms.snapshots import reduce
 from tests.pipeline.histories import TROUBLED, random_history
 
+pytestmark = pytest.mark.slow
+
 CLUSTERS, STEPS = 60, 1_500
 Rows = list[dict[str, Any]]
 
