@@ -52,15 +52,18 @@ async def peer(play: Play, tls: ssl.SSLContext | None = None) -> AsyncIterator[s
             await play(Peer(reader, writer))
         except Exception as error:
             failures.append(error)
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with asyncio.timeout(10):
-            await asyncio.gather(*serving)
+            # Somebody may have been accepted while the others were waited for.
+            while left := [task for task in serving if not task.done()]:
+                await asyncio.gather(*left)
         if failures:
             raise failures[0]
     finally:

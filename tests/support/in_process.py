@@ -60,10 +60,7 @@ class InProcessWorker:
 
 
 async def start_worker(store_url: str, namespace: str, **settings: Any) -> InProcessWorker:
-    # The default deadline is for a store of one's own; here it shares two cores with every other test. (A lease must be
-    # longer than that.)
-    patient = {} if "lease_ms" in settings else {"store_timeout_ms": 5_000}
-    flags = {name: str(value) for name, value in (patient | settings).items()}
+    flags = {name: str(value) for name, value in settings.items()}
     live = LiveSettings(load(flags | {"redis_url": store_url, "namespace": namespace}, {}, None, profile="serve"))
     name = f"worker-{secrets.token_hex(3)}"
     keys = Keys(namespace)
