@@ -60,6 +60,10 @@ async def peer(play: Play, tls: ssl.SSLContext | None = None) -> AsyncIterator[s
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        # Who has connected and left again may still stand in the queue; accepted by a server that is closed, the
+        # connection would be nobody's. A look at the queue, the transport, its protocol and its task are a turn each.
+        for _ in range(5):
+            await asyncio.sleep(0)
         async with asyncio.timeout(10):
             # Somebody may have been accepted while the others were waited for.
             while left := [task for task in serving if not task.done()]:
