@@ -17,14 +17,15 @@ ERA_SHIFT = 1 << 48
 _STRING, _INT, _LONG, _BOOLEAN = StringType(), IntegerType(), LongType(), BooleanType()
 
 
-def _columns(*groups: tuple[DataType, str]) -> StructType:
+def columns(*groups: tuple[DataType, str]) -> StructType:
+    """In this order; each group is a type and the names that have it."""
     return StructType([StructField(name, kind) for kind, names in groups for name in names.split()])
 
 
 SOURCE = StructType([StructField("entry_id", _STRING), StructField("payload", BinaryType())])
 """An entry as the stream holds it. Binary: one payload that is not UTF-8 would end the query otherwise."""
 
-CHANGES = _columns(
+CHANGES = columns(
     (_STRING, "ns"),
     (_INT, "era"),
     (_LONG, "version"),
@@ -56,7 +57,7 @@ place and group, a topic, and nothing that belongs to a seat (`addr`, `cause`, â
 `ms`, unless that clock stepped back.
 """
 
-PULSES = _columns(
+PULSES = columns(
     (_STRING, "ns"),
     (_INT, "era"),
     (_LONG, "version ord ms"),

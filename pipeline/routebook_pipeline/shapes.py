@@ -7,27 +7,22 @@ Durations and instants are milliseconds, ratios are doubles and null when there 
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
-    DataType,
     DoubleType,
     IntegerType,
     LongType,
     MapType,
     StringType,
-    StructField,
-    StructType,
 )
+
+from routebook_pipeline.schemas import columns
 
 _STRING, _INT, _LONG, _BOOLEAN, _DOUBLE = StringType(), IntegerType(), LongType(), BooleanType(), DoubleType()
 _ADDRESSES = MapType(_LONG, _STRING)
 
 
-def _columns(*groups: tuple[DataType, str]) -> StructType:
-    return StructType([StructField(name, kind) for kind, names in groups for name in names.split()])
+_ENTRY = columns((_LONG, "version"), (_STRING, "kind cause actor source"))
 
-
-_ENTRY = _columns((_LONG, "version"), (_STRING, "kind cause actor source"))
-
-ROUTE = _columns(
+ROUTE = columns(
     (_STRING, "topic cluster broker"),
     (_INT, "read_queues write_queues perm flags"),
     (_ADDRESSES, "addresses"),
@@ -39,7 +34,7 @@ ROUTE = _columns(
 empty. A topic of which no row has an address has no route.
 """
 
-ROUTE_DIFF = _columns(
+ROUTE_DIFF = columns(
     (_STRING, "topic cluster broker difference"),
     (_INT, "read_queues_before write_queues_before perm_before flags_before"),
     (_ADDRESSES, "addresses_before"),
@@ -51,7 +46,7 @@ ROUTE_DIFF = _columns(
 group, or to the group's seats and permissions, by version.
 """
 
-AVAILABILITY_BY_SEAT = _columns(
+AVAILABILITY_BY_SEAT = columns(
     (_STRING, "cluster broker"),
     (_LONG, "broker_id since_ms up_ms unplanned_ms planned_ms unknown_ms"),
     (_DOUBLE, "availability availability_all"),
@@ -60,7 +55,7 @@ AVAILABILITY_BY_SEAT = _columns(
 evidence.
 """
 
-AVAILABILITY_BY_GROUP = _columns(
+AVAILABILITY_BY_GROUP = columns(
     (_STRING, "cluster broker"),
     (_LONG, "up_ms unplanned_ms planned_ms unknown_ms"),
     (_DOUBLE, "availability availability_all"),
@@ -71,7 +66,7 @@ AVAILABILITY_BY_GROUP = _columns(
 (readable_ms + unreadable_ms). A group that never had a seat 0 has null there.
 """
 
-AVAILABILITY_BY_CLUSTER = _columns(
+AVAILABILITY_BY_CLUSTER = columns(
     (_STRING, "cluster"),
     (_LONG, "groups up_ms unplanned_ms planned_ms unknown_ms"),
     (_DOUBLE, "availability availability_all"),
@@ -85,7 +80,7 @@ AVAILABILITY_BY_CLUSTER = _columns(
 whole name space's.
 """
 
-FAILURES = _columns(
+FAILURES = columns(
     (_STRING, "cluster broker"),
     (_LONG, "broker_id unplanned planned unfinished"),
     (MapType(_STRING, _LONG), "causes"),
@@ -98,14 +93,14 @@ first cause -> number, both kinds. By seat; by cluster `broker` and `broker_id` 
 its seats.
 """
 
-FLAPS = _columns(
+FLAPS = columns(
     (_STRING, "cluster broker"),
     (_LONG, "broker_id flaps"),
-    (ArrayType(_columns((_LONG, "first_ms last_ms number"))), "episodes"),
+    (ArrayType(columns((_LONG, "first_ms last_ms number"))), "episodes"),
 )
 """5 `flaps`. Seats with a flap or an episode. Both kinds of DOWN count."""
 
-HEARTBEAT_GAPS = _columns(
+HEARTBEAT_GAPS = columns(
     (_STRING, "cluster broker"),
     (_LONG, "broker_id number max_ms"),
     (_DOUBLE, "p50_ms p90_ms p99_ms p999_ms"),
@@ -114,14 +109,14 @@ HEARTBEAT_GAPS = _columns(
 )
 """6 `heartbeat_gaps`. By cluster `broker` and `broker_id` are null."""
 
-CHURN = _columns(
+CHURN = columns(
     (_STRING, "cluster"),
     (_LONG, "topics_before topics_after created removed passing resized"),
     (_DOUBLE, "rate"),
 )
 """7 `churn`."""
 
-CAPACITY = _columns(
+CAPACITY = columns(
     (_STRING, "cluster"),
     (_LONG, "at_ms write_capacity read_capacity groups"),
     (_DOUBLE, "mean peak cv gini"),
@@ -130,7 +125,7 @@ CAPACITY = _columns(
 )
 """8 `capacity`. One row a cluster and instant. `top_topic`: most of the write capacity, first by name among equals."""
 
-EXPOSURE_BY_CLUSTER = _columns(
+EXPOSURE_BY_CLUSTER = columns(
     (_STRING, "cluster day"),
     (_LONG, "number detection_ms p50_ms p95_ms max_ms"),
     (_DOUBLE, "client_mean_ms"),
@@ -141,14 +136,14 @@ EXPOSURE_BY_CLUSTER = _columns(
 longest detection and a whole one.
 """
 
-EXPOSURE_BY_GROUP = _columns(
+EXPOSURE_BY_GROUP = columns(
     (_STRING, "cluster broker"),
     (_LONG, "number detection_ms exposed_ms"),
     (_DOUBLE, "queue_seconds"),
 )
 """`exposed_ms`: length of the union of [ms - detection, ms), not clipped: overlaps count once."""
 
-FAILOVERS = _columns(
+FAILOVERS = columns(
     (_STRING, "cluster broker"),
     (_LONG, "version ms"),
     (_STRING, "from_address to_address"),
@@ -157,12 +152,12 @@ FAILOVERS = _columns(
 )
 """10 `failovers`, one row each."""
 
-FAILOVERS_BY_GROUP = _columns(
+FAILOVERS_BY_GROUP = columns(
     (_STRING, "cluster broker"), (_LONG, "failovers planned gap_ms longest_gap_ms headless_ms")
 )
 """Groups with a failover in the window or a headless time in it."""
 
-ANOMALIES = _columns(
+ANOMALIES = columns(
     (_STRING, "rule severity subject"),
     (_LONG, "from_ms to_ms"),
     (_DOUBLE, "value threshold"),
@@ -172,10 +167,10 @@ ANOMALIES = _columns(
 rising.
 """
 
-INTEGRITY = _columns(
+INTEGRITY = columns(
     (_INT, "era"),
     (_LONG, "first_version last_version entries"),
-    (ArrayType(_columns((_LONG, "from_version to_version"))), "holes"),
+    (ArrayType(columns((_LONG, "from_version to_version"))), "holes"),
     (_LONG, "missing forks late duplicates"),
     (MapType(_STRING, _LONG), "unreadable"),
     (_LONG, "baselines complete_until_ms"),

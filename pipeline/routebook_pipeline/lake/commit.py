@@ -17,8 +17,7 @@ from routebook_pipeline.errors import HistoryError, WrongUsageError
 from routebook_pipeline.kinds import KNOWN_FORMAT
 from routebook_pipeline.lake.attempts import OvertakenError, attempt, day_of, put
 from routebook_pipeline.lake.kill_points import Point
-from routebook_pipeline.lake.parsing import CHANGES_FORM, PULSES_FORM, Form, above, located
-from routebook_pipeline.lake.parsing import Place as Batch
+from routebook_pipeline.lake.parsing import CHANGES_FORM, PULSES_FORM, Batch, Form, above, located
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Pinned, Place, Table
 
 FORMS: Final = {"changes": CHANGES_FORM, "pulses": PULSES_FORM}

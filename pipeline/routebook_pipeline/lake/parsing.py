@@ -72,7 +72,7 @@ _PULSES: Final = Grammar(
 
 
 @dataclass(frozen=True)
-class Place:
+class Batch:
     """Where a batch belongs. `ingested_ms`: see `schemas.CHANGES`."""
 
     ns: str
@@ -85,19 +85,19 @@ class Form:
     """How the entries of one stream become rows of its table: `judged` keeps one row an entry, `rows` unfolds it."""
 
     judged: Callable[[DataFrame, int], DataFrame]
-    rows: Callable[[DataFrame, Place], DataFrame]
+    rows: Callable[[DataFrame, Batch], DataFrame]
 
 
 def parse(entries: DataFrame, ns: str, era: int, ingested_ms: int, *, known_format: int = KNOWN_FORMAT) -> DataFrame:
     """Entries (`schemas.SOURCE`, holes among them) to rows of `schemas.CHANGES`."""
-    return CHANGES_FORM.rows(CHANGES_FORM.judged(located(entries), known_format), Place(ns, era, ingested_ms))
+    return CHANGES_FORM.rows(CHANGES_FORM.judged(located(entries), known_format), Batch(ns, era, ingested_ms))
 
 
 def parse_pulses(
     entries: DataFrame, ns: str, era: int, ingested_ms: int, *, known_format: int = KNOWN_FORMAT
 ) -> DataFrame:
     """Entries to rows of `schemas.PULSES`. What is not readable, or of another kind, has no row there."""
-    return PULSES_FORM.rows(PULSES_FORM.judged(located(entries), known_format), Place(ns, era, ingested_ms))
+    return PULSES_FORM.rows(PULSES_FORM.judged(located(entries), known_format), Batch(ns, era, ingested_ms))
 
 
 def located(entries: DataFrame) -> DataFrame:
@@ -131,7 +131,7 @@ def _judged(grammar: Grammar) -> Callable[[DataFrame, int], DataFrame]:
     return judged
 
 
-def _rows_of_changes(judged: DataFrame, place: Place) -> DataFrame:
+def _rows_of_changes(judged: DataFrame, batch: Batch) -> DataFrame:
     raw = f"code IN ({Kind.UNKNOWN:d}, {Kind.UNREADABLE:d})"
     coded = judged.selectExpr(
         "*",
@@ -144,9 +144,9 @@ def _rows_of_changes(judged: DataFrame, place: Place) -> DataFrame:
     )
     queue = _QUEUE.simpleString()
     items = f"concat(array(CAST(NULL AS {queue})), coalesce(if(known, entry.queues, NULL), array()))"
-    unfolded = coded.selectExpr("*", f"{_text(place.ns)} AS ns", f"posexplode({items}) AS (row, item)")
+    unfolded = coded.selectExpr("*", f"{_text(batch.ns)} AS ns", f"posexplode({items}) AS (row, item)")
     values = {name: f"CASE WHEN row = 0 AND known THEN entry.{name} END" for name in _CHANGES.fields}
-    return unfolded.selectExpr(*_columns(CHANGES, values | _OF_CHANGES | _of_place(place)))
+    return unfolded.selectExpr(*_columns(CHANGES, values | _OF_CHANGES | _of_place(batch)))
 
 
 def _text(value: str) -> str:
@@ -154,12 +154,12 @@ def _text(value: str) -> str:
     return f"'{escaped}'"
 
 
-def _of_place(place: Place) -> dict[str, str]:
+def _of_place(batch: Batch) -> dict[str, str]:
     return {
-        "ns": _text(place.ns),
-        "era": f"{place.era}",
-        "ord": f"version + {place.era * ERA_SHIFT}L",
-        "ingested_ms": f"{place.ingested_ms}L",
+        "ns": _text(batch.ns),
+        "era": f"{batch.era}",
+        "ord": f"version + {batch.era * ERA_SHIFT}L",
+        "ingested_ms": f"{batch.ingested_ms}L",
     }
 
 
@@ -195,12 +195,12 @@ _OF_CHANGES: Final = {
 }
 
 
-def _rows_of_pulses(judged: DataFrame, place: Place) -> DataFrame:
+def _rows_of_pulses(judged: DataFrame, batch: Batch) -> DataFrame:
     seats = judged.where(f"NOT hole AND reason IS NULL AND told = {_GAPS}").selectExpr(
         "version", "ms", "entry", "explode(entry.rows) AS seat"
     )
     buckets = seats.selectExpr("*", "explode(seat.h) AS bucket").where("size(bucket) = 2")
-    return buckets.selectExpr(*_columns(PULSES, _OF_PULSES | _of_place(place)))
+    return buckets.selectExpr(*_columns(PULSES, _OF_PULSES | _of_place(batch)))
 
 
 _OF_PULSES: Final = {

@@ -14,7 +14,7 @@ from routebook_pipeline.kinds import Kind
 from routebook_pipeline.shapes import ANOMALIES
 from routebook_pipeline.transforms import capacity, exposure, failovers, flaps, hourly
 from routebook_pipeline.transforms.availability import masterless
-from routebook_pipeline.transforms.findings import finding, none_of, subject_of
+from routebook_pipeline.transforms.findings import all_versions, finding, none_of, subject_of
 from routebook_pipeline.transforms.integrity import late_entries
 from routebook_pipeline.transforms.intervals import before_end, intervals, starts_inside
 from routebook_pipeline.transforms.queues import ends_of_writing
@@ -83,7 +83,7 @@ def _mass_loss(history: History, window: Window, thresholds: Thresholds) -> Data
             F.min("first_ms").alias("first_ms"),
             F.max("start_ms").alias("last_ms"),
             F.max("share").alias("share"),
-            F.array_distinct(F.flatten(F.collect_list("versions"))).alias("versions"),
+            all_versions().alias("versions"),
         )
     )
     return finding(
@@ -245,7 +245,7 @@ def _history(history: History, window: Window, thresholds: Thresholds) -> DataFr
             F.min("ms").alias("first_ms"),
             F.max("ms").alias("last_ms"),
             F.sum("number").alias("number"),
-            F.array_distinct(F.flatten(F.collect_list("versions"))).alias("versions"),
+            all_versions().alias("versions"),
         )
     )
     return finding(

@@ -46,6 +46,11 @@ def subject_of(*names: str) -> Column:
     return F.concat_ws("/", *[F.col(name).cast("string") for name in names])
 
 
+def all_versions() -> Column:
+    """Of findings that are told as one: what proves any of them."""
+    return F.array_distinct(F.flatten(F.collect_list("versions")))
+
+
 def none_of() -> Column:
     """A finding about the state of things, or about the pulse: no entry of the history proves it."""
     return F.array().cast("array<bigint>")
