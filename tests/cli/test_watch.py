@@ -34,7 +34,7 @@ def restartable(store_url: str, namespace: str, tmp_path: Path) -> Callable[[], 
     """The same service at the same port, each time it is asked for."""
     port = _free_port()
     arguments = ("serve", "--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1")
-    fixed = (*arguments, "--http-port", str(port), "--admin-port", "0")
+    fixed = (*arguments, "--remoting-port", "0", "--http-port", str(port), "--admin-port", "0")
     return lambda: Running(*fixed, folder=tmp_path, ports=False)
 
 
