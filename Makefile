@@ -15,7 +15,7 @@ DEV := .venv/.dev-installed
 BENCH := .venv/.bench-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all check format bench lock clean
+.PHONY: help up test test-all check format bench image lock clean
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,14 +44,19 @@ format: $(DEV) ## Bring the code into its format
 bench: $(BENCH) ## Run the benchmarks, each printing its question, machine and result
 	@for file in benchmarks/*.py; do $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
 
+image: ## Build the images with the engine that is here (ARGS=worker or ARGS=pipeline: only that one; docs/image.md)
+	@deploy/build_image.sh $(ARGS)
+
 # No registry in the files: whoever installs has their own. Universal: one file for Linux and macOS, all Pythons.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 lock: $(DEV) ## Choose newer versions of all requirements and write the lock files
 	@$(COMPILE) --upgrade --extra embedded --output-file requirements.lock pyproject.toml
+	@$(COMPILE) --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
 	@$(COMPILE) --upgrade --extra embedded --extra pipeline --extra dev --constraint requirements.lock \
 		--output-file requirements-dev.lock pyproject.toml
+	@$(COMPILE) --constraint requirements-dev.lock --extra pipeline --output-file requirements-pipeline.lock pyproject.toml
 	@printf 'duckdb\npandas\npolars\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
 		--output-file requirements-bench.lock -
 	@printf 'hatchling\neditables\nsetuptools\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \

@@ -1,0 +1,75 @@
+# Two images: `worker`, the name service, and `pipeline`, the same with Spark and a Java for it.
+# `make image` builds them with whatever engine is there; docs/image.md explains.
+
+# Anything with a Python >= 3.11 that can make a venv, and a shell.
+ARG BASE=python:3.13-slim
+
+
+# What installs: it stays behind. Two optional secrets, for machines that reach packages in their own way: `pip` (a
+# pip.conf) and `ca` (a bundle of certificates).
+FROM ${BASE} AS installer
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_CONFIG_FILE=/run/secrets/pip
+WORKDIR /build
+COPY requirements-build.lock ./
+RUN python3 -m venv tools && python3 -m venv --without-pip /opt/routebook
+RUN --mount=type=secret,id=pip --mount=type=secret,id=ca \
+    if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
+    tools/bin/pip install --quiet --require-hashes --no-deps -r requirements-build.lock
+
+
+# No compiled files from pip: they are made below, once for all, so that a read-only root starts as fast as another.
+FROM installer AS worker-packages
+COPY requirements-image.lock ./
+RUN --mount=type=secret,id=pip --mount=type=secret,id=ca \
+    if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
+    tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compile \
+        --only-binary :all: --require-hashes --no-deps -r requirements-image.lock
+COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
+COPY lua lua
+COPY service service
+COPY pipeline pipeline
+RUN tools/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist . \
+    && tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compile --no-deps --no-index dist/*.whl
+COPY deploy/healthcheck.py /opt/routebook/bin/healthcheck
+RUN chmod 755 /opt/routebook/bin/healthcheck \
+    && rm -f /opt/routebook/bin/[Aa]ctivate* \
+    && /opt/routebook/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/routebook/lib
+
+
+# The base without what installs, builds or tests, and with the user.
+FROM ${BASE} AS root
+RUN stdlib=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))') \
+    && python3 -m compileall -q "$stdlib" \
+    && rm -rf "$stdlib"/ensurepip "$stdlib"/idlelib "$stdlib"/lib2to3 "$stdlib"/pydoc_data "$stdlib"/test \
+        "$stdlib"/tkinter "$stdlib"/turtle* "$stdlib"/config-* "$stdlib"/*-packages/pip* /usr/local/bin/pip* \
+        /usr/local/bin/idle* /usr/local/bin/pydoc* /usr/local/bin/*-config /usr/local/include /usr/include \
+        /usr/share/python-wheels /usr/lib/python3/dist-packages/pip* /usr/share/doc /usr/share/man /usr/share/locale \
+        /var/lib/apt /var/cache/* /var/log/* \
+    && printf 'routebook:x:10001:10001:Routebook:/tmp:/usr/sbin/nologin\n' >>/etc/passwd \
+    && printf 'routebook:x:10001:\n' >>/etc/group
+
+
+# Copied whole into an empty one, so that what was taken away is not carried along in a layer below.
+FROM scratch AS worker
+ARG VERSION
+ARG REVISION=unknown
+ARG CREATED
+LABEL org.opencontainers.image.title="Routebook" \
+      org.opencontainers.image.description="The name service for RocketMQ fleets, scaled out on Redis" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}"
+ENV PATH=/opt/routebook/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+    PYTHONDONTWRITEBYTECODE=1
+COPY --from=root / /
+COPY --from=worker-packages /opt/routebook /opt/routebook
+# By number: who must know that it is not root can read no names.
+USER 10001:10001
+WORKDIR /
+# RocketMQ, HTTP, health and metrics (the last on loopback, until ROUTEBOOK_ADMIN_HOST says otherwise).
+EXPOSE 9876 8080 8081
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["healthcheck"]
+ENTRYPOINT ["routebook"]
+CMD ["serve"]

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Makes a base image with Python from the distribution's packages, for machines without an image registry.
+# Usage: build_python_base.sh [TAG [SUITE]]      needs: root, mmdebstrap, a running Docker engine
+# Debian's trixie has Python 3.13.
+set -eu
+
+tag=${1:-routebook-base:python3.13}
+suite=${2:-trixie}
+python=python3.13
+if [ "$suite" = bookworm ]; then python=python3.11; fi
+. /etc/os-release
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT INT TERM
+
+# The machine's own package sources: they are what can be reached from here.
+set --
+for source in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
+  if [ ! -s "$source" ]; then continue; fi
+  if [ "$suite" = "${VERSION_CODENAME:-}" ]; then
+    set -- "$@" "$source"
+  else
+    # Another suite from the same mirror; the sources name their own suite.
+    mirror=$(awk '$1 == "URIs:" { print $2; exit } $1 == "deb" { print $2; exit }' "$source")
+    set -- "${1:-$mirror}"
+  fi
+done
+
+# "extract": packages are unpacked, their installation scripts not run; what those would have done is done below.
+root=$folder/root
+mmdebstrap --quiet --variant=extract --format=directory \
+  --include="base-files,ca-certificates,coreutils,dash,findutils,grep,libc-bin,sed,tzdata,$python-venv" \
+  "$suite" "$root" "$@"
+
+ln -sf "$python" "$root/usr/bin/python3"
+ln -sf dash "$root/usr/bin/sh"
+printf 'root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n' >"$root/etc/passwd"
+printf 'root:x:0:\nnogroup:x:65534:\n' >"$root/etc/group"
+mkdir -p "$root/etc/ssl/certs" "$root/tmp"
+chmod 755 "$root"
+chmod 1777 "$root/tmp"
+find "$root/usr/share/ca-certificates" -name '*.crt' -exec cat {} + >"$root/etc/ssl/certs/ca-certificates.crt"
+rm -rf "$root/usr/share/doc" "$root/usr/share/man" "$root/usr/share/locale" "$root/var/lib/apt" "$root/var/cache"
+
+tar -C "$root" -c . | "${ENGINE:-docker}" import \
+  --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8' \
+  --change 'CMD ["python3"]' - "$tag" >/dev/null
+"${ENGINE:-docker}" run --rm --network none "$tag" python3 --version
