@@ -15,7 +15,7 @@ DEV := .venv/.dev-installed
 BENCH := .venv/.bench-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all check format bench image lock clean
+.PHONY: help up test test-all check format bench image cluster-test lock clean
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench: $(BENCH) ## Run the benchmarks, each printing its question, machine and r
 
 image: ## Build the images with the engine that is here (ARGS=worker or ARGS=pipeline: only that one; docs/image.md)
 	@deploy/build_image.sh $(ARGS)
+
+cluster-test: $(DEV) ## Prove the chart on a Kubernetes cluster of three nodes on this machine (docs/kubernetes-proof.md)
+	@$(BIN)/python -m pytest -m cluster $(ARGS) tests/kubernetes
 
 # No registry in the files: whoever installs has their own. Universal: one file for Linux and macOS, all Pythons.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

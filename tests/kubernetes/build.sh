@@ -1,0 +1,131 @@
+#!/bin/bash
+# Builds what a cluster consists of (Kubernetes, etcd, CoreDNS, Helm, the pause program) from Go modules.
+#
+#   build.sh [FOLDER]     default: $ROUTEBOOK_KUBE_BIN, else routebook/kubernetes in the user's cache folder
+#
+# A binary that is there is kept, so remove one to have it built again. Needed: Go, its module proxy, and with empty
+# caches a quarter of an hour of one core and some 7 GB; some seconds a binary when Go's caches are warm.
+set -euo pipefail
+
+KUBERNETES=v1.34.2
+ETCD=v3.6.5
+COREDNS=v1.13.2
+HELM=v3.19.0
+# Those that a cluster without a cloud needs: the full list brings in every cloud's libraries.
+COREDNS_PLUGINS="bind cache errors health hosts kubernetes loadbalance log ready reload template"
+
+die() { echo "build.sh: $*" >&2; exit 1; }
+
+folder=${1:-${ROUTEBOOK_KUBE_BIN:-${XDG_CACHE_HOME:-$HOME/.cache}/routebook/kubernetes}}
+command -v go >/dev/null || die "Go is missing"
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+modules=$folder/modules
+kubernetes_minor=${KUBERNETES#v1.}
+kubernetes_minor=${kubernetes_minor%%.*}
+
+missing() { [ ! -x "$folder/$1" ]; }
+
+# A module of our own whose only purpose is to say which versions are wanted: `go install` refuses programs whose
+# go.mod replaces modules, and those of Kubernetes and etcd do.
+enter_module() {
+  mkdir -p "$modules/$1"
+  cd "$modules/$1"
+  [ -f go.mod ] || go mod init "$1" 2>/dev/null
+}
+
+build() { # FLAGS PACKAGE…: programs named like the last part of their package
+  local flags=$1
+  shift
+  nice -n 10 go build -mod=mod -buildvcs=false -ldflags "-s -w $flags" -o "$folder/" "$@"
+}
+
+build_kubernetes() {
+  local packages=() name module flags=
+  for name in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl; do
+    if missing $name; then packages+=("k8s.io/kubernetes/cmd/$name"); fi
+  done
+  [ ${#packages[@]} -gt 0 ] || return 0
+  enter_module kubernetes
+  # Its own go.mod takes its libraries from folders beside it. From outside they have to be named, each with the
+  # version that belongs to this release.
+  local definition
+  definition=$(go mod download -json "k8s.io/kubernetes@$KUBERNETES" | awk -F'"' '$2 == "GoMod" { print $4 }')
+  for module in $(grep -o 'k8s\.io/[a-z-]* => \./staging' "$definition" | cut -d' ' -f1); do
+    go mod edit -replace "$module=$module@v0.${KUBERNETES#v1.}"
+  done
+  go mod edit -require "k8s.io/kubernetes@$KUBERNETES"
+  # Without them a server says v0.0.0-master, and a chart that asks for a version is refused.
+  for module in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+    flags+=" -X $module.gitVersion=$KUBERNETES -X $module.gitMajor=1 -X $module.gitMinor=$kubernetes_minor"
+    flags+=" -X $module.gitTreeState=clean"
+  done
+  build "$flags" "${packages[@]}"
+}
+
+# The distribution's 3.4 fills the log of Kubernetes 1.34 with errors, and cannot do without fsync.
+build_etcd() {
+  missing etcd || return 0
+  enter_module etcd
+  go mod edit -require "go.etcd.io/etcd/server/v3@$ETCD"
+  nice -n 10 go build -mod=mod -buildvcs=false -ldflags "-s -w" -o "$folder/etcd" go.etcd.io/etcd/server/v3
+}
+
+build_coredns() {
+  missing coredns || return 0
+  enter_module coredns
+  {
+    printf 'package main\n\nimport (\n\t"github.com/coredns/coredns/coremain"\n'
+    # shellcheck disable=SC2086 # a list of words
+    printf '\t_ "github.com/coredns/coredns/plugin/%s"\n' $COREDNS_PLUGINS
+    printf ')\n\nfunc main() { coremain.Run() }\n'
+  } >main.go
+  go mod edit -require "github.com/coredns/coredns@$COREDNS"
+  nice -n 10 go build -mod=mod -buildvcs=false -ldflags "-s -w" -o "$folder/coredns" .
+}
+
+build_helm() {
+  missing helm || return 0
+  local helm=helm.sh/helm/v3 flags="-X helm.sh/helm/v3/internal/version.version=$HELM" rules
+  # `helm template` and `helm lint` otherwise believe in a cluster of 1.20.
+  for rules in pkg/chartutil pkg/lint/rules; do
+    flags+=" -X $helm/$rules.k8sVersionMajor=1 -X $helm/$rules.k8sVersionMinor=$kubernetes_minor"
+  done
+  GOBIN=$folder nice -n 10 go install -buildvcs=false -ldflags "-s -w $flags" "$helm/cmd/helm@$HELM"
+}
+
+# The first process of each pod: it holds the pod's namespaces, and buries whoever is left without a parent.
+build_pause() {
+  missing pause || return 0
+  enter_module pause
+  cat >main.go <<'GO'
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGINT, syscall.SIGTERM)
+	for received := range signals {
+		if received != syscall.SIGCHLD {
+			return
+		}
+		for buried := 1; buried > 0; {
+			buried, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		}
+	}
+}
+GO
+  CGO_ENABLED=0 go build -ldflags "-s -w" -o "$folder/pause" .
+}
+
+build_kubernetes
+build_etcd
+build_coredns
+build_helm
+build_pause
+echo "$folder"

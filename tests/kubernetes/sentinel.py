@@ -1,0 +1,112 @@
+"""A store outside the cluster: a primary, a replica and three sentinels as processes of this machine, at the address by
+which the cluster knows it.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from routebook.store import keeper
+from routebook.store.embedded import find_server
+
+MASTER: Final = "book"
+READY_SECONDS: Final = 20.0
+
+
+class OutsideStore:
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._stack = ExitStack()
+        self._folders: dict[int, Path] = {}
+        self.sentinels: list[int] = []
+
+    @property
+    def url(self) -> str:
+        return f"sentinel://{','.join(f'{self._host}:{port}' for port in self.sentinels)}/{MASTER}"
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._stack = stack
+            primary = self._start("")
+            replica = self._start(f"replicaof {self._host} {primary}\n")
+            _wait(lambda: self._ask(replica, "ROLE")[3] == "connected", "the replica")
+            watch = (
+                f"sentinel monitor {MASTER} {self._host} {primary} 2\n"
+                f"sentinel down-after-milliseconds {MASTER} 1000\nsentinel failover-timeout {MASTER} 5000\n"
+            )
+            self.sentinels = [self._start(watch, "--sentinel") for _ in range(3)]
+            _wait(lambda: all(self._is_complete(port) for port in self.sentinels), "the sentinels")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def primary(self) -> int:
+        """Its port, as the sentinels say."""
+        return int(self._ask(self.sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
+
+    def kill_primary(self) -> None:
+        process = int((self._folders[self.primary()] / keeper.PROCESS_ID_FILE).read_text())
+        os.kill(process, signal.SIGKILL)
+
+    def _start(self, configuration: str, *arguments: str) -> int:
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="routebook-outside-")))
+        port = _free_port(self._host)
+        kept = "" if arguments else "save ''\nmaxmemory-policy noeviction\nrepl-diskless-sync-delay 0\n"
+        file = folder / "server.conf"
+        file.write_text(f"port {port}\nbind {self._host}\nprotected-mode no\ndir {folder}\n{kept}{configuration}")
+        # It ends with this process, whatever ends this one.
+        command = [sys.executable, "-I", "-S", keeper.__file__, str(folder), "", str(find_server()), str(file)]
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, *arguments], stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            )
+        self._stack.enter_context(process)
+        self._folders[port] = folder
+        _wait(lambda: self._ask(port, "PING"), f"a server on port {port}")
+        return port
+
+    def _is_complete(self, port: int) -> bool:
+        reply = self._ask(port, "SENTINEL", "MASTER", MASTER)
+        known = dict(zip(reply[::2], reply[1::2], strict=True))
+        return int(known["num-other-sentinels"]) == 2 and int(known["num-slaves"]) == 1
+
+    def _ask(self, port: int, *words: str) -> Any:
+        options: dict[str, Any] = {"protocol": 2, "decode_responses": True, "socket_timeout": 5}
+        with redis.Redis(host=self._host, port=port, retry=Retry(NoBackoff(), 0), **options) as server:
+            return server.execute_command(*words)
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as taken:
+        taken.bind((host, 0))
+        return int(taken.getsockname()[1])
+
+
+def _wait(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            if condition():
+                return
+        except redis.RedisError:
+            pass
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {READY_SECONDS:.0f} s")
+        time.sleep(0.05)

@@ -1,0 +1,77 @@
+"""What is announced costs nobody a lookup: clients that follow GO_AWAY never see a failed try, the others have one."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.kubernetes import figures
+from tests.kubernetes.load.fleet import Fleet
+from tests.kubernetes.load.record import Window
+from tests.kubernetes.release import NEXT_IMAGE, WORKER_IMAGE, Release
+
+pytestmark = pytest.mark.cluster
+
+
+def test_an_upgrade_to_a_new_image(release: Release, fleet: Fleet) -> None:
+    tag = NEXT_IMAGE.partition(":")[2]
+
+    seen = under_load("upgrade to a new image", release, fleet, lambda: release.upgrade({"image.tag": tag}))
+
+    assert_nobody_noticed(seen)
+
+
+def test_a_rollback(release: Release, fleet: Fleet) -> None:
+    seen = under_load("helm rollback", release, fleet, lambda: release.rollback(1))
+
+    assert_nobody_noticed(seen)
+    images = release.kubectl("get", "deployment", release.full_name, "-o", "jsonpath={..image}")
+    assert images.split() == [WORKER_IMAGE]
+    release.values.pop("image.tag", None)
+
+
+def test_a_rollout_restart(release: Release, fleet: Fleet) -> None:
+    def restart() -> None:
+        release.kubectl("rollout", "restart", f"deployment/{release.full_name}")
+        release.kubectl("rollout", "status", f"deployment/{release.full_name}", "--timeout=300s")
+
+    seen = under_load("rollout restart", release, fleet, restart)
+
+    assert_nobody_noticed(seen)
+
+
+def test_a_node_is_drained(release: Release, fleet: Fleet) -> None:
+    """The second one: the store lives on the third, the API server on the first."""
+
+    def drain() -> None:
+        release.cluster.kubectl("drain", "node2", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=180s")
+        assert not [pod for pod in release.pods() if pod.node == "node2"]
+
+    try:
+        seen = under_load("drain of a node", release, fleet, drain)
+    finally:
+        release.cluster.kubectl("uncordon", "node2")
+
+    assert_nobody_noticed(seen)
+
+
+def under_load(name: str, release: Release, fleet: Fleet, change: Callable[[], object]) -> Window:
+    before = release.version()
+    time.sleep(2)
+    stretch = fleet.stretch()
+    change()
+    release.settle()
+    time.sleep(2)
+    seen = stretch.end()
+    figures.tell(name, seen.describe())
+    assert release.removals_since(before) == []
+    return seen
+
+
+def assert_nobody_noticed(seen: Window) -> None:
+    assert seen.failed_first("follows") == 0, seen.failures
+    assert seen.most_tries_failed <= 1, seen.failures
+    assert seen.blanks == []
+    assert seen.lost == []
+    assert seen.moves > 0
+    assert not seen.not_registered
