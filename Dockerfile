@@ -17,23 +17,52 @@ RUN --mount=type=secret,id=pip --mount=type=secret,id=ca \
     tools/bin/pip install --quiet --require-hashes --no-deps -r requirements-build.lock
 
 
-# No compiled files from pip: they are made below, once for all, so that a read-only root starts as fast as another.
+# Sources become a wheel here, and nothing else does: a change of them leaves the packages below as they were.
+FROM installer AS wheel
+COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
+COPY lua lua
+COPY service service
+COPY pipeline pipeline
+RUN tools/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist .
+
+
+# No compiled files from pip: they are made once for all, believed without a look at the source, so that a read-only root
+# starts as fast as another.
 FROM installer AS worker-packages
 COPY requirements-image.lock ./
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca \
     if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
     tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compile \
-        --only-binary :all: --require-hashes --no-deps -r requirements-image.lock
-COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
-COPY lua lua
-COPY service service
-COPY pipeline pipeline
-RUN tools/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist . \
-    && tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compile --no-deps --no-index dist/*.whl
-COPY deploy/healthcheck.py /opt/routebook/bin/healthcheck
-RUN chmod 755 /opt/routebook/bin/healthcheck \
+        --only-binary :all: --require-hashes --no-deps -r requirements-image.lock \
     && rm -f /opt/routebook/bin/[Aa]ctivate* \
     && /opt/routebook/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/routebook/lib
+COPY --from=wheel /build/dist dist
+RUN tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compile --no-deps --no-index dist/*.whl \
+    && /opt/routebook/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/routebook/lib/*/site-packages/routebook*
+COPY --chmod=755 deploy/healthcheck.py /opt/routebook/bin/healthcheck
+
+
+# As wheels first: Spark comes as sources (packed, not compiled) and is built with the locked setuptools, not with what
+# is newest today. What nobody here uses of the large packages is left out: Spark's interactive shell for its Connect
+# server, Arrow's Flight.
+FROM installer AS pipeline-packages
+COPY requirements-pipeline.lock ./
+RUN --mount=type=secret,id=pip --mount=type=secret,id=ca \
+    if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
+    tools/bin/python -m pip wheel --quiet --no-build-isolation --wheel-dir wheels \
+        --require-hashes --no-deps -r requirements-pipeline.lock \
+    && tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compile --no-deps --no-index wheels/*.whl \
+    && rm -rf wheels /opt/routebook/bin/[Aa]ctivate* \
+    && cd /opt/routebook/lib/*/site-packages \
+    && rm -rf pyspark/jars/connect-repl pyarrow/include pyarrow/tests pyarrow/*flight* \
+    && /opt/routebook/bin/python -m compileall -q --invalidation-mode unchecked-hash .
+COPY --from=wheel /build/dist dist
+# The launcher of the wheel's Java is made here: later the root cannot be written.
+RUN tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compile --no-deps --no-index dist/*.whl \
+    && /opt/routebook/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/routebook/lib/*/site-packages/routebook* \
+    && XDG_CACHE_HOME=/build /opt/routebook/bin/python -c 'from routebook_pipeline.java import *; find_java_home()' \
+    && mv /build/routebook/java-* /opt/routebook/java \
+    && /opt/routebook/java/bin/java -version
 
 
 # The base without what installs, builds or tests, and with the user.
@@ -44,32 +73,45 @@ RUN stdlib=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
         "$stdlib"/tkinter "$stdlib"/turtle* "$stdlib"/config-* "$stdlib"/*-packages/pip* /usr/local/bin/pip* \
         /usr/local/bin/idle* /usr/local/bin/pydoc* /usr/local/bin/*-config /usr/local/include /usr/include \
         /usr/share/python-wheels /usr/lib/python3/dist-packages/pip* /usr/share/doc /usr/share/man /usr/share/locale \
-        /var/lib/apt /var/cache/* /var/log/* \
+        /usr/bin/apt* /usr/lib/apt /etc/apt /var/lib/apt /var/cache/* /var/log/* \
     && printf 'routebook:x:10001:10001:Routebook:/tmp:/usr/sbin/nologin\n' >>/etc/passwd \
     && printf 'routebook:x:10001:\n' >>/etc/group
 
 
 # Copied whole into an empty one, so that what was taken away is not carried along in a layer below.
-FROM scratch AS worker
+FROM scratch AS common
 ARG VERSION
 ARG REVISION=unknown
 ARG CREATED
-LABEL org.opencontainers.image.title="Routebook" \
-      org.opencontainers.image.description="The name service for RocketMQ fleets, scaled out on Redis" \
-      org.opencontainers.image.licenses="Apache-2.0" \
+LABEL org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.created="${CREATED}"
 ENV PATH=/opt/routebook/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
     PYTHONDONTWRITEBYTECODE=1
 COPY --from=root / /
-COPY --from=worker-packages /opt/routebook /opt/routebook
 # By number: who must know that it is not root can read no names.
 USER 10001:10001
 WORKDIR /
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["routebook"]
+
+
+FROM common AS pipeline
+LABEL org.opencontainers.image.title="Routebook pipeline" \
+      org.opencontainers.image.description="Answers from the history of a RocketMQ fleet, with Spark"
+# What it writes besides its lake is temporary.
+ENV JAVA_HOME=/opt/routebook/java HOME=/tmp
+COPY --from=pipeline-packages /opt/routebook /opt/routebook
+CMD ["pipeline", "doctor"]
+
+
+# The last one: what a build without a target makes.
+FROM common AS worker
+LABEL org.opencontainers.image.title="Routebook" \
+      org.opencontainers.image.description="The name service for RocketMQ fleets, scaled out on Redis"
+COPY --from=worker-packages /opt/routebook /opt/routebook
 # RocketMQ, HTTP, health and metrics (the last on loopback, until ROUTEBOOK_ADMIN_HOST says otherwise).
 EXPOSE 9876 8080 8081
-STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["healthcheck"]
-ENTRYPOINT ["routebook"]
 CMD ["serve"]

@@ -66,7 +66,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 set -- "${@:-all}"
 targets=$*
-if [ "$targets" = all ]; then targets=worker; fi
+if [ "$targets" = all ]; then targets="worker pipeline"; fi
 
 set --
 if [ -n "${PIP_INDEX_URL:-}" ]; then

@@ -29,7 +29,7 @@ done
 # "extract": packages are unpacked, their installation scripts not run; what those would have done is done below.
 root=$folder/root
 mmdebstrap --quiet --variant=extract --format=directory \
-  --include="base-files,ca-certificates,coreutils,dash,findutils,grep,libc-bin,sed,tzdata,$python-venv" \
+  --include="base-files,bash,ca-certificates,coreutils,dash,findutils,grep,libc-bin,libstdc++6,sed,tzdata,$python-venv" \
   "$suite" "$root" "$@"
 
 ln -sf "$python" "$root/usr/bin/python3"
