@@ -1,0 +1,48 @@
+"""The nightly job runs once for real, and the workers show its report."""
+
+import time
+
+import pytest
+
+from tests.kubernetes import figures
+from tests.kubernetes.cluster.cluster import Cluster
+from tests.kubernetes.load.fleet import Fleet
+from tests.kubernetes.release import DRAIN, Release
+
+pytestmark = pytest.mark.cluster
+
+JOB_S = 420
+
+
+@pytest.mark.usefixtures("pipeline_image")
+def test_the_cron_job_writes_a_report_that_the_workers_show(cluster: Cluster) -> None:
+    release = Release(cluster, "nightly")
+    release.remove()
+    try:
+        # The claims of this cluster are folders that all nodes share.
+        release.install({**DRAIN, "replicas": 2, "pipeline.enabled": True, "pipeline.reports.serve": True})
+        release.settle(workers=2)
+        with Fleet(cluster.addresses.host, [release.remoting_address()], brokers=2, clients_of_each_kind=1):
+            time.sleep(2)
+
+        began = time.monotonic()
+        release.kubectl("create", "job", "tonight", f"--from=cronjob/{release.full_name}-pipeline")
+        cluster.wait(lambda: _ended(release), "the job", JOB_S)
+        took = time.monotonic() - began
+
+        log = release.kubectl("logs", "job/tonight", "--tail=40")
+        assert cluster.get("jobs/tonight", release.name)["status"].get("succeeded") == 1, log
+        report = release.http("/v1/reports/latest", follow_redirects=True)
+        assert report.status_code == 200
+        assert "text/html" in report.headers["content-type"]
+        assert "</html>" in report.text
+        figures.tell("nightly job", {"ended after s": took, "its report, bytes": len(report.content)})
+    finally:
+        release.remove()
+
+
+def _ended(release: Release) -> bool:
+    status = release.cluster.get("jobs/tonight", release.name)["status"]
+    return any(
+        one["type"] in {"Complete", "Failed"} and one["status"] == "True" for one in status.get("conditions", [])
+    )
