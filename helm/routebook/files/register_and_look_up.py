@@ -5,6 +5,7 @@ sends them to several workers. Failures are repeated until the deadline: a worke
 """
 
 import asyncio
+import contextlib
 import json
 import secrets
 import ssl
@@ -33,6 +34,9 @@ CLUSTER = "helm-test"
 
 class NotYetError(Exception):
     """What was asked for did not happen."""
+
+
+TROUBLES = (NotYetError, RoutebookError, OSError)
 
 
 def unverified() -> ssl.SSLContext:
@@ -81,16 +85,19 @@ class Trial:
             await self._until_done("registered", self._register)
             await self._until_done(f"found on {CONNECTIONS} connections", self._look_up_everywhere)
             await self._until_done("found over HTTP", lambda: asyncio.to_thread(self._look_up_over_http))
-        finally:
-            await self._until_done("unregistered", self._unregister)
-            await self._close_session()
+        except SystemExit:
+            with contextlib.suppress(*TROUBLES):
+                await self._unregister()
+            raise
+        await self._until_done("unregistered", self._unregister)
+        await self._close_session()
 
     async def _until_done(self, what: str, attempt: Callable[[], Awaitable[None]]) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while True:
             try:
                 await attempt()
-            except (NotYetError, RoutebookError, OSError) as error:
+            except TROUBLES as error:
                 if time.monotonic() > deadline:
                     sys.exit(f"not {what}: {error}")
                 print(f"not yet {what}: {error}", flush=True)

@@ -1,0 +1,130 @@
+"""What the chart starts, started: the program of `helm test` on a real worker, the store on real servers."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from routebook.errors import StoreUnavailableError
+from routebook.store.client import StoreClient
+from routebook.store.url import StoreUrl
+from tests.chart.objects import one
+from tests.chart.rendering import render
+from tests.process.running import Running
+from tests.support.servers import Server, find_servers
+
+BIN = "/usr/bin:/bin"
+
+
+def helm_test(remoting: str, http: str, mode: str = "permissive") -> subprocess.CompletedProcess[str]:
+    (container,) = one(render(), "Pod")["spec"]["containers"]
+    program, *_ = container["args"]
+    assert container["command"] == ["python", "-c"]
+    return subprocess.run(
+        [sys.executable, "-c", program, remoting, http.removeprefix("http://"), mode],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_helm_test_registers_looks_up_and_leaves_nothing(store_url: str, namespace: str, tmp_path: Path) -> None:
+    with Running("serve", "--redis-url", store_url, "--namespace", namespace, folder=tmp_path) as service:
+        remoting = service.remoting.replace("0.0.0.0", "127.0.0.1")
+        http = service.http.replace("0.0.0.0", "127.0.0.1")
+        service.http = http
+        done = helm_test(remoting, http)
+        assert (done.returncode, done.stdout.splitlines()) == (
+            0,
+            ["registered", "found on 12 connections", "found over HTTP", "unregistered"],
+        ), done.stdout + done.stderr
+        assert service.get("/v1/brokers").json()["brokers"] == []
+
+
+def test_helm_test_fails_where_nobody_answers() -> None:
+    (container,) = one(render(), "Pod")["spec"]["containers"]
+    program = container["args"][0].replace("DEADLINE_S = 120", "DEADLINE_S = 1")
+    assert program != container["args"][0]
+    # Port 9 is nobody's.
+    done = subprocess.run(
+        [sys.executable, "-c", program, "127.0.0.1:9", "127.0.0.1:9", "permissive"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "not registered" in done.stderr
+
+
+@pytest.mark.parametrize("server", find_servers(), ids=str)
+@pytest.mark.parametrize("password", ["", "a-word_of.letters~9"], ids=["open", "password"])
+async def test_the_store_starts_as_its_pod_starts_it(server: Server, password: str, tmp_path: Path) -> None:
+    """The shell line and the configuration of the StatefulSet, on each server of this machine, under both names."""
+    objects = render({"store": {"builtin": {"passwordSecret": "word"}}} if password else {})
+    socket = tmp_path / "s"
+    configuration = tmp_path / "store.conf"
+    text = one(objects, "ConfigMap", "-store")["data"]["store.conf"]
+    assert "port 6379\n" in text
+    text = text.replace("port 6379\n", f"port 0\nunixsocket {socket}\n").replace("dir /data\n", f"dir {tmp_path}\n")
+    configuration.write_text(text)
+    name = "valkey-server" if "valkey" in str(server.path) else "redis-server"
+    (tmp_path / name).symlink_to(server.path)
+    (container,) = one(objects, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    line = container["args"][0].replace("/etc/store/store.conf", str(configuration))
+    assert container["command"] == ["sh", "-c"]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*container["command"], line],
+            env={"PATH": f"{tmp_path}:{BIN}", "STORE_PASSWORD": password},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        client = StoreClient(
+            StoreUrl.parse(f"unix://:{password}@{socket}" if password else f"unix://{socket}"),
+            slot_key="rb:{t}:meta",
+            timeout_ms=2000,
+        )
+        await _open(client)
+        assert await client.call("CONFIG", "GET", "appendonly") in ([b"appendonly", b"yes"], {b"appendonly": b"yes"})
+        await client.call("SET", "rb:{t}:x", "1")
+        await client.close()
+        # It is the shell's own process: SIGTERM reaches it, and it ends in order.
+        process.terminate()
+        assert process.wait(10) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    assert any(file.stat().st_size for file in tmp_path.rglob("appendonly*.aof"))
+
+
+async def _open(client: StoreClient) -> None:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            await client.open()
+        except StoreUnavailableError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+def test_an_image_without_a_server_says_so(tmp_path: Path) -> None:
+    (container,) = one(render(), "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    done = subprocess.run(
+        ["/bin/sh", *container["command"][1:], *container["args"]],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "no valkey-server and no redis-server" in done.stderr
