@@ -90,7 +90,7 @@ class Site:
         for worker in self.workers:
             text = (await asyncio.to_thread(worker.ask_admin, "/metrics")).text
             for line in text.splitlines():
-                if line.startswith("routebook_lost_connections_total{"):
+                if line.startswith("routebook_lost_connections_total{") and not line.endswith(" 0.0"):
                     outcome = line.split('"')[1]
                     found[outcome] = found.get(outcome, 0) + int(float(line.rpartition(" ")[2]))
         return found

@@ -1,9 +1,9 @@
-"""What is counted, and how several workers' numbers become one."""
+"""What is counted."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from routebook import __version__
-from routebook.observability.exposition import merge_expositions
+from routebook.observability.figures import HistoryFigures, ReplicaFigures
 from routebook.observability.metrics import Metrics
 
 
@@ -13,6 +13,11 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+def figures(**said: float | str) -> ReplicaFigures:
+    usual = {"version": 1, "digest": "0" * 32, "stale_seconds": 0.0, "complete": True, "recovering": False}
+    return ReplicaFigures(**{**usual, "lag_changes": 0, "lag_seconds": 0.0, **said})  # type: ignore[arg-type]
 
 
 def busy_worker(times: int) -> Metrics:
@@ -28,7 +33,7 @@ def busy_worker(times: int) -> Metrics:
     metrics.feed(changes=times, loads=1, breaks={"gap": times})
     metrics.expired(times)
     metrics.table(brokers=7, topics=11, clusters=2)
-    metrics.replica(version=100 + times, stale_seconds=times, complete=times != 3)
+    metrics.replica(figures(version=100 + times, stale_seconds=times, complete=times != 3))
     metrics.leading(42 if times == 2 else None)
     metrics.expiry_held(times == 2)
     return metrics
@@ -63,33 +68,45 @@ def test_two_workers_in_one_process_share_no_numbers() -> None:
 def test_values_that_age_are_taken_when_asked() -> None:
     metrics = Metrics()
     ages = iter([1.5, 2.5])
-    metrics.before_exposition(lambda: metrics.replica(version=1, stale_seconds=next(ages), complete=True))
+    metrics.before_exposition(lambda: metrics.replica(figures(stale_seconds=next(ages))))
     for expected in (1.5, 2.5):
         assert samples(metrics.exposition().decode())["routebook_replica_stale_seconds", ()] == expected
 
 
-def test_merged_counters_and_histograms_add_up_and_gauges_make_sense() -> None:
-    merged = samples(merge_expositions(busy_worker(times).exposition().decode() for times in (2, 3)))
-    assert merged["routebook_lookups_total", (("port", "http"), ("result", "found"))] == 5
-    assert merged["routebook_store_call_seconds_count", (("script", "touch_broker"),)] == 5
-    assert merged["routebook_store_call_seconds_bucket", (("le", "+Inf"), ("script", "touch_broker"))] == 5
-    assert merged["routebook_watchers", ()] == 5
-    assert merged["routebook_topics", ()] == 11
-    assert merged["routebook_replica_version", ()] == 102
-    assert merged["routebook_replica_stale_seconds", ()] == 3
-    assert merged["routebook_replica_complete", ()] == 0
-    assert (merged["routebook_leader", ()], merged["routebook_leader_token", ()]) == (1, 42)
-    assert merged["routebook_expiry_held", ()] == 1
-    assert merged["routebook_build_info", (("version", __version__),)] == 1
-
-
-def test_merging_one_changes_nothing() -> None:
-    text = busy_worker(2).exposition().decode()
-    assert samples(merge_expositions([text])) == samples(text)
-
-
-def test_awkward_labels_survive_merging() -> None:
+def test_what_a_leader_knows_goes_with_the_lease() -> None:
     metrics = Metrics()
-    metrics.http_request("GET", 'a "quoted"\\ route\nin two lines', 200, 0.1)
-    text = metrics.exposition().decode()
-    assert samples(merge_expositions([text])) == samples(text)
+    metrics.leading(7)
+    metrics.expiry_held(True)
+    metrics.expiry_due(5)
+    metrics.history(HistoryFigures(entries=9, bytes=900, used_ratio=0.5, readers=1, reader_lag_changes=3))
+    assert samples(metrics.exposition().decode())["routebook_history_reader_lag_changes", ()] == 3
+    metrics.leading(None)
+    found = samples(metrics.exposition().decode())
+    names = ("leader", "expiry_held", "expiry_due_brokers", "history_entries", "history_reader_lag_changes")
+    assert {found[f"routebook_{name}", ()] for name in names} == {0.0}
+
+
+def test_the_digest_is_a_number_that_a_sample_holds_exactly() -> None:
+    metrics = Metrics()
+    for digest in ("f" * 32, "0" * 20 + "fffffffffffe"):
+        metrics.replica(figures(digest=digest))
+        said = samples(metrics.exposition().decode())["routebook_replica_digest", ()]
+        assert int(said) == int(digest[-12:], 16)
+
+
+def test_what_alarms_are_about_is_there_before_it_happens() -> None:
+    """A counter that appears with its first event has not risen, as far as `increase` can see."""
+    found = samples(Metrics().exposition().decode())
+    names = {name for name, _ in found}
+    for name in (
+        "registrations_total",
+        "requests_refused_total",
+        "lost_connections_total",
+        "connections_refused_total",
+        "tls_handshakes_failed_total",
+        "expired_brokers_total",
+        "network_ill_alarms_total",
+        "history_lost_entries_total",
+        "remoting_overloaded_total",
+    ):
+        assert f"routebook_{name}" in names

@@ -64,7 +64,7 @@ def outcomes(worker: InProcessWorker) -> dict[str, int]:
     found = {}
     for family in worker.metrics.registry.collect():
         for sample in family.samples:
-            if sample.name == "routebook_lost_connections_total":
+            if sample.name == "routebook_lost_connections_total" and sample.value:
                 found[sample.labels["outcome"]] = int(sample.value)
     return found
 

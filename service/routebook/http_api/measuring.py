@@ -8,9 +8,15 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from routebook.observability.metrics import Metrics
+from routebook.observability.refusals import Reason
 
 PATTERN: Final = "routebook.pattern"
 """Where a layer that answers by itself says for which path."""
+REFUSAL: Final = "routebook.refusal"
+"""Where whoever answers with an error of the book says why, in a word of `observability.refusals`."""
+
+_BY_STATUS: Final[dict[int, Reason]] = {403: "forbidden", 404: "not_found", 409: "refused", 500: "failed"}
+"""Of what this port refuses by itself; the rest of it is invalid, or comes while the worker stops."""
 
 
 class MeasuringLayer:
@@ -38,6 +44,9 @@ class MeasuringLayer:
         finally:
             method = scope["method"] if scope["method"] in _METHODS else "other"
             self._metrics.http_request(method, _pattern(scope), status, perf_counter() - start)
+            if status >= 400:
+                reason = scope.get(REFUSAL) or _BY_STATUS.get(status, "not_ready" if status > 500 else "invalid")
+                self._metrics.request_refused("http", reason)
 
 
 _METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"})

@@ -26,6 +26,8 @@ from routebook.errors import (
     StoreRefusalError,
     StoreUnavailableError,
 )
+from routebook.http_api.measuring import REFUSAL
+from routebook.observability.refusals import reason_of
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -112,7 +114,7 @@ def response_to_error(error: RoutebookError) -> Response:
 
 async def answer_routebook_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RoutebookError)  # noqa: S101 - registered for this class only
-    del request
+    request.scope[REFUSAL] = reason_of(error)
     return response_to_error(error)
 
 

@@ -18,9 +18,10 @@ from routebook import __version__
 from routebook.errors import RoutebookError
 from routebook.http_api.body_layer import hand_on
 from routebook.http_api.callers import caller_of
-from routebook.http_api.measuring import PATTERN
+from routebook.http_api.measuring import PATTERN, REFUSAL
 from routebook.http_api.problems import response_to_error
 from routebook.http_api.schemas.registration import Registered
+from routebook.observability.refusals import reason_of
 from routebook.registry.registry import Registry
 
 SEAT_PATTERN: Final = "/v1/clusters/{cluster}/brokers/{name}/{id}"
@@ -54,6 +55,7 @@ class RepeatWay:
         try:
             result = await self._registry.touch(cluster, broker, broker_id, request.scope[DIGEST], caller)
         except RoutebookError as error:
+            request.scope[REFUSAL] = reason_of(error)
             return response_to_error(error)
         if result is None:
             return None

@@ -5,6 +5,7 @@ Invariant: for every topic this layer and the path operation behind it (`routers
 answer. Whatever has a query string (`min_version`) goes the longer way.
 """
 
+from time import perf_counter
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -29,6 +30,7 @@ class ShortWay:
         if not _is_plain_lookup(scope):
             await self._app(scope, receive, send)
             return
+        began = perf_counter() if self._metrics.http_sample_due else 0.0
         said = [(name.encode(), value.encode()) for name, value in marks(self._registry)]
         try:
             body = find_counted(self._registry, self._metrics, scope["path"][len(PREFIX) :])
@@ -42,6 +44,8 @@ class ShortWay:
         length = (b"content-length", b"%d" % len(body))
         await send({"type": "http.response.start", "status": 200, "headers": [_JSON, length, *said]})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        if began:
+            self._metrics.lookup_time("http", perf_counter() - began)
 
 
 def find_counted(registry: Registry, metrics: Metrics, topic: str) -> bytes:

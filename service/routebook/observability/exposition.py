@@ -3,59 +3,138 @@
 Counters and histograms add up. Of gauges, those that count things held by each worker add up; the others
 describe the one table all workers share, or a state: there the largest says most, or the smallest where all
 must be well.
+
+A counter's sum must never fall, or whoever scrapes it takes the whole of it for new: so what a worker counted that
+has died, or does not answer at the moment, stays in the sum.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-_ADDITIVE = {
+_ADDITIVE: Final = {
     "routebook_watchers",
+    "routebook_sessions",
+    "routebook_connections",
+    "routebook_connections_limit",
+    "routebook_remoting_waiting_requests",
     "process_open_fds",
+    "process_max_fds",
     "process_resident_memory_bytes",
     "process_virtual_memory_bytes",
 }
-_ALL_MUST = {"routebook_replica_complete", "routebook_replica_version"}
+_ALL_MUST: Final = {"routebook_replica_complete", "routebook_replica_version"}
+_CUMULATIVE: Final = ("counter", "histogram", "summary")
 
 _Labels = tuple[tuple[str, str], ...]
+_Sample = tuple[str, str, _Labels]
+"""Family, sample, labels."""
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one process said: of a `generation`, for after it died another one counts from zero."""
+
+    source: str
+    generation: int
+    text: str
+
+
+@dataclass(slots=True)
+class _Counted:
+    generation: int
+    values: dict[_Sample, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class _Family:
-    def __init__(self, kind: str, text: str) -> None:
-        self.kind = kind
-        self.text = text
-        self.values: dict[tuple[str, _Labels], float] = {}
-
-    def take(self, family: str, sample: str, labels: _Labels, value: float) -> None:
-        key = (sample, labels)
-        if key not in self.values:
-            self.values[key] = value
-        elif self.kind in ("counter", "histogram", "summary") or family in _ADDITIVE:
-            self.values[key] += value
-        elif family in _ALL_MUST:
-            self.values[key] = min(self.values[key], value)
-        else:
-            self.values[key] = max(self.values[key], value)
+    kind: str
+    text: str
 
 
-def merge_expositions(texts: Iterable[str]) -> str:
-    families: dict[str, _Family] = {}
-    for text in texts:
-        for found in text_string_to_metric_families(text):
-            family = families.setdefault(found.name, _Family(found.type, found.documentation))
-            for sample in found.samples:
-                family.take(found.name, sample.name, tuple(sample.labels.items()), sample.value)
-    return "".join(_render(name, family) for name, family in families.items())
+class Merging:
+    """One for the life of the supervisor: it remembers what was counted."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, _Family] = {}
+        self._ended: dict[_Sample, float] = {}
+        """Counted by processes that are no more."""
+        self._counted: dict[str, _Counted] = {}
+
+    def merge(self, seen: Iterable[Seen]) -> str:
+        gauges: dict[_Sample, float] = {}
+        states: list[Mapping[str, float]] = []
+        for one in seen:
+            found = self._read(one.text)
+            counted = _Counted(one.generation)
+            for key, value in found.items():
+                if self._families[key[0]].kind in _CUMULATIVE:
+                    counted.values[key] = value
+                else:
+                    gauges[key] = value if key not in gauges else _one_of(key[0], gauges[key], value)
+            self._take(one.source, counted)
+            states.append({name: value for (name, _, labels), value in found.items() if not labels})
+        values = gauges | self._sums()
+        return "".join(self._render(name, values) for name in self._families) + _apart(states)
+
+    def _read(self, text: str) -> dict[_Sample, float]:
+        found: dict[_Sample, float] = {}
+        for family in text_string_to_metric_families(text):
+            self._families.setdefault(family.name, _Family(family.type, family.documentation))
+            for sample in family.samples:
+                found[family.name, sample.name, tuple(sample.labels.items())] = sample.value
+        return found
+
+    def _take(self, source: str, counted: _Counted) -> None:
+        before = self._counted.get(source)
+        if before and before.generation != counted.generation:
+            _add(self._ended, before.values)
+        self._counted[source] = counted
+
+    def _sums(self) -> dict[_Sample, float]:
+        sums = dict(self._ended)
+        for counted in self._counted.values():
+            _add(sums, counted.values)
+        return sums
+
+    def _render(self, name: str, values: Mapping[_Sample, float]) -> str:
+        family = self._families[name]
+        # The parser strips `_total` from a counter's name; the text form wants it back.
+        shown = f"{name}_total" if family.kind == "counter" else name
+        lines = [f"# HELP {shown} {_escape(family.text)}", f"# TYPE {shown} {family.kind}"]
+        for (of, sample, labels), value in values.items():
+            if of == name:
+                inner = ",".join(f'{label}="{_escape(text, quoted=True)}"' for label, text in labels)
+                lines.append(f"{sample}{{{inner}}} {value!r}" if inner else f"{sample} {value!r}")
+        return "\n".join(lines) + "\n"
 
 
-def _render(name: str, family: _Family) -> str:
-    # The parser strips `_total` from a counter's name; the text form wants it back.
-    shown = f"{name}_total" if family.kind == "counter" else name
-    lines = [f"# HELP {shown} {_escape(family.text)}", f"# TYPE {shown} {family.kind}"]
-    for (sample, labels), value in family.values.items():
-        inner = ",".join(f'{label}="{_escape(text, quoted=True)}"' for label, text in labels)
-        lines.append(f"{sample}{{{inner}}} {value!r}" if inner else f"{sample} {value!r}")
-    return "\n".join(lines) + "\n"
+def _one_of(family: str, one: float, other: float) -> float:
+    if family in _ADDITIVE:
+        return one + other
+    return min(one, other) if family in _ALL_MUST else max(one, other)
+
+
+def _add(sums: dict[_Sample, float], values: Mapping[_Sample, float]) -> None:
+    for key, value in values.items():
+        sums[key] = sums.get(key, 0.0) + value
+
+
+def _apart(states: list[Mapping[str, float]]) -> str:
+    """What a minimum or maximum cannot say: whether the workers agree."""
+    tables = [one for one in states if one.get("routebook_replica_complete")]
+    versions = [one["routebook_replica_version"] for one in tables]
+    spread = max(versions, default=0.0) - min(versions, default=0.0)
+    facts = {(one["routebook_replica_version"], one["routebook_replica_digest"]) for one in tables}
+    disagree = len(facts) > len(set(versions))
+    return (
+        "# HELP routebook_workers_version_spread Versions between the first and the last of the worker processes.\n"
+        f"# TYPE routebook_workers_version_spread gauge\nroutebook_workers_version_spread {spread!r}\n"
+        "# HELP routebook_workers_disagree 1 when worker processes have different tables at one version.\n"
+        f"# TYPE routebook_workers_disagree gauge\nroutebook_workers_disagree {int(disagree)}\n"
+    )
 
 
 def _escape(text: str, *, quoted: bool = False) -> str:

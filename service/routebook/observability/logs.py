@@ -14,6 +14,7 @@ from functools import partial
 from typing import TextIO
 from urllib.parse import unquote
 
+from routebook.observability.log_bounds import BoundedHandler
 from routebook.settings import LiveSettings, Settings
 from routebook.settings.masking import MASK
 
@@ -74,7 +75,7 @@ def start_logs(live: LiveSettings, stream: TextIO | None = None, *, worker: int 
     """For the whole process. The level follows the setting; `worker` marks the lines of one of several."""
     settings = live.current
     form = JsonFormat if settings.log_format == "json" else TextFormat
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = BoundedHandler(stream or sys.stderr)
     handler.setFormatter(form(secrets_of(settings)))
     if worker is not None:
         handler.addFilter(partial(_mark_with_worker, worker))

@@ -4,8 +4,7 @@ One `Metrics` a worker, on a registry of its own: two workers in one process (te
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,6 +17,8 @@ from prometheus_client import (
 )
 
 from routebook import __version__
+from routebook.observability.figures import HistoryFigures, PortFigures, ReplicaFigures
+from routebook.observability.refusals import REASONS, Reason
 
 Port = Literal["http", "remoting"]
 PORTS: tuple[Port, ...] = ("http", "remoting")
@@ -35,23 +36,21 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # A call takes 0.1 ms on a socket and up to 20 ms for the largest registration; then come outages.
 _STORE_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0)
-_HTTP_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0)
+_REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0)
+# A remoting lookup takes 3 microseconds, a chunk of a hundred some 200; one over HTTP 100.
+_LOOKUP_SECONDS = (0.000005, 0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.005, 0.02, 0.1)
+_DELAY_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+_REFUSED_AT_THE_DOOR: Final = ("full", "spared", "descriptors", "tls_unavailable")
+_DIGEST_LETTERS: Final = 12
+"""48 bits of the digest: a sample is a float, and holds so many exactly."""
 
 
-@dataclass(frozen=True, slots=True)
-class PortFigures:
-    """What the remoting port counts by itself, since a metric's own counter would cost each lookup a lock. All but
-    `waiting` and `slow_ms` are totals since the start.
-    """
-
-    found: int
-    not_found: int
-    not_ready: int
-    waiting: Mapping[str, int]
-    slow_ms: Mapping[str, int]
-    refused: int
-    violations: Mapping[str, int]
-    cut: Mapping[str, int]
+def process_exposition() -> str:
+    """Of a process that has nothing else to tell: a supervisor's own."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return generate_latest(registry).decode()
 
 
 class Metrics:
@@ -60,6 +59,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._before: list[Callable[[], None]] = []
+        self.http_sample_due = False
         self._build_counters()
         self._build_connections()
         self._build_table()
@@ -67,6 +67,8 @@ class Metrics:
         self._build_leader()
         self._build_port()
         self._build_sessions()
+        self._build_history()
+        self._build_process()
         self._gauge("build_info", "Always 1; the version as a label.", ("version",)).labels(__version__).set(1)
 
     def exposition(self) -> bytes:
@@ -84,16 +86,35 @@ class Metrics:
     def lookup(self, port: Port, result: LookupResult) -> None:
         self._lookups[port, result].inc()
 
+    def lookup_time(self, port: Port, seconds: float) -> None:
+        """Of a sample: `pace` says when the next is due."""
+        self._lookup_seconds[port].observe(seconds)
+        if port == "http":
+            self.http_sample_due = False
+
+    def sample_http(self) -> None:
+        self.http_sample_due = True
+
     def registration(self, kind: RegistrationKind) -> None:
         self._registrations.labels(kind).inc()
 
     def heartbeat(self) -> None:
         self._heartbeats.inc()
 
+    def loop_delay(self, seconds: float) -> None:
+        self._loop_delay.observe(seconds)
+
     def http_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """`route` is the pattern, never the path: labels must stay few."""
         self._http_requests.labels(method, route, str(status)).inc()
         self._http_seconds.labels(route).observe(seconds)
+
+    def remoting_request(self, request: str, seconds: float) -> None:
+        """`request` is a name of the protocol's; never a lookup."""
+        self._remoting_seconds.labels(request).observe(seconds)
+
+    def request_refused(self, port: Port, reason: Reason) -> None:
+        self._requests_refused[port, reason].inc()
 
     def watcher_came(self) -> None:
         self._watchers.inc()
@@ -134,10 +155,14 @@ class Metrics:
         self._topics.set(topics)
         self._clusters.set(clusters)
 
-    def replica(self, *, version: int, stale_seconds: float, complete: bool) -> None:
-        self._version.set(version)
-        self._stale_seconds.set(stale_seconds)
-        self._complete.set(complete)
+    def replica(self, figures: ReplicaFigures) -> None:
+        self._version.set(figures.version)
+        self._digest.set(int(figures.digest[-_DIGEST_LETTERS:], 16))
+        self._stale_seconds.set(figures.stale_seconds)
+        self._complete.set(figures.complete)
+        self._recovering.set(figures.recovering)
+        self._lag_changes.set(figures.lag_changes)
+        self._lag_seconds.set(figures.lag_seconds)
 
     def feed(self, *, changes: int, loads: int, breaks: Mapping[str, int]) -> None:
         """Totals since the start: changes applied, loads of the whole table, and what broke the feed."""
@@ -154,9 +179,13 @@ class Metrics:
     # What the leader does
 
     def leading(self, token: int | None) -> None:
-        """The token of the lease this worker holds; None: another one leads."""
+        """The token of the lease this worker holds; None: another one leads, and says what only a leader knows."""
         self._leader.set(token is not None)
         self._token.set(token or 0)
+        if token is None:
+            self._held.set(0)
+            self._due.set(0)
+            self.history(HistoryFigures())
 
     def scan(self) -> None:
         self._scans.inc()
@@ -166,6 +195,19 @@ class Metrics:
 
     def expiry_held(self, held: bool) -> None:
         self._held.set(held)
+
+    def expiry_due(self, brokers: int) -> None:
+        self._due.set(brokers)
+
+    def hold_began(self) -> None:
+        self._holds.inc()
+
+    def history(self, figures: HistoryFigures) -> None:
+        self._history_entries.set(figures.entries)
+        self._history_bytes.set(figures.bytes)
+        self._history_used.set(figures.used_ratio)
+        self._history_readers.set(figures.readers)
+        self._history_reader_lag.set(figures.reader_lag_changes)
 
     def history_lost(self, entries: int) -> None:
         self._history_lost.inc(entries)
@@ -182,6 +224,19 @@ class Metrics:
     def network_ill(self) -> None:
         self._network_ill.inc()
 
+    # What the process is
+
+    def draining(self) -> None:
+        self._draining.set(1)
+
+    def limits(self, *, connections: int, memory_bytes: int) -> None:
+        """Of connections: each port may have so many. Of memory: 0 where there is no limit."""
+        self._connections_limit.set(connections)
+        self._memory_limit.set(memory_bytes)
+
+    def log_lines_left_out(self, total: int) -> None:
+        self._advance(self._left_out, "log lines", total)
+
     # What they are called
 
     def _build_counters(self) -> None:
@@ -192,13 +247,37 @@ class Metrics:
         for port in PORTS:
             for result in results:
                 self._lookups[port, result] = lookups.labels(port, result)
+        seconds = self._histogram(
+            "lookup_seconds",
+            "From the bytes of a route lookup to those of its answer, of a sample.",
+            ("port",),
+            _LOOKUP_SECONDS,
+        )
+        self._lookup_seconds: dict[Port, Histogram] = {port: seconds.labels(port) for port in PORTS}
+        self._loop_delay = self._histogram(
+            "loop_delay_seconds", "How late a timer fires: so long a request waits for its turn.", (), _DELAY_SECONDS
+        )
         self._registrations = self._counter("registrations_total", "Registrations by what they did.", ("kind",))
+        for kind in get_args(RegistrationKind):
+            self._registrations.labels(kind)
         self._heartbeats = self._counter("heartbeats_total", "Heartbeats accepted.")
         labels = ("method", "route", "status")
         self._http_requests = self._counter("http_requests_total", "HTTP requests answered.", labels)
         self._http_seconds = self._histogram(
-            "http_request_seconds", "Time to answer an HTTP request.", ("route",), _HTTP_SECONDS
+            "http_request_seconds", "Time to answer an HTTP request.", ("route",), _REQUEST_SECONDS
         )
+        self._remoting_seconds = self._histogram(
+            "remoting_request_seconds",
+            "From the turn of a RocketMQ request other than a lookup to its answer.",
+            ("request",),
+            _REQUEST_SECONDS,
+        )
+        refused = self._counter(
+            "requests_refused_total", "Requests other than lookups answered with an error.", ("port", "reason")
+        )
+        self._requests_refused: dict[tuple[Port, Reason], Counter] = {
+            (port, reason): refused.labels(port, reason) for port in PORTS for reason in REASONS
+        }
         self._watchers = self._gauge("watchers", "Open watches.")
 
     def _build_connections(self) -> None:
@@ -208,6 +287,11 @@ class Metrics:
             "connections_refused_total", "Connections closed before their first request, by reason.", ("port", "reason")
         )
         self._failed_handshakes = self._counter("tls_handshakes_failed_total", "TLS handshakes that failed.", ("port",))
+        # A counter that begins at its first event hides that one from increase().
+        for port in PORTS:
+            self._failed_handshakes.labels(port)
+            for reason in _REFUSED_AT_THE_DOOR:
+                self._refused.labels(port, reason)
 
     def _build_table(self) -> None:
         self._brokers = self._gauge("brokers", "Broker instances in the table.")
@@ -216,12 +300,18 @@ class Metrics:
         self._version = self._gauge("replica_version", "Version of the table this worker answers from.")
         self._stale_seconds = self._gauge("replica_stale_seconds", "Age of the last contact with the store.")
         self._complete = self._gauge("replica_complete", "1 when the whole table is loaded.")
+        self._digest = self._gauge(
+            "replica_digest", "48 bits of the table's digest: equal on all workers of one version."
+        )
+        self._recovering = self._gauge("recovering", "1 while answers carry over what the store has lost.")
 
     def _build_feed(self) -> None:
         self._totals: dict[str, int] = {}
         self._changes = self._counter("feed_changes_total", "Changes taken from the store's stream.")
         self._loads = self._counter("feed_loads_total", "Loads of the whole table.")
         self._breaks = self._counter("feed_breaks_total", "What made the replica doubt its table.", ("reason",))
+        self._lag_changes = self._gauge("feed_lag_changes", "Changes known to be in the store and not shown yet.")
+        self._lag_seconds = self._gauge("feed_lag_seconds", "How long the oldest of these has been known.")
         labels = ("script", "result")
         self._store_calls = self._counter("store_calls_total", "Calls to the store, by script and result.", labels)
         self._store_seconds = self._histogram(
@@ -234,9 +324,8 @@ class Metrics:
         self._scans = self._counter("scans_total", "Scans for silent brokers.")
         self._expired = self._counter("expired_brokers_total", "Broker instances removed for silence.")
         self._held = self._gauge("expiry_held", "1 while a mass expiry waits for an operator.")
-        self._history_lost = self._counter(
-            "history_lost_entries_total", "Changes trimmed for want of memory that were still to be kept."
-        )
+        self._due = self._gauge("expiry_due_brokers", "Broker instances past their deadline at the last scan.")
+        self._holds = self._counter("expiry_holds_total", "Mass expiries that were held.")
 
     def _build_port(self) -> None:
         self._waiting = self._gauge("remoting_waiting_requests", "Requests that wait for their turn.", ("queue",))
@@ -258,9 +347,29 @@ class Metrics:
             "Brokers whose last connection here was lost, by what became of them.",
             ("outcome",),
         )
+        for outcome in get_args(LossOutcome):
+            self._lost_connections.labels(outcome)
         self._network_ill = self._counter(
             "network_ill_alarms_total", "Alarms: so many sessions ended together that nobody was removed for silence."
         )
+
+    def _build_history(self) -> None:
+        self._history_entries = self._gauge("history_entries", "Changes that the history holds; said by the leader.")
+        self._history_bytes = self._gauge("history_bytes", "Bytes of these changes, to about a MiB.")
+        self._history_used = self._gauge("history_used_ratio", "Of the bound in number or bytes that is nearer.")
+        self._history_readers = self._gauge("history_readers", "Readers of the history that were heard of lately.")
+        self._history_reader_lag = self._gauge(
+            "history_reader_lag_changes", "Changes that the slowest of these has not read."
+        )
+        self._history_lost = self._counter(
+            "history_lost_entries_total", "Changes trimmed for want of memory that were still to be kept."
+        )
+
+    def _build_process(self) -> None:
+        self._draining = self._gauge("draining", "1 while this worker stops.")
+        self._connections_limit = self._gauge("connections_limit", "How many connections each port may have.")
+        self._memory_limit = self._gauge("memory_limit_bytes", "Memory that the process may take; 0: no limit.")
+        self._left_out = self._counter("log_lines_left_out_total", "Log lines not written: there were too many.")
 
     def _advance(self, counter: Counter, name: str, total: int) -> None:
         """Somebody else counts; a counter here can only be told by how much that grew."""

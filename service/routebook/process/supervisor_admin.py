@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from routebook.observability.exposition import merge_expositions
-from routebook.observability.metrics import CONTENT_TYPE
+from routebook.observability.exposition import Merging, Seen
+from routebook.observability.metrics import CONTENT_TYPE, process_exposition
 from routebook.process.children import Child
 from routebook.process.stopping import Stop
 
@@ -27,6 +27,8 @@ class SupervisorAdmin:
     def __init__(self, children: Sequence[Child], stop: Stop) -> None:
         self._children = children
         self._stop = stop
+        self._merging = Merging()
+        self._one_at_a_time = asyncio.Lock()
 
     def app(self) -> Starlette:
         return Starlette(
@@ -52,16 +54,27 @@ class SupervisorAdmin:
         return JSONResponse(body, status_code=200 if ready and not draining else 503)
 
     async def _metrics(self, _: Request) -> Response:
+        generations = [child.restarts for child in self._children]
         answers = await self._ask_all("/metrics")
-        texts = [answer.text for answer in answers if answer is not None and answer.status_code == 200]
-        merged = await asyncio.to_thread(merge_expositions, texts)
+        seen = [
+            Seen(str(child.seat.number), generation, answer.text)
+            for (child, answer), generation in zip(self._pairs(answers), generations, strict=True)
+            if answer is not None and answer.status_code == 200
+        ]
         own = (
             "# HELP routebook_workers Worker processes that answer.\n# TYPE routebook_workers gauge\n"
-            f"routebook_workers {len(texts)}\n"
+            f"routebook_workers {len(seen)}\n"
+            "# HELP routebook_workers_wanted Worker processes that there should be.\n"
+            "# TYPE routebook_workers_wanted gauge\n"
+            f"routebook_workers_wanted {len(self._children)}\n"
             "# HELP routebook_worker_restarts_total Worker processes started again after they died.\n"
             "# TYPE routebook_worker_restarts_total counter\n"
             f"routebook_worker_restarts_total {sum(child.restarts for child in self._children)}\n"
         )
+        # This process takes memory, descriptors and time as well, and a limit is one for all.
+        seen.append(Seen("supervisor", 0, process_exposition()))
+        async with self._one_at_a_time:
+            merged = await asyncio.to_thread(self._merging.merge, seen)
         return PlainTextResponse(merged + own, headers={"content-type": CONTENT_TYPE})
 
     def _pairs(self, answers: list[httpx.Response | None]) -> list[tuple[Child, httpx.Response | None]]:

@@ -21,7 +21,11 @@ from routebook.errors import RoutebookError
 from routebook.http_api.admin_app import create_admin_app
 from routebook.http_api.app import create_app
 from routebook.http_api.serving import Front, http_server
+from routebook.observability.figures import ReplicaFigures
+from routebook.observability.log_bounds import left_out
+from routebook.observability.memory_limit import memory_limit_bytes
 from routebook.observability.metrics import Metrics
+from routebook.observability.pace import Pace
 from routebook.process.listening import PublicPorts
 from routebook.process.measured_scripts import MeasuredScripts
 from routebook.process.serving import Serving
@@ -121,6 +125,7 @@ class Worker:
         self._spawn("pulse", self.registry.pulse.run())
         await self._tls.open()
         self._spawn("tls", self._tls.run())
+        self._spawn("pace", Pace(self._metrics, [self._metrics.sample_http, self._remoting.sample_next]).run())
         await self._http.start()
         self._remoting.start(self._ports.remoting)
 
@@ -132,6 +137,7 @@ class Worker:
 
     async def _end(self) -> None:
         began = time.monotonic()
+        self._metrics.draining()
         settings = self._live.current
         self._stop.ask("the start failed")
         drain_seconds = settings.drain_ms / 1000
@@ -139,7 +145,7 @@ class Worker:
             self._remoting.drain(drain_seconds, self._stop.forced), self._http.stop(drain_seconds)
         )
         cut += await self._remoting.close()
-        await self._cancel("leader", "presence", "restoring", "sessions", "pulse", "tls")
+        await self._cancel("leader", "presence", "restoring", "sessions", "pulse", "tls", "pace")
         await self._stop.within(STORE_FAREWELL_SECONDS, self._take_leave(), "Taking leave of the store")
         await self._cancel("replica")
         await self._admin.stop(ADMIN_DRAIN_SECONDS)
@@ -200,11 +206,20 @@ class Worker:
         members = sum(len(group.addresses) for group in view.groups.values())
         self._metrics.table(brokers=members, topics=len(view.topics), clusters=len(view.clusters))
         self._metrics.sessions(len(self.registry.sessions))
+        lag_changes, lag_seconds = self._replica.lag()
         self._metrics.replica(
-            version=self._replica.version,
-            stale_seconds=self._replica.stale_ms() / 1000,
-            complete=self._replica.complete,
+            ReplicaFigures(
+                version=self._replica.version,
+                digest=self._replica.digest,
+                stale_seconds=self._replica.stale_ms() / 1000,
+                complete=self._replica.complete,
+                recovering=self._replica.is_recovering,
+                lag_changes=lag_changes,
+                lag_seconds=lag_seconds,
+            )
         )
+        self._metrics.limits(connections=self._live.current.max_connections, memory_bytes=memory_limit_bytes())
+        self._metrics.log_lines_left_out(left_out())
         counts = self._replica.counts
         self._metrics.feed(
             changes=counts.changes,

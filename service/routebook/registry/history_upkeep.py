@@ -11,10 +11,11 @@ from typing import Final
 
 from routebook.errors import StoreError
 from routebook.model.caller import Caller
+from routebook.observability.figures import HistoryFigures
 from routebook.observability.metrics import Metrics
 from routebook.registry.history_bound import bound_in_force, holding
 from routebook.replica.replica import Replica
-from routebook.settings.live import LiveSettings
+from routebook.settings import LiveSettings, Settings
 from routebook.store.baseline import (
     BaselineState,
     Cause,
@@ -85,6 +86,7 @@ class HistoryUpkeep:
         self._warn_of_odd_readers(state)
         bound = bound_in_force(state, settings)
         gone = await trim_history(self._book, state, bound.below)
+        self._metrics.history(_figures(state, gone, settings))
         first = state.first + gone
         lost = first - max(bound.keep, state.first)
         if lost <= 0:
@@ -144,3 +146,16 @@ class HistoryUpkeep:
         if self._baseline is not None:
             await self._baseline.aclose()
             self._baseline = None
+
+
+def _figures(state: HistoryState, gone: int, settings: Settings) -> HistoryFigures:
+    readers = holding(state, settings.reader_expiry_ms)
+    # Before trimming: what the bounds are about. What is trimmed away is the sign that one of them is near.
+    used = max(state.entries / settings.history_hard_limit, state.kept_bytes / settings.history_max_bytes)
+    return HistoryFigures(
+        entries=state.entries - gone,
+        bytes=state.kept_bytes,
+        used_ratio=min(used, 1.0),
+        readers=len(readers),
+        reader_lag_changes=max((state.newest - reader.version for reader in readers), default=0),
+    )

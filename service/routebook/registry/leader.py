@@ -71,6 +71,7 @@ class Leader:
         self._history = HistoryUpkeep(book, replica, live, worker, metrics)
         self._lease: Lease | None = None
         self._next_scan = 0.0
+        self._renewed = 0.0
 
     @property
     def lease(self) -> Lease | None:
@@ -87,6 +88,8 @@ class Leader:
                     await self._lead(self._lease)
             except StoreError as error:
                 _log.debug("Nothing can be led without the store: %s", error)
+                if time.monotonic() - self._renewed > lease_ms / 1000:
+                    self._metrics.leading(None)  # the lease has ended, though nobody could say so here
             await asyncio.sleep(self._pause(next_renewal))
 
     def _pause(self, next_renewal: float) -> float:
@@ -115,8 +118,7 @@ class Leader:
                 self._lease = lease
                 self._next_scan = time.monotonic()
                 _log.info("This worker leads now, with token %d.", lease.token)
-            else:
-                self._metrics.expiry_held(False)  # whoever leads says so
+        self._renewed = time.monotonic()
         self._metrics.leading(self._lease.token if self._lease else None)
 
     async def _lead(self, lease: Lease) -> None:
@@ -166,10 +168,12 @@ class Leader:
 
     async def _tell_hold(self, lease: Lease, scan: Scan, *, held: bool) -> None:
         self._metrics.expiry_held(held)
+        self._metrics.expiry_due(scan.due)
         if held:
             names = sorted({self._broker_of(member) for member in scan.members if not _may_go(member, scan)})
             outcome = await hold_expiry(self._book, lease.whole, names, caller=self._caller)
             if outcome.status is Status.DONE:
+                self._metrics.hold_began()
                 _log.error(
                     "Expiry is held: %d of %d brokers are due and %d expired lately. "
                     "`routebook expiry release` lets it happen.",

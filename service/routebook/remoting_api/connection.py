@@ -11,10 +11,12 @@ import asyncio
 import logging
 from collections import deque
 from math import inf
+from time import perf_counter
 from typing import Any, Final, cast
 
 from routebook.errors import RoutebookError, StoreError
 from routebook.model.caller import Caller
+from routebook.observability.refusals import reason_of
 from routebook.remoting_api.handlers.asking import Asking
 from routebook.remoting_api.peer_log import PeerLog
 from routebook.remoting_api.port import Port
@@ -254,16 +256,20 @@ class RemotingConnection(asyncio.Protocol):
         reply: Reply | None
         caller = Caller(self._port.worker, self.peer)
         asking = Asking(request, self, caller, lambda early: self._answer(request, early))
+        metrics, began = self._port.metrics, perf_counter()
         try:
             reply = await self._port.handlers[request.code](asking)
         except RoutebookError as error:
             # That the store is away is said once, elsewhere; a thousand brokers would say it every few milliseconds.
             level = logging.DEBUG if isinstance(error, StoreError) else logging.INFO
             _peers.say(level, "%s from %s: %s", request_name(request.code), self.peer, error)
+            metrics.request_refused("remoting", reason_of(error))
             reply = reply_to_error(error)
         except Exception as error:
             _log.exception("%s from %s failed.", request_name(request.code), self.peer)
+            metrics.request_refused("remoting", "failed")
             reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__} in the name server; see its log.")
+        metrics.remoting_request(request_name(request.code), perf_counter() - began)
         if reply is not None:
             self._answer(request, reply)
         # The bytes of this request still count in its line: where nothing waits behind it, they do not matter.

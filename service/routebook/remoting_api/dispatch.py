@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.remoting_api.body_reader import BodyReader
 from routebook.remoting_api.handlers.asking import Asking, Handler
@@ -16,11 +15,9 @@ from routebook.settings import LiveSettings
 from routebook.wire.codes import RequestCode
 
 
-def handlers_by_code(
-    registry: Registry, live: LiveSettings, reader: BodyReader, metrics: Metrics
-) -> Mapping[int, Handler]:
+def handlers_by_code(registry: Registry, live: LiveSettings, reader: BodyReader) -> Mapping[int, Handler]:
     """All but the lookup (105), which is answered without a turn in the queue."""
-    brokers = BrokerHandlers(registry, live, reader, metrics)
+    brokers = BrokerHandlers(registry, live, reader)
     lists = ListHandlers(registry, live)
     topics = TopicHandlers(registry)
     key_values = KeyValueHandlers(registry)

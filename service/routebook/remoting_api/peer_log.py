@@ -4,6 +4,8 @@ import logging
 import time
 from typing import Final
 
+from routebook.observability.log_bounds import leave_out
+
 LINES_A_PERIOD: Final = 100
 PERIOD_S: Final = 10.0
 VALUE_CHARACTERS: Final = 300
@@ -26,6 +28,7 @@ class PeerLog:
             self._period_began, self._said, self._left_out = now, 0, 0
         if self._said >= LINES_A_PERIOD:
             self._left_out += 1
+            leave_out()
             return
         self._said += 1
         self._log.log(level, text, *map(_cut, values))

@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Final, Protocol
 
-from routebook.observability.metrics import PortFigures
+from routebook.observability.figures import PortFigures
+from routebook.observability.metrics import Metrics
 from routebook.registry.held_connections import HeldConnection
 from routebook.registry.registry import Registry
 from routebook.remoting_api.cluster_test import ClusterTestLookups
 from routebook.remoting_api.handlers.asking import Handler
 from routebook.remoting_api.lookups import Lookups
 from routebook.remoting_api.peer_log import PeerLog
-from routebook.remoting_api.short_way import ShortWay
+from routebook.remoting_api.short_way import Answering, ShortWay
+from routebook.remoting_api.timed_once import TimedOnce
 from routebook.remoting_api.work_queue import WorkQueue
 from routebook.settings import LiveSettings
 from routebook.wire.codes import SPOKEN_VERSION
@@ -54,7 +56,9 @@ class PortConnection(HeldConnection, Protocol):
 class Port:
     """A sweep once a second looks at all connections, so that a request costs none of them a timer."""
 
-    def __init__(self, registry: Registry, live: LiveSettings, handlers: Mapping[int, Handler]) -> None:
+    def __init__(
+        self, registry: Registry, live: LiveSettings, handlers: Mapping[int, Handler], metrics: Metrics
+    ) -> None:
         settings = live.current
         self.registry = registry
         self.handlers = handlers
@@ -74,7 +78,8 @@ class Port:
         self.limits = FrameLimits(settings.max_frame_bytes, settings.max_header_bytes)
         self.encoding = HeaderEncoding[settings.serialize_type]
         head = heads_of_success(SPOKEN_VERSION, self.encoding, self.limits.max_frame_bytes)
-        self.short_way = ShortWay(self.lookups, head)
+        self._untimed = ShortWay(self.lookups, head)
+        self.short_way: Answering = self._untimed
         self.high_water = settings.write_buffer_high_water_mark or settings.max_output_bytes
         self.low_water = min(
             settings.write_buffer_low_water_mark or self.high_water // LOW_WATER_SHARE, self.high_water
@@ -84,6 +89,7 @@ class Port:
         self.violations: Counter[str] = Counter()
         self.cut: Counter[str] = Counter()
         self._live = live
+        self.metrics = metrics
         self._emptied = asyncio.Event()
         self._spare: list[PortConnection] = []
         """The quietest last."""
@@ -97,6 +103,14 @@ class Port:
         self.registry.sessions.lost(connection)
         if not self.connections:
             self._emptied.set()
+
+    def sample_next(self) -> None:
+        """The next lookup takes its own time. No other one is any slower for it: what answers is exchanged."""
+        self.short_way = TimedOnce(self._untimed, self._sampled)
+
+    def _sampled(self, seconds: float) -> None:
+        self.short_way = self._untimed
+        self.metrics.lookup_time("remoting", seconds)
 
     def violated(self, peer: str, error: PeerProtocolError) -> None:
         self.violations[error.violation.value] += 1

@@ -41,10 +41,13 @@ class RemotingServer:
         self._reader = BodyReader()
         self._notifications = Notifications(live)
         registry.on_min_broker_change = self._notifications.tell
-        self.port = Port(registry, live, handlers_by_code(registry, live, self._reader, metrics))
+        self.port = Port(registry, live, handlers_by_code(registry, live, self._reader), metrics)
         self._acceptor: Acceptor | None = None
         self._tasks: list[asyncio.Task[None]] = []
         metrics.before_exposition(lambda: metrics.remoting_port(self.port.figures()))
+
+    def sample_next(self) -> None:
+        self.port.sample_next()
 
     def start(self, listener: socket.socket) -> None:
         settings = self._live.current

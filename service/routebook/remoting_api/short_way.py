@@ -9,7 +9,7 @@ cache when it is needed, and fetching it costs more than the work.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from routebook.remoting_api.lookups import Lookups
 from routebook.wire.codes import ONEWAY_FLAG
@@ -19,6 +19,11 @@ BATCH_BYTES: Final = 64 << 10
 """Answers to one chunk of requests leave together up to this; then it is looked whether the peer takes them."""
 MAX_FORMS: Final = 256
 """`lookup_form` keeps fewer; these are those of connections that it has forgotten, too."""
+
+
+class Answering(Protocol):
+    def answer(self, form: LookupForm, chunk: bytes, at: int, answers: list[bytes]) -> int:
+        """Adds answers to what stands there from `at` on, and says up to where it did; `at` when it did nothing."""
 
 
 class ShortWay:

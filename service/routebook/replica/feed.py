@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from routebook.errors import StoreError, StoreUnavailableError
 from routebook.replica.contents import Contents
+from routebook.replica.lag import Lag
 from routebook.replica.load import CHANGES_PER_READ, GapError, Position, check_contiguous, load
 from routebook.replica.reread import reread
 from routebook.store.book import Book
@@ -85,6 +86,7 @@ class Feed:
         self._failing = False
         self._last_contact = time.monotonic()
         self._heads_read = 0.0
+        self._lag = Lag()
 
     # -- what the replica asks
 
@@ -101,6 +103,11 @@ class Feed:
         age_ms = min(age_ms, self._book.client.contact_age_ms())
         return age_ms if age_ms > IN_TOUCH_MS else 0
 
+    def lag(self) -> tuple[int, float]:
+        """Changes that are known to be in the store and not shown, and for how many seconds."""
+        shown = self._contents.position.version
+        return self._lag.changes(shown), self._lag.seconds(time.monotonic())
+
     def doubt(self) -> None:
         """Somebody was told something by the store that our history does not explain."""
         self._doubted = True
@@ -114,6 +121,8 @@ class Feed:
             self._doubted = True
         elif heads.version < position.version:
             self._heads_read = 0.0
+        else:
+            self._lag.heard_of(heads.version, position.version, time.monotonic())
 
     async def run(self) -> None:
         pause = FIRST_PAUSE_S
@@ -173,13 +182,16 @@ class Feed:
         await self._end_recovery_when_due()
 
     async def _take(self, changes: list[Change]) -> None:
-        check_contiguous(changes, self._contents.position)
+        position = self._contents.position
+        check_contiguous(changes, position)
+        self._lag.heard_of(changes[-1].version, position.version, time.monotonic())
         read = await reread(self._book, changes)
         if not self._is_connected_as_verified():
             return  # what was read may be another store's
         self.counts.changes += len(changes)
         self._audience.foresee(changes)
         topics = self._contents.apply(changes, read)
+        self._lag.reached(self._contents.position.version)
         self._audience.tell(topics, self._contents.position)
 
     async def _read_waiting(self, block_ms: int) -> list[Change]:
@@ -272,6 +284,7 @@ class Feed:
         self._note_load(position)
         steps = self._contents.replace(table, position, self._recovery_window_ms())
         await self._show(steps, position)
+        self._lag.begin_anew()
         self._epoch, self._follows, self._doubted = epoch, True, False
 
     def _note_load(self, position: Position) -> None:

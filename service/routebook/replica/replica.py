@@ -136,6 +136,10 @@ class Replica:
         """Age of the last contact with the store; 0 while in touch."""
         return self._feed.stale_ms()
 
+    def lag(self) -> tuple[int, float]:
+        """Changes that are known to be in the store and not shown, and for how many seconds."""
+        return self._feed.lag()
+
     def route_bytes(self, topic: str) -> bytes | None:
         """The route as standard JSON. Kept until the route changes; None when there is none."""
         return self._answers.get(topic) or self._encoded(topic, Dialect.STANDARD, self._answers)

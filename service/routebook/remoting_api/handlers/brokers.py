@@ -6,10 +6,8 @@ import time
 from typing import Final
 
 from routebook import __version__
-from routebook.errors import RefusedError
 from routebook.model.broker import Registration, RegistrationResult
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE
-from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.remoting_api.body_reader import BodyReader
 from routebook.remoting_api.handlers.asking import Asking
@@ -33,11 +31,10 @@ LONGEST_TIMEOUT_MS: Final = 10 * 365 * 86_400_000
 
 
 class BrokerHandlers:
-    def __init__(self, registry: Registry, live: LiveSettings, reader: BodyReader, metrics: Metrics) -> None:
+    def __init__(self, registry: Registry, live: LiveSettings, reader: BodyReader) -> None:
         self._registry = registry
         self._live = live
         self._reader = reader
-        self._metrics = metrics
 
     async def register(self, asking: Asking) -> Reply:
         cluster, broker = asking.required("clusterName"), asking.required("brokerName")
@@ -49,14 +46,9 @@ class BrokerHandlers:
         )
         if result is None:
             registration = await self._read(asking, cluster, broker, broker_id)
-            try:
-                result = await self._registry.register(
-                    registration, asking.caller, body_digest=digest, connection=asking.connection
-                )
-            except RefusedError:
-                self._metrics.registration("refused")
-                raise
-        self._metrics.registration("turned_down" if result.status == "turned-down" else result.status)
+            result = await self._registry.register(
+                registration, asking.caller, body_digest=digest, connection=asking.connection
+            )
         return self._registered(result)
 
     async def _read(self, asking: Asking, cluster: str, broker: str, broker_id: int) -> Registration:
@@ -115,7 +107,6 @@ class BrokerHandlers:
         cluster, address = asking.required("clusterName"), asking.required("brokerAddr")
         asked = read_data_version(asking.body_within(MAX_DATA_VERSION_BYTES), now_ms=_now_ms())
         changed, stored = await self._registry.query_data_version(cluster, address, asked, asking.caller)
-        self._metrics.heartbeat()
         body = b"" if stored is None else encode_data_version(stored)
         return Reply(ext=write_fields({"changed": changed}), body=body)
 
@@ -123,7 +114,6 @@ class BrokerHandlers:
         await self._registry.heartbeat_address(
             asking.required("clusterName"), asking.required("brokerAddr"), asking.caller
         )
-        self._metrics.heartbeat()
         return Reply()
 
     async def member_group(self, asking: Asking) -> Reply:

@@ -1,0 +1,98 @@
+"""A flood of lines is cut short, and says so."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from routebook.observability import log_bounds
+from routebook.observability.log_bounds import LINES_A_PERIOD, TRACES_A_PERIOD, BoundedHandler, left_out
+from routebook.observability.logs import JsonFormat
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(log_bounds, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def stream(clock: Clock) -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    handler = BoundedHandler(stream)
+    handler.setFormatter(JsonFormat([]))
+    loggers = [logging.getLogger(name) for name in ("bounded", "routebook.audit")]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    yield stream
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
+log, audit = logging.getLogger("bounded"), logging.getLogger("routebook.audit")
+
+
+def said(stream: io.StringIO) -> list[str]:
+    return [json.loads(line)["message"] for line in stream.getvalue().splitlines()]
+
+
+def test_lines_beyond_the_bound_are_left_out_and_counted(clock: Clock, stream: io.StringIO) -> None:
+    before = left_out()
+    for number in range(LINES_A_PERIOD + 250):
+        log.info("broker %d flaps", number)
+    log.info("another line")
+    assert len(said(stream)) == LINES_A_PERIOD + 1, "the bound is for each kind of line alone"
+    assert left_out() - before == 250
+    clock.now += log_bounds.PERIOD_S
+    log.info("broker %d flaps", 9999)
+    assert said(stream)[-2:] == [
+        "250 lines like this one of bounded were left out in the last seconds: broker %d flaps",
+        "broker 9999 flaps",
+    ]
+
+
+def test_traces_have_a_narrower_bound(clock: Clock, stream: io.StringIO) -> None:
+    for _ in range(TRACES_A_PERIOD + 5):
+        try:
+            raise ZeroDivisionError
+        except ZeroDivisionError:
+            log.exception("it failed")
+    assert len(said(stream)) == TRACES_A_PERIOD
+
+
+def test_a_period_later_lines_are_written_again(clock: Clock, stream: io.StringIO) -> None:
+    for _ in range(3):
+        for number in range(LINES_A_PERIOD):
+            log.info("%d", number)
+        clock.now += log_bounds.PERIOD_S
+    assert len(said(stream)) == 3 * LINES_A_PERIOD
+
+
+def test_what_administrators_did_is_never_left_out_but_what_they_were_refused_is(
+    clock: Clock, stream: io.StringIO
+) -> None:
+    for _ in range(LINES_A_PERIOD + 10):
+        audit.info("done")
+        audit.warning("refused")
+    assert (said(stream).count("done"), said(stream).count("refused")) == (LINES_A_PERIOD + 10, LINES_A_PERIOD)
+
+
+def test_the_last_ones_left_out_are_told_of_at_the_end(clock: Clock) -> None:
+    stream = io.StringIO()
+    handler = BoundedHandler(stream)
+    for number in range(LINES_A_PERIOD + 1):
+        handler.handle(logging.LogRecord("x", logging.INFO, "", 0, "line %d", (number,), None))
+    handler.close()
+    assert stream.getvalue().splitlines()[-1].startswith("1 lines like this one of x were left out")
