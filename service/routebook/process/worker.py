@@ -1,6 +1,6 @@
 """One worker: everything long-lived is built here, started in this order, and stopped in the reverse one.
 
-    store -> its check -> the book -> admin port -> replica complete -> presence, leader, sessions … -> public ports
+    admin port -> store -> its check -> the book -> replica complete -> presence, leader, sessions … -> public ports
 
 A stop takes the public ports away first, so that nobody is answered by half a worker; then gives up the leadership,
 so that the next leader need not wait; then closes the store.
@@ -17,7 +17,7 @@ from typing import Any
 
 from routebook import __version__
 from routebook.accepting.tls import ServerTls, TlsOptions
-from routebook.errors import RoutebookError
+from routebook.errors import RoutebookError, StoreUnavailableError
 from routebook.http_api.admin_app import create_admin_app
 from routebook.http_api.app import create_app
 from routebook.http_api.serving import Front, http_server
@@ -51,6 +51,8 @@ _log = logging.getLogger(__name__)
 
 LOAD_TIMEOUT_MS = 120_000
 """For the first load: a table of millions of entries takes seconds; a store that never answers must end the start."""
+STORE_PAUSE_SECONDS = 0.5
+"""Between two tries to reach the store at the start."""
 STORE_FAREWELL_SECONDS = 3.0
 ADMIN_DRAIN_SECONDS = 1.0
 
@@ -109,12 +111,10 @@ class Worker:
 
     async def _start(self) -> None:
         settings = self._live.current
-        await self._client.open()
-        facts = await check_store(self._client, settings.namespace)
-        _log.info("Store: %s", facts)
+        await self._admin.start()
+        await self._reach_store()
         await open_book(self._book)
         await import_kv_file(self._book, settings.kv_config_path, self.name)
-        await self._admin.start()
         self._spawn("replica", self._replica.run())
         await self._replica.wait_complete(LOAD_TIMEOUT_MS)
         self._tell_run_time_settings()
@@ -128,6 +128,26 @@ class Worker:
         self._spawn("pace", Pace(self._metrics, [self._metrics.sample_http, self._remoting.sample_next]).run())
         await self._http.start()
         self._remoting.start(self._ports.remoting)
+
+    async def _reach_store(self) -> None:
+        settings = self._live.current
+        deadline = time.monotonic() + settings.store_wait_ms / 1000
+        told = False
+        while True:
+            try:
+                await self._client.open()
+                facts = await check_store(self._client, settings.namespace)
+            except StoreUnavailableError as error:
+                if time.monotonic() >= deadline:
+                    raise
+                if not told:
+                    seconds = settings.store_wait_ms / 1000
+                    _log.warning("%s Waiting for it, at most %.0f s (store_wait_ms).", error.message, seconds)
+                told = True
+                await asyncio.sleep(STORE_PAUSE_SECONDS)
+            else:
+                _log.info("Store: %s", facts)
+                return
 
     def _tell_run_time_settings(self) -> None:
         """What the start line could not know: these live in the store."""

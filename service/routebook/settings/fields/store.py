@@ -5,7 +5,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from routebook.settings.fields.about import STORE_SCHEMES, About, Part, check_namespace_text, check_store_url_text
+from routebook.settings.fields.about import (
+    STORE_SCHEMES,
+    About,
+    Duration,
+    Part,
+    check_namespace_text,
+    check_store_url_text,
+)
 from routebook.settings.masking import Secret
 
 
@@ -44,6 +51,13 @@ class StoreSettings(Part):
             at_run_time=True,
         ),
     ] = 10_000
+    store_wait_ms: Annotated[
+        Duration,
+        About(
+            "At the start, how long a store that cannot be reached is waited for, alive and not ready. 0: not at all; "
+            "people want the message at once, but a container that ended is started again after minutes."
+        ),
+    ] = 0
     kv_config_path: Annotated[
         str,
         About(
