@@ -76,8 +76,12 @@ class Merging:
                     gauges[key] = value if key not in gauges else _one_of(key[0], gauges[key], value)
             self._take(one.source, counted)
             states.append({name: value for (name, _, labels), value in found.items() if not labels})
-        values = gauges | self._sums()
-        return "".join(self._render(name, values) for name in self._families) + _apart(states)
+        by_family: dict[str, dict[_Sample, float]] = {name: {} for name in self._families}
+        for key, value in (gauges | self._sums()).items():
+            by_family[key[0]][key] = value
+        return "".join(_render(name, self._families[name], values) for name, values in by_family.items()) + _apart(
+            states
+        )
 
     def _read(self, text: str) -> dict[_Sample, float]:
         found: dict[_Sample, float] = {}
@@ -99,16 +103,15 @@ class Merging:
             _add(sums, counted.values)
         return sums
 
-    def _render(self, name: str, values: Mapping[_Sample, float]) -> str:
-        family = self._families[name]
-        # The parser strips `_total` from a counter's name; the text form wants it back.
-        shown = f"{name}_total" if family.kind == "counter" else name
-        lines = [f"# HELP {shown} {_escape(family.text)}", f"# TYPE {shown} {family.kind}"]
-        for (of, sample, labels), value in values.items():
-            if of == name:
-                inner = ",".join(f'{label}="{_escape(text, quoted=True)}"' for label, text in labels)
-                lines.append(f"{sample}{{{inner}}} {value!r}" if inner else f"{sample} {value!r}")
-        return "\n".join(lines) + "\n"
+
+def _render(name: str, family: _Family, values: Mapping[_Sample, float]) -> str:
+    # The parser strips `_total` from a counter's name; the text form wants it back.
+    shown = f"{name}_total" if family.kind == "counter" else name
+    lines = [f"# HELP {shown} {_escape(family.text)}", f"# TYPE {shown} {family.kind}"]
+    for (_, sample, labels), value in values.items():
+        inner = ",".join(f'{label}="{_escape(text, quoted=True)}"' for label, text in labels)
+        lines.append(f"{sample}{{{inner}}} {value!r}" if inner else f"{sample} {value!r}")
+    return "\n".join(lines) + "\n"
 
 
 def _one_of(family: str, one: float, other: float) -> float:
@@ -125,9 +128,9 @@ def _add(sums: dict[_Sample, float], values: Mapping[_Sample, float]) -> None:
 def _apart(states: list[Mapping[str, float]]) -> str:
     """What a minimum or maximum cannot say: whether the workers agree."""
     tables = [one for one in states if one.get("routebook_replica_complete")]
-    versions = [one["routebook_replica_version"] for one in tables]
+    versions = [one.get("routebook_replica_version", 0.0) for one in tables]
     spread = max(versions, default=0.0) - min(versions, default=0.0)
-    facts = {(one["routebook_replica_version"], one["routebook_replica_digest"]) for one in tables}
+    facts = {(one.get("routebook_replica_version", 0.0), one.get("routebook_replica_digest")) for one in tables}
     disagree = len(facts) > len(set(versions))
     return (
         "# HELP routebook_workers_version_spread Versions between the first and the last of the worker processes.\n"
