@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from routebook.settings import catalogue, load
-from tests.chart.objects import Object, one, settings_of, templates, worker
-from tests.chart.rendering import VALUE_SETS, merged, render, value_set
+from tests.chart.objects import Object, one, read, settings_of, templates, worker
+from tests.chart.rendering import CHART, VALUE_SETS, merged, render, run, value_set
+from tests.chart.tools import HELMS
 
 STORE = "redis://store:6379"
 
@@ -71,6 +72,27 @@ def test_ports_of_the_pod_are_those_that_the_worker_listens_on() -> None:
 @pytest.mark.parametrize("number", [33_554_432, 268_435_456, 2_000_000])
 def test_large_numbers_stay_whole_numbers(number: int) -> None:
     assert loaded({"settings": {"history_max_bytes": number}}).history_max_bytes == number
+
+
+@pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
+def test_numbers_given_on_the_command_line_are_numbers_too(helm: Path) -> None:
+    """Helm reads those in another way than a file's."""
+    given = "settings.history_max_bytes=33554432,replicas=4,drain.seconds=20,service.type=NodePort"
+    said = run(helm, "template", "rb", str(CHART), "--set", given)
+    assert said.code == 0, said.errors
+    objects = read(said.text)
+    assert settings_of(objects, main_container(objects))["ROUTEBOOK_HISTORY_MAX_BYTES"] == "33554432"
+    assert one(objects, "Deployment")["spec"]["replicas"] == 4
+    assert worker(objects).spec["terminationGracePeriodSeconds"] == 50
+    (public,) = [found for found in objects if found.get("spec", {}).get("type") == "NodePort"]
+    assert not any("nodePort" in port for port in public["spec"]["ports"])
+
+
+def test_the_pipeline_reads_the_name_space_of_the_workers() -> None:
+    objects = render({"settings": {"namespace": "orders"}, "pipeline": {"enabled": True}})
+    (pipeline,) = [found for found in templates(objects) if found.kind == "CronJob"]
+    assert settings_of(objects, pipeline.containers[0])["ROUTEBOOK_NAMESPACE"] == "orders"
+    assert settings_of(objects, main_container(objects))["ROUTEBOOK_NAMESPACE"] == "orders"
 
 
 def test_settings_of_any_kind_arrive() -> None:

@@ -30,6 +30,7 @@ WORLDS: list[dict[str, Any]] = [
 
 # What a value is changed to, where any other text would be refused.
 CHANGED: dict[str, Any] = {
+    "image.digest": f"sha256:{'0' * 64}",
     "settings": {"hold_percent": 77},
     "store.external.url": "redis://elsewhere:6379",
     "store.builtin.maxMemory": "99mb",

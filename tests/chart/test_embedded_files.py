@@ -1,0 +1,50 @@
+"""Alarms and dashboard arrive as they stand in the repository: what of them is for Prometheus is not for Helm."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.chart.objects import one, read, worker
+from tests.chart.rendering import CHART, render, value_set
+from tests.chart.tools import HELMS
+
+VALUES = value_set(CHART / "ci" / "metrics.yaml")
+
+
+@pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
+def test_the_alarms_are_those_of_the_file(helm: Path) -> None:
+    (rules,) = read((CHART / "files" / "alerts.yaml").read_text())
+    assert one(render(VALUES, helm=helm), "PrometheusRule")["spec"] == rules
+    assert len(rules["groups"]) >= 1
+
+
+@pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
+def test_the_dashboard_is_that_of_the_file(helm: Path) -> None:
+    (text,) = one(render(VALUES, helm=helm), "ConfigMap", "-dashboard")["data"].values()
+    assert json.loads(text) == json.loads((CHART / "files" / "dashboard.json").read_text())
+
+
+def test_labels_by_which_others_select_are_there() -> None:
+    objects = render(VALUES)
+    for kind in ("PodMonitor", "PrometheusRule"):
+        assert one(objects, kind)["metadata"]["labels"]["release"] == "prometheus"
+    dashboard = one(objects, "ConfigMap", "-dashboard")["metadata"]
+    assert dashboard["labels"]["grafana_dashboard"] == "1"
+    assert dashboard["annotations"] == {"grafana_folder": "RocketMQ"}
+
+
+def test_nothing_of_an_operator_is_made_unless_it_is_asked_for() -> None:
+    """Its kinds are unknown to a cluster without it, and an install would fail."""
+    assert {found["apiVersion"].partition("/")[0] for found in render()} <= {
+        "v1",
+        "apps",
+        "policy",
+        "networking.k8s.io",
+    }
+
+
+def test_an_image_may_be_named_by_its_digest() -> None:
+    digest = f"sha256:{'ab' * 32}"
+    container = worker(render({"image": {"digest": digest, "repository": "registry.example/r"}})).containers[0]
+    assert container["image"] == f"registry.example/r@{digest}"
