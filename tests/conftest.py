@@ -45,7 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _is_for_tests(name: str) -> bool:
-    return name.startswith("ROUTEBOOK_TEST_") or name == "ROUTEBOOK_REDIS_SERVER"
+    return name.startswith(("ROUTEBOOK_TEST_", "ROUTEBOOK_KUBE_")) or name == "ROUTEBOOK_REDIS_SERVER"
 
 
 def pytest_report_header(config: pytest.Config) -> str:

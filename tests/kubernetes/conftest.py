@@ -56,8 +56,7 @@ def cluster() -> Iterator[Cluster]:
     if not keep:
         figures.begin()
     yield running
-    if not keep:
-        running.end()
+    running.leave() if keep else running.end()
 
 
 def _lacks() -> str | None:

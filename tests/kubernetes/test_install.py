@@ -75,6 +75,8 @@ def test_the_admin_port_is_not_in_the_service(defaults: Release) -> None:
 def test_uninstall_leaves_nothing_but_claims(defaults: Release) -> None:
     """The last of this file: there is nothing left to test afterwards."""
     defaults.uninstall()
+    # Workers take leave of their peers first; nobody waits for that.
+    defaults.cluster.wait(lambda: defaults.cluster.get("pods", defaults.name) == [], "the pods' end", 90)
 
     kinds = (
         "all,configmaps,secrets,serviceaccounts,poddisruptionbudgets,networkpolicies,cronjobs,jobs,roles,rolebindings"

@@ -88,8 +88,7 @@ class Cluster:
         return cluster
 
     def end(self, *, keep_logs: bool = False) -> None:
-        if self._api:
-            self._api.close()
+        self.leave()
         for number in reversed(self.addresses.numbers):
             self.nodes.kill(number)
         self.nodes.clean_up()
@@ -100,6 +99,12 @@ class Cluster:
                     shutil.copytree(self.state / f"node{number}" / "log", logs / f"node{number}")
             print(f"The cluster did not come up; logs in {logs}")
         shutil.rmtree(self.state)
+
+    def leave(self) -> None:
+        """It goes on without us."""
+        if self._api:
+            self._api.close()
+        self._api = None
 
     def __enter__(self) -> Self:
         return self
