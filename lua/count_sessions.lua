@@ -5,7 +5,8 @@ KEYS[1]  meta
 
 ARGV[1]  since_ms  by the server's clock
 
-reply    {status, version, sessions that ended since, sessions that are open, instances lost and not settled} UNCHANGED
+reply    {status, version, sessions that ended since, sessions that are open, instances lost and not settled,
+          1 while we are cut off (scan_deadlines)} UNCHANGED
 ]]
 -- include: statuses
 -- include: keys
@@ -18,4 +19,5 @@ for _, worker in ipairs(redis.call('ZRANGE', table_key('workers'), 0, -1)) do
   open = open + redis.call('HLEN', key_of('sessions', worker))
 end
 local ended = redis.call('ZCOUNT', table_key('ended'), since_ms, '+inf')
-return { UNCHANGED, current_version(), ended, open, redis.call('HLEN', table_key('lost')) }
+local lost, cut_off = redis.call('HLEN', table_key('lost')), redis.call('HEXISTS', table_key('expiry'), 'stood_at')
+return { UNCHANGED, current_version(), ended, open, lost, cut_off }

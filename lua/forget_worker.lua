@@ -18,6 +18,7 @@ reply    {status, version} DONE, STALE (there is more: call again), UNCHANGED (i
 -- include: changes
 -- include: deadline_clock
 -- include: leadership
+-- include: cut_off
 
 local by, lease, worker, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local MEMBERS_PER_CALL = 1000
@@ -25,7 +26,7 @@ local MEMBERS_PER_CALL = 1000
 if lease ~= '' and not leads(lease) then
   return { FENCED, current_version() }
 end
-local deadline_now = deadline_clock(by)
+local deadline_now, server_now = deadline_clock(by)
 local lease_end = redis.call('ZSCORE', table_key('workers'), worker)
 if lease ~= '' and lease_end and tonumber(lease_end) >= deadline_now then
   return { UNCHANGED, current_version() }
@@ -48,4 +49,7 @@ if redis.call('EXISTS', sessions) == 1 then
   return { STALE, current_version() }
 end
 redis.call('ZREM', table_key('workers'), worker)
+if lease ~= '' and lease_end then
+  note_vanished(server_now - (deadline_now - heard_ms), heard_ms)
+end
 return { DONE, current_version() }

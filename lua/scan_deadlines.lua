@@ -1,7 +1,7 @@
 --[[
 The leader's look at who is due, and the trace of it that `status` shows. Members up to `released` were let go by an
 operator; the others count towards a mass expiry, unless they hold no seat (an address that was replaced): nothing depends
-on those, so they may always go.
+on those, so they may always go. While we are cut off the deadline clock stands still: each look sets it back to where it stood.
 
 KEYS[1]   meta
 
@@ -12,7 +12,7 @@ ARGV[4]   window  ms: expiries of the last so long count towards a mass expiry t
                   fall due one by one, as each was heard last
 
 reply     {status, version, deadline clock, instances, due, those that count towards a mass expiry, released up to,
-           held since ms or empty, expired lately, member, incarnation, deadline, 1 if it holds its seat, …} DONE, FENCED
+           held since ms or empty, expired lately, 1 while we are cut off, member, incarnation, deadline, 1 if it holds its seat, …} DONE, FENCED
 ]]
 -- include: statuses
 -- include: keys
@@ -21,6 +21,7 @@ reply     {status, version, deadline clock, instances, due, those that count tow
 -- include: changes
 -- include: deadline_clock
 -- include: leadership
+-- include: cut_off
 
 local by, lease, limit, window = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 if not leads(lease) then
@@ -29,6 +30,31 @@ end
 
 local deadline_now, server_now = deadline_clock(by)
 local deadlines, expiry = table_key('deadlines'), table_key('expiry')
+
+local function stand_still(since)
+  local stood_at = tonumber(redis.call('HGET', expiry, 'stood_at') or since)
+  local ran_on = math.max(deadline_now - stood_at, 0)
+  redis.call('HINCRBY', META, 'deaf_ms', ms_text(ran_on))
+  redis.call('HSET', expiry, 'stood_at', ms_text(stood_at))
+  redis.call('HSETNX', expiry, 'stood_from_ms', ms_text(server_now - ran_on))
+  deadline_now = deadline_now - ran_on
+end
+
+local function go_on()
+  local from = redis.call('HGET', expiry, 'stood_from_ms')
+  if from then
+    redis.call('HDEL', expiry, 'stood_at', 'stood_from_ms')
+    append_change('blind', by, '"from_ms":' .. from .. ',"to_ms":' .. ms_text(server_now))
+  end
+end
+
+local cut_off_at = cut_off_since(deadline_now)
+if cut_off_at then
+  stand_still(cut_off_at)
+else
+  go_on()
+end
+
 local upto = ms_text(deadline_now)
 local state = redis.call('HMGET', expiry, 'released_to', 'held_since_ms')
 local released_to = state[1] or '0'
@@ -64,4 +90,4 @@ for i = 1, #found, 2 do
   listed[#listed + 1] = is_seated and 1 or 0
 end
 return { DONE, current_version(), upto, instances, due, counting, released_to, state[2] or '', expired_lately,
-  unpack(listed) }
+  cut_off_at and 1 or 0, unpack(listed) }

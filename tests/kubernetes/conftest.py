@@ -95,7 +95,7 @@ def fleet(release: Release) -> Iterator[Fleet]:
     """Six brokers and twenty clients outside the cluster."""
     with Fleet(release.cluster.addresses.host, [release.remoting_address()]) as fleet:
         yield fleet
-    # Nobody listens there any more, and a test must not find the brokers of the one before.
+    # A test must not find the brokers of the one before.
     release.cluster.wait(lambda: release.status()["counts"]["brokers"] == 0, "the fleet's brokers being gone", 90)
 
 

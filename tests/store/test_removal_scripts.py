@@ -243,6 +243,90 @@ async def test_an_outage_ends_no_lease_of_a_living_worker(book: Book) -> None:
     assert 0 < state.workers["worker-2"] <= 10_000
 
 
+MINUTE = 60_000
+
+
+async def vanish(book: Book, lease: str, *workers: str) -> None:
+    """Their last sign of life came a minute ago, and so did everybody's last registration; the leader has noticed."""
+    for worker in workers:
+        await renew_worker(book, worker, 10_000, "{}", caller=CALLER)
+        await book.client.call("ZINCRBY", book.keys.table("workers"), -MINUTE, worker)
+    for table in ("heartbeats", "deadlines"):
+        for member in await book.client.call("ZRANGE", book.keys.table(table), 0, -1):
+            await book.client.call("ZINCRBY", book.keys.table(table), -MINUTE, member)
+    for worker in workers:
+        assert await forget_worker(book, worker, caller=CALLER, lease=lease) is Status.DONE
+
+
+async def test_deadlines_stand_still_when_most_workers_vanished_and_nobody_was_heard_since(book: Book) -> None:
+    """The store and the last worker may be on the one side of a network that broke, the whole fleet on the other."""
+    await PlainWorker(book).register(registration(timeout_ms=30_000))
+    lease = await leads(book)
+    await renew_worker(book, "worker-1", 10_000, "{}", caller=CALLER)
+    await vanish(book, lease, "worker-2", "worker-3")
+
+    first, second = await scan(book, lease), await scan(book, lease)
+
+    assert (first.cut_off, first.due, second.due) == (True, 0, 0)
+    assert first.clock == second.clock
+    assert 20_000 < await deadline_of(book, MEMBER) - second.clock <= 30_000
+
+
+async def test_deadlines_go_on_where_they_stood_when_a_broker_is_heard(book: Book) -> None:
+    worker = PlainWorker(book)
+    for address, broker in ((A, "broker-a"), (B, "broker-b")):
+        await worker.register(registration(address, broker=broker, timeout_ms=30_000))
+    lease = await leads(book)
+    await renew_worker(book, "worker-1", 10_000, "{}", caller=CALLER)
+    await vanish(book, lease, "worker-2", "worker-3")
+    stood_at = (await scan(book, lease)).clock
+
+    await worker.register(registration(B, broker="broker-b", timeout_ms=30_000))
+    after = await scan(book, lease)
+
+    assert (after.cut_off, after.due) == (False, 0)
+    assert stood_at <= after.clock < stood_at + 5000
+    change = await newest(book)
+    assert change.kind == "blind"
+    assert change.fields["to_ms"] - change.fields["from_ms"] >= MINUTE
+
+
+async def test_deadlines_go_on_when_as_many_workers_are_back(book: Book) -> None:
+    await PlainWorker(book).register(registration(timeout_ms=30_000))
+    lease = await leads(book)
+    await renew_worker(book, "worker-1", 10_000, "{}", caller=CALLER)
+    await vanish(book, lease, "worker-2", "worker-3")
+    assert (await scan(book, lease)).cut_off
+
+    await renew_worker(book, "worker-4", 10_000, "{}", caller=CALLER)
+
+    assert not (await scan(book, lease)).cut_off
+
+
+async def test_half_of_the_workers_may_die_with_their_brokers(book: Book) -> None:
+    await PlainWorker(book).register(registration(timeout_ms=30_000))
+    lease = await leads(book)
+    await renew_worker(book, "worker-1", 10_000, "{}", caller=CALLER)
+    await vanish(book, lease, "worker-2")
+
+    found = await scan(book, lease)
+
+    assert (found.cut_off, found.due) == (False, 1)
+
+
+async def test_who_was_heard_after_they_vanished_proves_that_we_can_hear(book: Book) -> None:
+    worker = PlainWorker(book)
+    await worker.register(registration(timeout_ms=30_000))
+    lease = await leads(book)
+    await renew_worker(book, "worker-1", 10_000, "{}", caller=CALLER)
+    await vanish(book, lease, "worker-2", "worker-3")
+    await worker.register(registration(B, broker="broker-b", timeout_ms=30_000))
+
+    found = await scan(book, lease)
+
+    assert (found.cut_off, found.due) == (False, 1)
+
+
 async def test_one_address_under_two_clusters_keeps_its_seat_in_the_groups_own(book: Book) -> None:
     worker = PlainWorker(book)
     await worker.register(registration())

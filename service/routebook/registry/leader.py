@@ -72,6 +72,7 @@ class Leader:
         self._lease: Lease | None = None
         self._next_scan = 0.0
         self._renewed = 0.0
+        self._cut_off = False
 
     @property
     def lease(self) -> Lease | None:
@@ -128,8 +129,9 @@ class Leader:
             # From the plan, not from now: scans do not drift. But none is made up for after a pause.
             period = self._live.current.scan_not_active_broker_interval_ms / 1000
             self._next_scan = max(self._next_scan + period, now)
-            await self._scan(lease)
+            # Before the scan: whether most of us are gone decides what a silence means.
             await self._forget_dead_workers(lease)
+            await self._scan(lease)
             if await self._sessions.adopt_losses(lease.whole) is Status.FENCED:
                 self._lease = None
                 return
@@ -150,6 +152,7 @@ class Leader:
                 self._lease = None
                 return
             self._metrics.scan()
+            self._tell_cut_off(scan)
             held = self._is_mass_expiry(scan)
             await self._tell_hold(lease, scan, held=held)
             due = [member for member in scan.members if not held or _may_go(member, scan)]
@@ -184,6 +187,17 @@ class Leader:
         elif scan.held_since_ms is not None:
             await release_expiry(self._book, caller=self._caller, let_go=False, lease=lease.whole)
             _log.warning("Expiry is no longer held: %d of %d brokers are due.", scan.due, scan.instances)
+
+    def _tell_cut_off(self, scan: Scan) -> None:
+        if scan.cut_off and not self._cut_off:
+            self._metrics.network_ill()
+            _log.error(
+                "Most workers are gone and nobody was heard since: deadlines stand still until a broker is heard or "
+                "workers are back. Look at the network between this worker, the others and the brokers."
+            )
+        elif self._cut_off and not scan.cut_off:
+            _log.warning("Deadlines go on: workers or brokers are back.")
+        self._cut_off = scan.cut_off
 
     def _broker_of(self, due: DueMember) -> str:
         instance = self._replica.table.instances.get(due.member)

@@ -161,7 +161,7 @@ class LostConnections:
             counts = await count_sessions(self._book, loss.lost_ms - int(grace_s * 1000))
             own = self._own_share(2 * grace_s + LEAST_DIAL_S)
             of_all = Share(counts.ended, counts.open + counts.lost)
-            is_ill = self._is_much(of_all) or self._is_much(own)
+            is_ill = counts.cut_off or self._is_much(of_all) or self._is_much(own)
             self._verdict = time.monotonic(), is_ill
             if is_ill:
                 self._alarm(of_all, own)

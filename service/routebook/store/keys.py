@@ -25,7 +25,7 @@
 | `identity` | string | random, set once |
 | `leader`, `leader:token` | string | the lease `<token>:<worker>:<nonce>`; the last token |
 | `expired` | sorted set | `<cluster>/<addr>` that expired lately, by the deadline clock |
-| `expiry` | hash | last_scan_ms, instances, due, held_since_ms, brokers, released_to |
+| `expiry` | hash | last_scan_ms, instances, due, held_since_ms, brokers, released_to, vanished…, stood… |
 """
 
 from dataclasses import dataclass

@@ -98,6 +98,8 @@ class Scan:
     released_to: int = 0
     held_since_ms: int | None = None
     expired_lately: int = 0
+    cut_off: bool = False
+    """Most workers vanished, and nobody was heard since: the deadline clock stands still."""
     members: tuple[DueMember, ...] = ()
 
 
@@ -106,7 +108,7 @@ async def scan_deadlines(book: Book, lease: str, *, caller: Caller, limit: int, 
     reply = await book.run("scan_deadlines", pack_caller(caller), lease, limit, window_ms)
     if status_of(reply) is Status.FENCED:
         return Scan(Status.FENCED)
-    listed = reply[9:]
+    listed = reply[10:]
     return Scan(
         status=Status.DONE,
         clock=int(reply[2]),
@@ -116,6 +118,7 @@ async def scan_deadlines(book: Book, lease: str, *, caller: Caller, limit: int, 
         released_to=int(reply[6]),
         held_since_ms=int(reply[7]) if reply[7] else None,
         expired_lately=int(reply[8]),
+        cut_off=bool(reply[9]),
         members=tuple(
             DueMember(text(listed[i]), text(listed[i + 1]), int(float(listed[i + 2])), bool(listed[i + 3]))
             for i in range(0, len(listed), 4)

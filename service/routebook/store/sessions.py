@@ -80,6 +80,8 @@ class SessionCounts:
     open: int
     lost: int
     """Instances without a session that somebody is looking into."""
+    cut_off: bool
+    """It is us, not the brokers, who are gone: see `Scan.cut_off`."""
 
 
 async def open_sessions(
@@ -126,7 +128,7 @@ async def adopt_losses(book: Book, lease: str, worker: str, *, caller: Caller) -
 
 async def count_sessions(book: Book, since_ms: int) -> SessionCounts:
     reply = await book.run("count_sessions", since_ms)
-    return SessionCounts(ended=int(reply[2]), open=int(reply[3]), lost=int(reply[4]))
+    return SessionCounts(ended=int(reply[2]), open=int(reply[3]), lost=int(reply[4]), cut_off=bool(reply[5]))
 
 
 def _losses(told: list[Any]) -> Iterator[Loss]:

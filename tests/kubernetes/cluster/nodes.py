@@ -82,16 +82,17 @@ class Nodes:
             "NODE_GRACE": self._node_grace,
         }
         unshare = ("unshare", "--mount", "--pid", "--net", "--uts", "--mount-proc", "--kill-child")
-        with (folder / "log" / "node.log").open("ab") as log:
-            outer = subprocess.Popen(
-                [*unshare, "--propagation", "private", "--", "bash", str(NODE_PROGRAM)],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        first = _child_of(outer.pid)
+        node = [*unshare, "--propagation", "private", "--", "bash", str(NODE_PROGRAM)]
+        # Through a shell that ends: the node is nobody's child, for it may outlive whoever starts it.
+        in_background = 'log=$1; shift; setsid "$@" </dev/null >>"$log" 2>&1 & echo $!'
+        outer = subprocess.run(
+            ["sh", "-c", in_background, "sh", str(folder / "log" / "node.log"), *node],
+            check=True,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        first = _child_of(int(outer.stdout))
         (folder / "process").write_text(f"{first} {_started(first)}")
         switch, cable = addresses.name, f"node{number}"
         _ip("-n", switch, "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(first))
