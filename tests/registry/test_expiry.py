@@ -7,6 +7,7 @@ import pytest
 from routebook.errors import NotFoundError
 from routebook.store.changes import Change, changes_between
 from tests.reference.build import registration
+from tests.support.fault_proxy import FaultProxy
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
 from tests.support.scripts import make_due
 from tests.support.waiting import until
@@ -85,6 +86,7 @@ async def test_many_at_once_are_held_until_an_operator_releases_them(store_url: 
         assert len(known(worker)) == 10
         state = await worker.registry.expiry_state()
         assert (state.due, state.instances) == (6, 10)
+        assert (_shown(worker, "held"), _shown(worker, "due_brokers"), _shown(worker, "holds_total")) == (1, 6, 1)
         assert state.brokers == tuple(f"broker-{n}" for n in range(6))
         after = await worker.registry.release_expiry(CALLER)
         assert not after.held
@@ -179,6 +181,24 @@ def _now_ms(time: list[bytes]) -> int:
 
 async def _held(worker: InProcessWorker) -> bool:
     return (await worker.registry.expiry_state()).held
+
+
+async def test_a_leader_that_lost_the_store_does_not_say_for_ever_that_it_leads(store_url: str, namespace: str) -> None:
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        running_worker(proxy.url, namespace, lease_ms=1000, store_timeout_ms=300) as worker,
+    ):
+        worker.lead()
+        await until(lambda: worker.metrics.registry.get_sample_value("routebook_leader") == 1)
+        await proxy.refuse()
+        await until(lambda: worker.metrics.registry.get_sample_value("routebook_leader") == 0)
+        assert worker.leader.lease is not None, "it may still be the lease's, and goes on asking"
+        await proxy.accept()
+        await until(lambda: worker.metrics.registry.get_sample_value("routebook_leader") == 1)
+
+
+def _shown(worker: InProcessWorker, name: str) -> float | None:
+    return worker.metrics.registry.get_sample_value(f"routebook_expiry_{name}")
 
 
 def _kinds_of_hold(changes: list[Change]) -> list[str]:

@@ -120,6 +120,22 @@ async def test_a_loss_of_a_reader_is_counted_and_a_baseline_follows(store_url: s
         assert (await read_baseline_state(book)).wanted == "trimmed"
 
 
+async def test_the_metrics_show_how_full_the_history_is_and_who_lags(store_url: str, namespace: str) -> None:
+    async with running_worker(store_url, namespace, history_min_entries=1000, history_hard_limit=4000) as worker:
+        await fill(worker.book, 2500)
+        await reads(worker.book, "lake", f"700 {await now_of(worker.book)}")
+        await reads(worker.book, "other", f"2400 {await now_of(worker.book)}")
+        await upkeep_of(worker).trim()
+        state = await read_history_state(worker.book)
+
+        def shown(name: str) -> float | None:
+            return worker.metrics.registry.get_sample_value(f"routebook_history_{name}")
+
+        assert shown("entries") == state.entries < 2500
+        assert shown("used_ratio") == 2500 / 4000, "before it was trimmed"
+        assert (shown("readers"), shown("reader_lag_changes")) == (2, 1800)
+
+
 async def test_the_bound_in_bytes_is_kept_to_about_a_mebibyte(store_url: str, namespace: str) -> None:
     async with running_worker(store_url, namespace, history_max_bytes=2_097_152) as worker:
         book = worker.book

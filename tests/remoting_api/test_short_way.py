@@ -46,6 +46,26 @@ def close_the_long_way(port: PortUnderTest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(port.server.port.lookups, "find", find)
 
 
+async def test_a_lookup_takes_its_time_when_it_is_asked_to_and_only_then(port: PortUnderTest, peer: Peer) -> None:
+    await register(peer)
+
+    def timed() -> float | None:
+        return port.metrics.registry.get_sample_value("routebook_lookup_seconds_count", {"port": "remoting"})
+
+    await accustom(port, peer, request("TopicA", opaque=1))
+    assert timed() == 0
+    port.server.sample_next()
+    port.server.sample_next()
+    await accustom(port, peer, request("TopicA", opaque=2))
+    assert timed() == 1
+    port.server.sample_next()
+    peer.write(request("NoSuchTopic", opaque=3))
+    await peer.frame()
+    assert timed() == 1, "nothing was answered on the short way"
+    await accustom(port, peer, request("TopicA", opaque=4))
+    assert timed() == 2
+
+
 @pytest.mark.parametrize(
     ("version", "more"),
     [

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from routebook.errors import NotReadyError, NotSeenYetError
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
 from routebook.store.book import Book
 from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.reads import read_heads
 from routebook.store.topics import delete_topic, register_topic, set_write_permission
 from tests.properties.plain_worker import CALLER
 from tests.reference.build import mapping, topics, version
@@ -43,6 +45,21 @@ async def test_what_was_there_is_loaded_and_what_comes_is_followed(book: Book) -
         await replica.wait_for(await register(book, B, broker="broker-b", topics=topics("orders")), 2000)
         assert list(replica.view.brokers_of("orders")) == ["broker-a", "broker-b"]
         assert replica.counts.loads == 1
+
+
+async def test_the_lag_is_what_is_known_and_not_shown(book: Book) -> None:
+    async with following(book) as replica:
+        await register(book, A)
+        await caught_up(book, replica)
+        assert replica.lag() == (0, 0.0)
+        heads = await read_heads(book)
+        replica.check_heads(replace(heads, version=heads.version + 2))
+        changes, seconds = replica.lag()
+        assert (changes, seconds >= 0) == (2, True)
+        await until(lambda: replica.lag()[1] > 0.05)
+        for number in range(2):
+            await put_kv(book, "n", f"k{number}", "v", caller=CALLER)
+        await until(lambda: replica.lag() == (0, 0.0))
 
 
 async def test_every_kind_of_change_arrives(book: Book) -> None:
