@@ -154,6 +154,14 @@ def test_the_admin_port_is_open_to_those_named_only() -> None:
     assert [port["port"] for rule in closed["ingress"] for port in rule["ports"]] == ["remoting", "http"]
 
 
+def test_helm_test_gets_through_where_peers_are_named() -> None:
+    named = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
+    objects = render({"networkPolicy": {"publicFrom": named}})
+    own_test, *others = one(objects, "NetworkPolicy", "routebook")["spec"]["ingress"][0]["from"]
+    assert [found.kind for found in selected(objects, own_test["podSelector"]["matchLabels"])] == ["Pod"]
+    assert others == named
+
+
 def test_egress_is_free_until_it_is_named() -> None:
     """A worker dials brokers wherever they are."""
     assert policy({})["policyTypes"] == ["Ingress"]
