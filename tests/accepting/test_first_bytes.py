@@ -10,7 +10,7 @@ import pytest
 from routebook.accepting.arrival import Bounds
 from routebook.accepting.undecided import Undecided
 from routebook.wire.proxy_header import Endpoint
-from tests.accepting.ports import accepting, peer
+from tests.accepting.ports import Peer, accepting, peer
 from tests.support.waiting import until
 from tests.wire.plain_frames import framed, json_lookup
 
@@ -238,3 +238,34 @@ async def test_a_closed_acceptor_lets_go_of_newcomers_only() -> None:
         with pytest.raises(ConnectionRefusedError):
             async with peer(port.number):
                 pass
+
+
+async def test_who_was_connected_when_the_listening_ended_is_still_served() -> None:
+    """The kernel connects before anybody here accepts; behind a balancer there is no telling the two apart."""
+    async with accepting(proxy_from=LOOPBACK) as port:
+        # Nothing is awaited between the two: the acceptor has seen none of them.
+        waiting = [socket.create_connection(("127.0.0.1", port.number)) for _ in range(40)]
+        port.acceptor.stop_listening()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port.number))
+        assert port.acceptor.open_connections == 40
+        for sock in waiting:
+            sock.setblocking(False)
+        peers = [Peer(sock) for sock in waiting]
+        for one in peers:
+            await one.say(V2 + LOOKUP)
+            assert await one.hear(len(LOOKUP)) == LOOKUP
+        await asyncio.wait_for(port.acceptor.wait_decided(), 5)
+        for one in peers:
+            one.sock.close()
+        await asyncio.wait_for(port.acceptor.wait_empty(), 5)
+
+
+async def test_a_close_ends_the_wait_for_those_who_say_nothing() -> None:
+    async with accepting() as port:
+        silent = socket.create_connection(("127.0.0.1", port.number))
+        port.acceptor.stop_listening()
+        decided = asyncio.ensure_future(port.acceptor.wait_decided())
+        port.acceptor.close()
+        await asyncio.wait_for(decided, 5)
+        silent.close()

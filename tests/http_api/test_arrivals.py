@@ -1,5 +1,6 @@
 """TLS and PROXY headers before HTTP, and whom the application then takes the client for."""
 
+import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from routebook.accepting.tls import ServerTls, TlsOptions
-from routebook.http_api.serving import Front
+from routebook.http_api.serving import Front, http_server
 from tests.accepting.authorities import trusting
 from tests.http_api.ports import line_to, served
 
@@ -101,3 +102,23 @@ async def test_a_request_under_way_over_tls_is_answered_before_a_stop() -> None:
             assert (await client.get(f"https://127.0.0.1:{port}/")).status_code == 200
         with pytest.raises(httpx.TransportError):
             await client.get(f"https://127.0.0.1:{port}/")
+
+
+async def test_who_was_connected_when_a_stop_began_is_answered_and_then_let_go() -> None:
+    """No `connection: close` in the request: the server says so itself, and the stop need not wait for it."""
+    request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+    listener = socket.create_server(("127.0.0.1", 0), backlog=20)
+    server = http_server(who, request_timeout_ms=10_000, drain_ms=5000, front=Front())
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    await server.startup([listener])
+    # Nothing is awaited until the stop: the server has seen none of them.
+    waiting = [socket.create_connection(listener.getsockname()) for _ in range(20)]
+    for sock in waiting:
+        sock.sendall(request)
+    await asyncio.wait_for(server.shutdown([listener]), 5)
+    answers = [sock.recv(65536) for sock in waiting]
+    assert [answer.split(b"\r\n", 1)[0] for answer in answers] == [b"HTTP/1.1 200 OK"] * 20
+    for sock in waiting:
+        assert sock.recv(1) == b""
+        sock.close()

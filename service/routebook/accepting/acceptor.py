@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 ACCEPTS_A_WAKE = 16
 """Then others have their turn: this worker's connections, and the other workers at the same socket."""
+LAST_ACCEPTS = 4096
+"""At most so many are waiting when the listener is closed: the longest queue that a kernel keeps by default."""
 ROOM_AT_ONCE = 16
 SPARED_SECONDS = 1.0
 """Who connects and has not spoken for so long may still be one that is just about to."""
@@ -95,7 +97,11 @@ class Acceptor:
         self._handovers: dict[asyncio.Task[None], float] = {}
         """With their beginning; only handshakes take time."""
         self._pause: asyncio.TimerHandle | None = None
+        self._leaving = False
         self._closed = False
+        self._emptied = asyncio.Event()
+        self._settled = asyncio.Event()
+        """One less of whom is not known what he brings."""
         self._reserve: int | None = None
         self._sparing = Notice(
             f"The {port} port holds %d connections, its bound: silent ones and unfinished handshakes are closed."
@@ -126,22 +132,44 @@ class Acceptor:
         self._reserve = _reserve()
         self._listen()
 
+    def stop_listening(self) -> None:
+        """No more newcomers. Those that the kernel has already connected are still taken: behind a balancer each may
+        carry a question, and would lose it.
+        """
+        if self._leaving:
+            return
+        self._stop_looking()
+        for _ in range(LAST_ACCEPTS):
+            if not self._accept_one():
+                break
+        self._listener.close()
+
     def close(self) -> None:
         """No more newcomers, and none of those of whom nothing is known yet; the listener is closed."""
         if self._closed:
             return
         self._closed = True
-        if self._pause is not None:
-            self._pause.cancel()
-        else:
-            self._loop.remove_reader(self._listener)
-        self._listener.close()
+        if not self._leaving:
+            self._stop_looking()
+            self._listener.close()
         for one in list(self._undecided):
             one.give_up("stopping")
         for task in list(self._handovers):
             task.cancel()
         if self._reserve is not None:
             os.close(self._reserve)
+
+    async def wait_empty(self) -> None:
+        """Until no connection is left, known or not."""
+        while self._open:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    async def wait_decided(self) -> None:
+        """Until whoever has connected belongs to a protocol, or is gone."""
+        while self._undecided or self._handovers:
+            self._settled.clear()
+            await self._settled.wait()
 
     async def wait_closed(self) -> None:
         """Connections that were handed over are their protocols' business."""
@@ -152,35 +180,48 @@ class Acceptor:
         self._pause = None
         self._loop.add_reader(self._listener, self._accept)
 
+    def _stop_looking(self) -> None:
+        self._leaving = True
+        if self._pause is not None:
+            self._pause.cancel()
+        else:
+            self._loop.remove_reader(self._listener)
+
     def _rest(self) -> None:
+        if self._leaving:
+            return
         self._loop.remove_reader(self._listener)
         self._pause = self._loop.call_later(PAUSE_SECONDS, self._listen)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_A_WAKE):
-            if self._closed:
+            if self._leaving or not self._accept_one():
                 return
-            try:
-                accepted, address = self._listener.accept()
-            except (BlockingIOError, InterruptedError):
-                return
-            except ConnectionAbortedError:
-                # It ended while it waited.
-                continue
-            except OSError as error:
-                if error.errno in OUT_OF_DESCRIPTORS:
-                    self._shed(error)
-                else:
-                    self._cannot.say(error.strerror)
-                # Whatever it is, a level-triggered poll would report it for ever.
-                self._rest()
-                return
-            if self._open >= self._bounds.max_connections and not self._spare_some():
-                accepted.close()
-                self._full.say(self._open)
-                self._metrics.connection_refused(self._port, "full")
-                continue
+
+    def _accept_one(self) -> bool:
+        """Whether there may be another one."""
+        try:
+            accepted, address = self._listener.accept()
+        except (BlockingIOError, InterruptedError):
+            return False
+        except ConnectionAbortedError:
+            # It ended while it waited.
+            return True
+        except OSError as error:
+            if error.errno in OUT_OF_DESCRIPTORS:
+                self._shed(error)
+            else:
+                self._cannot.say(error.strerror)
+            # Whatever it is, a level-triggered poll would report it for ever.
+            self._rest()
+            return False
+        if self._open >= self._bounds.max_connections and not self._spare_some():
+            accepted.close()
+            self._full.say(self._open)
+            self._metrics.connection_refused(self._port, "full")
+        else:
             self._receive(accepted, address)
+        return True
 
     def _receive(self, accepted: socket.socket, address: object) -> None:
         sock = OpenSocket.taking(accepted, self._ended)
@@ -194,6 +235,8 @@ class Acceptor:
 
     def _ended(self) -> None:
         self._open -= 1
+        if not self._open:
+            self._emptied.set()
         self._metrics.connections(self._port, self._open)
 
     def _spare_some(self) -> bool:
@@ -232,6 +275,7 @@ class Acceptor:
 
     def _given_up(self, one: Undecided, reason: str) -> None:
         del self._undecided[one]
+        self._settled.set()
         if self._farewell and reason in ("silent", "slow"):
             with contextlib.suppress(OSError):
                 one.sock.send(self._farewell)
@@ -259,6 +303,7 @@ class Acceptor:
 
     def _handed_over(self, task: asyncio.Task[None], sock: OpenSocket) -> None:
         del self._handovers[task]
+        self._settled.set()
         if task.cancelled():
             # Perhaps before it had begun; then nobody else owns the socket.
             sock.close()

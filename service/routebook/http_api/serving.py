@@ -27,6 +27,8 @@ millisecond.
 """
 
 GOODBYE_SECONDS: Final = 0.2
+NEWCOMERS_SECONDS: Final = 1.0
+"""At a stop, for those who are connected and whose first bytes are under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class DeadlineProtocol(HttpToolsProtocol):
     _unfinished_since: float | None = None
     _stuck_since: float | None = None
     _watchdog: asyncio.TimerHandle | None = None
+    _has_heard = False
+    _ends_after_first = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -63,6 +67,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._has_heard = True
         super().data_received(data)
         # Blank lines between requests begin no message, and would keep a silent connection open for ever.
         if self._unfinished_since is None and self._is_idle:
@@ -72,6 +77,11 @@ class DeadlineProtocol(HttpToolsProtocol):
         if self._unfinished_since is None:
             self._unfinished_since = self.loop.time()
         super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if self._ends_after_first:
+            self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         self._unfinished_since = None
@@ -86,6 +96,10 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
+        if not self._has_heard and self.arrival is not None and not self.arrival.is_tls:
+            # It has been handed over because it has begun to speak, and we are about to hear it.
+            self._ends_after_first = True
+            return
         is_quiet = self._is_idle and not self.transport.get_write_buffer_size()
         super().shutdown()
         if is_quiet:
@@ -158,22 +172,30 @@ class HttpServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, front: Front | None = None) -> None:
         super().__init__(config)
         self.front = front
+        self._acceptors: list[Acceptor] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self.front is None or sockets is None:
             await super().startup(sockets)
             return
-        acceptors = [self._acceptor(listener, self.front) for listener in sockets]
-        for acceptor in acceptors:
+        self._acceptors = [self._acceptor(listener, self.front) for listener in sockets]
+        for acceptor in self._acceptors:
             acceptor.start()
         # They are closed and waited for like servers of the event loop.
-        self.servers = acceptors  # type: ignore[assignment]
+        self.servers = self._acceptors  # type: ignore[assignment]
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         stop = getattr(self.config.app, "stop", None)
         if stop is not None:
             stop()
+        for acceptor in self._acceptors:
+            acceptor.stop_listening()
+        waits = [asyncio.ensure_future(acceptor.wait_decided()) for acceptor in self._acceptors]
+        if waits:
+            await asyncio.wait(waits, timeout=NEWCOMERS_SECONDS)
+        for wait in waits:
+            wait.cancel()
         await super().shutdown(sockets)
 
     @property

@@ -1,6 +1,7 @@
 """The port as a whole: started, drained, stopped.
 
-A drain takes the listener away first, so that new connections reach other workers; then peers that know GO_AWAY (5.3.2
+A drain takes the listener away first, so that new connections reach other workers (whoever is connected by then is
+served, however little it has said); then peers that know GO_AWAY (5.3.2
 and newer) are told to move with their next request, the others are served on; at its end what is left is closed.
 Nobody's broker is removed by any of this: the sessions are told before.
 """
@@ -76,11 +77,12 @@ class RemotingServer:
         self._registry.sessions.leave()
         if self._acceptor is None:
             return
-        self._acceptor.close()
         if not self._live.current.enable_shutdown_gracefully:
+            self._acceptor.close()
             return
         self.port.is_draining = True
-        waits = [asyncio.ensure_future(self.port.wait_empty()), asyncio.ensure_future(forced.wait())]
+        self._acceptor.stop_listening()
+        waits = [asyncio.ensure_future(self._acceptor.wait_empty()), asyncio.ensure_future(forced.wait())]
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
@@ -89,6 +91,8 @@ class RemotingServer:
         """How many requests were cut off."""
         for task in self._tasks:
             task.cancel()
+        if self._acceptor is not None:
+            self._acceptor.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self.port.wait_idle()
