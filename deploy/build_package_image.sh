@@ -1,0 +1,39 @@
+#!/bin/sh
+# Makes an image of one program from the distribution's packages, for machines without an image registry.
+# Usage: build_package_image.sh TAG PACKAGE [COMMAND]      needs: root, mmdebstrap, a running Docker engine
+# COMMAND, by default named like the package, becomes the entry point unless the container's command begins with it.
+set -eu
+
+tag=$1
+package=$2
+program=${3:-$package}
+. /etc/os-release
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT INT TERM
+set --
+for source in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
+  if [ -s "$source" ]; then set -- "$@" "$source"; fi
+done
+root=$folder/root
+# "extract": packages are unpacked, their installation scripts not run.
+mmdebstrap --quiet --variant=extract --format=directory \
+  --include="base-files,ca-certificates,coreutils,dash,libc-bin,$package" "$VERSION_CODENAME" "$root" "$@"
+
+cat >"$root/entrypoint" <<ENTRYPOINT
+#!/bin/sh
+set -e
+case "\$1" in $program) ;; *) set -- $program "\$@" ;; esac
+exec "\$@"
+ENTRYPOINT
+printf 'root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n' >"$root/etc/passwd"
+printf 'root:x:0:\nnogroup:x:65534:\n' >"$root/etc/group"
+mkdir -p "$root/tmp" "$root/$program"
+chmod 755 "$root" "$root/entrypoint"
+chmod 1777 "$root/tmp"
+# Its data, where a volume may be mounted.
+chown 65534:65534 "$root/$program"
+rm -rf "$root/usr/share/doc" "$root/usr/share/man" "$root/usr/share/locale" "$root/var/lib/apt" "$root/var/cache"
+
+tar -C "$root" -c . | docker import --change 'ENV PATH=/usr/sbin:/usr/bin:/sbin:/bin' --change 'USER 65534' \
+  --change 'ENTRYPOINT ["/entrypoint"]' - "$tag" >/dev/null

@@ -1,0 +1,133 @@
+"""Workers that are killed, drained and rolled behind HAProxy, under lookups and registrations.
+
+`python -m pytest -m slow -s tests/balancing` prints what each kind of client saw (docs/balancing.md).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.balancing.lookups import Brief, Crowd, Following, Old, OverHttp
+from tests.balancing.site import DRAIN_MS, WORKERS, Brokers, Site, haproxy_or_skip
+from tests.faults.broker_process import register_all
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.slow
+
+TOPIC = "orders"
+EACH = 15
+SETTLED_S = 1.0
+
+
+@pytest.fixture
+def site(store_url: str, namespace: str, tmp_path: Path) -> Iterator[Site]:
+    haproxy_or_skip()
+    with Site(store_url, namespace, tmp_path) as running:
+        yield running
+
+
+@asynccontextmanager
+async def crowds(site: Site, what: str) -> AsyncIterator[dict[str, Crowd]]:
+    """Of every kind, asking; and twelve brokers, none of whom anybody may lose."""
+    made = {
+        "following": Crowd("following", EACH, lambda seen: Following(site.rocketmq, TOPIC, seen)),
+        "old": Crowd("old", EACH, lambda seen: Old(site.rocketmq, TOPIC, seen)),
+        "brief": Crowd("brief", EACH, lambda seen: Brief(site.rocketmq, TOPIC, seen)),
+        "http": Crowd("http", 5, lambda seen: OverHttp(site.http, TOPIC, seen)),
+    }
+    async with Brokers(site.rocketmq) as brokers:
+        await until(lambda: knows(site, brokers.all), timeout_s=10)
+        async with AsyncExitStack() as stack:
+            for crowd in made.values():
+                await stack.enter_async_context(crowd)
+            await asyncio.sleep(SETTLED_S)
+            yield made
+            await asyncio.sleep(SETTLED_S)
+        for crowd in made.values():
+            print(f"\n{what}: {crowd.count} {crowd.kind}: {crowd.seen}", end="")
+        assert removals(site) == []
+        assert await knows(site, brokers.all)
+
+
+async def knows(site: Site, names: list[str]) -> bool:
+    answer = await asyncio.to_thread(httpx.get, f"{site.http}/v1/brokers", timeout=5, trust_env=False)
+    return {broker["name"] for broker in answer.json()["brokers"]} == set(names)
+
+
+def changes(site: Site) -> list[dict[str, Any]]:
+    answer = httpx.get(f"{site.http}/v1/changes", params={"since": 0, "limit": 1000}, timeout=5, trust_env=False)
+    found: list[dict[str, Any]] = answer.json()["changes"]
+    return found
+
+
+def removals(site: Site) -> list[dict[str, Any]]:
+    return [one for one in changes(site) if one["kind"] == "broker-removed"]
+
+
+async def test_rolling_all_workers_costs_no_lookup(site: Site) -> None:
+    async with crowds(site, "rolled") as asking:
+        for number in range(WORKERS):
+            assert await asyncio.to_thread(site.workers[number].stop) == 0
+            await asyncio.to_thread(site.start_again, number)
+            await asyncio.sleep(SETTLED_S)
+    assert asking["following"].seen.failed == []
+    assert asking["following"].seen.moved > 0
+    assert asking["brief"].seen.failed == []
+    assert asking["http"].seen.failed == []
+    # The old ones are served until the drain ends; what was under way then is asked once more.
+    assert asking["old"].seen.failed == []
+    assert asking["old"].seen.retried <= EACH * WORKERS
+    assert asking["old"].seen.connected_anew + asking["old"].seen.retried > 0
+
+
+async def test_a_draining_worker_serves_whom_it_has_and_gets_nobody_new(site: Site) -> None:
+    async with crowds(site, "drained") as asking:
+        worker = site.workers[0]
+        stopping = asyncio.create_task(asyncio.to_thread(worker.stop))
+        noticed_s = await asyncio.to_thread(site.wait_for_state, 0, "DOWN")
+        print(f"\nHAProxy noticed the drain after {noticed_s:.2f} s", end="")
+        assert noticed_s < DRAIN_MS / 1000
+        assert not stopping.done()
+        given = site.connections_given_to(0)
+        before = asking["old"].seen.lookups
+        await until(lambda: asking["old"].seen.lookups > before + 100)
+        assert await stopping == 0
+        assert site.connections_given_to(0) == given
+        assert "0 requests were cut off" in worker.log
+    assert asking["following"].seen.failed == []
+    assert asking["brief"].seen.failed == []
+    assert asking["http"].seen.failed == []
+    assert asking["old"].seen.failed == []
+
+
+async def test_a_killed_worker_costs_what_was_in_flight(site: Site) -> None:
+    async with crowds(site, "killed") as asking:
+        await asyncio.to_thread(site.workers[1].kill)
+        took_s = await asyncio.to_thread(site.wait_for_state, 1, "DOWN")
+        print(f"\nHAProxy noticed the death after {took_s:.2f} s", end="")
+    # One that waited for its answer is one that failed; nobody fails twice.
+    assert len(asking["following"].seen.failed) <= EACH
+    assert len(asking["brief"].seen.failed) <= EACH
+    assert asking["old"].seen.failed == []
+    assert asking["old"].seen.retried <= EACH
+    assert asking["http"].seen.failed == []
+
+
+async def test_the_history_names_who_really_spoke(site: Site) -> None:
+    """Not HAProxy, on either port."""
+    host, _, port = site.rocketmq.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.6", 0))
+    assert await register_all({"over-rocketmq": "127.0.4.1:10911"}, reader, writer)
+    transport = httpx.HTTPTransport(local_address="127.0.0.5")
+    with httpx.Client(base_url=site.http, transport=transport, trust_env=False) as client:
+        path = "/v1/clusters/east/brokers/over-http/0"
+        client.put(path, json={"address": "127.0.4.1:10912", "topics": {TOPIC: {}}}).raise_for_status()
+    writer.close()
+    sources = {one["broker"]: one["source"] for one in changes(site)}
+    assert sources["over-rocketmq"].startswith("127.0.0.6:")
+    assert sources["over-http"].startswith("127.0.0.5:")

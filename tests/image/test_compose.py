@@ -1,0 +1,116 @@
+"""The compose file: read by compose itself, and what it starts answers.
+
+Where there is no registry, images can be named by variables (docs/compose.md); what is neither here nor to be had is
+skipped, and said.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.balancing.site import free_ports
+from tests.image.boxes import ROOT
+
+FILE = ROOT / "deploy" / "compose.yaml"
+RUN = ("store", "worker-1", "worker-2", "worker-3", "balancer", "prometheus")
+START_SECONDS = 60.0
+IMAGES = {
+    "STORE_IMAGE": "redis:7-bookworm",
+    "HAPROXY_IMAGE": "haproxy:debian",
+    "PROMETHEUS_IMAGE": "prometheus:debian",
+}
+"""Made by tests/containers/build_redis_image.sh and deploy/build_package_image.sh."""
+
+
+def compose(*arguments: str, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    program = shutil.which("docker-compose")
+    command = [program] if program else ["docker", "compose"]
+    if not program and subprocess.run([*command, "version"], capture_output=True, check=False).returncode:
+        pytest.skip("there is no docker compose")
+    environment = {**os.environ, **(env or {})}
+    return subprocess.run(
+        [*command, "-f", FILE, *arguments], capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
+
+
+def test_compose_understands_it() -> None:
+    done = compose("config", "--quiet")
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_prometheus_understands_its_part() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed")
+    for kind, path in (
+        ("config", ROOT / "deploy" / "prometheus.yml"),
+        ("rules", ROOT / "helm" / "routebook" / "files" / "alerts.yaml"),
+    ):
+        options = ["--syntax-only"] if kind == "config" else []
+        done = subprocess.run(
+            [promtool, "check", kind, *options, path], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def ports(worker_image: str) -> Iterator[dict[str, int]]:
+    """Everything but Grafana, started and healthy enough to be asked; removed with its volumes."""
+    names = ("ROCKETMQ_PORT", "HTTP_PORT", "HAPROXY_PORT", "PROMETHEUS_PORT")
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
+    env = {**IMAGES, **{name: str(port) for name, port in ports.items()}, "ROUTEBOOK_IMAGE": worker_image}
+    project = ("-p", f"routebook-test-{os.getpid()}")
+    for image in IMAGES.values():
+        if subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=False).returncode:
+            pytest.skip(f"there is no image {image}")
+    try:
+        done = compose(*project, "up", "--detach", *RUN, env=env)
+        assert done.returncode == 0, done.stderr
+        yield ports
+    finally:
+        compose(*project, "down", "--volumes", "--timeout", "15", env=env)
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+def test_three_workers_answer_behind_the_balancer_and_are_scraped(ports: dict[str, int]) -> None:
+    body = {"address": "127.0.0.11:10911", "timeout_ms": 600_000, "topics": {"TopicA": {}}}
+    service = f"http://127.0.0.1:{ports['HTTP_PORT']}"
+    eventually(lambda: httpx.get(f"{service}/v1/status", timeout=5, trust_env=False).status_code == httpx.codes.OK)
+    httpx.put(
+        f"{service}/v1/clusters/demo/brokers/broker-a/0", json=body, timeout=5, trust_env=False
+    ).raise_for_status()
+    eventually(lambda: all(route_is_there(service) for _ in range(6)))
+    # Who comes through the balancer is not on loopback, and nobody's administrator.
+    assert httpx.delete(f"{service}/v1/topics/TopicA", timeout=5, trust_env=False).status_code == httpx.codes.FORBIDDEN
+    eventually(lambda: scraped(ports["PROMETHEUS_PORT"]) == {"worker-1:8081", "worker-2:8081", "worker-3:8081"})
+
+
+def route_is_there(service: str) -> bool:
+    answer = httpx.get(f"{service}/v1/routes/TopicA", timeout=5, trust_env=False)
+    return answer.status_code == httpx.codes.OK
+
+
+def scraped(port: int) -> set[str]:
+    """Workers that Prometheus has figures of."""
+    url = f"http://127.0.0.1:{port}/api/v1/query"
+    answer = httpx.get(url, params={"query": "routebook_replica_complete == 1"}, timeout=5, trust_env=False)
+    return {one["metric"]["instance"] for one in answer.json()["data"]["result"]}
+
+
+def eventually(condition: object) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            if condition():
+                return
+        except httpx.HTTPError:
+            pass
+        assert time.monotonic() < deadline, f"not within {START_SECONDS:g} s"
+        time.sleep(0.5)
