@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from routebook import __version__
 from tests.balancing.site import free_ports
 from tests.image.boxes import ROOT
 
@@ -41,6 +42,10 @@ def compose(*arguments: str, env: dict[str, str] | None = None) -> "subprocess.C
 def test_compose_understands_it() -> None:
     done = compose("config", "--quiet")
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_it_names_the_image_that_make_image_makes() -> None:
+    assert f"${{ROUTEBOOK_IMAGE:-routebook:{__version__}}}" in FILE.read_text()
 
 
 def test_prometheus_understands_its_part() -> None:
