@@ -25,6 +25,8 @@ _EVERYWHERE: Final = {
     "spark.ui.showConsoleProgress": "false",
     # A port a command, open for as long as it runs, and nobody looks.
     "spark.ui.enabled": "false",
+    # Every column expression would note from which Python line it came: half of the time of making a query.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # The table's log says which files belong to it.
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     # The columns of a table are known; what an older file lacks is null.

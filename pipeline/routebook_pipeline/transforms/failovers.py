@@ -49,16 +49,16 @@ def _found(history: History, window: Window) -> DataFrame:
         .withColumn("from_address", F.lag("to_address").over(in_turn))
         .where((F.col("from_address") != F.col("to_address")) & starts_inside(window, "ms"))
     )
-    ends_up = (F.col("before") == UP) & (F.col("state") != UP)
+    # A registration that changes nothing of what is known took over from a seat that was UP: no gap.
+    ends_up = F.col("before") == UP
     gaps = (
         timeline(changes)
         .withColumn("left_ms", F.last(F.when(ends_up, F.col("ms")), ignorenulls=True).over(until_now))
-        .where((F.col("state") == UP) & F.col("cause").isNull())
-        .select(
-            "ord",
-            F.when(F.col("before") == UP, F.lit(0))
-            .otherwise(F.coalesce(F.col("ms") - F.col("left_ms"), F.lit(0)))
-            .alias("gap_ms"),
-        )
+        .where(F.col("state") == UP)
+        .select("ord", (F.col("ms") - F.col("left_ms")).alias("gap_ms"))
     )
-    return registered.join(gaps, "ord").withColumn("planned", F.col("gap_ms") == 0)
+    return (
+        registered.join(gaps, "ord", "left")
+        .withColumn("gap_ms", F.coalesce("gap_ms", F.lit(0)))
+        .withColumn("planned", F.col("gap_ms") == 0)
+    )

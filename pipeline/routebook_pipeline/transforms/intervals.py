@@ -22,7 +22,6 @@ def intervals(changes: DataFrame, window: Window, thresholds: Thresholds) -> Dat
     in_turn = W.partitionBy("seat_key").orderBy("ord")
     found = (
         timeline(before_end(changes, window))
-        .where(F.col("before").isNull() | (F.col("before") != F.col("state")))
         .withColumn("end_ms", F.lead("ms").over(in_turn))
         .withColumn("then", F.lead("state").over(in_turn))
         .withColumnRenamed("ms", "start_ms")

@@ -56,57 +56,83 @@ def seats(changes: DataFrame) -> DataFrame:
 
 
 def timeline(changes: DataFrame) -> DataFrame:
-    """What is said of each seat, one after the other by `ord`: its own evidence, and those losses and baselines that
-    mean something to it. `before` is the state until then.
+    """Every change of what is known of a seat, by `ord`; `before` is what was known until then. It comes from the
+    seat's own evidence, or from a loss or a baseline that means something to it.
+
+    Evidence is many and marks are few, often none: what they say hangs on a join with them, which adaptive execution
+    drops when there are none. No value is carried along all the evidence.
     """
-    nothing = F.lit(None)
-    own = evidence(changes).select(
+    in_turn = W.partitionBy("seat_key").orderBy("ord")
+    own = _own_words(changes)
+    changed = own.withColumn("before", F.lag("state").over(in_turn)).where(_is_change()).select(*_WORD)
+    return changed.unionByName(_told_by_marks(changes, own)).withColumn("before", F.lag("state").over(in_turn))
+
+
+_WORD: Final = ("seat_key", "ord", "ms", "state", "unplanned", "cause")
+
+
+def _own_words(changes: DataFrame) -> DataFrame:
+    return evidence(changes).select(
         "seat_key",
         "ord",
         "ms",
         F.when(is_up(), F.lit(UP)).otherwise(F.lit(DOWN)).alias("state"),
         is_unplanned().alias("unplanned"),
         "cause",
-        nothing.cast("long").alias("begin"),
     )
-    marks = (
-        losses_with_start(changes)
-        .select(
-            "ord",
-            F.coalesce("start_ms", "ms").alias("ms"),
-            F.lit(UNKNOWN).alias("state"),
-            nothing.cast("long").alias("begin"),
-        )
-        .unionByName(baselines(changes).select("ord", "ms", F.lit(GONE).alias("state"), "begin"))
-    )
-    of_all = (
-        seats(changes)
-        .select("seat_key", "first_ord")
-        .join(F.broadcast(marks), F.col("ord") > F.col("first_ord"))
-        .select(
-            "seat_key",
-            "ord",
-            "ms",
-            "state",
-            F.lit(False).alias("unplanned"),
-            nothing.cast("string").alias("cause"),
-            "begin",
-        )
-    )
+
+
+def _is_change() -> Column:
+    return F.col("before").isNull() | (F.col("before") != F.col("state"))
+
+
+def _told_by_marks(changes: DataFrame, own: DataFrame) -> DataFrame:
+    """What the marks between an evidence and the seat's next one change, and that next one when without them it would
+    have changed nothing.
+    """
     in_turn = W.partitionBy("seat_key").orderBy("ord")
-    until_now = in_turn.rowsBetween(W.unboundedPreceding, -1)
-    is_own = F.col("state") <= DOWN
-    # Place and state of the last own evidence in one number: every running value costs a pass over all rows.
-    last_own = F.last(F.when(is_own, 2 * F.col("ord") + F.col("state") - UP), ignorenulls=True).over(until_now)
-    last_loss = F.last(F.when(F.col("state") == UNKNOWN, F.col("ord")), ignorenulls=True).over(until_now)
-    own_ord = F.shiftright("last_own", 1)
-    is_known_down = (F.col("last_own") % 2 == 1) & (F.coalesce("last_loss", F.lit(-1)) < own_ord)
-    says_something = (F.col("state") != GONE) | ((own_ord < F.col("begin")) & ~is_known_down)
-    return (
-        own.unionByName(of_all)
-        .withColumn("last_own", last_own)
-        .withColumn("last_loss", last_loss)
-        .where(says_something)
-        .withColumn("before", F.lag("state").over(in_turn))
-        .drop("begin", "last_own", "last_loss")
+    nexts = {f"next_{name}": F.lead(name).over(in_turn) for name in _WORD[1:]}
+    lies_between = (F.col("mark_ord") > F.col("ord")) & (
+        F.col("next_ord").isNull() | (F.col("mark_ord") < F.col("next_ord"))
     )
+    between = W.partitionBy("seat_key", "ord").orderBy("mark_ord")
+    is_lost = F.coalesce(F.max(F.col("mark") == UNKNOWN).over(between), F.lit(False))
+    # That a seat is DOWN is known, named or not, unless that knowledge was lost.
+    says_something = (F.col("mark") == UNKNOWN) | (
+        (F.col("ord") < F.col("begin")) & ((F.col("state") != DOWN) | F.col("is_lost"))
+    )
+    told = (
+        own.withColumns(nexts)
+        .join(F.broadcast(_marks(changes)), lies_between)
+        .withColumn("is_lost", is_lost)
+        .where(says_something)
+        .withColumn("mark_before", F.lag("mark").over(between))
+        .where(F.col("mark_before").isNull() | (F.col("mark_before") != F.col("mark")))
+    )
+    of_mark = F.struct(
+        F.col("mark_ord").alias("ord"),
+        F.col("mark_ms").alias("ms"),
+        F.col("mark").alias("state"),
+        F.lit(False).alias("unplanned"),
+        F.lit(None).cast("string").alias("cause"),
+    )
+    says_it_again = F.col("mark_before").isNull() & (F.col("next_state") == F.col("state"))
+    of_next = F.when(says_it_again, F.struct(*[F.col(f"next_{name}").alias(name) for name in _WORD[1:]]))
+    words = F.array_compact(F.array(of_mark, of_next))
+    return told.select("seat_key", F.explode(words).alias("word")).select("seat_key", "word.*")
+
+
+def _marks(changes: DataFrame) -> DataFrame:
+    """All losses and whole baselines: `mark_ord`, `mark_ms`, the state that they say (`mark`), and a baseline's
+    `begin`.
+    """
+    lost = losses_with_start(changes).select(
+        F.col("ord").alias("mark_ord"),
+        F.coalesce("start_ms", "ms").alias("mark_ms"),
+        F.lit(UNKNOWN).alias("mark"),
+        F.lit(None).cast("long").alias("begin"),
+    )
+    whole = baselines(changes).select(
+        F.col("ord").alias("mark_ord"), F.col("ms").alias("mark_ms"), F.lit(GONE).alias("mark"), "begin"
+    )
+    return lost.unionByName(whole)
