@@ -187,10 +187,10 @@ class Cluster:
     def load(self, image: str) -> None:
         """From the local Docker engine into every node: there is no registry."""
         archive = self.state / "images" / f"{image.replace('/', '_').replace(':', '_')}.tar"
+        client = requirements.docker()
+        assert client
+        subprocess.run([client, "save", "-o", str(archive), image], check=True, capture_output=True)
         if archive not in self._images:
-            client = requirements.docker()
-            assert client
-            subprocess.run([client, "save", "-o", str(archive), image], check=True, capture_output=True)
             self._images.append(archive)
         for number in self.addresses.numbers:
             self._import(number, archive)
