@@ -18,8 +18,10 @@ from tests.kubernetes.cluster import requirements
 from tests.kubernetes.cluster.cluster import Cluster
 
 CHART: Final = Path(__file__).parents[2] / "helm" / "routebook"
-WORKER_IMAGE: Final = f"routebook:{__version__}"
-NEXT_IMAGE: Final = f"routebook:{__version__}-next"
+OWN_IMAGE: Final = f"routebook:{__version__}"
+"""What the chart takes by default."""
+WORKER_IMAGE: Final = os.environ.get("ROUTEBOOK_KUBE_IMAGE") or OWN_IMAGE
+NEXT_IMAGE: Final = f"{WORKER_IMAGE}-next"
 PIPELINE_IMAGE: Final = f"routebook-pipeline:{__version__}"
 STORE_IMAGE: Final = os.environ.get("ROUTEBOOK_TEST_REDIS_IMAGE") or "redis:7-bookworm"
 
@@ -69,6 +71,8 @@ class Release:
             "store.builtin.image": STORE_IMAGE,
             "service.type": "NodePort",
         }
+        if WORKER_IMAGE != OWN_IMAGE:
+            self.values["image.repository"], self.values["image.tag"] = WORKER_IMAGE.rsplit(":", 1)
 
     @property
     def full_name(self) -> str:
