@@ -29,17 +29,38 @@ def tell(scenario: str, figures: Mapping[str, object]) -> None:
     file.write_text(json.dumps(known, indent=2))
 
 
+_COLUMNS: Final = {
+    "seconds": "seconds",
+    "lookups": "lookups",
+    "first tries failed, clients that follow GO_AWAY": "failed first tries: follow",
+    "first tries failed, other clients": "others",
+    "how": "how",
+    "most tries one lookup needed": "most tries",
+    "last failed try after s": "last failed try, s",
+    "slowest lookup s": "slowest lookup, s",
+    "lookups lost": "lost",
+    "blank answers": "blank",
+    "registrations": "registered",
+    "registrations failed": "refused or failed",
+}
+"""Name of a figure of a load → head of its column."""
+
+
 def as_markdown(known: Mapping[str, Mapping[str, object]]) -> str:
-    out = ["| scenario | figure | |", "|---|---|---|"]
+    """What happened to lookups and registrations, a line a scenario; then what else was measured."""
+    loads = {scenario: figures for scenario, figures in known.items() if "lookups" in figures}
+    out = [f"| while | {' | '.join(_COLUMNS.values())} |", "|---" * (len(_COLUMNS) + 1) + "|"]
+    out += [f"| {scenario} | {' | '.join(_text(of[name]) for name in _COLUMNS)} |" for scenario, of in loads.items()]
+    out += ["", "| measured | | |", "|---|---|---|"]
     for scenario, figures in known.items():
-        for number, (name, value) in enumerate(figures.items()):
-            out.append(f"| {scenario if number == 0 else ''} | {name} | {_text(value)} |")
+        others = {name: value for name, value in figures.items() if name not in _COLUMNS and name != "moves asked for"}
+        out += [f"| {scenario} | {name} | {_text(value)} |" for name, value in others.items()]
     return "\n".join(out)
 
 
 def _text(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {count}" for name, count in value.items()) or "none"
+        return ", ".join(f"{name}: {count}" for name, count in value.items()) or "-"
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 

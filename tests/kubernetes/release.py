@@ -103,6 +103,11 @@ class Release:
         self.cluster.helm("rollback", self.name, str(revision), "--wait", "--timeout", "5m", "-n", self.name)
         return time.monotonic() - began
 
+    def restart(self) -> None:
+        """All workers, one after the other."""
+        self.kubectl("rollout", "restart", f"deployment/{self.full_name}")
+        self.kubectl("rollout", "status", f"deployment/{self.full_name}", "--timeout=300s")
+
     def test(self) -> str:
         return self.cluster.helm("test", self.name, "-n", self.name, "--timeout", "2m")
 

@@ -1,13 +1,9 @@
 """What is announced costs nobody a lookup: clients that follow GO_AWAY never see a failed try, the others have one."""
 
-import time
-from collections.abc import Callable
-
 import pytest
 
-from tests.kubernetes import figures
+from tests.kubernetes.announced import assert_nobody_noticed, under_load
 from tests.kubernetes.load.fleet import Fleet
-from tests.kubernetes.load.record import Window
 from tests.kubernetes.release import NEXT_IMAGE, WORKER_IMAGE, Release
 
 pytestmark = pytest.mark.cluster
@@ -31,11 +27,7 @@ def test_a_rollback(release: Release, fleet: Fleet) -> None:
 
 
 def test_a_rollout_restart(release: Release, fleet: Fleet) -> None:
-    def restart() -> None:
-        release.kubectl("rollout", "restart", f"deployment/{release.full_name}")
-        release.kubectl("rollout", "status", f"deployment/{release.full_name}", "--timeout=300s")
-
-    seen = under_load("rollout restart", release, fleet, restart)
+    seen = under_load("rollout restart", release, fleet, release.restart)
 
     assert_nobody_noticed(seen)
 
@@ -53,25 +45,3 @@ def test_a_node_is_drained(release: Release, fleet: Fleet) -> None:
         release.cluster.kubectl("uncordon", "node2")
 
     assert_nobody_noticed(seen)
-
-
-def under_load(name: str, release: Release, fleet: Fleet, change: Callable[[], object]) -> Window:
-    before = release.version()
-    time.sleep(2)
-    stretch = fleet.stretch()
-    change()
-    release.settle()
-    time.sleep(2)
-    seen = stretch.end()
-    figures.tell(name, seen.describe())
-    assert release.removals_since(before) == []
-    return seen
-
-
-def assert_nobody_noticed(seen: Window) -> None:
-    assert seen.failed_first("follows") == 0, seen.failures
-    assert seen.most_tries_failed <= 1, seen.failures
-    assert seen.blanks == []
-    assert seen.lost == []
-    assert seen.moves > 0
-    assert not seen.not_registered
