@@ -350,7 +350,9 @@ class Metrics:
         for outcome in get_args(LossOutcome):
             self._lost_connections.labels(outcome)
         self._network_ill = self._counter(
-            "network_ill_alarms_total", "Alarms: so many sessions ended together that nobody was removed for silence."
+            "network_ill_alarms_total",
+            "Alarms: so many sessions ended together, or most workers are gone and nobody was heard since, that nobody "
+            "is removed for silence.",
         )
 
     def _build_history(self) -> None:
