@@ -7,7 +7,7 @@ server's clock, `vanished_at` on the deadline clock. Uses: keys, clock.
 local HEARD_LATER_MS = 3000  -- so long after its own last sign of life a worker may still have heard a broker
 
 local function heard_after(ms)
-  local newest = redis.call('ZREVRANGE', table_key('heartbeats'), 0, 0, 'WITHSCORES')
+  local newest = redis.call('ZRANGE', table_key('heartbeats'), -1, -1, 'WITHSCORES')
   return newest[2] ~= nil and tonumber(newest[2]) > ms + HEARD_LATER_MS
 end
 
