@@ -89,7 +89,7 @@ class Window:
             "lookups lost": len(self.lost),
             "blank answers": len(self.blanks),
             "moves asked for": self.moves,
-            "slowest lookup s": round(self.slowest_s, 2),
+            "slowest lookup s": round(self.slowest_s, 1) if self.slowest_s else "< 1",
             "registrations": self.registered,
             "registrations failed": dict(self.not_registered),
         }
