@@ -94,13 +94,12 @@ def test_a_life_of_a_lake(stream: Stream, environment: dict[str, str], midnight_
 
 
 def a_night(pipeline: Pipeline, folder: Path) -> None:
-    assert pipeline("nightly", "--days", str(DAYS), "--out", str(folder / "reports" / "%Y-%m-%d.html")).code == 0
+    """One entry is unreadable: the report says so, and with `--fail` the exit code does."""
+    asked = ("nightly", "--fail", "--days", str(DAYS), "--out", str(folder / "reports" / "%Y-%m-%d.html"))
+    assert pipeline(*asked).code == 1
     (page,) = (folder / "reports").iterdir()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d\.html", page.name)
-    text = page.read_text()
-    assert "<svg" in text
-    assert "127.0.0.1:10911" not in text or "broker" in text
-    assert pipeline("nightly", "--fail", "--out", str(folder / "again.html")).code == 1, "an entry is unreadable"
+    assert "<svg" in page.read_text()
 
 
 def what_can_be_done_by_hand(pipeline: Pipeline, midnight_ms: int, folder: Path) -> None:
@@ -111,20 +110,19 @@ def what_can_be_done_by_hand(pipeline: Pipeline, midnight_ms: int, folder: Path)
     assert pipeline.json("run", "compact")["joined"] >= 0
     assert pipeline.json("run", "vacuum")["deleted"] >= 0
 
-    window = ("--from", str(midnight_ms - DAY_MS), "--to", str(midnight_ms))
-    asked = ("run", "availability", "--by", "seat", *iso_window(midnight_ms))
+    asked = ("run", "availability", "--by", "seat", *last_day(midnight_ms))
     before = pipeline.json(*asked)
-    assert [(row["broker"], row["availability"]) for row in before["rows"]] == [("b", 1.0)], window
-    assert pipeline("backfill", "--reparse", "--again").code == 0
+    assert [(row["broker"], row["availability"]) for row in before["rows"]] == [("b", 1.0)]
+    assert pipeline("backfill", "--reparse", "--again", *last_day(midnight_ms)).code == 0
     assert pipeline.json(*asked)["rows"] == before["rows"]
 
     page = folder / "by-hand" / "report.html"
-    assert pipeline("report", *iso_window(midnight_ms), "--out", str(page)).code == 0
+    assert pipeline("report", *last_day(midnight_ms), "--out", str(page)).code == 0
     assert "<svg" in page.read_text()
     assert pipeline("report", "--out", str(folder)).code == 2, "a folder is no page"
 
 
-def iso_window(midnight_ms: int) -> tuple[str, ...]:
+def last_day(midnight_ms: int) -> tuple[str, ...]:
     def iso(ms: int) -> str:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))
 
