@@ -241,12 +241,12 @@ class Acceptor:
 
     def _spare_some(self) -> bool:
         latest = self._loop.time() - SPARED_SECONDS
-        silent = [one for one in islice(self._undecided, ROOM_AT_ONCE) if one.since < latest]
+        silent = [one for one in islice(self._undecided, ROOM_AT_ONCE) if one.since <= latest]
         for one in silent:
             one.give_up("spared")
         oldest = islice(self._handovers.items(), ROOM_AT_ONCE)
         # Those that were told before are still there until the loop's next turn, and make room once only.
-        shaking = [task for task, since in oldest if since < latest and not task.cancelling()]
+        shaking = [task for task, since in oldest if since <= latest and not task.cancelling()]
         for task in shaking:
             task.cancel()
             self._metrics.connection_refused(self._port, "spared")
