@@ -4,6 +4,7 @@ An endless ingest gives up only where starting again cannot help: wrong usage, a
 one. Everything else is started again, after one second, then two, four, … up to a minute; a committed batch forgives.
 """
 
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -15,11 +16,13 @@ from routebook_pipeline.errors import HistoryError, PipelineError, WrongUsageErr
 from routebook_pipeline.lake.feeds import Announce, Feed, Habits, Progress
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.source.data_source import register
+from routebook_pipeline.source.options import SourceOptions
 from routebook_pipeline.source.stream_store import CHANGES, DEFAULT_URL_ENV, PULSE
 
 READER: Final = "pipeline"
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
+LARGEST_PART: Final = 250_000
 LOOK_S: Final = 0.2
 """How often a query is looked at: it tells nobody that it ended."""
 GIVING_UP: Final = (WrongUsageError.exit_code, HistoryError.exit_code)
@@ -43,7 +46,7 @@ def ingest(
 
     `starting` counts for a lake that holds nothing yet: `earliest` (also `lake`) or `latest`. `options`: of the source.
     """
-    chosen = dict(options or {})
+    chosen = {"entries_per_partition": str(_in_parts(spark)), **(options or {})}
     register(spark, chosen.get("url_env", DEFAULT_URL_ENV))
     changes = Habits(chosen, on_loss, starting, reader, compacting=not once)
     # Nobody holds the pulse back from being trimmed, and no state depends on it: what is lost there is noted.
@@ -58,6 +61,14 @@ def ingest(
     finally:
         for feed in feeds:
             feed.stop()
+
+
+def _in_parts(spark: SparkSession) -> int:
+    """A part for each core of what a batch takes at most: of five parts of 100,000 on two cores, the last one leaves a
+    core idle for a sixth of the time. Not below that, since each part is a file.
+    """
+    a_core = math.ceil(SourceOptions.max_entries_per_trigger / spark.sparkContext.defaultParallelism)
+    return min(max(a_core, SourceOptions.entries_per_partition), LARGEST_PART)
 
 
 def _run_once(spark: SparkSession, feed: Feed, stop: threading.Event) -> None:

@@ -111,16 +111,16 @@ def _looks_odd(grammar: Grammar) -> str:
     return _any(["parsed.marked IS NOT NULL", *unquoted, *lacking, *broken])
 
 
-_TEXT_OF_NO_STRING = (
-    r'^(?:-?(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:[eE][-+]?[0-9]+)?$|true$|false$|[{\["]|[-+]?(?:NaN|INF|Inf))'
-)
+_TEXT_OF_NO_STRING = r'^(?:-?(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:[eE][-+]?[0-9]+)?$|["\[]|[-+]?(?:NaN|INF|Inf))'
 
 
 def _may_be_no_string(value: str) -> str:
     """`from_json` gives the text of whatever stands in a string's place: of a number `5`, of a list `[5]`. Looked for
-    there and not in the payload: an anchored pattern on short values costs a tenth of a search in the whole text.
+    there and not in the payload: an anchored pattern on short values costs a tenth of a search in the whole text. And
+    most names begin with a small letter, for which three comparisons do: no number does, nor what opens a list.
     """
-    return f"{value} RLIKE r'{_TEXT_OF_NO_STRING}'"
+    begins_otherwise = f"{value} < 'a' AND {value} RLIKE r'{_TEXT_OF_NO_STRING}'"
+    return f"({begins_otherwise} OR {value} IN ('true', 'false') OR startswith({value}, '{{'))"
 
 
 def _wrong(name: str, grammar: Grammar) -> str:

@@ -109,17 +109,27 @@ def _told_by_marks(changes: DataFrame, own: DataFrame) -> DataFrame:
         .withColumn("mark_before", F.lag("mark").over(between))
         .where(F.col("mark_before").isNull() | (F.col("mark_before") != F.col("mark")))
     )
-    of_mark = F.struct(
-        F.col("mark_ord").alias("ord"),
-        F.col("mark_ms").alias("ms"),
-        F.col("mark").alias("state"),
-        F.lit(False).alias("unplanned"),
-        F.lit(None).cast("string").alias("cause"),
-    )
     says_it_again = F.col("mark_before").isNull() & (F.col("next_state") == F.col("state"))
-    of_next = F.when(says_it_again, F.struct(*[F.col(f"next_{name}").alias(name) for name in _WORD[1:]]))
-    words = F.array_compact(F.array(of_mark, of_next))
-    return told.select("seat_key", F.explode(words).alias("word")).select("seat_key", "word.*")
+    of_mark = {
+        "ord": F.col("mark_ord"),
+        "ms": F.col("mark_ms"),
+        "state": F.col("mark"),
+        "unplanned": F.lit(False),
+        "cause": F.lit(None).cast("string"),
+    }
+    is_marks = F.col("whose") == _MARKS_WORD
+    # A choice column by column, not one of two structs: what nobody asks for is then not read, here as in `_own_words`,
+    # and the two are read and shuffled once.
+    return told.withColumn(
+        "whose", F.explode(F.array_compact(F.array(F.lit(_MARKS_WORD), F.when(says_it_again, F.lit(_NEXT_WORD)))))
+    ).select(
+        "seat_key",
+        *[F.when(is_marks, of_mark[name]).otherwise(F.col(f"next_{name}")).alias(name) for name in _WORD[1:]],
+    )
+
+
+_MARKS_WORD: Final = 0
+_NEXT_WORD: Final = 1
 
 
 def _marks(changes: DataFrame) -> DataFrame:
