@@ -113,7 +113,12 @@ def _cell(default: Any) -> str:
 
 def _allowed(found: Declared) -> str:
     allowed = found.extra.get("enum")
-    return f" One of {', '.join(f'`{word}`' for word in allowed if word)}." if allowed else ""
+    # Nothing may stand for nothing; how it is written is said in the description.
+    return f" One of {', '.join(_written(word) for word in allowed if word != '')}." if allowed else ""
+
+
+def _written(word: Any) -> str:
+    return f"`{word if isinstance(word, str) else json.dumps(word)}`"
 
 
 def _escaped(text: str) -> str:

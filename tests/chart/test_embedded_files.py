@@ -34,14 +34,18 @@ def test_labels_by_which_others_select_are_there() -> None:
     assert dashboard["annotations"] == {"grafana_folder": "RocketMQ"}
 
 
-def test_nothing_of_an_operator_is_made_unless_it_is_asked_for() -> None:
-    """Its kinds are unknown to a cluster without it, and an install would fail."""
-    assert {found["apiVersion"].partition("/")[0] for found in render()} <= {
-        "v1",
-        "apps",
-        "policy",
-        "networking.k8s.io",
+def test_the_dashboards_of_several_releases_are_one_file() -> None:
+    """Grafana takes no more files of a folder in which two have one uid."""
+    names = {
+        name for release in ("one", "two") for name in one(render(release=release), "ConfigMap", "-dashboard")["data"]
     }
+    assert names == {"routebook.json"}
+
+
+def test_it_is_small_enough_to_be_applied() -> None:
+    """`kubectl apply` writes the whole object into an annotation, of 256 KiB at most."""
+    dashboard = one(render(), "ConfigMap", "-dashboard")
+    assert len(json.dumps(dashboard)) < 200 * 1024
 
 
 def test_an_image_may_be_named_by_its_digest() -> None:

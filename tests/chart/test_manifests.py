@@ -1,5 +1,6 @@
 """What any API server would refuse, without one: for every set of values, and for release names that break charts."""
 
+import json
 import re
 from collections import Counter
 from functools import reduce
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chart.objects import DuplicateKeyError, Object, called, of_kind, read, walk
+from tests.chart.objects import DuplicateKeyError, Object, called, of_kind, one, read, walk
 from tests.chart.rendering import VALUE_SETS, merged, render, value_set
 from tests.chart.schemas import complaints
 from tests.chart.tools import HELMS
@@ -49,6 +50,24 @@ def test_what_no_kubernetes_knows_is_found() -> None:
     assert any("replica" in said for said in complaints(broken, "1.34"))
 
 
+@pytest.mark.parametrize(
+    ("kind", "shown", "misspelt"),
+    [
+        ("PodMonitor", "podMetricsEndpoints", "endpoints"),
+        ("PodMonitor", "interval", "scrapeInterval"),
+        ("ServiceMonitor", "endpoints", "podMetricsEndpoints"),
+        ("PrometheusRule", "expr", "expression"),
+        ("PrometheusRule", "annotations", "annotation"),
+    ],
+)
+def test_what_no_operator_knows_is_found(kind: str, shown: str, misspelt: str) -> None:
+    values = {"metrics": {"serviceMonitor": {"enabled": True}}} if kind == "ServiceMonitor" else _SETS["metrics"]
+    found = one(render(values), kind)
+    assert complaints(found, "1.34") == []
+    broken = json.loads(json.dumps(found).replace(f'"{shown}":', f'"{misspelt}":'))
+    assert any(misspelt in said for said in complaints(broken, "1.34"))
+
+
 def test_a_key_that_stands_twice_is_found() -> None:
     with pytest.raises(DuplicateKeyError, match="name"):
         read("metadata:\n  name: a\n  name: b\n")
@@ -78,9 +97,9 @@ def test_labels_and_annotations_are_texts(objects: list[Object]) -> None:
 
 def test_quantities_can_be_read(objects: list[Object]) -> None:
     found = {
-        (called(one), path): value
-        for one in objects
-        for path, value in walk(one)
+        (called(holder), path): value
+        for holder in objects
+        for path, value in walk(holder)
         if {"requests", "limits"} & set(path[:-1]) or (path and path[-1] in ("sizeLimit", "averageValue"))
     }
     assert found or not of_kind(objects, "Deployment")

@@ -166,7 +166,7 @@ def test_no_variable_is_given_twice(objects: list[Object]) -> None:
 def test_the_default_values_have_the_parts_that_they_promise() -> None:
     kinds = Counter(found["kind"] for found in render())
     assert kinds == {
-        "ServiceAccount": 1, "ConfigMap": 2, "Service": 3, "Deployment": 1, "StatefulSet": 1,
+        "ServiceAccount": 1, "ConfigMap": 3, "Service": 3, "Deployment": 1, "StatefulSet": 1,
         "PodDisruptionBudget": 1, "NetworkPolicy": 2, "Pod": 1,
     }  # fmt: skip
 

@@ -56,7 +56,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tls": {"trustSecret": "a"}}, "Set tls.clientAuth=require."),
     (
         {"metrics": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}},
-        "Set metrics.serviceMonitor.enabled=false.",
+        "Set metrics.podMonitor.enabled=false, or auto.",
     ),
     ({"pipeline": {"reports": {"serve": True}}}, "Set pipeline.enabled=true."),
     (

@@ -29,7 +29,7 @@ of 53 letters. Two long names that begin alike must not become one: what is cut 
 {{- printf "%s-store" (include "routebook.fullname" .) -}}
 {{- end }}
 
-{{/* Of one component: call it with (dict "root" $ "component" "worker"). What a selector holds never changes. */}}
+{{/* Of one component: call these with (dict "root" $ "component" "worker"), and "more" for labels of this object only. What a selector holds never changes. */}}
 {{- define "routebook.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "routebook.name" .root | quote }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
@@ -42,7 +42,12 @@ app.kubernetes.io/version: {{ .root.Chart.AppVersion | replace "+" "_" | quote }
 app.kubernetes.io/part-of: routebook
 app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
-{{- with .root.Values.commonLabels }}
+{{- include "routebook.labelsOfUsers" . }}
+{{- end }}
+
+{{/* Those for all objects, and `more` for this one, which is stronger. None of the chart's own is among them: requirements.yaml sees to it. */}}
+{{- define "routebook.labelsOfUsers" -}}
+{{- with mergeOverwrite dict (.root.Values.commonLabels | default dict) (.more | default dict) }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -50,9 +55,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Without versions: a release of the chart that changes nothing else must not restart anything, the store least of all. */}}
 {{- define "routebook.podLabels" -}}
 {{ include "routebook.selectorLabels" . }}
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- include "routebook.labelsOfUsers" . }}
 {{- end }}
 
 {{- define "routebook.image" -}}

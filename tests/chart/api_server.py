@@ -1,0 +1,129 @@
+"""What Helm asks a cluster while it renders: its release, the kinds it knows, the objects that are there.
+
+`helm template` asks nobody, so what a template makes of `lookup` and of a cluster's kinds shows here only. Nothing can
+be changed: whether Kubernetes takes the objects is for the real cluster of tests/kubernetes.
+"""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.chart.objects import Object, read
+from tests.chart.rendering import CHART, NAMESPACE, Said, run
+
+_KINDS = {
+    "v1": {"ConfigMap", "Namespace", "Pod", "Secret", "Service", "ServiceAccount"},
+    "apps/v1": {"Deployment", "StatefulSet"},
+    "autoscaling/v2": {"HorizontalPodAutoscaler"},
+    "networking.k8s.io/v1": {"NetworkPolicy"},
+    "policy/v1": {"PodDisruptionBudget"},
+}
+OPERATOR = {"monitoring.coreos.com/v1": {"PodMonitor", "PrometheusRule", "ServiceMonitor"}}
+
+
+class ApiServer:
+    """`with ApiServer.running(folder, objects, kinds) as server: server.install(helm, values)`"""
+
+    def __init__(self, objects: list[Object], kinds: dict[str, set[str]]) -> None:
+        self._answers = dict(_kinds({**_KINDS, **kinds}))
+        for found in objects:
+            self._answers[_path_of(found)] = found
+        self.kubeconfig = Path()
+
+    @classmethod
+    @contextmanager
+    def running(
+        cls, folder: Path, objects: list[Object] | None = None, kinds: dict[str, set[str]] | None = None
+    ) -> "Iterator[ApiServer]":
+        made = cls(objects or [], kinds or {})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(made._answers))
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            made.kubeconfig = folder / "kubeconfig"
+            made.kubeconfig.write_text(json.dumps(_kubeconfig(server.server_port)))
+            yield made
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    def install(self, helm: Path, values: dict[str, Any]) -> Said:
+        """Rendered as an installation would be, which stops there."""
+        words = ["install", "rb", str(CHART), "--dry-run=server", "--disable-openapi-validation"]
+        words += ["--namespace", NAMESPACE, "--values", "-", "--kubeconfig", str(self.kubeconfig)]
+        return run(helm, *words, values=json.dumps(values))
+
+    def objects(self, helm: Path, values: dict[str, Any]) -> list[Object]:
+        said = self.install(helm, values)
+        assert said.code == 0, said.errors
+        manifest, _, _ = said.text.partition("MANIFEST:")[2].partition("\nNOTES:")
+        return read(manifest)
+
+
+def _kinds(kinds: dict[str, set[str]]) -> Iterator[tuple[str, Any]]:
+    yield "/version", {"major": "1", "minor": "34", "gitVersion": "v1.34.0"}
+    yield "/api", {"kind": "APIVersions", "versions": ["v1"]}
+    groups = []
+    for version, names in kinds.items():
+        resources = [{"name": _plural(kind), "namespaced": kind != "Namespace", "kind": kind} for kind in names]
+        listed = [{**one, "singularName": "", "verbs": ["get", "list"]} for one in resources]
+        yield _root(version), {"kind": "APIResourceList", "groupVersion": version, "resources": listed}
+        group, slash, number = version.partition("/")
+        if slash:
+            known = {"groupVersion": version, "version": number}
+            groups.append({"name": group, "versions": [known], "preferredVersion": known})
+    yield "/apis", {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def _root(version: str) -> str:
+    return f"/apis/{version}" if "/" in version else f"/api/{version}"
+
+
+def _plural(kind: str) -> str:
+    return kind.lower().removesuffix("y") + ("ies" if kind.endswith("y") else "s")
+
+
+def _path_of(found: Object) -> str:
+    return f"{_root(found['apiVersion'])}/namespaces/{NAMESPACE}/{_plural(found['kind'])}/{found['metadata']['name']}"
+
+
+def _kubeconfig(port: int) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "nobody", "user": {}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "nobody"}}],
+        "current-context": "here",
+    }
+
+
+def _handler(answers: dict[str, Any]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path, _, _ = self.path.partition("?")
+            if path.endswith("/secrets"):
+                # Where releases are kept: there are none.
+                self._say(200, {"kind": "SecretList", "apiVersion": "v1", "metadata": {}, "items": []})
+            elif path in answers:
+                self._say(200, answers[path])
+            else:
+                self._say(404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound"})
+
+        def _say(self, status: int, body: Any) -> None:
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    return Handler
