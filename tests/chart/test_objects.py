@@ -25,7 +25,7 @@ PORT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 GIVEN = {
     # Objects that a set of values says are there.
     "store-address", "routebook-secrets", "routebook-tls", "client-authorities", "key-password", "reports",
-    "store-password", "kv-config",
+    "store-password", "kv-config", "store-ca",
 }  # fmt: skip
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from routebook.settings import catalogue, load
-from tests.chart.objects import Object, one, read, settings_of, templates, worker
+from routebook.store.url import StoreUrl
+from tests.chart.objects import Object, of_kind, one, read, settings_of, templates, worker
 from tests.chart.rendering import CHART, VALUE_SETS, merged, render, run, value_set
 from tests.chart.tools import HELMS
 
@@ -131,6 +132,25 @@ def test_the_address_of_a_store_elsewhere_is_only_in_a_secret(store: dict[str, s
         assert one(objects, "Secret", source["name"])["stringData"][source["key"]] == store["url"]
     else:
         assert source == {"name": "store-address", "key": "url"}
+
+
+def test_who_speaks_to_a_store_elsewhere_has_the_authority_that_its_address_names() -> None:
+    objects = render(value_set(CHART / "ci" / "external-url.yaml"))
+    (secret,) = of_kind(objects, "Secret")
+    tls = StoreUrl.parse(secret["stringData"]["url"]).tls
+    assert tls
+    folder = Path(tls.ca_certs or "").parent
+    callers = [
+        template
+        for template in templates(objects)
+        for container in template.containers
+        if "ROUTEBOOK_REDIS_URL" in settings_of(objects, container)
+    ]
+    assert [template.kind for template in callers] == ["Deployment", "CronJob"]
+    for template in callers:
+        (mount,) = [it for it in template.containers[0]["volumeMounts"] if it["mountPath"] == str(folder)]
+        (volume,) = [it for it in template.spec["volumes"] if it["name"] == mount["name"]]
+        assert volume["secret"] == {"secretName": "store-ca"}
 
 
 def test_a_new_address_or_setting_makes_new_pods_and_nothing_else_does() -> None:
