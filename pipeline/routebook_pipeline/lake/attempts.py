@@ -8,7 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow
@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake.folders import FoundFile
 from routebook_pipeline.lake.tables import BOUNDS, RAW, REWRITES, DataFile, Pinned, Table
 
@@ -59,6 +60,13 @@ class Attempt:
     def remove(self) -> None:
         (self.table.folder / self._name).remove()
 
+    def is_committed(self) -> bool:
+        """Asked of the log: who was interrupted, or lost the answer of an object store, may have committed all the
+        same.
+        """
+        added = {action.path for action in self.added}
+        return bool(added) and any(file.path in added for file in self.table.pin().files)
+
     def _action(self, file: FoundFile) -> AddAction | None:
         path = f"{self._name}/{file.path}"
         footer = self.table.folder.footer(path)
@@ -81,12 +89,15 @@ class Attempt:
 
 @contextmanager
 def attempt(table: Table) -> Iterator[Attempt]:
-    """What it wrote is removed when the block fails."""
+    """What it wrote is removed when the block fails, unless the table refers to it, or nobody can tell."""
     started = Attempt(table)
     try:
         yield started
     except BaseException:
-        started.remove()
+        # What failed first is what counts, and `vacuum` removes what stays.
+        with suppress(UnreachableError):
+            if not started.is_committed():
+                started.remove()
         raise
 
 
@@ -128,7 +139,7 @@ def put(
     # From now on, `vacuum` counts the days.
     now_ms = time.time_ns() // 1_000_000
     gone = [RemoveAction(file.path, not same_rows, now_ms, file.size, {partition: file.day}) for file in removed or []]
-    try:
+    with pinned.table.reaching("written to"), _overtaken():
         pinned.delta.create_write_transaction(
             [*added, *gone],
             mode="append" if replaced_day is None else "overwrite",
@@ -140,6 +151,12 @@ def put(
                 custom_metadata=told or {},
             ),
         )
+
+
+@contextmanager
+def _overtaken() -> Iterator[None]:
+    try:
+        yield
     except CommitFailedError as error:
         if "oncurrent" in str(error):
             raise OvertakenError(str(error)) from error

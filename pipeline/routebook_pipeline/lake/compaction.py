@@ -75,7 +75,9 @@ def _first_open_day(pinned: Pinned) -> str | None:
 
 def vacuum(table: Table, *, kept_hours: int = KEPT_HOURS) -> list[str]:
     """Deletes the files that no version of the last days refers to, and tells which."""
-    removed = table.pin().delta.vacuum(
-        retention_hours=kept_hours, dry_run=False, enforce_retention_duration=False, full=True
-    )
+    pinned = table.pin()
+    with table.reaching("cleared"):
+        removed = pinned.delta.vacuum(
+            retention_hours=kept_hours, dry_run=False, enforce_retention_duration=False, full=True
+        )
     return sorted(set(removed))

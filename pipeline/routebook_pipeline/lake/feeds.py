@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from routebook_pipeline.errors import HistoryError, PipelineError, told_by_spark
+from routebook_pipeline.errors import HistoryError, PipelineError, UnreachableError, told_by_spark
 from routebook_pipeline.lake.attempts import OvertakenError, put
 from routebook_pipeline.lake.commit import Committed, Noted, commit
 from routebook_pipeline.lake.compaction import compact
@@ -177,8 +177,7 @@ class Feed:
         self.batches += 1
         self._announce(Progress(self.stream, _sentence(done), done))
         if self.habits.compacting and self.batches % COMMITS_BETWEEN_COMPACTIONS == 0:
-            joined = compact(self.table)
-            self._announce(Progress(self.stream, f"{joined.joined} files of closed days joined into {joined.into}"))
+            self._announce(Progress(self.stream, _compacted(self.table)))
 
     def _publish(self, number: int) -> None:
         """Only now may the store throw these entries away."""
@@ -194,6 +193,15 @@ class Feed:
             return None
         offset: dict[str, str] = json.loads(text.splitlines()[-1])
         return EntryId.parse(offset[self._store.key])
+
+
+def _compacted(table: Table) -> str:
+    """The batch is in the lake, whether its files can be joined or not."""
+    try:
+        done = compact(table)
+    except UnreachableError as error:
+        return f"files of closed days were not joined: {error}"
+    return f"{done.joined} files of closed days joined into {done.into}"
 
 
 def _safe_clock(noted: StreamEnd, end: EntryId | None) -> int:

@@ -5,7 +5,7 @@ little that is done to single files. Credentials are those of the environment.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +18,7 @@ import pyarrow.fs as arrow_fs
 from pyarrow import parquet
 
 from routebook_pipeline.errors import UnreachableError, WrongUsageError
+from routebook_pipeline.lake.border import reaching
 
 SCHEMES: Final = ("s3", "s3a", "gs", "abfss", "hdfs")
 
@@ -74,8 +75,8 @@ class Folder:
 
     def files(self) -> list[FoundFile]:
         """Everything below, in the order of names; nothing when there is no such folder."""
-        system, root = self._opened
-        below = system.get_file_info(arrow_fs.FileSelector(root, allow_not_found=True, recursive=True))
+        with self._asked("listed") as (system, root):
+            below = system.get_file_info(arrow_fs.FileSelector(root, allow_not_found=True, recursive=True))
         found = [
             FoundFile(info.path[len(root) :].lstrip("/"), info.size or 0, (info.mtime_ns or 0) // 1_000_000)
             for info in below
@@ -83,50 +84,62 @@ class Folder:
         ]
         return sorted(found, key=lambda file: file.path)
 
-    def missing(self, paths: Iterable[str]) -> str | None:
-        """The first of these files that is not there."""
-        system, root = self._opened
-        asked = [f"{root}/{path}" for path in paths]
-        for info in system.get_file_info(asked) if asked else []:
+    def check_for(self, paths: Sequence[str]) -> None:
+        """UnreachableError names the first of these files that is not there."""
+        with self._asked("looked into") as (system, root):
+            found = system.get_file_info([f"{root}/{path}" for path in paths]) if paths else []
+        for path, info in zip(paths, found, strict=True):
             if info.type == arrow_fs.FileType.NotFound:
-                return str(info.path)
-        return None
+                raise self._lacks(path)
 
     def footer(self, path: str) -> parquet.FileMetaData:
-        system, root = self._opened
-        return parquet.read_metadata(f"{root}/{path}", filesystem=system)
+        with self._asked("read") as (system, root):
+            return parquet.read_metadata(f"{root}/{path}", filesystem=system)
 
     def batches(self, path: str) -> Iterator[pyarrow.RecordBatch]:
-        system, root = self._opened
-        with system.open_input_file(f"{root}/{path}") as opened:
-            yield from parquet.ParquetFile(opened).iter_batches()
+        with self._asked("read") as (system, root):
+            try:
+                opened = system.open_input_file(f"{root}/{path}")
+            except FileNotFoundError as error:
+                raise self._lacks(path) from error
+            with opened:
+                yield from parquet.ParquetFile(opened).iter_batches()
 
     @contextmanager
     def writer(self, path: str, schema: pyarrow.Schema) -> Iterator[parquet.ParquetWriter]:
-        system, root = self._opened
-        system.create_dir(f"{root}/{path}".rpartition("/")[0])
-        with parquet.ParquetWriter(f"{root}/{path}", schema, compression="zstd", filesystem=system) as writer:
-            yield writer
+        with self._asked("written to") as (system, root):
+            system.create_dir(f"{root}/{path}".rpartition("/")[0])
+            with parquet.ParquetWriter(f"{root}/{path}", schema, compression="zstd", filesystem=system) as writer:
+                yield writer
 
     def size(self, path: str) -> int:
-        system, root = self._opened
-        return int(system.get_file_info(f"{root}/{path}").size)
+        with self._asked("looked into") as (system, root):
+            return int(system.get_file_info(f"{root}/{path}").size)
 
     def text(self, path: str) -> str | None:
         """Of a small file; None when it is not there."""
-        system, root = self._opened
-        try:
-            with system.open_input_stream(f"{root}/{path}") as stream:
-                return bytes(stream.read()).decode()
-        except FileNotFoundError:
-            return None
+        with self._asked("read") as (system, root):
+            try:
+                with system.open_input_stream(f"{root}/{path}") as stream:
+                    return bytes(stream.read()).decode()
+            except FileNotFoundError:
+                return None
 
     def remove(self) -> None:
         """With all that is in it."""
-        system, root = self._opened
-        try:
-            system.delete_dir(root)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise UnreachableError(f"The folder {self.uri} cannot be removed: {error}. Remove it by hand.") from error
+        with self._asked("removed") as (system, root):
+            try:
+                system.delete_dir(root)
+            except FileNotFoundError:
+                return
+
+    @contextmanager
+    def _asked(self, doing: str) -> Iterator[tuple[arrow_fs.FileSystem, str]]:
+        with reaching(f"The folder {self.uri}", doing):
+            yield self._opened
+
+    def _lacks(self, path: str) -> UnreachableError:
+        return UnreachableError(
+            f"A file of the table is missing: {self.uri}/{path}. Nothing is answered from the rest: bring the file "
+            "back from a backup, or restore the lake to an earlier version."
+        )

@@ -1,18 +1,19 @@
 """Both streams of a name space into its lake, once or for as long as it is let.
 
-An endless ingest gives up only where starting again cannot help: wrong usage, and a history that is missing or another
-one. Everything else is started again, after one second, then two, four, … up to a minute; a committed batch forgives.
+An endless ingest gives up only where starting again cannot help: wrong usage, a history that is missing or another one,
+and a Java that is gone. Everything else is started again, after one second, then two, four, … up to a minute; a
+committed batch forgives.
 """
 
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from routebook_pipeline.errors import HistoryError, PipelineError, WrongUsageError, told_by_spark
+from routebook_pipeline.errors import HistoryError, WrongUsageError, told_by_spark
 from routebook_pipeline.lake.feeds import Announce, Feed, Habits, Progress
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.source.data_source import register
@@ -96,11 +97,11 @@ def _run(spark: SparkSession, supervised: list["Supervised"], trigger_s: float, 
 class Supervised:
     """A feed that is started again."""
 
-    def __init__(self, feed: Feed, announce: Announce) -> None:
-        self.feed, self._announce = feed, announce
+    def __init__(self, feed: Feed, announce: Announce, clock: Callable[[], float] = time.monotonic) -> None:
+        self.feed, self._announce, self._clock = feed, announce, clock
         self._pause_s = FIRST_PAUSE_S
         self._batches = 0
-        self._start_at = time.monotonic()
+        self._start_at = clock()
 
     def look(self, spark: SparkSession, trigger_s: float) -> None:
         query = self.feed.query
@@ -109,11 +110,13 @@ class Supervised:
         error = self.feed.failure()
         if query is not None and error is not None:
             self._fall(error)
-        if time.monotonic() < self._start_at:
+        if self._clock() < self._start_at:
             return
         try:
             self.feed.start(spark, trigger_s)
-        except PipelineError as failed:
+        except Exception as failed:
+            if not _lives(spark):
+                raise
             self._fall(failed)
 
     def _fall(self, error: BaseException) -> None:
@@ -123,7 +126,15 @@ class Supervised:
         if self.feed.batches > self._batches:
             self._batches, self._pause_s = self.feed.batches, FIRST_PAUSE_S
         self.feed.query = None
-        self._start_at = time.monotonic() + self._pause_s
-        words = str(told or error).strip().splitlines()[0]
-        self._announce(Progress(self.feed.stream, f"starting again in {self._pause_s:g} s: {words}"))
+        self._start_at = self._clock() + self._pause_s
+        words = str(told or error).strip() or type(error).__name__
+        self._announce(Progress(self.feed.stream, f"starting again in {self._pause_s:g} s: {words.splitlines()[0]}"))
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+
+
+def _lives(spark: SparkSession) -> bool:
+    """Java is a process of its own. When it is gone, nothing can be started again from here: whoever started us can."""
+    try:
+        return not spark._jsc.sc().isStopped()
+    except Exception:
+        return False

@@ -5,6 +5,7 @@ version, so that a question sees one state throughout, whatever is committed, jo
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -12,11 +13,12 @@ from urllib.parse import quote
 
 import pyarrow
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.lake.border import reaching
 from routebook_pipeline.lake.folders import Folder
 from routebook_pipeline.schemas import CHANGES, ERA_SHIFT, PULSES
 
@@ -36,8 +38,8 @@ LAST_MS: Final = "last_ms"
 another history.
 """
 REWRITES: Final = "rewrites"
-"""Counts the commits that replace files by others with the same rows. The wheel lets two of them replace the same
-files, and every row would be there twice; two writers of one record it does refuse.
+"""Counts the commits that take files away, whatever they put in their place. The wheel lets two of them replace the
+same files, and every row would be there twice; two writers of one record it does refuse.
 """
 
 
@@ -91,10 +93,19 @@ class Table:
         return Schema.from_json(StructType([*self.columns.fields, StructField(self.partition, StringType())]).json())
 
     def exists(self) -> bool:
-        return bool(DeltaTable.is_deltatable(self.folder.uri))
+        with self.reaching("looked for"):
+            return bool(DeltaTable.is_deltatable(self.folder.uri))
 
     def make(self) -> None:
         """Does nothing when it is there already, but for columns that are new since."""
+        with self.reaching("made"):
+            try:
+                self._make()
+            except CommitFailedError:
+                # Somebody else has just made it, or added the same columns.
+                self._make()
+
+    def _make(self) -> None:
         if not self.exists():
             DeltaTable.create(
                 self.folder.uri,
@@ -115,15 +126,18 @@ class Table:
 
     def pin(self) -> "Pinned":
         """At its newest version."""
-        try:
-            return Pinned(self, DeltaTable(self.folder.uri))
-        except TableNotFoundError as error:
-            raise UnreachableError(
-                f"There is no table {self.name!r} at {self.folder.uri}. Name the lake that `routebook pipeline ingest` "
-                "writes (--lake, --namespace), or start it."
-            ) from error
-        except (DeltaError, OSError) as error:
-            raise UnreachableError(f"The table {self.name!r} at {self.folder.uri} cannot be opened: {error}") from error
+        with self.reaching("opened"):
+            try:
+                return Pinned(self, DeltaTable(self.folder.uri))
+            except TableNotFoundError as error:
+                raise UnreachableError(
+                    f"There is no table {self.name!r} at {self.folder.uri}. Name the lake that `routebook pipeline "
+                    "ingest` writes (--lake, --namespace), or start it."
+                ) from error
+
+    def reaching(self, doing: str) -> AbstractContextManager[None]:
+        """Around all that is asked of the wheel."""
+        return reaching(f"The table {self.name!r} at {self.folder.uri}", doing)
 
 
 class Pinned:
@@ -135,7 +149,8 @@ class Pinned:
 
     def record(self, name: str) -> int | None:
         """The number that the last commit with a transaction of this name left."""
-        return self.delta.transaction_version(name)
+        with self.table.reaching("read"):
+            return self.delta.transaction_version(name)
 
     @property
     def place(self) -> Place | None:
@@ -155,7 +170,8 @@ class Pinned:
 
     @cached_property
     def files(self) -> list[DataFile]:
-        actions = pyarrow.table(self.delta.get_add_actions(flatten=True)).to_pylist()
+        with self.table.reaching("read"):
+            actions = pyarrow.table(self.delta.get_add_actions(flatten=True)).to_pylist()
         return sorted(map(self._file, actions), key=lambda file: (file.first_ord or 0, file.path))
 
     def _file(self, action: dict[str, Any]) -> DataFile:
@@ -179,13 +195,8 @@ class Pinned:
         """What an older file lacks is null."""
         if not paths:
             return spark.createDataFrame([], self.table.columns)
-        gone = self.table.folder.missing(paths)
-        if gone is not None:
-            raise UnreachableError(
-                f"The table {self.table.name!r} at {self.table.folder.uri} lacks its file {gone}. Restore it from a "
-                "backup: an answer from the rest would be wrong."
-            )
         root = self.table.folder
+        root.check_for(paths)
         reader = spark.read.schema(self.table.columns)
         return reader.parquet(*((root / path).for_spark_to_read for path in paths))
 

@@ -10,13 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import HistoryError, HistoryForkError, HistoryMissingError, UnreachableError
+from routebook_pipeline.lake import feeds
 from routebook_pipeline.lake.feeds import Progress
 from routebook_pipeline.lake.ingest import ingest
-from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.lake.tables import Lake, Place
 from tests.pipeline.lake.stores import Store
 from tests.pipeline.lake.streams import START_MS, entries, versions
 
 Once = Callable[..., list[Progress]]
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -178,3 +180,30 @@ def test_an_endless_ingest_starts_again_and_stops_after_its_batch(
     assert "starting again in 1 s: RB_UNREACHABLE" in told[0].text
     assert [each.committed.last for each in told if each.committed is not None] == [3]
     assert versions(spark, mine.changes) == [(1, 1), (2, 2), (3, 3)]
+
+
+@pytest.mark.slow
+def test_files_are_joined_every_so_many_batches_and_a_batch_does_not_depend_on_it(
+    store: Store, mine: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of twenty hours: the second one closes a day, which is joined, and the third one the next. Of that, a
+    file is gone.
+    """
+    monkeypatch.setattr(feeds, "COMMITS_BETWEEN_COMPACTIONS", 2)
+    store.add(entries(1, 40, step_ms=2 * HOUR_MS))
+    stop, joined = threading.Event(), list[str]()
+    table = mine.changes
+
+    def announce(progress: Progress) -> None:
+        if "closed days" in progress.text:
+            joined.append(progress.text)
+            gone = next(file for file in table.pin().files if file.day == "2023-12-10")
+            Path(table.folder.uri, gone.path).unlink(missing_ok=True)
+        if len(joined) > 1 or "starting again" in progress.text:
+            stop.set()
+
+    limit = {"max_entries_per_trigger": "10"}
+    ingest(spark, mine, once=False, announce=announce, stop=stop, trigger_s=0.1, options=limit)
+    assert joined[0] == "2 files of closed days joined into 1"
+    assert "were not joined: A file of the table is missing" in joined[1]
+    assert table.pin().place == Place(0, 40)
