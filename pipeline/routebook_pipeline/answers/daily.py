@@ -1,12 +1,13 @@
 """Answers kept by day, for dashboards and whoever reads the tables with something else than Spark.
 
-A day of an answer is replaced as a whole, in one commit, which also records what it was made from: the newest entry up
-to the end of that day, and how much of the day was over. When both stand, nothing is done; so a rerun costs a look, and
-an entry that comes late (or is imported) makes its day, and those behind it, again.
+A day of an answer is replaced as a whole, in one commit, which also records what it was made from (`made_from.py`).
+What stands and was made from all there is, is left alone: so a rerun costs a look, and an entry that comes late (or is
+imported, or can be read since a reparse), and other thresholds, make the days that rest on them again.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -15,11 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 from routebook_pipeline.answers.answering import Basis
 from routebook_pipeline.answers.asking import WAYS, Asked
 from routebook_pipeline.answers.catalogue import QUESTIONS
+from routebook_pipeline.answers.made_from import MadeFrom, SoFar, fingerprint
 from routebook_pipeline.answers.windows import Reach, Settled
 from routebook_pipeline.history import DAY_MS, DEFAULTS, Thresholds, Window
 from routebook_pipeline.lake.attempts import OvertakenError, attempt, put
 from routebook_pipeline.lake.reading import history_for
-from routebook_pipeline.lake.tables import Lake, Pinned, Table
+from routebook_pipeline.lake.records import records_of
+from routebook_pipeline.lake.tables import Lake, Table
 from routebook_pipeline.times import day_of
 
 NOT_KEPT: Final = frozenset({"route", "route-diff"})
@@ -28,7 +31,7 @@ NOT_KEPT: Final = frozenset({"route", "route-diff"})
 
 @dataclass(frozen=True)
 class Kept:
-    """One answer and what it is made from."""
+    """One answer that is kept."""
 
     key: tuple[str, str]
     pulses: bool
@@ -40,12 +43,17 @@ class Kept:
     def table(self, lake: Lake) -> Table:
         return lake.answers(self.name, WAYS[self.key].shape)
 
-    def records(self, day: str, sources: "Sources") -> dict[str, int]:
-        """Name -> least number with which the day needs not be made again."""
-        made_from = {"": sources.changes, "/until": sources.until_ms}
-        if self.pulses:
-            made_from["/pulses"] = sources.pulses
-        return {f"{self.name}/{day}{part}": number for part, number in made_from.items()}
+    def records(self, lake: Lake) -> dict[str, int]:
+        """Of all its days: each table is opened once, however many days are looked at."""
+        table = self.table(lake)
+        return records_of(table.pin()) if table.exists() else {}
+
+    def sources(self, of_day: MadeFrom) -> MadeFrom:
+        return of_day if self.pulses else replace(of_day, pulses=0)
+
+    def stands(self, records: Mapping[str, int], day: str, of_day: MadeFrom) -> bool:
+        held = MadeFrom.recorded(records, self.name, day)
+        return held is not None and held.stands_for(self.sources(of_day))
 
 
 ALL: Final = tuple(
@@ -57,12 +65,13 @@ ALL: Final = tuple(
 
 
 @dataclass(frozen=True)
-class Sources:
-    changes: int
-    """The newest `ord` of entries of that day or before."""
-    pulses: int
-    until_ms: int
-    """How much of the day was over."""
+class _Day:
+    """What is made of a day."""
+
+    name: str
+    basis: Basis
+    sources: MadeFrom
+    again: bool
 
 
 def days_between(start_ms: int, end_ms: int) -> Iterator[Window]:
@@ -80,45 +89,38 @@ def refresh(
     *,
     thresholds: Thresholds = DEFAULTS,
     again: bool = False,
+    answers: Sequence[Kept] = ALL,
     tell: Callable[[str], None] = lambda _: None,
     ended: Callable[[], bool] = lambda: False,
 ) -> int:
     """How many (answer, day) were made. `again`: also those that stand already. `ended`: asked between answers."""
-    changes = lake.changes.pin()
-    pulses = lake.pulses.pin() if lake.pulses.exists() else None
+    changes = SoFar(lake.changes.pin().files)
+    pulses = SoFar(lake.pulses.pin().files if lake.pulses.exists() else [])
+    records = {kept: kept.records(lake) for kept in answers}
     made = 0
-    for day in days:
-        until_ms = min(day.end_ms, reach.complete_until_ms)
-        if until_ms <= day.start_ms:
+    for window in days:
+        until_ms = min(window.end_ms, reach.complete_until_ms)
+        if until_ms <= window.start_ms:
             continue
-        name = day_of(day.start_ms)
-        sources = Sources(_newest(changes, name), _newest(pulses, name), until_ms)
-        wanted = [kept for kept in ALL if again or not _stands(kept, lake, name, sources)]
+        name = day_of(window.start_ms)
+        sources = MadeFrom(
+            changes.newest(name), changes.raw(name), pulses.newest(name), until_ms, fingerprint(thresholds)
+        )
+        wanted = [kept for kept in answers if again or not kept.stands(records[kept], name, sources)]
         if wanted:
-            basis = Basis(lake, reach, Settled(Window(day.start_ms, until_ms), until_ms), thresholds)
-            for number, kept in enumerate(_each(spark, basis, wanted, name, sources), 1):
-                made += 1
-                tell(f"{name}: made {kept.name} ({number} of {len(wanted)})")
+            basis = Basis(lake, reach, Settled(Window(window.start_ms, until_ms), until_ms), thresholds)
+            day = _Day(name, basis, sources, again)
+            for number, (kept, is_ours) in enumerate(_each(spark, day, wanted), 1):
+                made += is_ours
+                tell(f"{name}: {'made' if is_ours else 'there is by now'} {kept.name} ({number} of {len(wanted)})")
                 if ended():
                     return made
     return made
 
 
-def _newest(pinned: Pinned | None, day: str) -> int:
-    files = pinned.files if pinned is not None else []
-    return max((file.last_ord or 0 for file in files if file.day <= day), default=0)
-
-
-def _stands(kept: Kept, lake: Lake, day: str, sources: Sources) -> bool:
-    table = kept.table(lake)
-    if not table.exists():
-        return False
-    pinned = table.pin()
-    return all((pinned.record(name) or -1) >= number for name, number in kept.records(day, sources).items())
-
-
-def _each(spark: SparkSession, basis: Basis, wanted: list[Kept], day: str, sources: Sources) -> Iterator[Kept]:
-    """Those that are made, one after the other."""
+def _each(spark: SparkSession, day: _Day, wanted: list[Kept]) -> Iterator[tuple[Kept, bool]]:
+    """Those that are looked after, one after the other; whether it was made here, or somebody else was faster."""
+    basis = day.basis
     lookback_ms = max(QUESTIONS[kept.key[0]].lookback_ms(basis.thresholds) for kept in wanted)
     pulses = any(kept.pulses for kept in wanted)
     history = history_for(
@@ -129,27 +131,30 @@ def _each(spark: SparkSession, basis: Basis, wanted: list[Kept], day: str, sourc
     history.pulses.persist()
     try:
         for kept in wanted:
-            _replace(basis.asked(history), kept, basis.lake, day, sources)
-            yield kept
+            yield kept, _replace(basis.asked(history), kept, day)
     finally:
         history.changes.unpersist()
         history.pulses.unpersist()
 
 
-def _replace(asked: Asked, kept: Kept, lake: Lake, day: str, sources: Sources) -> None:
-    table = kept.table(lake)
+def _replace(asked: Asked, kept: Kept, day: _Day) -> bool:
+    """False when somebody else made the day meanwhile, from the same or from more."""
+    table = kept.table(day.basis.lake)
     table.make()
-    rows = WAYS[kept.key].ask(asked).coalesce(1).withColumn(table.partition, F.lit(day))
+    ours = kept.sources(day.sources)
+    told = {"thresholds": json.dumps(asdict(asked.thresholds))}
+    rows = WAYS[kept.key].ask(asked).coalesce(1).withColumn(table.partition, F.lit(day.name))
     with attempt(table) as made:
         made.write(rows)
         while True:
             pinned = table.pin()
+            held = MadeFrom.recorded(records_of(pinned), kept.name, day.name)
+            if held is not None and (held.is_newer_than(ours) or (held.stands_for(ours) and not day.again)):
+                made.remove()
+                return False
             try:
-                put(pinned, made.added, records=kept.records(day, sources), replaced_day=day)
+                put(pinned, made.added, records=ours.records(kept.name, day.name), told=told, replaced_day=day.name)
             except OvertakenError:
-                # Somebody else has just made a day of this answer. Ours may be the older of two: look again.
-                if _stands(kept, lake, day, sources):
-                    made.remove()
-                    return
+                # Somebody else has just made a day of this answer: look again.
                 continue
-            return
+            return True
