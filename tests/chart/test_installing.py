@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.chart.api_server import OPERATOR, ApiServer
-from tests.chart.objects import called
-from tests.chart.rendering import render
+from tests.chart.objects import called, one
+from tests.chart.rendering import NAMESPACE, render
 from tests.chart.tools import HELMS
 
 MONITORING = "monitoring.coreos.com/v1"
@@ -52,6 +52,46 @@ def test_a_rendering_without_a_cluster_makes_what_it_is_told(helm: Path) -> None
         "PodMonitor/rb-routebook",
         "PrometheusRule/rb-routebook",
     ]
+
+
+SCALED = {"enabled": True, "minReplicas": 4, "maxReplicas": 12}
+
+
+def deployment(replicas: int, name: str = "rb-routebook") -> dict[str, Any]:
+    """As this release's own would be, or Helm would not touch it."""
+    metadata = {
+        "name": name,
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "rb", "meta.helm.sh/release-namespace": NAMESPACE},
+    }
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": replicas}}
+
+
+@pytest.mark.parametrize(
+    ("live", "rendered"),
+    [
+        ([], 4),
+        ([deployment(7)], 7),
+        ([deployment(2)], 4),
+        # Scaled to nothing the autoscaler would not look at it again.
+        ([deployment(0)], 4),
+        ([deployment(9, name="another")], 4),
+    ],
+    ids=["new", "seven", "two", "none", "another"],
+)
+def test_workers_that_run_are_not_taken_away_for_the_autoscaler(
+    live: list[dict[str, Any]], rendered: int, helm: Path, tmp_path: Path
+) -> None:
+    with ApiServer.running(tmp_path, live) as server:
+        made = one(server.objects(helm, {"autoscaling": SCALED}), "Deployment")
+        assert made["spec"]["replicas"] == rendered
+        # Nobody but the autoscaler is asked when it is off, and a number of one's own is that number.
+        assert one(server.objects(helm, {"replicas": 5}), "Deployment")["spec"]["replicas"] == 5
+
+
+def test_the_number_may_be_left_to_the_autoscaler_alone(helm: Path) -> None:
+    made = one(render({"autoscaling": {**SCALED, "keepReplicas": False}}, helm=helm), "Deployment")
+    assert "replicas" not in made["spec"]
 
 
 @pytest.mark.parametrize(

@@ -149,11 +149,11 @@ def references(template: PodTemplate) -> list[tuple[str, str]]:
     return found
 
 
-def test_the_autoscaler_scales_what_is_there_and_alone(path: Path, objects: list[Object]) -> None:
+def test_the_autoscaler_scales_what_is_there(objects: list[Object]) -> None:
     deployment = one(objects, "Deployment")
     for found in of_kind(objects, "HorizontalPodAutoscaler"):
         assert found["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
-    assert ("replicas" in deployment["spec"]) is not bool(of_kind(objects, "HorizontalPodAutoscaler"))
+        assert deployment["spec"]["replicas"] == found["spec"]["minReplicas"]
 
 
 def test_no_variable_is_given_twice(objects: list[Object]) -> None:
