@@ -76,7 +76,7 @@ class _Day:
 
 def days_between(start_ms: int, end_ms: int) -> Iterator[Window]:
     """The UTC days that have a part of [start, end), each whole."""
-    first = start_ms // DAY_MS * DAY_MS
+    first = start_ms // DAY_MS * DAY_MS if start_ms < end_ms else end_ms
     for day_ms in range(first, end_ms, DAY_MS):
         yield Window(day_ms, day_ms + DAY_MS)
 

@@ -45,22 +45,26 @@ class Settled:
 
 
 def settle(reach: Reach, start: When | None, end: When | None, *, allow_partial: bool) -> Settled:
-    """Without an end: as far as the history is complete. Without a start: a day before the end."""
-    until = end.on_clock(reach.now_ms) if end is not None else reach.complete_until_ms
+    """Without an end: as far as the history is complete. Without a start: a day before the end.
+
+    A part is what the history reaches of the window: of one that lies wholly beyond, nothing.
+    """
+    complete = reach.complete_until_ms
+    until = end.on_clock(reach.now_ms) if end is not None else complete
     since = start.on_clock(reach.now_ms) if start is not None else until - DEFAULT_LENGTH_MS
+    if end is None and since > complete:
+        # "The last five minutes", of which the history has none yet: asked for until now.
+        until = max(since, reach.now_ms)
     if since > until:
         raise WrongUsageError(
             f"The window ends ({iso(until)}) before it starts ({iso(since)}). Exchange --from and --to."
         )
-    reached = until
-    if until > reach.complete_until_ms:
-        if not allow_partial:
-            raise AnswerIsNoError(
-                f"The history is complete until {iso(reach.complete_until_ms)}, and {iso(until)} is later"
-                f"{reach.store and f' ({reach.store})'}. {reach.advice}"
-            )
-        reached = max(since, reach.complete_until_ms)
-    return Settled(Window(since, reached), until)
+    if until > complete and not allow_partial:
+        raise AnswerIsNoError(
+            f"The history is complete until {iso(complete)}, and {iso(until)} is later"
+            f"{reach.store and f' ({reach.store})'}. {reach.advice}"
+        )
+    return Settled(Window(min(since, complete), min(until, complete)), until)
 
 
 def settle_instant(reach: Reach, at: When | None, *, allow_partial: bool) -> tuple[int, bool]:

@@ -109,6 +109,15 @@ def test_a_day_is_made_once_in_one_commit_and_is_the_answer(days: Days) -> None:
     assert days.rows(SEATS, SECOND) == take_rows(asked.rows, asked.shape)
 
 
+def test_a_day_belongs_to_a_window_that_has_a_part_of_it() -> None:
+    def numbers(start_ms: int, end_ms: int) -> list[int]:
+        return [day.start_ms // DAY_MS for day in days_between(start_ms, end_ms)]
+
+    assert numbers(DAY_MS, 2 * DAY_MS) == [1]
+    assert numbers(2 * DAY_MS - 1, 2 * DAY_MS + 1) == [1, 2]
+    assert numbers(DAY_MS + 5, DAY_MS + 5) == []
+
+
 def test_looking_costs_one_opening_of_each_table_however_many_days(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

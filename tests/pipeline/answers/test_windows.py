@@ -32,8 +32,24 @@ def test_a_part_is_answered_when_welcome_and_said_to_be_one() -> None:
     assert settled == Settled(Window(C - 5, C), C + 1)
     assert settled.is_partial
     wholly_beyond = settle(REACH, When(ms=C + 3), When(ms=C + 9), allow_partial=True)
-    assert wholly_beyond.window.length_ms == 0
+    assert wholly_beyond == Settled(Window(C, C), C + 9)
     assert wholly_beyond.is_partial
+    assert settle(REACH, When(ms=C + 9), When(ms=C + 9), allow_partial=True).is_partial
+
+
+@pytest.mark.parametrize("start", [When(ago_ms=300), When(ago_ms=0), When(ms=C + 1), When(ms=C + 900)])
+def test_without_an_end_a_start_behind_the_history_is_not_wrong_but_not_complete(start: When) -> None:
+    """`--from -5m`, and the last batch was read ten minutes ago."""
+    with pytest.raises(AnswerIsNoError, match=r"complete until .* is later.*ingest --once"):
+        settle(REACH, start, None, allow_partial=False)
+    settled = settle(REACH, start, None, allow_partial=True)
+    assert settled.window == Window(C, C)
+    assert settled.asked_until_ms >= REACH.now_ms
+    assert settled.is_partial
+
+
+def test_the_end_of_the_history_is_where_a_window_may_begin() -> None:
+    assert settle(REACH, When(ms=C), None, allow_partial=False) == Settled(Window(C, C), C)
 
 
 def test_a_window_may_be_empty_but_not_reversed() -> None:
