@@ -9,8 +9,14 @@ from typing import Final
 
 import click
 
-from routebook_pipeline.cli.options import LAKE_VARIABLE, NAMESPACE_VARIABLE, STORE_VARIABLE
-from routebook_pipeline.errors import AnswerIsNoError, PipelineError, UnreachableError
+from routebook_pipeline.cli.options import (
+    LAKE_VARIABLE,
+    NAMESPACE_VARIABLE,
+    STORE_VARIABLE,
+    checked_namespace,
+    checked_url_env,
+)
+from routebook_pipeline.errors import AnswerIsNoError, PipelineError
 from routebook_pipeline.times import iso
 
 _MARKS: Final = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("ERROR", "red")}
@@ -23,6 +29,12 @@ class Finding:
     subject: str
     message: str
     advice: str = ""
+    code: int = 0
+    """What the command ends with, for an error."""
+
+    @classmethod
+    def of(cls, subject: str, error: PipelineError) -> "Finding":
+        return cls("error", subject, str(error), code=error.exit_code)
 
 
 @click.command("doctor")
@@ -35,8 +47,10 @@ class Finding:
 def command(lake: str | None, namespace: str, url_env: str, json_: bool) -> int:
     """Look at Java, packages, store and lake; say how to put right what is wrong.
 
-    Exit codes: 0 nothing is wrong, 1 something is, 3 Java, store or lake cannot be reached.
+    Exit codes: 0 nothing is wrong, 1 something is, 2 an address is none, 3 Java, store or lake cannot be reached.
     """
+    checked_namespace(namespace)
+    checked_url_env(url_env)
     findings = [*_java(), *_packages()]
     # Not before the packages are known to be there.
     if all(finding.level != "error" for finding in findings):
@@ -45,9 +59,7 @@ def command(lake: str | None, namespace: str, url_env: str, json_: bool) -> int:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _print(findings)
-    if any(finding.level == "error" and finding.subject in {"java", "store", "lake"} for finding in findings):
-        return UnreachableError.exit_code
-    return AnswerIsNoError.exit_code if any(finding.level == "error" for finding in findings) else 0
+    return max(finding.code for finding in findings)
 
 
 def _java() -> Iterator[Finding]:
@@ -56,7 +68,7 @@ def _java() -> Iterator[Finding]:
     try:
         home = find_java_home()
     except PipelineError as error:
-        yield Finding("error", "java", str(error))
+        yield Finding.of("java", error)
         return
     yield Finding("ok", "java", f"version {java_version(home)} in {home}")
 
@@ -66,7 +78,8 @@ def _packages() -> Iterator[Finding]:
         try:
             yield Finding("ok", name, version(name))
         except PackageNotFoundError:
-            yield Finding("error", name, "is not installed", "pip install 'routebook[pipeline]'")
+            advice = "pip install 'routebook[pipeline]'"
+            yield Finding("error", name, "is not installed", advice, AnswerIsNoError.exit_code)
     try:
         yield Finding("ok", "hiredis", version("hiredis"))
     except PackageNotFoundError:
@@ -83,7 +96,7 @@ def _store(namespace: str, url_env: str) -> Finding:
         with StreamReader(url_env, namespace) as stream:
             newest, first = stream.newest(), stream.first()
     except PipelineError as error:
-        return Finding("error", "store", str(error))
+        return Finding.of("store", error)
     kept = f"keeps changes from version {first.version}" if first is not None else "keeps no changes"
     return Finding("ok", "store", f"name space {namespace!r} is at version {newest.version}; {kept}")
 
@@ -96,7 +109,7 @@ def _lake(lake: str | None, namespace: str) -> Finding:
     try:
         pinned = Lake(lake, namespace).changes.pin()
     except PipelineError as error:
-        return Finding("error", "lake", str(error))
+        return Finding.of("lake", error)
     place = pinned.place
     if place is None or pinned.observed_ms is None:
         return Finding("ok", "lake", "is there, and empty")

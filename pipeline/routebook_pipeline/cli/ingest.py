@@ -3,8 +3,11 @@
 import click
 
 from routebook_pipeline.cli.durations import DURATION
-from routebook_pipeline.cli.options import Site, with_site
+from routebook_pipeline.cli.options import Site, typed, with_site
 from routebook_pipeline.cli.progress import Progress
+from routebook_pipeline.cli.windows import with_thresholds
+from routebook_pipeline.errors import WrongUsageError
+from routebook_pipeline.history import Thresholds
 
 
 @click.command("ingest")
@@ -25,13 +28,34 @@ from routebook_pipeline.cli.progress import Progress
     show_default=True,
     help="Where: behind what the lake holds; an empty lake begins at the earliest entry.",
 )
+@click.option(
+    "--max-entries",
+    type=click.IntRange(min=1),
+    default=500_000,
+    show_default=True,
+    metavar="NUMBER",
+    help="So many in a batch at most. Fewer where memory is short.",
+)
+@with_thresholds
 @with_site
-def command(site: Site, *, once: bool, trigger: float, refresh: float | None, on_loss: str, starting: str) -> int:
+def command(
+    site: Site,
+    *,
+    once: bool,
+    trigger: float,
+    refresh: float | None,
+    on_loss: str,
+    starting: str,
+    max_entries: int,
+    thresholds: Thresholds,
+) -> int:
     """Read the change stream of the name service into the lake, each change exactly once.
 
     Without --once it runs until it is told to stop (SIGTERM, Ctrl-C: the running batch is finished), and begins again
     by itself when the store was away. Ending it in any other way loses and doubles nothing either.
     """
+    if refresh is None and typed({"thresholds": "--threshold"}):
+        raise WrongUsageError("--threshold is for the answers that --refresh makes. Add --refresh 5m, or leave it out.")
     from routebook_pipeline.cli.ingesting import ask_store, ingest_into  # noqa: PLC0415 Spark's modules take a second
     from routebook_pipeline.cli.running import spark_for  # noqa: PLC0415
     from routebook_pipeline.cli.stopping import told_to_stop  # noqa: PLC0415
@@ -49,5 +73,7 @@ def command(site: Site, *, once: bool, trigger: float, refresh: float | None, on
             refresh_s=refresh,
             on_loss=on_loss,
             starting=starting,
+            max_entries=max_entries,
+            thresholds=thresholds,
         )
     return 0

@@ -12,7 +12,7 @@ from routebook_pipeline.answers.reaching import reach_of
 from routebook_pipeline.cli.options import Site
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.cli.spark_errors import translate
-from routebook_pipeline.history import DAY_MS
+from routebook_pipeline.history import DAY_MS, DEFAULTS, Thresholds
 from routebook_pipeline.lake.feeds import Progress as Told
 from routebook_pipeline.lake.ingest import ingest
 from routebook_pipeline.lake.tables import Lake
@@ -37,11 +37,16 @@ def ingest_into(
     refresh_s: float | None = None,
     on_loss: str = "fail",
     starting: str = "lake",
+    max_entries: int | None = None,
+    thresholds: Thresholds = DEFAULTS,
 ) -> None:
     lake = Lake(site.lake, site.namespace)
     progress.doing("reading what is new" if once else "waiting for changes")
     logbook = Logbook(progress)
-    refresher = None if refresh_s is None else Refresher(spark, lake, site, progress, stop, refresh_s)
+    refresher = None if refresh_s is None else Refresher(spark, lake, site, progress, stop, refresh_s, thresholds)
+    options = {"url_env": site.url_env}
+    if max_entries is not None:
+        options["max_entries_per_trigger"] = str(max_entries)
 
     def announce(told: Told) -> None:
         logbook.write(told)
@@ -57,7 +62,7 @@ def ingest_into(
         trigger_s=trigger_s,
         on_loss=on_loss,
         starting=starting,
-        options={"url_env": site.url_env},
+        options=options,
     )
     if refresher is not None and not stop.is_set():
         refresher.refresh()
@@ -94,6 +99,7 @@ class Refresher:
     progress: Progress
     stop: threading.Event
     period_s: float
+    thresholds: Thresholds = DEFAULTS
     _last: float = field(default_factory=time.monotonic)
     _busy: threading.Lock = field(default_factory=threading.Lock)
 
@@ -112,7 +118,15 @@ class Refresher:
             reach = reach_of(self.lake, self.site.url_env)
             # The day before, too: its last entries may have come since.
             days = days_between(reach.complete_until_ms - DAY_MS, reach.complete_until_ms)
-            made = refresh(self.spark, self.lake, reach, days, tell=self.progress.doing, ended=self.stop.is_set)
+            made = refresh(
+                self.spark,
+                self.lake,
+                reach,
+                days,
+                thresholds=self.thresholds,
+                tell=self.progress.doing,
+                ended=self.stop.is_set,
+            )
             self.progress.log(f"{made} kept answers made again, complete until {iso(reach.complete_until_ms)}")
         except Exception as error:
             known = translate(error)

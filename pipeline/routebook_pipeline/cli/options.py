@@ -2,12 +2,13 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from routebook_pipeline.errors import WrongUsageError
 
@@ -43,10 +44,10 @@ def with_site(command: Callable[..., int | None]) -> Callable[..., int | None]:
     def sited(**given: Any) -> int | None:
         site = Site(
             lake=_lake(given.pop("lake")),
-            namespace=_namespace(given.pop("namespace")),
+            namespace=checked_namespace(given.pop("namespace")),
             master=given.pop("master"),
             conf=_conf(given.pop("conf")),
-            url_env=_url_env(given.pop("url_env")),
+            url_env=checked_url_env(given.pop("url_env")),
             allow_partial=given.pop("allow_partial"),
             debug=given.pop("debug"),
         )
@@ -87,13 +88,19 @@ _OPTIONS: Final = (
 )
 
 
+def typed(flags: Mapping[str, str]) -> list[str]:
+    """Of these options (name in Python -> flag) those that stand on the command line, whatever their value."""
+    context = click.get_current_context()
+    return [flag for name, flag in flags.items() if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+
+
 def _lake(given: str | None) -> str:
     if not given:
         raise WrongUsageError(f"Which lake? Name it with --lake FOLDER|URL, or in {LAKE_VARIABLE}.")
     return given
 
 
-def _namespace(given: str) -> str:
+def checked_namespace(given: str) -> str:
     if not _NAMESPACE.fullmatch(given):
         raise WrongUsageError(f"{given!r} cannot be a name space. Allowed: up to 64 of letters, digits, _ . -")
     return given
@@ -109,7 +116,7 @@ def _conf(given: tuple[str, ...]) -> dict[str, str]:
     return settings
 
 
-def _url_env(given: str) -> str:
+def checked_url_env(given: str) -> str:
     if "://" in given:
         raise WrongUsageError(
             "--url-env wants the name of a variable, not an address: options are printed in plans and logs. "

@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from routebook_pipeline.answers.catalogue import QUESTIONS, Question, find_question
-from routebook_pipeline.cli.options import Site, with_site
+from routebook_pipeline.cli.options import Site, typed, with_site
 from routebook_pipeline.cli.outlet import answers_into, out_option
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.cli.windows import with_thresholds, with_window
@@ -21,6 +21,18 @@ UPKEEP = {
     "rebase": "accept another history after RB_FORK: what the lake holds stays, a new era begins",
     "check": "read everything and prove that no version is missing or doubled",
 }
+
+
+_OF_QUESTIONS = {
+    "start": "--from",
+    "end": "--to",
+    "level": "--by",
+    "thresholds": "--threshold",
+    "csv_": "--csv",
+    "parquet": "--parquet",
+    "fail": "--fail",
+}
+"""Options that mean nothing to the upkeep of a lake."""
 
 
 def _names(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -80,14 +92,18 @@ def _question_help() -> dict[str, str]:
 def command(site: Site, question: str, json_: bool, csv_: bool, parquet: str | None, **given: Any) -> int:
     if json_ + csv_ + (parquet is not None) > 1:
         raise WrongUsageError("One form of answer at a time: --json, --csv or --parquet OUT.")
+    if parquet is not None and given["out"] is not None:
+        raise WrongUsageError("--parquet OUT names its file itself; --out is for the other forms. Leave one out.")
     asked = find_question(question)
     if asked is not None:
         return _ask(site, asked, "json" if json_ else "csv" if csv_ else "table", parquet, **given)
     if question not in UPKEEP:
         known = ", ".join([*QUESTIONS, *UPKEEP])
         raise WrongUsageError(f"There is no question {question!r}. Allowed: {known}. One topic's route: `route-at`.")
-    if csv_ or parquet is not None:
-        raise WrongUsageError(f"`run {question}` answers as text or with --json.")
+    if wrong := typed(_OF_QUESTIONS):
+        raise WrongUsageError(
+            f"`run {question}` is about the whole lake, and has no use for {', '.join(wrong)}. Allowed: --json, --out."
+        )
     from routebook_pipeline.cli.upkeep import run_upkeep  # noqa: PLC0415 Spark's modules take a second
 
     return run_upkeep(site, question, json_=json_, out=given["out"])

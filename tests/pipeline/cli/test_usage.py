@@ -1,12 +1,15 @@
 """What is refused before anything is started, and how it is said."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from routebook.cli.main import run as routebook
 from routebook_pipeline.answers.catalogue import QUESTIONS
+from routebook_pipeline.cli.ingest import command as ingest
 from routebook_pipeline.cli.run import UPKEEP
+from routebook_pipeline.source.options import SourceOptions
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
@@ -28,7 +31,13 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) 
         (["run", "availability", "--by", "planet"], "cluster, group, seat"),
         (["run", "availability", "--threshold", "objectif=1"], "objective (0.9995)"),
         (["run", "availability", "--json", "--csv"], "One form of answer"),
-        (["run", "compact", "--csv"], "as text or with --json"),
+        (["run", "availability", "--parquet", "a", "--out", "b"], "names its file itself"),
+        (["run", "compact", "--csv"], "has no use for --csv"),
+        (["run", "check", "--fail"], "has no use for --fail"),
+        (
+            ["run", "vacuum", "--from", "-2d", "--by", "seat", "--threshold", "objective=0.9995"],
+            "has no use for --from, --by, --threshold. Allowed: --json, --out",
+        ),
         (["run", "availability", "--conf", "memory=1g"], "spark.some.key=value"),
         (["run", "availability", "--namespace", "a b"], "name space"),
         (["run", "availability", "--url-env", "redis://:secret@localhost"], "name of a variable"),
@@ -40,6 +49,10 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) 
         (["report"], "--out"),
         (["ingest", "--trigger", "30"], "a number and one of"),
         (["ingest", "--starting", "yesterday"], "yesterday"),
+        (["ingest", "--max-entries", "0"], "0 is not in the range"),
+        (["ingest", "--once", "--threshold", "objective=0.99"], "Add --refresh"),
+        (["doctor", "--url-env", "redis://:secret@localhost"], "name of a variable"),
+        (["doctor", "--namespace", "a b"], "name space"),
         (["nonsense"], "No such command"),
     ],
 )
@@ -75,6 +88,24 @@ def test_help_names_every_question_and_its_levels(capsys: pytest.CaptureFixture[
     for question in QUESTIONS.values():
         assert f"{question.name} " in shown
     assert "cluster, group, seat" in shown
+
+
+@pytest.mark.parametrize(
+    ("address", "code"), [("redis://127.0.0.1:1", 3), ("redis://", 2), ("http://:secret@127.0.0.1:1", 2)]
+)
+def test_doctor_tells_an_address_that_is_none_from_one_where_nobody_is(
+    address: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROUTEBOOK_REDIS_URL", address)
+    assert routebook(["pipeline", "doctor", "--json"]) == code
+    shown = capsys.readouterr().out
+    (store,) = [finding for finding in json.loads(shown) if finding["subject"] == "store"]
+    assert (store["level"], store["code"]) == ("error", code)
+    assert "secret" not in shown
+
+
+def test_a_batch_is_as_large_as_the_source_would_have_it() -> None:
+    assert {one.name: one.default for one in ingest.params}["max_entries"] == SourceOptions.max_entries_per_trigger
 
 
 @pytest.mark.parametrize("name", ["ingest", "backfill", "route-at", "run", "report", "nightly", "doctor"])
