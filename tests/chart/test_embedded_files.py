@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.chart.objects import one, read, worker
-from tests.chart.rendering import CHART, render, value_set
+from tests.chart.rendering import CHART, merged, render, value_set
 from tests.chart.tools import HELMS
 
 VALUES = value_set(CHART / "ci" / "metrics.yaml")
@@ -17,6 +17,17 @@ def test_the_alarms_are_those_of_the_file(helm: Path) -> None:
     (rules,) = read((CHART / "files" / "alerts.yaml").read_text())
     assert one(render(VALUES, helm=helm), "PrometheusRule")["spec"] == rules
     assert len(rules["groups"]) >= 1
+
+
+@pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
+def test_links_to_the_runbook_can_be_clicked_where_it_is_said_where_it_is(helm: Path) -> None:
+    page = "https://git.example/fleet/routebook/blob/main/docs/runbook.md"
+    values = merged(VALUES, {"metrics": {"prometheusRule": {"runbookUrl": page}}})
+    groups = one(render(values, helm=helm), "PrometheusRule")["spec"]["groups"]
+    alerts = [rule for group in groups for rule in group["rules"]]
+    assert len(alerts) > 30
+    for alert in alerts:
+        assert alert["annotations"]["runbook_url"] == f"{page}#{alert['alert'].lower()}"
 
 
 @pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)

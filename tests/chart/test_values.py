@@ -42,6 +42,7 @@ CHANGED: dict[str, Any] = {
     "pdb.maxUnavailable": "20%",
     "metrics.podMonitor.interval": "77s",
     "metrics.serviceMonitor.interval": "77s",
+    "metrics.prometheusRule.runbookUrl": "https://changed.example/runbook.md",
     "drain.terminationGracePeriodSeconds": 999,
 }
 
