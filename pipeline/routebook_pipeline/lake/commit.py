@@ -18,11 +18,15 @@ from routebook_pipeline.kinds import KNOWN_FORMAT
 from routebook_pipeline.lake.attempts import OvertakenError, attempt, day_of, put
 from routebook_pipeline.lake.kill_points import Point
 from routebook_pipeline.lake.parsing import CHANGES_FORM, PULSES_FORM, Batch, Form, above, located
+from routebook_pipeline.lake.readable import NEWER
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Pinned, Place, Table
+from routebook_pipeline.source.positions import EntryId
 
 FORMS: Final = {"changes": CHANGES_FORM, "pulses": PULSES_FORM}
 WRONG_STREAM_ENTRIES: Final = 100
-"""A batch of so many entries of which none is readable is no bad luck: it is another stream."""
+"""A batch of so many entries of which none is readable is no bad luck: it is another stream. One of a newer format is
+ours; it is kept, to be read again later.
+"""
 
 
 class NotTheNextError(HistoryError):
@@ -65,10 +69,13 @@ def commit(
     *,
     ingested_ms: int,
     noted: Noted | None = None,
+    end: EntryId | None = None,
     known_format: int = KNOWN_FORMAT,
     reached: Callable[[Point], None] = lambda _: None,
 ) -> Committed | None:
-    """`batch`: entries as `schemas.SOURCE`. None when the table holds all of it already."""
+    """`batch`: entries as `schemas.SOURCE`. `end`: where it ends in the stream, whether that entry could be read or is
+    lost; without it, where the last row says. None when the table holds all of it already.
+    """
     while True:
         try:
             return _try(
@@ -76,6 +83,7 @@ def commit(
                 table.pin(),
                 ingested_ms=ingested_ms,
                 noted=noted,
+                end=end,
                 known_format=known_format,
                 reached=reached,
             )
@@ -89,6 +97,7 @@ def _try(
     *,
     ingested_ms: int,
     noted: Noted | None,
+    end: EntryId | None,
     known_format: int,
     reached: Callable[[Point], None],
 ) -> Committed | None:
@@ -107,16 +116,18 @@ def _try(
             return None
         check_it_continues(table.name, held, found)
         _check_it_is_ours(found)
+        # A row that stands for lost versions has the time of what was before them.
+        last_ms = end.ms if end is not None and end.version == found["last"] else found["last_ms"]
         followed = noted is None or noted.version != found["last"]
         done = Committed(
             era=era,
             **{name: found[name] for name in ("first", "last", "entries", "holes", "unreadable")},
             rows=made.rows,
-            observed_ms=found["last_ms"] if followed or noted is None else noted.now_ms,
+            observed_ms=last_ms if followed or noted is None else noted.now_ms,
         )
         reached(Point.FILES_WRITTEN)
         told = {name: getattr(done, name) for name in ("observed_ms", "entries", "holes", "unreadable")}
-        records = {table.name: Place(era, done.last).ord, OBSERVED: done.observed_ms, LAST_MS: found["last_ms"]}
+        records = {table.name: Place(era, done.last).ord, OBSERVED: done.observed_ms, LAST_MS: last_ms}
         put(pinned, made.added, records=records, told=told)
     reached(Point.COMMITTED)
     return done
@@ -135,6 +146,7 @@ def _counts() -> list[Any]:
         F.count_if(~hole).alias("entries"),
         F.coalesce(F.sum(F.when(hole, versions)), F.lit(0)).alias("holes"),
         F.count_if(~hole & F.col("reason").isNotNull()).alias("unreadable"),
+        F.count_if(~hole & (F.col("reason") != NEWER)).alias("spoilt"),
         # The sum of the versions: one that came twice and one that is missing do not cancel out. It is larger than a
         # BIGINT holds, and a sum of decimals takes a fifth of the time of a batch: so in two halves, and in decimals
         # what is in holes, of which there are few.
@@ -166,7 +178,7 @@ def check_it_continues(table: str, held: Place | None, found: dict[str, Any]) ->
 
 
 def _check_it_is_ours(found: dict[str, Any]) -> None:
-    if found["entries"] >= WRONG_STREAM_ENTRIES and found["unreadable"] == found["entries"]:
+    if found["entries"] >= WRONG_STREAM_ENTRIES and found["spoilt"] == found["entries"]:
         raise WrongUsageError(
             f"None of the {found['entries']} entries from version {found['first']} to {found['last']} can be read: "
             "this is no stream written by Routebook. Look at the address of the store and at the name space."

@@ -168,6 +168,7 @@ class Feed:
             self.table,
             ingested_ms=_safe_clock(noted, end),
             noted=Noted(noted.version, noted.now_ms),
+            end=end,
             reached=lambda point: reach(point, number),
         )
         self._publish(number)

@@ -10,10 +10,14 @@ The rules are written as SQL: as objects they are thousands of calls into the JV
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
+
+NEWER: Final = "newer"
+"""The reason of an entry whose `v` is higher than what is known here."""
 
 _OPTIONS = {"columnNameOfCorruptRecord": "marked", "allowSingleQuotes": "false"}
 
@@ -91,7 +95,7 @@ def _reason(grammar: Grammar, known_format: int) -> str:
     return f"""CASE
         WHEN text IS NULL THEN 'utf8'
         WHEN entry IS NULL THEN 'json'
-        WHEN entry.v > {known_format} THEN 'newer'
+        WHEN entry.v > {known_format} THEN '{NEWER}'
         WHEN entry.v IS NULL THEN 'field:v'
         WHEN entry.kind IS NULL OR {_is_no_string("kind")} THEN 'kind'
         WHEN types IS NOT NULL THEN CASE {fields} END

@@ -34,8 +34,8 @@ IN_THE_LOG: Final = (*BOUNDS, RAW)
 OBSERVED: Final = "observed_ms"
 """Name of the record of when the end of the last batch was noted."""
 LAST_MS: Final = "last_ms"
-"""Name of the record of the time in the id of the last entry: a stream that has another entry under the same version is
-another history.
+"""Name of the record of the time in the id of the last entry, read or lost: a stream that has another entry under the
+same version is another history.
 """
 REWRITES: Final = "rewrites"
 """Counts the commits that take files away, whatever they put in their place. The wheel lets two of them replace the

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from routebook_pipeline.source.stream_store import key_of
-from tests.pipeline.source.streams import Stream
+from routebook_pipeline.source.stream_store import StreamEnd, StreamReader, key_of
+from tests.pipeline.source.streams import URL_ENV, Stream
 
 
 class Store:
@@ -15,6 +15,13 @@ class Store:
         of = self.changes if stream == "changes" else self.pulse
         for entry_id, payload in rows:
             of.client.execute_command("XADD", of.key, entry_id, "d", payload)
+
+    def delete(self, *rows: tuple[str, bytes]) -> None:
+        self.changes.client.execute_command("XDEL", self.changes.key, *(entry_id for entry_id, _ in rows))
+
+    def newest(self) -> StreamEnd:
+        with StreamReader(URL_ENV, self.changes.namespace) as reader:
+            return reader.newest()
 
     def trim_below(self, entry_id: str) -> None:
         self.changes.client.execute_command("XTRIM", self.changes.key, "MINID", entry_id)

@@ -9,8 +9,11 @@ from pyspark.sql import SparkSession
 from routebook_pipeline.errors import WrongUsageError
 from routebook_pipeline.lake.commit import Committed, Noted, NotTheNextError, check_it_continues, commit
 from routebook_pipeline.lake.kill_points import Point
+from routebook_pipeline.lake.reading import complete_until
 from routebook_pipeline.lake.tables import Lake, Place
-from tests.pipeline.lake.streams import START_MS, entries, frame, hole, paths, versions
+from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream_store import StreamEnd
+from tests.pipeline.lake.streams import START_MS, entries, frame, hole, paths, payload, versions
 
 Add = Callable[..., Committed | None]
 
@@ -57,6 +60,39 @@ def test_every_version_is_there_once(spark: SparkSession, lake: Lake) -> None:
         "unreadable": 1,
     }
     assert versions(spark, table) == [(n, n) for n in range(11, 26)] + [(26, 30), (31, 31), (32, 32)]
+
+
+def test_a_loss_at_the_end_ends_where_the_stream_did(spark: SparkSession, lake: Lake) -> None:
+    """What was lost is not known; when its last entry was, is."""
+    table = lake.changes
+
+    def add(*rows: tuple[str, bytes], noted: Noted, end: EntryId) -> Committed | None:
+        return commit(frame(spark, rows), table, ingested_ms=5, noted=noted, end=end)
+
+    last = EntryId(START_MS + 94_000, 15)
+    done = add(*entries(1, 10), hole(11, 15), noted=Noted(15, START_MS + 95_000), end=last)
+    assert done is not None
+    assert (done.first, done.last, done.entries, done.holes) == (1, 15, 10, 5)
+    assert table.pin().stream_place == last
+    assert done.observed_ms == START_MS + 95_000
+    newest = StreamEnd(last, START_MS + 99_000)
+    assert complete_until(lake, newest) == START_MS + 99_000
+
+    # Something followed while this one was read: it is complete until its end, not only until what was found.
+    end = EntryId(START_MS + 97_000, 16)
+    done = add(hole(16, 16), noted=Noted(40, START_MS + 99_000), end=end)
+    assert done is not None
+    assert (table.pin().stream_place, done.observed_ms) == (end, START_MS + 97_000)
+
+
+def test_a_batch_of_a_newer_format_is_kept(spark: SparkSession, lake: Lake) -> None:
+    """After an upgrade of the service: none of it can be read yet, and `--reparse` will."""
+    newer = [(f"{START_MS + version}-{version}", payload(version, v=2)) for version in range(1, 121)]
+    done = commit(frame(spark, newer), lake.changes, ingested_ms=5)
+    assert done is not None
+    assert (done.entries, done.unreadable) == (120, 120)
+    kept = lake.changes.pin().read(spark).where("code = 99 AND cause = 'newer' AND raw IS NOT NULL")
+    assert kept.count() == 120
 
 
 def test_of_two_writers_one_finds_nothing_new(spark: SparkSession, lake: Lake) -> None:

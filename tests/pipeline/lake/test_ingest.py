@@ -13,6 +13,7 @@ from routebook_pipeline.errors import HistoryError, HistoryForkError, HistoryMis
 from routebook_pipeline.lake import feeds
 from routebook_pipeline.lake.feeds import Progress
 from routebook_pipeline.lake.ingest import ingest
+from routebook_pipeline.lake.reading import complete_until
 from routebook_pipeline.lake.tables import Lake, Place
 from tests.pipeline.lake.stores import Store
 from tests.pipeline.lake.streams import START_MS, entries, versions
@@ -99,13 +100,23 @@ def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mi
     assert (progress.committed.entries, progress.committed.holes) == (4, 3)
     assert versions(spark, table) == [*((n, n) for n in range(1, 34)), (34, 36), *((n, n) for n in range(37, 41))]
 
-    # The store lost its tail and went past our place: the same versions, at other times. No checkpoint knows better.
+    # The last ones are lost. That they were there is known, and when the last one was: no other history, nothing new.
+    store.add(entries(41, 43))
+    store.delete(*entries(42, 43))
+    (progress,) = once(on_loss="record")
+    assert progress.committed is not None
+    assert (progress.committed.last, progress.committed.entries, progress.committed.holes) == (43, 1, 2)
     shutil.rmtree(checkpoint)
+    assert once() == []
+    newest = store.newest()
+    assert complete_until(mine, newest) == newest.now_ms
+
+    # The store lost its tail and went past our place: the same versions, at other times. No checkpoint knows better.
     store.changes.drop()
-    store.add([(f"{START_MS + 90_000 + n}-{n}", b"{}") for n in range(1, 45)])
+    store.add([(f"{START_MS + 90_000 + n}-{n}", b"{}") for n in range(1, 48)])
     with pytest.raises(HistoryForkError):
         once()
-    assert store.place_of("pipeline") == 40
+    assert store.place_of("pipeline") == 43
 
 
 @pytest.mark.slow
