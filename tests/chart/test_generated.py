@@ -70,6 +70,8 @@ def test_releases_of_kubernetes_without_a_sleeping_pre_stop_are_refused(helm: Pa
         ({"store": {"builtin": {"maxMemory": "1Gi"}}}, "maxMemory"),
         ({"fullnameOverride": "9names"}, "fullnameOverride"),
         ({"podLabels": {"a": 1}}, "podLabels"),
+        ({"nameOverride": "Names"}, "nameOverride"),
+        ({"nameOverride": "names-"}, "nameOverride"),
         ({"metrics": {"podMonitor": {"enabled": "yes"}}}, "enabled"),
         ({"metrics": {"prometheusRule": {"runbookUrl": "docs/runbook.md"}}}, "runbookUrl"),
     ],

@@ -36,16 +36,20 @@ app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component | quote }}
 {{- end }}
 
-{{- define "routebook.labels" -}}
+{{- define "routebook.ownLabels" -}}
 {{ include "routebook.selectorLabels" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | replace "+" "_" | quote }}
 app.kubernetes.io/part-of: routebook
 app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
+{{- end }}
+
+{{- define "routebook.labels" -}}
+{{ include "routebook.ownLabels" . }}
 {{- include "routebook.labelsOfUsers" . }}
 {{- end }}
 
-{{/* Those for all objects, and `more` for this one, which is stronger. None of the chart's own is among them: requirements.yaml sees to it. */}}
+{{/* Those for all objects, and `more` for this one, which is stronger. The chart's own are refused there (requirements.yaml). */}}
 {{- define "routebook.labelsOfUsers" -}}
 {{- with mergeOverwrite dict (.root.Values.commonLabels | default dict) (.more | default dict) }}
 {{ toYaml . }}
