@@ -58,7 +58,11 @@
 {{- end }}
 {{- end }}
 
+{{/* What a stop takes: the two, and 20 s to close what is left and take leave of the store. */}}
+{{- define "routebook.neededGrace" -}}
+{{- add (int .Values.drain.preStopSeconds) (int .Values.drain.seconds) 20 -}}
+{{- end }}
+
 {{- define "routebook.gracePeriod" -}}
-{{- $needed := add (int .Values.drain.preStopSeconds) (int .Values.drain.seconds) 20 -}}
-{{- default $needed (.Values.drain.terminationGracePeriodSeconds | int) -}}
+{{- default (include "routebook.neededGrace" .) (.Values.drain.terminationGracePeriodSeconds | int) -}}
 {{- end }}
