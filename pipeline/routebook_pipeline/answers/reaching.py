@@ -1,11 +1,12 @@
 """How far the history in the lake goes."""
 
 import time
+from dataclasses import astuple
 
 from routebook_pipeline.answers.windows import Reach
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake.reading import complete_until
-from routebook_pipeline.lake.tables import Lake, Pinned
+from routebook_pipeline.lake.tables import Lake, Pinned, Place
 from routebook_pipeline.source.stream_store import StreamEnd, StreamReader
 
 
@@ -18,11 +19,13 @@ def reach_of(lake: Lake, url_env: str | None) -> Reach:
     if newest is not None:
         why = _behind(pinned, newest)
     place = pinned.place
+    first_ord = min((file.first_ord for file in pinned.files if file.first_ord is not None), default=None)
     return Reach(
         complete_until_ms=complete_until(lake, newest),
         now_ms=time.time_ns() // 1_000_000 if newest is None else newest.now_ms,
         since_ms=min((file.first_ms for file in pinned.files if file.first_ms is not None), default=None),
-        newest=(0, 0) if place is None else (place.era, place.version),
+        newest=(0, 0) if place is None else astuple(place),
+        first=Reach.first if first_ord is None else astuple(Place.of(first_ord)),
         store=why,
     )
 

@@ -4,22 +4,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.answers.answering import Row, take_rows
+from routebook_pipeline.answers.windows import Reach
+from routebook_pipeline.errors import AnswerIsNoError
 from routebook_pipeline.history import Instant
+from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.reading import history_for
-from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.lake.tables import Lake, Place
 from routebook_pipeline.shapes import ROUTE
+from routebook_pipeline.transforms.marks import standing_at
+from routebook_pipeline.transforms.points import Points, sees
 from routebook_pipeline.transforms.route import route_json, routes_at
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Missing versions that the answer depends on."""
+    """Between these versions is missing what the answer may depend on: they are the first and the last missing ones;
+    at a fork, which has none, the last before and the first behind it.
+    """
 
     first: int
     last: int
+
+    def __str__(self) -> str:
+        if self.first == self.last:
+            return f"version {self.first} is missing"
+        return f"the history between versions {self.first} and {self.last} is missing"
 
 
 @dataclass(frozen=True)
@@ -27,13 +40,52 @@ class Found:
     rows: list[Row]
     route: dict[str, Any] | None
     """As the service's JSON; None: no route."""
-    doubts: list[Doubt]
+    doubt: Doubt | None
+    """Also of an answer without a route: what is missing may have been its making."""
 
 
 def route_at(
-    spark: SparkSession, lake: Lake, topic: str, instant: Instant, say: Callable[[str], None] = lambda _: None
+    spark: SparkSession,
+    lake: Lake,
+    reach: Reach,
+    topic: str,
+    *,
+    instant: Instant,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Found:
+    """AnswerIsNoError for a version that the history does not have."""
     history = history_for(spark, lake, instant, say=say)
+    if instant.ord is not None and reach.newest[0] > 0:
+        _check_it_was(history.changes, instant, Place.of(instant.ord))
     rows = take_rows(routes_at(history, instant, topic), ROUTE)
-    doubts = {(row["doubt_from_version"], row["doubt_to_version"]) for row in rows if row["certain"] is False}
-    return Found(rows, route_json(rows), [Doubt(first, last) for first, last in sorted(doubts)])
+    return Found(rows, route_json(rows), _doubt(history.changes, instant, reach))
+
+
+def _doubt(changes: DataFrame, instant: Instant, reach: Reach) -> Doubt | None:
+    """Not taken from the rows of the answer: a topic without a route has none."""
+    standing = standing_at(changes, Points([instant])).collect()[0]
+    _, first = reach.first
+    if first > 1 and standing.named_from is None:
+        # What the service had written before the lake began, and no baseline has said again yet.
+        return Doubt(1, first - 1 if standing.certain else standing.doubt_to_version)
+    return None if standing.certain else Doubt(standing.doubt_from_version, standing.doubt_to_version)
+
+
+def _check_it_was(changes: DataFrame, instant: Instant, asked: Place) -> None:
+    """Since a fork, a version may be behind the end of its era, or before its beginning."""
+    said = (
+        changes.where(sees(instant) & (F.col("row") == 0))
+        .select("ord", F.struct("era", "version", "code", "to_version").alias("of"))
+        .agg(F.max_by("of", "ord").alias("last"))
+        .collect()[0]
+    )
+    last = said.last
+    if last is not None and last.era == asked.era and last.code != Kind.FORK:
+        held = last.to_version if last.code == Kind.HOLE else last.version
+        if held >= asked.version:
+            return
+    before = "" if last is None else f": before it comes version {last.version} of era {last.era}"
+    raise AnswerIsNoError(
+        f"There never was a version {asked.version} in era {asked.era}{before}. `routebook pipeline run integrity` "
+        "lists the eras of a window, each with its first and last version."
+    )

@@ -26,6 +26,8 @@ class Reach:
     """Of the first entry; none: an empty lake."""
     newest: tuple[int, int] = (0, 0)
     """Era and version of the last entry."""
+    first: tuple[int, int] = (0, 1)
+    """Of the first one."""
     store: str = ""
     """Why the store could not say how far it is; empty when it did."""
 
@@ -71,6 +73,8 @@ def settle_instant(reach: Reach, at: When | None, *, allow_partial: bool) -> tup
     """The last millisecond that counts, and whether it is earlier than was asked for. `now` is what is complete now."""
     complete = reach.complete_until_ms - 1
     asked = complete if at is None else at.on_clock(reach.now_ms) - (at.ago_ms is not None)
+    if reach.since_ms is not None and asked < reach.since_ms:
+        raise AnswerIsNoError(f"Of {iso(asked)} nothing is known: {_beginning(reach)}.")
     if asked <= complete:
         return asked, False
     if not allow_partial:
@@ -85,9 +89,17 @@ def instant_of_version(reach: Reach, version: int, era: int | None) -> Instant:
     """Of the newest era, unless another is named."""
     newest_era, newest = reach.newest
     wanted = newest_era if era is None else era
+    if (wanted, version) < reach.first:
+        raise AnswerIsNoError(f"Of version {version} nothing is known: {_beginning(reach)}.")
     if (wanted, version) > (newest_era, newest):
         raise AnswerIsNoError(
             f"The lake holds the history up to version {newest}{f' of era {newest_era}' if newest_era else ''}, and "
             f"{version} is later. `routebook pipeline ingest --once` brings it up to date."
         )
     return Instant(ord=(wanted << ERA_BITS) + version)
+
+
+def _beginning(reach: Reach) -> str:
+    era, version = reach.first
+    since = f" at {iso(reach.since_ms)}" if reach.since_ms is not None else ""
+    return f"the lake holds the history since version {version}{f' of era {era}' if era else ''}{since}"

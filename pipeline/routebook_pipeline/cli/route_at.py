@@ -1,6 +1,7 @@
 """`routebook pipeline route-at TOPIC`"""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,9 @@ from routebook_pipeline.cli.windows import when_option
 from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
 from routebook_pipeline.history import Instant
 from routebook_pipeline.times import When, iso
+
+if TYPE_CHECKING:
+    from routebook_pipeline.answers.routes import Found
 
 
 @click.command("route-at")
@@ -26,11 +30,16 @@ from routebook_pipeline.times import When, iso
     default=None,
     help="Of --version, where a fork made versions repeat; else the newest.",
 )
-@click.option("--json", "json_", is_flag=True, help="Print the route as the service would have answered it.")
+@click.option(
+    "--json",
+    "json_",
+    is_flag=True,
+    help="Print the route as the service would have answered it, and how certain it is.",
+)
 @out_option
 @with_site
 def command(site: Site, *, topic: str, json_: bool, out: str | None, **when: Any) -> int:
-    """Where did a topic live then? Ends with 1 when it had no route.
+    """Where did a topic live then? Ends with 1 when it had no route, or when nothing is known of that time.
 
     By --version it is what any worker answered at that version (the acting master's treatment off); by --at, everything
     that had happened by then, that millisecond included.
@@ -46,33 +55,56 @@ def command(site: Site, *, topic: str, json_: bool, out: str | None, **when: Any
 
     with Progress() as progress:
         lake, reach = open_lake(site, progress)
-        instant, called = _settle(reach, allow_partial=site.allow_partial, **when)
+        asked = _settle(reach, allow_partial=site.allow_partial, **when)
         with spark_for(site, progress) as spark:
             progress.doing(f"finding the route of {topic}")
-            found = route_at(spark, lake, topic, instant, progress.log)
-    doubt = ", ".join(f"versions {one.first}-{one.last}" for one in found.doubts)
-    if found.route is None:
-        unsure = f" It may have: {doubt} are missing." if doubt else ""
-        raise AnswerIsNoError(f"{topic!r} had no route at {called}.{unsure}")
-    certainty = f"NOT certain: {doubt} are missing" if doubt else "certain"
-    with answers_into(out):
-        if json_:
-            print_json(found.route)
-        else:
+            found = route_at(spark, lake, reach, topic, instant=asked.instant, say=progress.log)
+    if json_:
+        with answers_into(out):
+            print_json(_as_json(topic, asked, reach, found))
+    elif found.route is not None:
+        with answers_into(out):
             _print(found.rows)
-            click.echo()
-        click.echo(f"at {called}, complete until {iso(reach.complete_until_ms)}, {certainty}", err=json_)
+            certainty = f"NOT certain: {found.doubt}" if found.doubt else "certain"
+            click.echo(f"\nat {asked.called}, complete until {iso(reach.complete_until_ms)}, {certainty}")
+    if found.route is None:
+        unsure = f" It may have had one: {found.doubt}." if found.doubt else ""
+        raise AnswerIsNoError(f"{topic!r} had no route at {asked.called}.{unsure}")
     return 0
 
 
-def _settle(
-    reach: Reach, *, at: When | None, version: int | None, era: int | None, allow_partial: bool
-) -> tuple[Instant, str]:
-    """And what it is called."""
+@dataclass(frozen=True)
+class _Asked:
+    instant: Instant
+    called: str
+    said: dict[str, Any]
+    """The same, for programs."""
+    partial: bool
+
+
+def _settle(reach: Reach, *, at: When | None, version: int | None, era: int | None, allow_partial: bool) -> _Asked:
     if version is not None:
-        return instant_of_version(reach, version, era), f"version {version}"
+        instant = instant_of_version(reach, version, era)
+        named = {"version": version, "era": reach.newest[0] if era is None else era}
+        return _Asked(instant, f"version {version}", named, partial=False)
     ms, partial = settle_instant(reach, at, allow_partial=allow_partial)
-    return Instant(ms=ms), f"{iso(ms)}{' (PARTIAL: earlier than asked)' if partial else ''}"
+    called = f"{iso(ms)}{' (PARTIAL: earlier than asked)' if partial else ''}"
+    return _Asked(Instant(ms=ms), called, {"at": iso(ms)}, partial)
+
+
+def _as_json(topic: str, asked: _Asked, reach: Reach, found: "Found") -> dict[str, Any]:
+    """The route as the service's; lists are empty when there was none."""
+    doubt = found.doubt
+    return {
+        **(found.route or {"brokerDatas": [], "queueDatas": []}),
+        "topic": topic,
+        **asked.said,
+        "since": None if reach.since_ms is None else iso(reach.since_ms),
+        "complete_until": iso(reach.complete_until_ms),
+        "partial": asked.partial,
+        "certain": doubt is None,
+        "missing": None if doubt is None else {"from_version": doubt.first, "to_version": doubt.last},
+    }
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

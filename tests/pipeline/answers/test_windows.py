@@ -78,3 +78,16 @@ def test_a_version_is_of_the_newest_era_unless_another_is_named() -> None:
     assert instant_of_version(reach, 500, 0) == Instant(ord=500)
     with pytest.raises(AnswerIsNoError, match="up to version 9 of era 1"):
         instant_of_version(reach, 10, None)
+
+
+def test_before_the_lakes_first_entry_it_says_since_when_something_is_known() -> None:
+    reach = Reach(complete_until_ms=C, now_ms=C, since_ms=50 * DAY_MS, newest=(1, 9), first=(0, 17))
+    begins = r"is known: the lake holds the history since version 17 at 1970-02-20T00:00:00.000Z"
+    for at in (When(ms=50 * DAY_MS - 1), When(ago_ms=60 * DAY_MS)):
+        with pytest.raises(AnswerIsNoError, match=begins):
+            settle_instant(reach, at, allow_partial=True)
+    assert settle_instant(reach, When(ms=50 * DAY_MS), allow_partial=False) == (50 * DAY_MS, False)
+    with pytest.raises(AnswerIsNoError, match=f"Of version 16 nothing {begins}"):
+        instant_of_version(reach, 16, 0)
+    assert instant_of_version(reach, 17, 0) == Instant(ord=17)
+    assert instant_of_version(reach, 3, None) == Instant(ord=ERA_SHIFT + 3)

@@ -73,8 +73,16 @@ async def test_from_the_services_scripts_to_answers_and_exit_codes(
             at_version, answered = list(fleet.answered.items())[2]
             told = await pipeline("route-at", "orders", "--version", str(at_version), "--json")
             assert told.code == 0
-            assert json.loads(told.out) == answered
-            assert (await pipeline("route-at", "nowhere", "--at", "now")).code == 1
+            answer = json.loads(told.out)
+            assert {key: answer[key] for key in answered} == answered
+            assert (answer["topic"], answer["version"], answer["era"]) == ("orders", at_version, 0)
+            assert (answer["certain"], answer["missing"], answer["partial"]) == (True, None, False)
+            told = await pipeline("route-at", "nowhere", "--at", "now", "--json")
+            assert told.code == 1
+            answer = json.loads(told.out)
+            assert (answer["queueDatas"], answer["brokerDatas"], answer["certain"]) == ([], [], True)
+            assert await pipeline("route-at", "nowhere", "--at", "now") == Ended(1, "")
+            assert await pipeline("route-at", "orders", "--at", "2020-01-01T00:00Z", "--json") == Ended(1, "")
             newest = max(fleet.answered)
             assert (await pipeline("route-at", "orders", "--version", str(newest + 1))).code == 1
 
@@ -99,6 +107,11 @@ async def test_from_the_services_scripts_to_answers_and_exit_codes(
             answer = json.loads(torn.out)
             assert (answer["partial"], answer["ok"]) == (True, False)
             assert answer["rows"][0]["missing"] > 0
+            told = await pipeline("route-at", "nowhere", "--json")
+            assert told.code == 1
+            answer = json.loads(told.out)
+            assert answer["certain"] is False
+            assert answer["missing"]["from_version"] == newest + 1
 
 
 async def trim_everything(worker: InProcessWorker, namespace: str) -> None:
