@@ -65,6 +65,12 @@ class ApiServer:
         return read(manifest)
 
 
+def next_commands(said: str) -> list[str]:
+    """Of the notes."""
+    _, _, notes = said.partition("\nNext:\n")
+    return [line.strip() for line in notes.splitlines() if line.startswith("  ")]
+
+
 def _kinds(kinds: dict[str, set[str]]) -> Iterator[tuple[str, Any]]:
     yield "/version", {"major": "1", "minor": "34", "gitVersion": "v1.34.0"}
     yield "/api", {"kind": "APIVersions", "versions": ["v1"]}

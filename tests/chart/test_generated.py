@@ -6,7 +6,7 @@ import pytest
 
 import routebook
 from tests.chart.generate import GENERATED
-from tests.chart.rendering import CHART, NEWEST, VALUE_SETS, merged, render, run, template, value_set
+from tests.chart.rendering import CHART, VALUE_SETS, merged, render, run, template, value_set
 from tests.chart.tools import HELMS
 
 import yaml  # isort: skip
@@ -84,35 +84,3 @@ def test_the_schema_refuses_what_a_value_cannot_be(values: dict[str, object], na
 
 def test_values_for_a_chart_above_are_let_through() -> None:
     assert template(merged({"global": {"any": 1}}, {"enabled": True})).code == 0
-
-
-def next_commands(values: str) -> list[str]:
-    said = run(
-        NEWEST,
-        "install",
-        "fleet",
-        str(CHART),
-        "--dry-run=client",
-        "--namespace",
-        "names",
-        "--values",
-        "-",
-        values=values,
-    )
-    assert said.code == 0, said.errors
-    notes = said.text.split("Next:")[1]
-    return [line.strip() for line in notes.splitlines() if line.startswith("  ")]
-
-
-def test_the_notes_name_three_next_commands() -> None:
-    assert next_commands("{}") == [
-        "kubectl --namespace names rollout status deployment/fleet-routebook",
-        "helm --namespace names test fleet",
-        "kubectl --namespace names exec deployment/fleet-routebook -- routebook status",
-    ]
-
-
-def test_the_notes_speak_tls_where_nothing_else_is_taken() -> None:
-    commands = next_commands("tls: {mode: enforcing, existingSecret: a}")
-    assert len(commands) == 3
-    assert commands[-1].endswith("routebook status --url https://fleet-routebook.names:8080")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.api_server import OPERATOR, ApiServer
+from tests.chart.api_server import OPERATOR, ApiServer, next_commands
 from tests.chart.objects import called, one
 from tests.chart.rendering import NAMESPACE, render
 from tests.chart.tools import HELMS
@@ -111,3 +111,32 @@ def test_the_notes_say_whether_anybody_will_be_woken(
         _, _, notes = server.install(helm, values).text.partition("NOTES:")
         assert said in notes
         assert "ConfigMap rb-routebook-dashboard" in notes
+
+
+ROLLOUT = "kubectl --namespace fleet rollout status deployment/rb-routebook"
+HELM_TEST = "helm --namespace fleet test rb"
+EXEC = "kubectl --namespace fleet exec deployment/rb-routebook --"
+
+
+@pytest.mark.parametrize(
+    ("tls", "commands"),
+    [
+        ({}, [ROLLOUT, HELM_TEST, f"{EXEC} routebook status"]),
+        ({"mode": "enforcing", "existingSecret": "a"}, [ROLLOUT, HELM_TEST, f"{EXEC} healthcheck"]),
+        (
+            {"mode": "enforcing", "existingSecret": "a", "clientAuth": "require", "trustSecret": "b"},
+            [
+                ROLLOUT,
+                "kubectl --namespace fleet get endpointslices --selector kubernetes.io/service-name=rb-routebook",
+                f"{EXEC} healthcheck",
+            ],
+        ),
+    ],
+    ids=["plain", "enforcing", "clients-too"],
+)
+def test_the_notes_name_three_next_commands(
+    tls: dict[str, str], commands: list[str], helm: Path, tmp_path: Path
+) -> None:
+    """Such as work: tests/chart/test_running.py has a worker that knows only clients with a certificate."""
+    with ApiServer.running(tmp_path) as server:
+        assert next_commands(server.install(helm, {"tls": tls}).text) == commands

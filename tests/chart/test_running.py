@@ -1,5 +1,7 @@
 """What the chart starts, started: the program of `helm test` on a real worker, the store on real servers."""
 
+import os
+import re
 import subprocess
 import sys
 import time
@@ -10,20 +12,27 @@ import pytest
 from routebook.errors import StoreUnavailableError
 from routebook.store.client import StoreClient
 from routebook.store.url import StoreUrl
-from tests.chart.objects import one
-from tests.chart.rendering import render
+from tests.accepting.authorities import Authority, replace_file
+from tests.architecture.sources import ROOT
+from tests.chart.api_server import ApiServer, next_commands
+from tests.chart.objects import one, settings_of, worker
+from tests.chart.rendering import NEWEST, render
 from tests.process.running import Running
 from tests.support.servers import Server, find_servers
 
 BIN = "/usr/bin:/bin"
 
 
-def helm_test(remoting: str, http: str, mode: str = "permissive") -> subprocess.CompletedProcess[str]:
+def helm_test(
+    remoting: str, http: str, mode: str = "permissive", *, deadline_s: int = 120
+) -> "subprocess.CompletedProcess[str]":
     (container,) = one(render(), "Pod")["spec"]["containers"]
     program, *_ = container["args"]
     assert container["command"] == ["python", "-c"]
+    assert "DEADLINE_S = 120" in program
+    program = program.replace("DEADLINE_S = 120", f"DEADLINE_S = {deadline_s}")
     return subprocess.run(
-        [sys.executable, "-c", program, remoting, http.removeprefix("http://"), mode],
+        [sys.executable, "-c", program, remoting, http.rpartition("/")[2], mode],
         capture_output=True,
         text=True,
         timeout=100,
@@ -45,19 +54,79 @@ def test_helm_test_registers_looks_up_and_leaves_nothing(store_url: str, namespa
 
 
 def test_helm_test_fails_where_nobody_answers() -> None:
-    (container,) = one(render(), "Pod")["spec"]["containers"]
-    program = container["args"][0].replace("DEADLINE_S = 120", "DEADLINE_S = 1")
-    assert program != container["args"][0]
     # Port 9 is nobody's.
-    done = subprocess.run(
-        [sys.executable, "-c", program, "127.0.0.1:9", "127.0.0.1:9", "permissive"],
+    done = helm_test("127.0.0.1:9", "127.0.0.1:9", deadline_s=1)
+    assert done.returncode == 1
+    assert "not registered" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "tls",
+    [
+        {},
+        {"mode": "enforcing", "existingSecret": "a"},
+        {"mode": "enforcing", "existingSecret": "a", "clientAuth": "require", "trustSecret": "b"},
+    ],
+    ids=["plain", "enforcing", "clients-too"],
+)
+def test_what_the_notes_tell_to_type_works(tls: dict[str, str], store_url: str, namespace: str, tmp_path: Path) -> None:
+    """On a worker with the settings that the chart gives it, and a certificate from an authority of one's own."""
+    with ApiServer.running(tmp_path) as server:
+        commands = next_commands(server.install(NEWEST, {"tls": tls}).text)
+    with Running(*serving(tls, store_url, namespace, tmp_path), folder=tmp_path) as service:
+        for command in commands:
+            if command.startswith("helm "):
+                done = helm_test(service.remoting, service.http, tls.get("mode", "permissive"))
+            elif " exec " in command:
+                done = in_the_pod(command.partition(" -- ")[2], service)
+            else:
+                assert re.search(" (rollout status|get) ", command), "asks the cluster, not the workers"
+                continue
+            assert done.returncode == 0, (command, done.stdout + done.stderr)
+
+
+def test_helm_test_has_no_certificate_of_a_client(store_url: str, namespace: str, tmp_path: Path) -> None:
+    """Which is why the notes do not name it then."""
+    tls = {"mode": "enforcing", "existingSecret": "a", "clientAuth": "require", "trustSecret": "b"}
+    with Running(*serving(tls, store_url, namespace, tmp_path), folder=tmp_path) as service:
+        done = helm_test(service.remoting, service.http, "enforcing", deadline_s=1)
+        assert (done.returncode, "not registered" in done.stderr) == (1, True)
+
+
+def serving(tls: dict[str, str], store_url: str, namespace: str, folder: Path) -> list[str]:
+    """With the files of the Secrets where this machine has them."""
+    authority = Authority(folder)
+    made = authority.issue("names")
+    files = {
+        "/etc/routebook/tls/tls.key": replace_file(folder / "key.pem", made.key),
+        "/etc/routebook/tls/tls.crt": replace_file(folder / "cert.pem", made.certificate),
+        "/etc/routebook/trust/ca.crt": authority.trust,
+    }
+    objects = render({"tls": tls})
+    (container,) = worker(objects).containers
+    flags = []
+    for name, value in settings_of(objects, container).items():
+        if name.startswith("ROUTEBOOK_TLS_"):
+            flag = name.removeprefix("ROUTEBOOK_").lower().replace("_", "-")
+            flags += [f"--{flag}", str(files.get(value, value))]
+    own = ["--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1"]
+    return ["serve", *own, *flags]
+
+
+def in_the_pod(command: str, service: Running) -> "subprocess.CompletedProcess[str]":
+    """`healthcheck` and `routebook` are on the image's path."""
+    host, _, port = service.admin.removeprefix("http://").rpartition(":")
+    env = {"ROUTEBOOK_ADMIN_HOST": host, "ROUTEBOOK_ADMIN_PORT": port, "ROUTEBOOK_URL": service.http}
+    programs = {"healthcheck": [str(ROOT / "deploy" / "healthcheck.py")], "routebook": ["-m", "routebook"]}
+    program, *arguments = command.split()
+    return subprocess.run(
+        [sys.executable, *programs[program], *arguments],
+        env={**os.environ, **env},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert done.returncode == 1
-    assert "not registered" in done.stderr
 
 
 @pytest.mark.parametrize("server", find_servers(), ids=str)
