@@ -22,6 +22,7 @@ from tests.process.running import Running
 
 CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 WORKERS = 3
+BROKER_PROCESSES = 3
 DRAIN_MS = 3000
 START_SECONDS = 15.0
 
@@ -86,6 +87,10 @@ class Site:
     def connections_given_to(self, number: int, backend: str = "rocketmq") -> int:
         return int(self.row_of(number, backend)["stot"])
 
+    def connected_to(self, number: int, backend: str = "rocketmq") -> int:
+        """Right now."""
+        return int(self.row_of(number, backend)["scur"])
+
     def row_of(self, number: int, backend: str) -> dict[str, str]:
         text = httpx.get(f"http://127.0.0.1:{self._observed}/;csv", timeout=5, trust_env=False).text
         rows = csv.DictReader(text.removeprefix("# ").splitlines())
@@ -139,7 +144,7 @@ class Site:
 class Brokers:
     """Processes that register every second over the balancer, and listen where a worker may look for them."""
 
-    def __init__(self, name_server: str, processes: int = 3, each: int = 4) -> None:
+    def __init__(self, name_server: str, processes: int = BROKER_PROCESSES, each: int = 4) -> None:
         self._name_server = name_server
         self.names = [[f"broker-{one}-{other}" for other in range(each)] for one in range(processes)]
         self.all = [name for names in self.names for name in names]
