@@ -1,12 +1,17 @@
 """This package as a file, for executors on other machines."""
 
 import hashlib
+import os
 import zipfile
 from pathlib import Path
+from typing import Final
 
 from routebook_pipeline.java import cache_folder
 
-_UNCHANGING = (1980, 1, 1, 0, 0, 0)
+PROGRAM: Final = Path(__file__).with_name("submit.py")
+"""What `spark-submit` runs."""
+
+_UNCHANGING: Final = (1980, 1, 1, 0, 0, 0)
 """Zip's own beginning of time: equal sources make an equal file."""
 
 
@@ -20,7 +25,8 @@ def zip_own_package() -> Path:
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
     made = cache_folder() / f"{package.name}-{digest}.zip"
     if not made.exists():
-        fresh = made.with_suffix(".new")
+        # Another command may be making it right now, too.
+        fresh = made.with_suffix(f".{os.getpid()}")
         with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, text in files.items():
                 archive.writestr(zipfile.ZipInfo(name, _UNCHANGING), text)

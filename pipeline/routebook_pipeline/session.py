@@ -14,6 +14,7 @@ from routebook_pipeline.own_package import zip_own_package
 
 LOCAL: Final = "local[*]"
 APPLICATION: Final = "routebook"
+PY_FILES: Final = "spark.submit.pyFiles"
 
 _EVERYWHERE: Final = {
     # Days and instants are UTC in the lake and in every answer, whatever the machine's own zone.
@@ -85,9 +86,7 @@ def build_session(
             # Spark's Python processes would be the first python3 of the path, which need not have our packages.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         else:
-            # Executors without it: ModuleNotFoundError. (The driver has it installed: Spark's streaming planner is a
-            # Python process that does not see these files.)
-            chosen.setdefault("spark.submit.pyFiles", str(zip_own_package()))
+            chosen[PY_FILES] = with_own_package(chosen.get(PY_FILES, ""))
         builder = SparkSession.builder.appName(name).master(master)
         if java_says is not None and SparkContext._gateway is None:
             _start_java(chosen | {"spark.master": master, "spark.app.name": name}, java_says)
@@ -96,6 +95,13 @@ def build_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def with_own_package(py_files: str) -> str:
+    """Executors without it: ModuleNotFoundError; so what a user sends there comes beside it, not in its place. (The
+    driver has it installed: Spark's streaming planner is a Python process that does not see these files.)
+    """
+    return ",".join([str(zip_own_package()), *filter(None, py_files.split(","))])
 
 
 def is_submitted() -> bool:

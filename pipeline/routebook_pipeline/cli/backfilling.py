@@ -12,6 +12,7 @@ from routebook_pipeline.cli.options import Site
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.history import Thresholds
 from routebook_pipeline.lake import upkeep
+from routebook_pipeline.lake.snapshots import build_days
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.times import When, day_of, iso
 
@@ -34,21 +35,18 @@ class Backfill:
 
     def reparse(self) -> None:
         self.progress.doing("reading again what could not be read")
-        self.progress.log(f"reparsed: {upkeep.reparse(self.spark, self.lake)}")
+        done = upkeep.reparse(self.spark, self.lake)
+        since = f", from {iso(done.first_ms)} on" if done.first_ms is not None else ""
+        self.progress.log(f"reparsed: {done.readable} of {done.raw} entries can be read now{since}")
 
     def make_days(self, start: When | None, end: When | None, *, again: bool) -> None:
         reach = reach_of(self.lake, self.site.store_variable)
         first = start if start is not None or reach.since_ms is None else When(ms=reach.since_ms)
         window = settle(reach, first, end, allow_partial=self.site.allow_partial).window
         days = list(days_between(window.start_ms, window.end_ms))
-        if days and again:
-            self.progress.doing("building snapshots")
-            upkeep.backfill(
-                self.spark, self.lake, day_of(days[0].start_ms), day_of(days[-1].start_ms), say=self.progress.log
-            )
-        elif days:
-            self.progress.doing("building snapshots")
-            upkeep.snapshot(self.spark, self.lake, say=self.progress.log)
+        self.progress.doing("building snapshots")
+        names = [day_of(day.start_ms) for day in days]
+        build_days(self.spark, self.lake, names, again=again, say=self.progress.log)
         made = refresh(
             self.spark,
             self.lake,

@@ -16,6 +16,8 @@ _COMMANDS: Final = {
     "run": "run",
     "report": "report",
     "nightly": "nightly",
+    "export": "export",
+    "package": "package",
     "doctor": "doctor",
 }
 """Name -> module of this package, whose `command` it is."""

@@ -23,12 +23,17 @@ def when_option(flag: str, name: str, *, help: str) -> Callable[[Callable[..., A
     return click.option(flag, name, callback=_when, metavar="T", help=help)
 
 
-def with_window(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command `start` and `end`."""
-    end = when_option("--to", "end", help="End, exclusive. Without: as far as the history is complete.")
-    start = when_option("--from", "start", help="2026-05-01T12:00Z, -2h or now. Without: a day before the end.")
-    return start(end(command))
+def window_options(*, start: str, end: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a command `start` and `end`, each with what it means when it is left out."""
 
+    def windowed(command: Callable[..., Any]) -> Callable[..., Any]:
+        to = when_option("--to", "end", help=f"End, exclusive. Without: {end}.")
+        return when_option("--from", "start", help=f"2026-05-01T12:00Z, -2h or now. Without: {start}.")(to(command))
+
+    return windowed
+
+
+with_window = window_options(start="a day before the end", end="as far as the history is complete")
 
 with_thresholds = click.option(
     "--threshold",

@@ -3,82 +3,21 @@ step a command, in one process with one Java.
 """
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from routebook_pipeline.history import DAY_MS, HOUR_MS
+from routebook_pipeline.answers.daily import ALL
+from routebook_pipeline.history import DAY_MS
+from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.times import day_of
+from tests.pipeline.cli.operator import DAYS, ENTRIES, Entry, Pipeline, last_day, lines_of, told, two_days
 from tests.pipeline.cli.shell import Ended, Shell
 from tests.pipeline.source.streams import Stream
-
-SMALL = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=1")
-QUICK_START = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-DAYS = 2
-ENTRIES = DAYS * 24
-PATIENCE_S = 240.0
-
-Entry = tuple[EntryId, bytes]
-
-
-def told(kind: str, **fields: object) -> bytes:
-    seat = {"cluster": "c", "broker": "b", "id": 0, "addr": "127.0.0.1:10911"}
-    return json.dumps({"v": 1, "kind": kind, **seat, **fields}).encode()
-
-
-def two_days(midnight_ms: int) -> list[Entry]:
-    """One entry an hour up to the last midnight: a broker that registers again and again, and once nobody's JSON."""
-
-    def payload(version: int) -> bytes:
-        if version == 1:
-            return told("broker-registered", first=True)
-        return b"{" if version == 7 else told("broker-changed")
-
-    start_ms = midnight_ms - DAYS * DAY_MS - HOUR_MS
-    return [(EntryId(start_ms + version * HOUR_MS, version), payload(version)) for version in range(1, ENTRIES + 1)]
-
-
-class Pipeline:
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-
-    def __call__(self, *arguments: str) -> Ended:
-        return self._shell.pipeline(*arguments, *SMALL, "--conf", QUICK_START)
-
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        ended = self(*arguments, "--json")
-        assert ended.code == code, ended
-        return json.loads(ended.out)
-
-
-@pytest.fixture
-def stream(store_url: str, namespace: str) -> Iterator[Stream]:
-    with Stream(store_url, namespace) as stream:
-        yield stream
-
-
-@pytest.fixture
-def environment(store_url: str, namespace: str, tmp_path: Path) -> dict[str, str]:
-    return {
-        "ROUTEBOOK_REDIS_URL": store_url,
-        "ROUTEBOOK_LAKE": str(tmp_path / "lake"),
-        "ROUTEBOOK_NAMESPACE": namespace,
-    }
-
-
-@pytest.fixture
-def midnight_ms() -> int:
-    """The last one. A test that runs across the next one is about a day more, and as true."""
-    return int(time.time() * 1000) // DAY_MS * DAY_MS
 
 
 @pytest.mark.slow
@@ -89,7 +28,7 @@ def test_a_life_of_a_lake(stream: Stream, environment: dict[str, str], midnight_
         pipeline = Pipeline(shell)
         a_night(pipeline, tmp_path)
         what_can_be_done_by_hand(pipeline, midnight_ms, tmp_path)
-        from_exported_files(pipeline, entries, tmp_path)
+        from_exported_files(pipeline, entries, midnight_ms, Lake(str(tmp_path / "from files"), stream.namespace))
         after_the_store_lost_its_data(pipeline, stream)
 
 
@@ -106,14 +45,14 @@ def what_can_be_done_by_hand(pipeline: Pipeline, midnight_ms: int, folder: Path)
     assert pipeline.json("run", "snapshot") == {"days": []}, "the night has made them all"
     checked = pipeline.json("run", "check", code=1)
     assert checked["ok"] is False
-    assert [(era["entries"], era["unreadable"]) for era in checked["integrity"]] == [(ENTRIES, 1)]
+    assert [(era["entries"], era["unreadable"]) for era in checked["integrity"]] == [(ENTRIES, {"json": 1})]
     assert pipeline.json("run", "compact")["joined"] >= 0
     assert pipeline.json("run", "vacuum")["deleted"] >= 0
 
     asked = ("run", "availability", "--by", "seat", *last_day(midnight_ms))
     before = pipeline.json(*asked)
     assert [(row["broker"], row["availability"]) for row in before["rows"]] == [("b", 1.0)]
-    assert pipeline("backfill", "--reparse", "--again", *last_day(midnight_ms)).code == 0
+    assert pipeline("backfill", "--reparse", *last_day(midnight_ms)).code == 0
     assert pipeline.json(*asked)["rows"] == before["rows"]
 
     page = folder / "by-hand" / "report.html"
@@ -122,25 +61,31 @@ def what_can_be_done_by_hand(pipeline: Pipeline, midnight_ms: int, folder: Path)
     assert pipeline("report", "--out", str(folder)).code == 2, "a folder is no page"
 
 
-def last_day(midnight_ms: int) -> tuple[str, ...]:
-    def iso(ms: int) -> str:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))
+def from_exported_files(pipeline: Pipeline, entries: Sequence[Entry], midnight_ms: int, lake: Lake) -> None:
+    """Another lake, made of files: the same rows, whatever the order of the files and how much they overlap. Of the
+    days, only the one that is asked for.
+    """
+    folder = Path(lake.root).parent
+    exported, early = folder / "exported.jsonl", folder / "early part.jsonl"
+    assert pipeline.without_spark("export", "--out", str(exported)) == Ended(0, "")
+    assert exported.read_text() == lines_of(entries)
+    early.write_text(lines_of(entries[:25]))
+    other = ("--lake", lake.root)
+    imported = ("backfill", "--import", str(exported), str(early), *other)
 
-    return ("--from", iso(midnight_ms - DAY_MS), "--to", iso(midnight_ms))
+    assert pipeline(*imported, *last_day(midnight_ms)).code == 0
+    asked_for = {day_of(midnight_ms - DAY_MS)}
+    assert {file.day for file in lake.snapshots.pin().files} == asked_for
+    kept = {one.name: {file.day for file in one.table(lake).pin().files} for one in ALL}
+    assert kept["availability-by-seat"] == kept["integrity-by-era"] == asked_for
+    assert all(days <= asked_for for days in kept.values())
 
-
-def from_exported_files(pipeline: Pipeline, entries: Sequence[Entry], folder: Path) -> None:
-    """Another lake, made of files: the same rows, whatever the order of the files and how much they overlap."""
-    files = []
-    for name, part in (("late", entries[20:]), ("early", entries[:25])):
-        files.append(folder / f"{name}.jsonl")
-        files[-1].write_text("".join(json.dumps({"id": str(at), "d": d.decode()}) + "\n" for at, d in part))
-    other = ("--lake", str(folder / "from-files"))
-    imported = [word for file in files for word in ("--import", str(file))]
-    assert pipeline("backfill", *imported, *other).code == 0
-    assert pipeline("backfill", *imported, *other).code == 0, "nothing new"
+    versions = {one: one.table(lake).pin().version for one in ALL}
+    assert pipeline(*imported, *last_day(midnight_ms)).code == 0, "nothing new"
+    assert {one: one.table(lake).pin().version for one in ALL} == versions
     checked = pipeline.json("run", "check", *other, code=1)
-    assert [(era["entries"], era["unreadable"]) for era in checked["integrity"]] == [(ENTRIES, 1)]
+    assert [(era["entries"], era["unreadable"]) for era in checked["integrity"]] == [(ENTRIES, {"json": 1})]
+
     gap = folder / "gap.jsonl"
     gap.write_text(json.dumps({"id": str(EntryId(entries[-1][0].ms + 1, ENTRIES + 2)), "d": "{}"}) + "\n")
     assert pipeline("backfill", "--import", str(gap), *other).code == 4, "version 49 is missing between them"
@@ -156,48 +101,3 @@ def after_the_store_lost_its_data(pipeline: Pipeline, stream: Stream) -> None:
     assert pipeline("ingest", "--once").code == 0
     eras = pipeline.json("run", "check", code=1)["integrity"]
     assert [(era["era"], era["entries"]) for era in eras] == [(0, ENTRIES), (1, 3)]
-
-
-@pytest.mark.slow
-def test_an_endless_ingest_refreshes_and_ends_in_order(
-    stream: Stream, environment: dict[str, str], midnight_ms: int, tmp_path: Path
-) -> None:
-    entries = two_days(midnight_ms)
-    stream.append(entries[:30])
-    arguments = ("ingest", "--trigger", "1s", "--refresh", "5s", *SMALL, "--conf", QUICK_START)
-    with ingesting(arguments, environment, tmp_path / "says.txt") as process:
-        says = tmp_path / "says.txt"
-        wait_for(lambda: "versions 1 to 30" in says.read_text(), process, says)
-        stream.append(entries[30:])
-        wait_for(lambda: f"to {ENTRIES}" in says.read_text(), process, says)
-        wait_for(
-            lambda: any((tmp_path / "lake").rglob("answers*")) or "kept answers" in says.read_text(), process, says
-        )
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0, says.read_text()
-
-
-@contextmanager
-def ingesting(arguments: Sequence[str], environment: dict[str, str], says: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    with says.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "routebook", "pipeline", *arguments],
-            env={**os.environ, **environment},
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-def wait_for(is_true: Any, process: "subprocess.Popen[bytes]", says: Path) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert process.poll() is None, says.read_text()
-        assert time.monotonic() < end, says.read_text()
-        time.sleep(0.3)

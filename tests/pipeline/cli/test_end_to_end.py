@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from routebook.http_api.short_way import find_counted
+from tests.pipeline.cli.operator import LIGHT
 from tests.pipeline.cli.shell import Ended, Shell
 from tests.reference.build import A, B, C, registration, topics, version
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
 
-SMALL = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=1")
-QUICK_START = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 NOBODY = "redis://127.0.0.1:1"
 
 
@@ -61,7 +60,7 @@ async def test_from_the_services_scripts_to_answers_and_exit_codes(
         with Shell(environment) as shell:
 
             async def pipeline(*arguments: str) -> Ended:
-                return await asyncio.to_thread(shell.pipeline, *arguments, *SMALL, "--conf", QUICK_START)
+                return await asyncio.to_thread(shell.pipeline, *arguments, *LIGHT)
 
             assert (await pipeline("run", "integrity")).code == 3, "no lake yet"
             assert (await pipeline("ingest", "--once", "--url-env", "NOBODY_URL")).code == 3

@@ -53,13 +53,15 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) 
         (["ingest", "--once", "--threshold", "objective=0.99"], "Add --refresh"),
         (["doctor", "--url-env", "redis://:secret@localhost"], "name of a variable"),
         (["doctor", "--namespace", "a b"], "name space"),
+        (["export", "--url-env", "redis://:secret@localhost"], "name of a variable"),
         (["nonsense"], "No such command"),
     ],
 )
 def test_wrong_usage_says_what_is_allowed(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lake = ["--lake", str(tmp_path)] if len(arguments) > 1 else []
+    lake = ["--lake", str(tmp_path)] if len(arguments) > 1 and arguments[0] != "export" else []
+    lake += ["--out", str(tmp_path / "f")] if arguments[0] == "export" else []
     shown = refused(capsys, *arguments, *lake)
     assert said in shown
     assert "secret" not in shown
@@ -108,7 +110,9 @@ def test_a_batch_is_as_large_as_the_source_would_have_it() -> None:
     assert {one.name: one.default for one in ingest.params}["max_entries"] == SourceOptions.max_entries_per_trigger
 
 
-@pytest.mark.parametrize("name", ["ingest", "backfill", "route-at", "run", "report", "nightly", "doctor"])
+@pytest.mark.parametrize(
+    "name", ["ingest", "backfill", "route-at", "run", "report", "nightly", "export", "package", "doctor"]
+)
 def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert routebook(["pipeline", name, "--help"]) == 0
     assert "--" in capsys.readouterr().out

@@ -1,0 +1,83 @@
+"""`routebook pipeline export`: the stream as files, for `backfill --import`. Starts no Spark."""
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from routebook_pipeline.cli.options import (
+    NAMESPACE_VARIABLE,
+    STORE_VARIABLE,
+    checked_namespace,
+    checked_url_env,
+)
+from routebook_pipeline.cli.progress import Progress
+from routebook_pipeline.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from routebook_pipeline.source.stream_store import StreamReader
+
+
+@click.command("export")
+@click.option("--out", required=True, metavar="FILE", help="JSON lines with id and d; its folder is made.")
+@click.option("--namespace", envvar=NAMESPACE_VARIABLE, default="default", show_default=True, show_envvar=True)
+@click.option(
+    "--url-env", default=STORE_VARIABLE, show_default=True, metavar="VARIABLE", help="Has the store's address."
+)
+def command(out: str, namespace: str, url_env: str) -> int:
+    """Write the changes that the store still holds to a file: before they are trimmed, or for a lake elsewhere.
+
+    `backfill --import FILE` takes them in; what a lake holds already, it leaves out.
+    """
+    from routebook_pipeline.source.stream_store import StreamReader  # noqa: PLC0415 help does not need the client
+
+    checked_namespace(namespace)
+    checked_url_env(url_env)
+    with Progress() as progress, StreamReader(url_env, namespace) as stream:
+        progress.doing(f"writing {out}")
+        written = _write(_lines(stream), Path(out))
+        progress.log(f"{out}: {written} entries")
+    return 0
+
+
+def _write(lines: Iterator[str], out: Path) -> int:
+    """In one step: half a file would be a shorter history."""
+    fresh = out.with_name(f".{out.name}.{os.getpid()}")
+    written = 0
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(line)
+                written += 1
+        fresh.replace(out)
+    except OSError as error:
+        raise UnreachableError(f"{out} cannot be written: {error}. Name another place with --out.") from error
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+    return written
+
+
+def _lines(stream: "StreamReader") -> Iterator[str]:
+    """HistoryMissingError when entries are trimmed while they are read: the file would have a hole."""
+    from routebook_pipeline.source.options import SourceOptions  # noqa: PLC0415
+    from routebook_pipeline.source.reading import Reading, read  # noqa: PLC0415
+
+    how = Reading(SourceOptions.chunk, record_losses=False)
+    for batch in read(stream, stream.earliest(), stream.newest().id, how):
+        for entry in batch.to_pylist():
+            yield json.dumps({"id": entry["entry_id"], "d": _text(entry["payload"])}) + "\n"
+
+
+def _text(payload: bytes) -> str:
+    """What is no text stays unreadable, and is told in letters: JSON has no other way."""
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        return f"not UTF-8: {base64.b64encode(payload).decode()}"

@@ -1,0 +1,27 @@
+"""`routebook pipeline package`: what `spark-submit` is given. Starts no Spark."""
+
+import shutil
+from pathlib import Path
+
+import click
+
+from routebook_pipeline.errors import UnreachableError
+
+
+@click.command("package")
+@click.option("--out", required=True, metavar="FILE", help="The zip for --py-files; its folder is made.")
+def command(out: str) -> int:
+    """Write this package as a zip for executors, and print the path of the program that `spark-submit` runs.
+
+    \b
+    spark-submit --py-files routebook.zip "$(routebook pipeline package --out routebook.zip)" run integrity --out a.json
+    """
+    from routebook_pipeline.own_package import PROGRAM, zip_own_package  # noqa: PLC0415
+
+    try:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(zip_own_package(), out)
+    except OSError as error:
+        raise UnreachableError(f"{out} cannot be written: {error}. Name another place with --out.") from error
+    click.echo(PROGRAM)
+    return 0

@@ -1,0 +1,37 @@
+"""A name space of the run's store, a lake beside it, and the variables that name both."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from routebook_pipeline.history import DAY_MS
+from routebook_pipeline.lake.tables import Lake
+from tests.pipeline.source.streams import Stream
+
+
+@pytest.fixture
+def stream(store_url: str, namespace: str) -> Iterator[Stream]:
+    with Stream(store_url, namespace) as stream:
+        yield stream
+
+
+@pytest.fixture
+def lake(namespace: str, tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "lake"), namespace)
+
+
+@pytest.fixture
+def environment(store_url: str, lake: Lake) -> dict[str, str]:
+    return {
+        "ROUTEBOOK_REDIS_URL": store_url,
+        "ROUTEBOOK_LAKE": lake.root,
+        "ROUTEBOOK_NAMESPACE": lake.namespace,
+    }
+
+
+@pytest.fixture
+def midnight_ms() -> int:
+    """The last one. A test that runs across the next one is about a day more, and as true."""
+    return int(time.time() * 1000) // DAY_MS * DAY_MS
