@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,7 +24,7 @@ while [ "$count" -gt 0 ]; do
   [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
   count=$((count - 1))
 done
-exec "{java}" "$@"
+exec {java} "$@"
 """
 
 
@@ -79,7 +80,7 @@ def _home_of_wheel() -> Path | None:
     java = Path(JAVA)
     home = cache_folder() / f"java-{java_version(java.parent.parent)}"
     launcher = home / "bin" / "java"
-    text = _LAUNCHER.format(java=java)
+    text = _LAUNCHER.format(java=shlex.quote(str(java)))
     if not (launcher.exists() and launcher.read_text() == text):
         launcher.parent.mkdir(parents=True, exist_ok=True)
         # Replaced in one step: another command may be starting with it right now.

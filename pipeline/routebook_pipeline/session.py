@@ -63,6 +63,18 @@ def settings(master: str, overrides: Mapping[str, str] | None = None) -> dict[st
     return chosen | dict(overrides or {})
 
 
+_WHEN_JAVA_STARTS: Final = ("spark.driver.memory", "spark.driver.extraJavaOptions")
+
+
+def settings_when_submitted(told: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> dict[str, str]:
+    """`told`: what `spark-submit` was told, or read from its files. It wins over ours, and `overrides` over both. What
+    counts when Java starts is its business alone: Java runs.
+    """
+    ours = settings(told.get("spark.master", ""))
+    left = {key: value for key, value in ours.items() if key not in told and key not in _WHEN_JAVA_STARTS}
+    return left | dict(overrides or {})
+
+
 def build_session(
     master: str = LOCAL,
     overrides: Mapping[str, str] | None = None,
@@ -77,7 +89,8 @@ def build_session(
     """
     if is_submitted():
         builder = SparkSession.builder.appName(name)
-        chosen = settings(os.environ.get("MASTER", ""), overrides)
+        SparkContext._ensure_initialized()
+        chosen = settings_when_submitted(dict(SparkConf().getAll()), overrides)
     else:
         os.environ["JAVA_HOME"] = str(find_java_home())
         chosen = settings(master, overrides)

