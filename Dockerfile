@@ -65,7 +65,8 @@ RUN tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compil
     && /opt/routebook/java/bin/java -version
 
 
-# The base without what installs, builds or tests, and with the user.
+# The base without what installs, builds or tests, without programs that make their caller root, and with the user. The public
+# base has Debian's package manager and the Perl that it is written in; the one made here has neither.
 FROM ${BASE} AS root
 RUN stdlib=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))') \
     && python3 -m compileall -q "$stdlib" \
@@ -73,7 +74,11 @@ RUN stdlib=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
         "$stdlib"/tkinter "$stdlib"/turtle* "$stdlib"/config-* "$stdlib"/*-packages/pip* /usr/local/bin/pip* \
         /usr/local/bin/idle* /usr/local/bin/pydoc* /usr/local/bin/*-config /usr/local/include /usr/include \
         /usr/share/python-wheels /usr/lib/python3/dist-packages/pip* /usr/share/doc /usr/share/man /usr/share/locale \
-        /usr/bin/apt* /usr/lib/apt /etc/apt /var/lib/apt /var/cache/* /var/log/* \
+        /usr/bin/apt* /usr/lib/apt /etc/apt /var/lib/apt /usr/lib/*/libapt* /usr/bin/sqv \
+        /usr/bin/dpkg* /usr/sbin/dpkg* /usr/lib/dpkg /usr/libexec/dpkg /usr/share/dpkg /etc/dpkg /var/lib/dpkg/info \
+        /usr/bin/update-alternatives /usr/bin/debconf* /usr/share/debconf /etc/debconf.conf \
+        /usr/bin/perl* /usr/lib/*/perl* /usr/share/perl* /etc/cron* /etc/logrotate.d /var/cache/* /var/log/* \
+    && find / -xdev -type f -perm /6000 -exec chmod a-s {} + \
     && printf 'routebook:x:10001:10001:Routebook:/tmp:/usr/sbin/nologin\n' >>/etc/passwd \
     && printf 'routebook:x:10001:\n' >>/etc/group
 

@@ -3,6 +3,7 @@
 # Usage: build_image.sh [worker|pipeline ...]      both without an argument
 #
 # ENGINE   docker or podman; without, the first one found that can build (BuildKit, or podman's own builder)
+# TAG      name of the image, for one target only; without, routebook:<version> or routebook-pipeline:<version>
 # BASE     base image; without, python:3.13-slim when it is here or can be had, else one made from Debian's packages
 # PIP_CONFIG_FILE, PIP_INDEX_URL, SSL_CERT_FILE   as pip reads them; they reach the build as secrets and stay in no layer
 # BUILD_NETWORK   network of the build's steps, `host` for instance
@@ -67,6 +68,9 @@ trap 'rm -rf "$work"' EXIT INT TERM
 set -- "${@:-all}"
 targets=$*
 if [ "$targets" = all ]; then targets="worker pipeline"; fi
+case "${TAG:+named} $targets" in
+  named\ *\ *) end_with "TAG=$TAG would name two images; build one of them: worker, pipeline" ;;
+esac
 
 set --
 if [ -n "${PIP_INDEX_URL:-}" ]; then
@@ -97,6 +101,7 @@ for target in $targets; do
     pipeline) tag=routebook-pipeline:$version ;;
     *) end_with "'$target' is not an image: worker, pipeline" ;;
   esac
+  tag=${TAG:-$tag}
   DOCKER_BUILDKIT=1 "$ENGINE" build --target "$target" --tag "$tag" --build-arg "BASE=$BASE" \
     --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "CREATED=$created" "$@" .
   "$ENGINE" image inspect --format "$tag, {{.Size}} bytes" "$tag"

@@ -2,6 +2,8 @@
 # Makes a base image with Python from the distribution's packages, for machines without an image registry.
 # Usage: build_python_base.sh [TAG [SUITE]]      needs: root, mmdebstrap, a running Docker engine
 # Debian's trixie has Python 3.13.
+#
+# VARIANT   of mmdebstrap; `minbase` for a base with the package manager and its Perl, as the public image has them
 set -eu
 
 tag=${1:-routebook-base:python3.13}
@@ -28,7 +30,7 @@ done
 
 # "extract": packages are unpacked, their installation scripts not run; what those would have done is done below.
 root=$folder/root
-mmdebstrap --quiet --variant=extract --format=directory \
+mmdebstrap --quiet --variant="${VARIANT:-extract}" --format=directory \
   --include="base-files,bash,ca-certificates,coreutils,dash,findutils,grep,libc-bin,libstdc++6,sed,tzdata,$python-venv" \
   "$suite" "$root" "$@"
 

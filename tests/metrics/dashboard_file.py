@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.metrics.rules_file import ROOT
+from tests.architecture.sources import ROOT
 
 DASHBOARD = ROOT / "helm/routebook/files/dashboard.json"
 

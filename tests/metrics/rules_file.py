@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.architecture.sources import ROOT
+
 ALERTS = ROOT / "helm/routebook/files/alerts.yaml"
 
 _METRIC = re.compile(r"\b(?:routebook|process)_[a-z_]+\b")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.sources import ROOT
 from tests.metrics.alert_cases import CASES, JOB, NAMESPACE, Case, Series, on
 from tests.metrics.promtool import needs_promtool, promtool
-from tests.metrics.rules_file import ALERTS, ROOT, Alert, read_alerts
+from tests.metrics.rules_file import ALERTS, Alert, read_alerts
 
 ALL = read_alerts()
 BY_NAME = {alert.name: alert for alert in ALL}

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from routebook.observability.exposition import Merging, Seen
 from routebook.observability.metrics import Metrics
-from tests.metrics.rules_file import ROOT
+from tests.architecture.sources import ROOT
 from tests.process.running import Running
 
 pytestmark = pytest.mark.xdist_group("metrics")

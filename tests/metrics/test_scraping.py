@@ -13,9 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.architecture.sources import ROOT
 from tests.metrics.dashboard_file import queries
 from tests.metrics.promtool import needs_prometheus
-from tests.metrics.rules_file import ALERTS, ROOT, read_alerts
+from tests.metrics.rules_file import ALERTS, read_alerts
 from tests.process.running import Running
 
 pytestmark = [pytest.mark.slow, needs_prometheus, pytest.mark.xdist_group("metrics")]
