@@ -89,6 +89,12 @@ def worker(objects: list[Object]) -> PodTemplate:
     return found
 
 
+def main_container(objects: list[Object]) -> Object:
+    """Of a worker: not what users put beside it."""
+    (found,) = [container for container in worker(objects).containers if container["name"] == "routebook"]
+    return found
+
+
 def selected(objects: list[Object], selector: dict[str, str]) -> list[PodTemplate]:
     return [found for found in templates(objects) if selector.items() <= found.labels.items()]
 

@@ -11,6 +11,7 @@ from tests.chart.objects import (
     Object,
     PodTemplate,
     called,
+    main_container,
     of_kind,
     one,
     selected,
@@ -173,8 +174,8 @@ def test_the_default_values_have_the_parts_that_they_promise() -> None:
 
 def test_settings_of_a_worker_are_in_one_place(objects: list[Object]) -> None:
     """A variable of the ConfigMap that `env` overrules would be there to mislead."""
-    container = worker(objects).containers[-1] if len(worker(objects).containers) == 1 else None
-    if container is not None:
-        own = {variable["name"] for variable in container["env"]}
-        assert not own & one(objects, "ConfigMap", container["envFrom"][0]["configMapRef"]["name"])["data"].keys()
-        assert settings_of(objects, container)
+    container = main_container(objects)
+    own = {variable["name"] for variable in container["env"]}
+    (shared,) = [source["configMapRef"]["name"] for source in container["envFrom"] if "configMapRef" in source]
+    assert not own & one(objects, "ConfigMap", shared)["data"].keys()
+    assert settings_of(objects, container)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routebook.settings import catalogue
-from tests.chart.objects import one, settings_of, worker
+from tests.chart.objects import main_container, one, settings_of, worker
 from tests.chart.rendering import CHART, VALUE_SETS, default_values, merged, refusal, render, value_set
 from tests.chart.tools import HELMS
 
@@ -103,9 +103,8 @@ def test_what_the_chart_sets_by_itself_cannot_be_a_setting_as_well() -> None:
 
 def worker_variables(values: dict[str, Any]) -> set[str]:
     objects = render(values)
-    (container,) = [found for found in worker(objects).containers if found["name"] == "routebook"]
     extra = {variable["name"] for variable in values.get("extraEnv", [])}
-    return settings_of(objects, container).keys() - extra
+    return settings_of(objects, main_container(objects)).keys() - extra
 
 
 def nested(name: str, value: Any) -> dict[str, Any]:

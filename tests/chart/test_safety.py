@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.objects import Object, PodTemplate, of_kind, one, selected, templates, worker
+from tests.chart.objects import Object, PodTemplate, main_container, of_kind, one, selected, templates, worker
 from tests.chart.rendering import VALUE_SETS, render, value_set
 
 ALLOWED_VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
@@ -64,7 +64,7 @@ def test_no_image_is_whatever_is_newest(objects: list[Object]) -> None:
 
 def test_a_pod_is_not_killed_before_it_has_stopped(objects: list[Object]) -> None:
     spec = worker(objects).spec
-    (container,) = [found for found in spec["containers"] if found["name"] == "routebook"]
+    container = main_container(objects)
     pause = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     drain = int(
         one(objects, "ConfigMap", container["envFrom"][0]["configMapRef"]["name"])["data"]["ROUTEBOOK_DRAIN_MS"]
@@ -82,7 +82,7 @@ def test_a_worker_goes_only_when_the_next_one_is_ready(objects: list[Object]) ->
 
 
 def test_probes_follow_the_contract_and_never_look_at_the_store(objects: list[Object]) -> None:
-    (container,) = [found for found in worker(objects).containers if found["name"] == "routebook"]
+    container = main_container(objects)
     asked = {name: container[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert asked == {
         "startupProbe": {"path": "/livez", "port": "admin"},

@@ -7,7 +7,7 @@ import pytest
 
 from routebook.settings import catalogue, load
 from routebook.store.url import StoreUrl
-from tests.chart.objects import Object, of_kind, one, read, settings_of, templates, worker
+from tests.chart.objects import Object, main_container, of_kind, one, read, settings_of, templates, worker
 from tests.chart.rendering import CHART, VALUE_SETS, merged, render, run, value_set
 from tests.chart.tools import HELMS
 
@@ -19,11 +19,6 @@ def environment(objects: list[Object], container: Object) -> dict[str, str]:
     found = settings_of(objects, container)
     address = found.get("ROUTEBOOK_REDIS_URL", "")
     return found | {"ROUTEBOOK_REDIS_URL": address.replace("$(STORE_PASSWORD)", "secret") or STORE}
-
-
-def main_container(objects: list[Object]) -> Object:
-    (found,) = [container for container in worker(objects).containers if container["name"] == "routebook"]
-    return found
 
 
 def loaded(values: dict[str, Any]) -> Any:
