@@ -4,7 +4,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 
 import pytest
@@ -83,7 +83,9 @@ def test_twenty_times_at_random_under_a_producer(
 def test_at_each_named_point_of_the_first_batches(
     spark: SparkSession, stream: Stream, store_url: str, tmp_path: Path, point: Point
 ) -> None:
-    last = (BATCHES + 1) * A_BATCH
+    # Each start begins to count its batches at 0.
+    expected = list(accumulate(batch if point is Point.FILES_WRITTEN else batch + 1 for batch in range(BATCHES)))
+    last = (expected[-1] + 1) * A_BATCH
     ids = stream.append((EntryId(START_MS + version, version), payload(version)) for version in range(1, last + 1))
     lake = Lake(str(tmp_path / "lake"), stream.namespace)
     options = {"max_entries_per_trigger": str(A_BATCH)}
@@ -100,7 +102,6 @@ def test_at_each_named_point_of_the_first_batches(
     for batch in range(BATCHES):
         assert run(str(batch), **{VARIABLE: f"{point}:{batch}"}) == -signal.SIGKILL
         held = lake.changes.pin().place
-        batches_held = batch if point is Point.FILES_WRITTEN else batch + 1
-        assert (held.version if held else 0) == batches_held * A_BATCH
+        assert (held.version if held else 0) == expected[batch] * A_BATCH
     assert run("last") == 0
     prove_whole(spark, lake, ids[-1])

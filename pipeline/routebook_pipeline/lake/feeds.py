@@ -1,6 +1,5 @@
 """One stream into one table: a streaming query whose every batch is committed, and only then told to the store."""
 
-import json
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,17 +11,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from routebook_pipeline.errors import HistoryError, PipelineError, UnreachableError, told_by_spark
 from routebook_pipeline.lake.attempts import OvertakenError, put
+from routebook_pipeline.lake.checkpoints import Checkpoint, Checkpoints
 from routebook_pipeline.lake.commit import Committed, Noted, commit
 from routebook_pipeline.lake.compaction import compact
 from routebook_pipeline.lake.kill_points import Point, reach
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place, Table
 from routebook_pipeline.source.data_source import NAME
+from routebook_pipeline.source.options import LATEST
 from routebook_pipeline.source.positions import EntryId
 from routebook_pipeline.source.stream_store import CHANGES, DEFAULT_URL_ENV, StreamEnd, StreamReader
 
-LATEST: Final = "latest"
-FEW_ENTRIES: Final = 50_000
-FILES_OF_FEW: Final = 4
 COMMITS_BETWEEN_COMPACTIONS: Final = 200
 
 
@@ -65,8 +63,10 @@ class Feed:
         self._announce, self._stop = announce, stop
         self._failure: PipelineError | None = None
         self._running = threading.Lock()
-        self._checkpoint = lake.checkpoint(stream)
+        self._stopped = False
         self._store = StreamReader(habits.options.get("url_env", DEFAULT_URL_ENV), lake.namespace, stream)
+        self._checkpoints = Checkpoints(lake.checkpoints(stream), self._store.key)
+        self._checkpoint: Checkpoint | None = None
 
     def nothing_new(self) -> bool:
         """Whether the stream ends where the lake does. A query takes seconds to find that out."""
@@ -79,9 +79,11 @@ class Feed:
         """Every so many seconds; without, what is there now in as many batches as it takes."""
         self._failure = None
         self.table.make()
+        self._refuse_what_is_ahead()
         reader = spark.readStream.format(NAME).options(**self._options())
+        checkpoint = self._begin_checkpoint()
         writer = reader.load().writeStream.foreachBatch(self._take).queryName(f"{self.lake.namespace}-{self.stream}")
-        writer = writer.option("checkpointLocation", self._checkpoint.for_spark)
+        writer = writer.option("checkpointLocation", checkpoint.folder.for_spark)
         if trigger_s is None:
             writer = writer.trigger(availableNow=True)
         else:
@@ -92,8 +94,10 @@ class Feed:
     def stop(self) -> None:
         """After the running batch."""
         with self._running:
-            if self.query is not None:
-                self.query.stop()
+            self._stopped = True
+        # Not within: Spark waits for its thread, which may be just about to hand over a batch.
+        if self.query is not None:
+            self.query.stop()
         self._store.close()
 
     def failure(self) -> BaseException | None:
@@ -104,9 +108,7 @@ class Feed:
         return self._failure or told_by_spark(error) or error
 
     def _options(self) -> dict[str, str]:
-        """Where to begin is the lake's business. A query with a checkpoint goes on from there, and what the lake holds
-        already is left out of its batches.
-        """
+        """Where to begin is the lake's business."""
         held = self.table.pin().stream_place
         chosen = {
             **self.habits.options,
@@ -116,14 +118,35 @@ class Feed:
         }
         if held is not None:
             return {**chosen, "start_id": str(EntryId(*held))}
-        if self._checkpoint_has_entries():
-            raise HistoryError(
-                f"The lake at {self.lake.folder.uri} holds nothing of {self.table.name}, but a checkpoint says that "
-                f"some was read: {self._checkpoint.uri}. Delete that folder (it is always safe), and start again."
-            )
         if self.habits.starting == LATEST:
             return {**chosen, "start_id": str(self._begin_at_the_end())}
         return chosen
+
+    def _refuse_what_is_ahead(self) -> None:
+        """The lake came from a backup, or a table was removed: somebody should know before it is filled again with what
+        the stream still has.
+        """
+        # In this order: who reads beside us moves the lake first.
+        furthest = self._checkpoints.furthest(self._place.era)
+        version = self._place.version
+        if furthest is not None and furthest.version > version:
+            raise HistoryError(
+                f"The lake at {self.lake.folder.uri} holds {self.table.name} up to version {version}, but a checkpoint "
+                f"says that everything up to {furthest.version} was read: did the lake come from a backup? Delete the "
+                f"folder {self._checkpoints.folder.uri} (it is always safe), and start again: the lake is filled from "
+                "its own place."
+            )
+
+    @property
+    def _place(self) -> Place:
+        return self.table.pin().place or Place(0, 0)
+
+    def _begin_checkpoint(self) -> Checkpoint:
+        if self._checkpoint is not None:
+            self._checkpoint.folder.remove()
+        self._checkpoints.tidy()
+        self._checkpoint = self._checkpoints.new(self._place.era)
+        return self._checkpoint
 
     def _begin_at_the_end(self) -> EntryId:
         """Recorded in the lake at once: else a quiet stream would be begun at another end when started again."""
@@ -137,18 +160,9 @@ class Feed:
         held = self.table.pin().stream_place
         return end.id if held is None else EntryId(*held)
 
-    def _checkpoint_has_entries(self) -> bool:
-        """Spark's first batch is run, and noted, also when the stream was empty: version 0 is nothing read."""
-        names = [file.path.rpartition("/")[2] for file in (self._checkpoint / "commits").files()]
-        committed = [int(name) for name in names if name.isdecimal()]
-        if not committed:
-            return False
-        end = self._end_of(max(committed))
-        return end is None or end.version > 0
-
     def _take(self, batch: DataFrame, number: int) -> None:
         with self._running:
-            if self._stop.is_set():
+            if self._stopped or self._stop.is_set():
                 raise StoppedError
             try:
                 self._commit(batch, number)
@@ -158,11 +172,12 @@ class Feed:
                 raise
 
     def _commit(self, batch: DataFrame, number: int) -> None:
+        held = self.table.pin().stream_place
         noted = self._store.newest()
-        end = self._end_of(number)
-        held = self.table.pin().place
-        if end is not None and held is not None and end.version - held.version < FEW_ENTRIES:
-            batch = batch.coalesce(FILES_OF_FEW)
+        if held is not None:
+            # The source compares its own place only, and who reads beside us may be further.
+            self._store.refuse_fork(EntryId(*held), noted.id)
+        end = None if self._checkpoint is None else self._checkpoint.end_of(number)
         done = commit(
             batch,
             self.table,
@@ -186,14 +201,6 @@ class Feed:
         if self.habits.reader is not None and held is not None:
             self._store.write_place(self.habits.reader, held.version)
         reach(Point.PLACE_PUBLISHED, number)
-
-    def _end_of(self, batch: int) -> EntryId | None:
-        """Where the batch ends, as Spark noted before it began. No data frame says so before it is read."""
-        text = self._checkpoint.text(f"offsets/{batch}")
-        if text is None:
-            return None
-        offset: dict[str, str] = json.loads(text.splitlines()[-1])
-        return EntryId.parse(offset[self._store.key])
 
 
 def _compacted(table: Table) -> str:

@@ -46,7 +46,7 @@ def _rebase(spark: SparkSession, lake: Lake, table: Table, stream: str, store: S
     while True:
         pinned = table.pin()
         held, place = pinned.place, pinned.stream_place
-        if held is None or place is None or _continues(store, EntryId(*place)):
+        if held is None or place is None or store.continues(EntryId(*place)):
             return None
         before = store.earliest()
         observed_ms = before.ms if store.first() is not None else store.newest().now_ms
@@ -57,7 +57,7 @@ def _rebase(spark: SparkSession, lake: Lake, table: Table, stream: str, store: S
         except OvertakenError:
             continue
         # It tells places of the history that ended.
-        lake.checkpoint(stream).remove()
+        lake.checkpoints(stream).remove()
         return rebased
 
 
@@ -83,15 +83,3 @@ def _commit(spark: SparkSession, pinned: Pinned, rebased: Rebased, ms: int, reco
     with attempt(table) as made:
         made.write(row.coalesce(1).withColumn(table.partition, day_of(F.col("ms"))))
         put(pinned, made.added, records=records, told={"fork": rebased.old_version})
-
-
-def _continues(store: StreamReader, place: EntryId) -> bool:
-    """The same test as the source's: the stream has not gone back, and has no other entry under our version."""
-    newest = store.newest().id
-    behind, before = store.first_behind(place), store.last_until(place)
-    return (
-        newest.version >= place.version
-        and (newest.version > place.version or newest == place)
-        and (behind is None or behind.version > place.version)
-        and (before is None or before.version < place.version or before == place)
-    )

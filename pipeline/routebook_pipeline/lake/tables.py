@@ -233,6 +233,6 @@ class Lake:
             self.namespace, self.folder / "answers" / question, f"answers/{question}", columns, partition="of_day"
         )
 
-    def checkpoint(self, stream: str) -> Folder:
+    def checkpoints(self, stream: str) -> Folder:
         """Spark's own; may be deleted at any time."""
         return self.folder / "checkpoints" / stream

@@ -1,9 +1,8 @@
 """`format("routebook")`: batch and streaming.
 
-Where to begin is the caller's: the source does not know the lake. The ingest gives the place of the lake's last entry
-as `start_id`, and everything behind it is read: the entry's own id, or `StreamReader.id_of` with the time by which it
-was read. (In a store that lost its tail and went on, the same version is another entry, and only the time tells.)
-Without `start_id`: `starting`.
+Where to begin is the caller's: the source does not know the lake. The ingest gives the id of the lake's last entry as
+`start_id`, and everything behind it is read. (In a store that lost its tail and went on, the same version is another
+entry, and only the time in its id tells.) Without `start_id`: `starting`.
 
 Spark pickles these classes by reference and their objects with their state, and calls `read` on executors, again when a
 task is repeated: so a connection is made by who needs it and is never part of the state.
@@ -96,21 +95,6 @@ class _Ranges:
         ranges = cut(self._stream.first_at, start, end, self.options.entries_per_partition)
         return [Range(str(first), str(last)) for first, last in ranges]
 
-    def refuse_fork(self, place: EntryId, newest: EntryId) -> None:
-        """What lies around `place` is not what was read up to there: a store that lost its tail uses our versions
-        again, at other times.
-        """
-        behind = self._stream.first_behind(place)
-        before = self._stream.last_until(place)
-        forked = (
-            newest.version < place.version
-            or (newest.version == place.version and newest != place)
-            or (behind is not None and behind.version <= place.version)
-            or (before is not None and before.version >= place.version and before != place)
-        )
-        if forked:
-            raise HistoryForkError(self.options.namespace, place.version, newest.version)
-
     def rows(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """On an executor, with a connection of its own. Spark makes up a partition for a batch that has none."""
         if not isinstance(partition, Range):
@@ -128,7 +112,7 @@ class RoutebookBatchReader(_Ranges, DataSourceReader):
             newest = stream.newest().id
             start = self.options.start_id or stream.earliest()
             end = self.options.end_id or newest
-            self.refuse_fork(start, newest)
+            stream.refuse_fork(start, newest)
             if end.version > newest.version:
                 raise HistoryForkError(self.options.namespace, end.version, newest.version)
             return [*self.plan(start, end)]
@@ -164,7 +148,7 @@ class RoutebookStreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvai
         """HistoryForkError when the stream does not continue `start`."""
         place = self._place(start)
         newest = self._stream.newest().id
-        self.refuse_fork(place, newest)
+        self._stream.refuse_fork(place, newest)
         end = newest if self._target is None else min(newest, self._target)
         if end.version <= place.version:
             return start

@@ -35,7 +35,7 @@ class SourceOptions:
     starting: str = EARLIEST
     """Of a stream without checkpoint, unless `start_id` says it."""
     start_id: EntryId | None = None
-    """Read what is behind it: the place up to which the reader has everything (`StreamReader.id_of`)."""
+    """Read what is behind it: the place up to which the reader has everything."""
     end_id: EntryId | None = None
     """Of a batch: the last one to be read."""
 

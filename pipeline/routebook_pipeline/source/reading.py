@@ -59,9 +59,7 @@ def _round(
     rows.take(entries)
     if not entries:
         # Nothing up to the end: gone, or never there in this history.
-        newest = stream.newest().id
-        if newest.version < end.version:
-            raise HistoryForkError(stream.namespace, end.version, newest.version)
+        stream.refuse_fork(end, stream.newest().id)
         rows.miss(end.version)
     return rows.batch(), rows.place, next_size(size, how.chunk, rows.payload_bytes)
 

@@ -10,7 +10,7 @@ from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from routebook_pipeline.errors import HistoryForkError, WrongUsageError
 from routebook_pipeline.source.address import Client, as_it_came, open_client, unreachable
-from routebook_pipeline.source.positions import BEGINNING, EntryId, find_place
+from routebook_pipeline.source.positions import BEGINNING, EntryId
 
 CHANGES: Final = "changes"
 PULSE: Final = "pulse"
@@ -70,29 +70,22 @@ class StreamReader:
         """The last of those at or before `place`."""
         return self._one("XREVRANGE", place, "-")
 
-    def id_of(self, version: int, read_by_ms: int | None = None) -> EntryId:
-        """The place of a version: every entry up to it lies at or before, every later one behind. HistoryForkError when
-        the stream has not come that far.
-
-        It is the version's place in *this* stream. Who has read that entry says by when (on the store's clock, and not
-        before the entry's own time): a later entry of the same version is HistoryForkError, too.
+    def continues(self, place: EntryId, newest: EntryId | None = None) -> bool:
+        """Whether this is the history that was read up to `place`, when what lies around it says so: a store that lost
+        its tail uses the versions again, at other times. `newest`: of the stream, if it was asked before.
         """
-        if version <= 0:
-            return BEGINNING
-        newest = self._last_generated()
-        place = self._place_of(version, newest)
-        exact = place == newest or self.first_at(place) == place
-        if version > newest.version or (exact and read_by_ms is not None and place.ms > read_by_ms):
-            raise HistoryForkError(self.namespace, version, newest.version)
-        return place
+        newest = newest or self._last_generated()
+        behind, before = self.first_behind(place), self.last_until(place)
+        return (
+            newest.version >= place.version
+            and (newest.version > place.version or newest == place)
+            and (behind is None or behind.version > place.version)
+            and (before is None or before.version < place.version or before == place)
+        )
 
-    def _place_of(self, version: int, newest: EntryId) -> EntryId:
-        if version == newest.version:
-            return newest
-        first = self.first()
-        if first is None:
-            return EntryId(newest.ms, version)
-        return find_place(self.first_at, version, first.ms, newest.ms)
+    def refuse_fork(self, place: EntryId, newest: EntryId) -> None:
+        if not self.continues(place, newest):
+            raise HistoryForkError(self.namespace, place.version, newest.version)
 
     def earliest(self) -> EntryId:
         """The place just before the first entry that is there: what was trimmed earlier is no loss of this reader."""

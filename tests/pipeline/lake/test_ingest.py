@@ -11,12 +11,14 @@ from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import HistoryError, HistoryForkError, HistoryMissingError, UnreachableError
 from routebook_pipeline.lake import feeds
+from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.feeds import Progress
 from routebook_pipeline.lake.ingest import ingest
 from routebook_pipeline.lake.reading import complete_until
+from routebook_pipeline.lake.rebase import rebase
 from routebook_pipeline.lake.tables import Lake, Place
 from tests.pipeline.lake.stores import Store
-from tests.pipeline.lake.streams import START_MS, entries, versions
+from tests.pipeline.lake.streams import START_MS, entries, frame, payload, versions
 
 Once = Callable[..., list[Progress]]
 HOUR_MS = 3_600_000
@@ -55,7 +57,7 @@ def gaps(version: int) -> tuple[str, bytes]:
 def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mine: Lake, once: Once) -> None:
     """One life of a lake: several batches, a lost checkpoint, an old one, a trimmed stream, another history."""
     table = mine.changes
-    checkpoint = Path(mine.checkpoint("changes").uri)
+    checkpoint = Path(mine.checkpoints("changes").uri)
     store.add(entries(1, 25))
     store.add([gaps(1), gaps(2)], stream="pulse")
 
@@ -134,7 +136,7 @@ def test_a_stream_that_was_empty_is_read_when_it_is_not(store: Store, mine: Lake
 def test_who_begins_at_the_end_does_so_once(spark: SparkSession, store: Store, mine: Lake, once: Once) -> None:
     store.add(entries(1, 5))
     once(starting="latest")
-    shutil.rmtree(mine.checkpoint("changes").uri)
+    shutil.rmtree(mine.checkpoints("changes").uri)
     store.add(entries(6, 7))
     (progress,) = once(starting="latest")
     assert progress.committed is not None
@@ -154,14 +156,85 @@ def test_a_checkpoint_ahead_of_the_lake_is_refused(store: Store, mine: Lake, onc
     store.add(entries(7, 9))
     with pytest.raises(HistoryError, match=r"up to version 3.*checkpoints"):
         once()
-    shutil.rmtree(mine.checkpoint("changes").uri)
+    shutil.rmtree(mine.checkpoints("changes").uri)
     (progress,) = once()
     assert progress.committed is not None
     assert (progress.committed.first, progress.committed.last) == (4, 9)
 
     shutil.rmtree(kept)
-    with pytest.raises(HistoryError, match="a checkpoint says that some was read"):
+    with pytest.raises(HistoryError, match=r"up to version 0, but a checkpoint says that everything up to 9"):
         once()
+
+
+@pytest.mark.slow
+def test_no_query_goes_on_from_an_old_checkpoint(
+    spark: SparkSession, store: Store, mine: Lake, once: Once, tmp_path: Path
+) -> None:
+    checkpoint, kept = Path(mine.checkpoints("changes").uri), tmp_path / "kept"
+
+    def copied_back() -> None:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        shutil.copytree(kept, checkpoint)
+
+    store.add(entries(1, 5))
+    once()
+    shutil.copytree(checkpoint, kept)
+    store.add(entries(6, 10))
+    once()
+
+    # What it would read again is trimmed by now, and in the lake.
+    copied_back()
+    store.trim_below(f"{START_MS + 9_000}-9")
+    store.add(entries(11, 12))
+    (progress,) = once()
+    assert progress.committed is not None
+    assert (progress.committed.first, progress.committed.last) == (11, 12)
+
+    # Its place is in both histories, and the lake's is not.
+    copied_back()
+    store.changes.drop()
+    store.add([*entries(1, 7), *((f"{START_MS + 90_000 + n}-{n}", payload(n)) for n in range(8, 21))])
+    with pytest.raises(HistoryForkError) as forked:
+        once()
+    assert (forked.value.ours, forked.value.newest) == (12, 20)
+
+    # And of an era that ended.
+    rebase(spark, mine)
+    copied_back()
+    (progress,) = once()
+    assert progress.committed is not None
+    assert (progress.committed.era, progress.committed.first, progress.committed.last) == (1, 1, 20)
+
+
+@pytest.mark.slow
+def test_who_is_behind_the_lake_sees_another_history_too(spark: SparkSession, store: Store, mine: Lake) -> None:
+    """Two read; the other one is further. The store loses its tail behind the place of this one, and goes on."""
+    store.add(entries(1, 12))
+    told, stop = list[Progress](), threading.Event()
+
+    def overtaken(progress: Progress) -> None:
+        if progress.stream != "changes":
+            return
+        told.append(progress)
+        if len(told) == 1:
+            assert commit(frame(spark, entries(6, 12)), mine.changes, ingested_ms=5) is not None
+            store.changes.drop()
+            store.add([*entries(1, 7), *((f"{START_MS + 90_000 + n}-{n}", payload(n)) for n in range(8, 31))])
+        elif progress.committed is not None:
+            stop.set()
+
+    with pytest.raises(HistoryForkError) as forked:
+        ingest(
+            spark,
+            mine,
+            once=False,
+            announce=overtaken,
+            stop=stop,
+            trigger_s=0.1,
+            options={"max_entries_per_trigger": "5"},
+        )
+    assert (forked.value.ours, forked.value.newest) == (12, 30)
+    assert mine.changes.pin().place == Place(0, 12)
 
 
 def test_a_store_that_is_away_is_named(mine: Lake, once: Once, monkeypatch: pytest.MonkeyPatch) -> None:

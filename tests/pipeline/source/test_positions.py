@@ -96,56 +96,42 @@ def test_partitions_of_a_real_stream_hold_every_version_once(
 
 
 class TestAStreamReader:
-    def test_finds_versions_by_their_number(self, stream: Stream) -> None:
-        ids = stream.fill(50, step_ms=0) + stream.fill(100, first=51, step_ms=977)
-        with StreamReader(URL_ENV, stream.namespace) as reader:
-            assert [reader.id_of(entry.version) for entry in ids] == ids
-            assert reader.id_of(0) == BEGINNING
-            assert reader.first() == ids[0]
-            assert reader.newest().id == ids[-1]
-            assert reader.newest().version == 100
-
-    def test_places_a_trimmed_version_just_before_the_first_entry(self, stream: Stream) -> None:
-        ids = stream.fill(100)
-        stream.trim_below(ids[60])
-        with StreamReader(URL_ENV, stream.namespace) as reader:
-            place = reader.id_of(30)
-            assert place == EntryId(ids[60].ms, 30)
-            assert reader.first_behind(place) == ids[60]
-
     def test_knows_the_end_though_nothing_is_left(self, stream: Stream) -> None:
         ids = stream.fill(10)
         stream.delete(*ids)
         with StreamReader(URL_ENV, stream.namespace) as reader:
             assert reader.newest().id == ids[-1]
+            assert reader.newest().version == 10
             assert reader.first() is None
-            assert reader.id_of(10) == ids[-1]
-            assert reader.id_of(4).version == 4
             assert reader.earliest() == ids[-1]
 
     def test_begins_at_nothing_where_nothing_was(self, stream: Stream) -> None:
         with StreamReader(URL_ENV, stream.namespace) as reader:
             assert reader.newest().id == BEGINNING
             assert reader.earliest() == BEGINNING
-            assert reader.id_of(0) == BEGINNING
+            assert reader.continues(BEGINNING)
 
-    def test_says_that_a_version_was_never_reached(self, stream: Stream) -> None:
-        stream.fill(10)
-        with StreamReader(URL_ENV, stream.namespace) as reader, pytest.raises(HistoryForkError) as raised:
-            reader.id_of(11)
-        assert (raised.value.ours, raised.value.newest) == (11, 10)
+    def test_begins_before_what_is_left(self, stream: Stream) -> None:
+        ids = stream.fill(100)
+        stream.trim_below(ids[60])
+        with StreamReader(URL_ENV, stream.namespace) as reader:
+            assert reader.first() == ids[60]
+            assert reader.earliest() == EntryId(ids[60].ms, 60)
+            assert all(reader.continues(place) for place in (ids[0], ids[59], reader.earliest(), ids[60], ids[-1]))
 
-    def test_says_that_an_entry_is_not_the_one_that_was_read(self, stream: Stream) -> None:
+    def test_says_whether_it_continues_what_was_read(self, stream: Stream) -> None:
+        """The store lost its tail behind 90, and went on to 120 a minute later."""
         ids = stream.fill(90)
         stream.fill(120, first=91, ms=BEGAN_MS + 60_000)
         with StreamReader(URL_ENV, stream.namespace) as reader:
-            assert reader.id_of(90, read_by_ms=BEGAN_MS + 100) == ids[-1]
-            for version in (91, 100, 120):
-                with pytest.raises(HistoryForkError) as raised:
-                    reader.id_of(version, read_by_ms=BEGAN_MS + version)
-                assert raised.value.ours == version
+            assert reader.continues(ids[-1])
+            read_before = [EntryId(BEGAN_MS + version, version) for version in (91, 100, 120, 130)]
+            assert not any(reader.continues(place) for place in read_before)
+            with pytest.raises(HistoryForkError) as raised:
+                reader.refuse_fork(read_before[0], reader.newest().id)
+            assert (raised.value.ours, raised.value.newest) == (91, 120)
             stream.trim_below(EntryId(BEGAN_MS + 60_110, 0))
-            assert reader.id_of(105, read_by_ms=BEGAN_MS + 105).version == 105, "nobody can tell any more"
+            assert reader.continues(read_before[0]), "nobody can tell any more"
 
     def test_the_store_says_what_time_it_is(self, stream: Stream) -> None:
         seconds, microseconds = stream.client.execute_command("TIME")
