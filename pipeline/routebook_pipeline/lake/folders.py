@@ -84,6 +84,12 @@ class Folder:
         ]
         return sorted(found, key=lambda file: file.path)
 
+    def folders(self) -> list[str]:
+        """Names of those right below; none when there is no such folder."""
+        with self._asked("listed") as (system, root):
+            below = system.get_file_info(arrow_fs.FileSelector(root, allow_not_found=True))
+        return sorted(info.base_name for info in below if info.type == arrow_fs.FileType.Directory)
+
     def check_for(self, paths: Sequence[str]) -> None:
         """UnreachableError names the first of these files that is not there."""
         with self._asked("looked into") as (system, root):

@@ -227,6 +227,10 @@ class Lake:
         """Rows of `changes`; the partition is the day at whose start they are everything that matters."""
         return Table(self.namespace, self.folder / "snapshots", "snapshots", CHANGES)
 
+    def kept_answers(self) -> list[Table]:
+        """Those that are there, also of questions that nobody asks any more. Their columns are the asker's business."""
+        return [self.answers(name, StructType()) for name in (self.folder / "answers").folders()]
+
     def answers(self, question: str, columns: StructType) -> Table:
         """The partition has a name of its own: an answer may have a column `day`."""
         return Table(

@@ -36,8 +36,12 @@ def _tables(lake: Lake) -> list[Table]:
     return [table for table in (lake.changes, lake.pulses, lake.snapshots) if table.exists()]
 
 
+def _all_tables(lake: Lake) -> list[Table]:
+    return [*_tables(lake), *(table for table in lake.kept_answers() if table.exists())]
+
+
 def compact(lake: Lake, *, say: Say = lambda _: None) -> Compacted:
-    """Joins the small files of closed days. Safe beside an ingest."""
+    """Joins the small files of closed days. Safe beside an ingest. (A kept answer has one file a day.)"""
     joined = into = 0
     for table in _tables(lake):
         done = compaction.compact(table)
@@ -49,7 +53,7 @@ def compact(lake: Lake, *, say: Say = lambda _: None) -> Compacted:
 def vacuum(lake: Lake, *, kept_hours: int = compaction.KEPT_HOURS, say: Say = lambda _: None) -> int:
     """Deletes the files that no version of the last days refers to. How many."""
     removed = 0
-    for table in _tables(lake):
+    for table in _all_tables(lake):
         files = compaction.vacuum(table, kept_hours=kept_hours)
         removed += len(files)
         say(f"{table.name}: {len(files)} files deleted")

@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 the usual name
+from pyspark.sql.types import LongType
 
 from routebook_pipeline.errors import AnswerIsNoError, HistoryError, WrongUsageError
 from routebook_pipeline.lake import compaction
+from routebook_pipeline.lake.attempts import attempt, put
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.compaction import Compacted
 from routebook_pipeline.lake.kill_points import Point
 from routebook_pipeline.lake.snapshots import build
 from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, Lake, Place, Table
 from routebook_pipeline.lake.upkeep import check, compact, import_files, rebase, reparse, vacuum
+from routebook_pipeline.schemas import columns
 from tests.pipeline.lake.stores import Store
 from tests.pipeline.lake.streams import DAY_MS, START_MS, entries, frame, hole, paths, payload, versions
 
@@ -64,6 +68,23 @@ def test_files_of_closed_days_are_joined(spark: SparkSession, lake: Lake, monkey
     assert vacuum(lake, kept_hours=0) >= len(joined)
     assert paths(table) == {file.path for file in table.pin().files}
     assert versions(spark, table) == [(n, n) for n in range(1, 43)]
+
+
+def test_replaced_answers_are_thrown_away_with_the_rest(spark: SparkSession, lake: Lake) -> None:
+    """An ingest that refreshes makes them again all day long."""
+    table = lake.answers("flaps-by-seat", columns((LongType(), "flaps")))
+    table.make()
+    for flaps in range(3):
+        rows = spark.createDataFrame([(flaps,)], table.columns).withColumn(table.partition, F.lit("2023-12-09"))
+        with attempt(table) as made:
+            made.write(rows.coalesce(1))
+            put(table.pin(), made.added, records={}, replaced_day="2023-12-09")
+    told: list[str] = []
+    assert vacuum(lake, say=told.append) == 0
+    assert vacuum(lake, kept_hours=0, say=told.append) >= 2
+    assert paths(table) == {file.path for file in table.pin().files}
+    assert [row.flaps for row in table.pin().read(spark).collect()] == [2]
+    assert "answers/flaps-by-seat: 0 files deleted" in told
 
 
 def test_the_log_is_kept_short(lake: Lake) -> None:
