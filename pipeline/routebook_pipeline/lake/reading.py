@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.errors import PipelineError, UnreachableError
 from routebook_pipeline.history import DAY_MS, HOUR_MS, History, Instant, Window
 from routebook_pipeline.lake.days import day_text
+from routebook_pipeline.lake.days import start_ms as day_start_ms
 from routebook_pipeline.lake.snapshots import Snapshot, build, newest_before
 from routebook_pipeline.lake.tables import DataFile, Lake, Pinned
 from routebook_pipeline.source.stream_store import StreamEnd
@@ -46,7 +47,7 @@ def history_for(
     """UnreachableError when there is no such lake, or nothing in it."""
     changes = filled(lake)
     bounds = _bounds(changes, asked, lookback_ms)
-    snapshot = _snapshot(spark, lake, changes, bounds.start_ms, say)
+    snapshot = _snapshot(spark, lake, changes, bounds, say)
     since_ms = snapshot.start_ms if snapshot else 0
     follows = changes.read(spark, lambda file: _holds(file, since_ms, bounds.end_ms))
     follows = follows.where(F.col("ms").between(since_ms, bounds.end_ms - 1))
@@ -89,13 +90,16 @@ def _bounds(changes: Pinned, asked: Window | Instant, lookback_ms: int) -> _Boun
     return _Bounds(start_ms - lookback_ms, last_ms + 1, asked.ord)
 
 
-def _snapshot(spark: SparkSession, lake: Lake, changes: Pinned, start_ms: int, say: Say) -> Snapshot | None:
+def _snapshot(spark: SparkSession, lake: Lake, changes: Pinned, bounds: _Bounds, say: Say) -> Snapshot | None:
     """At most three days before the start, unless there is not that much before it."""
-    found = newest_before(lake, changes, start_ms)
+    start_ms = bounds.start_ms
+    found = newest_before(lake, changes, start_ms, bounds.last_ord)
     begin_ms = min(file.first_ms or 0 for file in changes.files)
     if start_ms - (found.start_ms if found else begin_ms) <= OLDEST_SNAPSHOT_MS:
         return found
     day = day_text(min(start_ms, changes.observed_ms or start_ms))
+    if bounds.last_ord is not None and _begins_behind(changes, day, bounds.last_ord):
+        return found
     since = f"the last one is of {found.day}" if found else f"everything since {day_text(begin_ms)} has to be read"
     say(f"there is no snapshot of {day}, {since}: it is built now (`routebook pipeline run snapshot` does it daily)")
     try:
@@ -104,7 +108,13 @@ def _snapshot(spark: SparkSession, lake: Lake, changes: Pinned, start_ms: int, s
         raise
     except Exception as error:
         say(f"the snapshot could not be kept, so each question builds it anew: {str(error).splitlines()[0]}")
-    return newest_before(lake, changes, start_ms)
+    return newest_before(lake, changes, start_ms, bounds.last_ord)
+
+
+def _begins_behind(changes: Pinned, day: str, last_ord: int) -> bool:
+    """Whether a snapshot of that day would hold what is behind the place that was asked for."""
+    midnight = day_start_ms(day)
+    return any((file.first_ms or 0) < midnight and (file.last_ord or 0) > last_ord for file in changes.files)
 
 
 def _pulses(spark: SparkSession, lake: Lake, bounds: _Bounds, *, wanted: bool) -> DataFrame:

@@ -34,14 +34,19 @@ class Snapshot:
         return self.pinned.read(spark, lambda file: file.day == self.day).select(*lake.changes.columns.names)
 
 
-def newest_before(lake: Lake, changes: Pinned, ms: int) -> Snapshot | None:
-    """The last one that holds nothing at or after `ms`, among those that stand."""
+def newest_before(lake: Lake, changes: Pinned, ms: int, last_ord: int | None = None) -> Snapshot | None:
+    """The last one that holds nothing at or after `ms`, nor behind `last_ord`, among those that stand. An era that
+    began later has entries at earlier times.
+    """
     if not lake.snapshots.exists():
         return None
     pinned = lake.snapshots.pin()
-    days = {file.day for file in pinned.files if start_ms(file.day) <= ms}
+    days: dict[str, int] = {}
+    for file in pinned.files:
+        if start_ms(file.day) <= ms:
+            days[file.day] = max(days.get(file.day, 0), file.last_ord or 0)
     for day in sorted(days, reverse=True):
-        if _stands(pinned, changes, day):
+        if (last_ord is None or days[day] <= last_ord) and _stands(pinned, changes, day):
             return Snapshot(day, pinned)
     return None
 

@@ -8,10 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import Instant, Window
+from routebook_pipeline.lake.attempts import put
 from routebook_pipeline.lake.commit import Noted, commit
 from routebook_pipeline.lake.reading import complete_until, history_for
 from routebook_pipeline.lake.snapshots import build, closed_days
-from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.lake.tables import Lake, Place
 from routebook_pipeline.source.positions import EntryId
 from routebook_pipeline.source.stream_store import StreamEnd
 from tests.pipeline.lake.streams import DAY_MS, START_MS, entries, frame
@@ -75,6 +76,30 @@ def test_what_comes_late_makes_the_snapshot_anew(spark: SparkSession, week: Lake
     commit(frame(spark, [late]), week.changes, ingested_ms=5)
     assert 28 in found(history_for(spark, week, last_day, say=said.append).changes)
     assert len(said) == 2
+
+
+@pytest.mark.slow
+def test_a_place_of_an_era_that_ended_is_answered_from_that_era(spark: SparkSession, week: Lake) -> None:
+    """The store lost its tail, and what is left of it was read again: new versions at the times of the old ones. A
+    snapshot built since holds those.
+    """
+    place = Instant(ord=Place(0, 25).ord)
+    assert build(spark, week, "2023-12-15")
+    before = found(history_for(spark, week, place).changes)
+
+    changes = week.changes
+    put(changes.pin(), [], records={"changes": Place(1, 0).ord})
+    again = commit(frame(spark, entries(1, 26, step_ms=SIX_HOURS)), changes, ingested_ms=6)
+    assert again is not None
+    assert again.era == 1
+    assert build(spark, week, "2023-12-15"), "it no longer stands"
+
+    said: list[str] = []
+    rows = history_for(spark, week, place, say=said.append).changes
+    assert {row.era for row in rows.select("era").distinct().collect()} == {0}
+    assert set(before) <= set(found(rows)) <= set(range(1, 26))
+    assert said == [], "another snapshot would be no better"
+    assert {row.era for row in history_for(spark, week, Instant(ms=START_MS + 6 * DAY_MS)).changes.collect()} == {0, 1}
 
 
 @pytest.mark.slow
