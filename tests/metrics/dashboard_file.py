@@ -1,6 +1,7 @@
 """The dashboard as it is in the file, and its queries as a Grafana would send them."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,15 @@ def queries() -> Iterator[tuple[str, str]]:
     for annotation in board["annotations"]["list"]:
         if "expr" in annotation:
             yield f"annotation {annotation['name']}", filled_in(annotation["expr"])
+
+
+def choices() -> Iterator[tuple[str, str, str]]:
+    """Of variables that are asked for: name, metric, label."""
+    for variable in read_dashboard()["templating"]["list"]:
+        if variable["type"] == "query":
+            found = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"])
+            assert found, variable
+            yield variable["name"], found[1], found[2]
 
 
 def filled_in(expr: str) -> str:
