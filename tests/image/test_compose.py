@@ -5,9 +5,9 @@ skipped, and said.
 """
 
 import os
+import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 
 import httpx
@@ -16,8 +16,10 @@ import pytest
 from routebook import __version__
 from tests.architecture.sources import ROOT
 from tests.balancing.site import free_ports
+from tests.support.waiting import until
 
 FILE = ROOT / "deploy" / "compose.yaml"
+CHART = ROOT / "helm" / "routebook"
 RUN = ("store", "worker-1", "worker-2", "worker-3", "balancer", "prometheus")
 START_SECONDS = 60.0
 IMAGES = {
@@ -48,13 +50,18 @@ def test_it_names_the_image_that_make_image_makes() -> None:
     assert f"${{ROUTEBOOK_IMAGE:-routebook:{__version__}}}" in FILE.read_text()
 
 
+def test_its_store_is_the_charts() -> None:
+    (charts,) = re.findall(r"^    image: (valkey/\S+)$", (CHART / "values.yaml").read_text(), re.MULTILINE)
+    assert f"image: ${{STORE_IMAGE:-{charts}}}" in FILE.read_text()
+
+
 def test_prometheus_understands_its_part() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed")
     for kind, path in (
         ("config", ROOT / "deploy" / "prometheus.yml"),
-        ("rules", ROOT / "helm" / "routebook" / "files" / "alerts.yaml"),
+        ("rules", CHART / "files" / "alerts.yaml"),
     ):
         options = ["--syntax-only"] if kind == "config" else []
         done = subprocess.run(
@@ -83,39 +90,32 @@ def ports(worker_image: str) -> Iterator[dict[str, int]]:
 
 @pytest.mark.slow
 @pytest.mark.docker
-def test_three_workers_answer_behind_the_balancer_and_are_scraped(ports: dict[str, int]) -> None:
+async def test_three_workers_answer_behind_the_balancer_and_are_scraped(ports: dict[str, int]) -> None:
     body = {"address": "127.0.0.11:10911", "timeout_ms": 600_000, "topics": {"TopicA": {}}}
-    service = f"http://127.0.0.1:{ports['HTTP_PORT']}"
-    eventually(lambda: httpx.get(f"{service}/v1/status", timeout=5, trust_env=False).status_code == httpx.codes.OK)
-    httpx.put(
-        f"{service}/v1/clusters/demo/brokers/broker-a/0", json=body, timeout=5, trust_env=False
-    ).raise_for_status()
-    eventually(lambda: all(route_is_there(service) for _ in range(6)))
-    # Who comes through the balancer is not on loopback, and nobody's administrator.
-    assert httpx.delete(f"{service}/v1/topics/TopicA", timeout=5, trust_env=False).status_code == httpx.codes.FORBIDDEN
-    eventually(lambda: scraped(ports["PROMETHEUS_PORT"]) == {"worker-1:8081", "worker-2:8081", "worker-3:8081"})
+    async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
+        service = f"http://127.0.0.1:{ports['HTTP_PORT']}"
+        await until(lambda: is_there(client, f"{service}/v1/status"), timeout_s=START_SECONDS, every_s=0.5)
+        (await client.put(f"{service}/v1/clusters/demo/brokers/broker-a/0", json=body)).raise_for_status()
+        for _ in range(6):
+            await until(lambda: is_there(client, f"{service}/v1/routes/TopicA"), every_s=0.5)
+        # Who comes through the balancer is not on loopback, and nobody's administrator.
+        assert (await client.delete(f"{service}/v1/topics/TopicA")).status_code == httpx.codes.FORBIDDEN
+        prometheus = f"http://127.0.0.1:{ports['PROMETHEUS_PORT']}"
+        await until(lambda: scrapes_all(client, prometheus), timeout_s=START_SECONDS, every_s=0.5)
 
 
-def route_is_there(service: str) -> bool:
-    answer = httpx.get(f"{service}/v1/routes/TopicA", timeout=5, trust_env=False)
-    return answer.status_code == httpx.codes.OK
+async def is_there(client: httpx.AsyncClient, url: str) -> bool:
+    try:
+        return (await client.get(url)).status_code == httpx.codes.OK
+    except httpx.HTTPError:
+        return False
 
 
-def scraped(port: int) -> set[str]:
-    """Workers that Prometheus has figures of."""
-    url = f"http://127.0.0.1:{port}/api/v1/query"
-    answer = httpx.get(url, params={"query": "routebook_replica_complete == 1"}, timeout=5, trust_env=False)
-    return {one["metric"]["instance"] for one in answer.json()["data"]["result"]}
-
-
-def eventually(condition: object) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            if condition():
-                return
-        except httpx.HTTPError:
-            pass
-        assert time.monotonic() < deadline, f"not within {START_SECONDS:g} s"
-        time.sleep(0.5)
+async def scrapes_all(client: httpx.AsyncClient, prometheus: str) -> bool:
+    """All workers have told it that their table is whole."""
+    try:
+        answer = await client.get(f"{prometheus}/api/v1/query", params={"query": "routebook_replica_complete == 1"})
+    except httpx.HTTPError:
+        return False
+    instances = {one["metric"]["instance"] for one in answer.json()["data"]["result"]}
+    return instances == {"worker-1:8081", "worker-2:8081", "worker-3:8081"}
