@@ -1,0 +1,154 @@
+"""One answer in every form it is given in: they say the same."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+
+from routebook_pipeline.answers.answering import Answer, Basis
+from routebook_pipeline.answers.catalogue import QUESTIONS
+from routebook_pipeline.answers.files import METADATA_KEY
+from routebook_pipeline.answers.taken import Taken, compute
+from routebook_pipeline.answers.windows import Reach, Settled
+from routebook_pipeline.cli.outlet import answers_into
+from routebook_pipeline.cli.outputs import CSV, JSON, TABLE, give
+from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.history import HOUR_MS, Window
+from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.shapes import INTEGRITY, ROUTE_DIFF
+
+WINDOW = Window(0, 2 * HOUR_MS)
+ENTRY = (7, "queues-changed", None, 'o"ps', "[::1]:9")
+DIFFERENCES: list[dict[str, Any]] = [
+    {"topic": "b,c\n", "cluster": "集群", "broker": "", "difference": "added", "addresses_after": {0: "127.0.0.1:1"}},
+    {"topic": "a", "cluster": "c", "broker": 'say "b"', "difference": "changed", "perm_before": 6, "entries": [ENTRY]},
+]
+WHOLE = {
+    "era": 0,
+    "first_version": 1,
+    "last_version": 9,
+    "entries": 7,
+    "missing": 2,
+    "holes": [(3, 4)],
+    "forks": 0,
+    "late": 0,
+    "duplicates": 0,
+    "unreadable": {"json": 1},
+    "baselines": 1,
+    "complete_until_ms": HOUR_MS,
+    "ok": False,
+}
+
+
+@pytest.fixture(scope="module")
+def taken(plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Taken:
+    """Two rows, not in their order, with maps and lists; asked for two hours, of which one is over."""
+    folder: Path = tmp_path_factory.mktemp("lake")
+    reach = Reach(HOUR_MS, HOUR_MS, since_ms=5, store="the store does not answer")
+    basis = Basis(Lake(str(folder), "ns"), reach, Settled(Window(0, HOUR_MS), 2 * HOUR_MS))
+    rows, integrity = (
+        plainly.createDataFrame([tuple(one.get(name) for name in shape.names) for one in told], shape)
+        for told, shape in ((DIFFERENCES, ROUTE_DIFF), ([WHOLE], INTEGRITY))
+    )
+    return compute(Answer(QUESTIONS["route-diff"], "topic", basis, ROUTE_DIFF, rows, integrity))
+
+
+@pytest.fixture
+def as_json(taken: Taken, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    give(taken, JSON, None)
+    shown = capsys.readouterr()
+    assert shown.err == "", "everything is in the object"
+    told: dict[str, Any] = json.loads(shown.out)
+    return told
+
+
+def test_json_says_what_it_rests_on_and_then_the_rows(as_json: dict[str, Any]) -> None:
+    assert {name: value for name, value in as_json.items() if name not in ("integrity", "rows")} == {
+        "question": "route-diff",
+        "by": "topic",
+        "window": {"from": "1970-01-01T00:00:00.000Z", "to": "1970-01-01T01:00:00.000Z"},
+        "since": "1970-01-01T00:00:00.005Z",
+        "complete_until": "1970-01-01T01:00:00.000Z",
+        "partial": True,
+        "ok": False,
+    }
+    (era,) = as_json["integrity"]
+    assert (era["holes"], era["unreadable"]) == ([{"from_version": 3, "to_version": 4}], {"json": 1})
+    assert [row["topic"] for row in as_json["rows"]] == ["a", "b,c\n"], "sorted by what names a row"
+    assert as_json["rows"][1]["addresses_after"] == {"0": "127.0.0.1:1"}
+    assert as_json["rows"][0]["entries"][0]["actor"] == 'o"ps'
+
+
+def test_csv_has_the_same_rows_with_maps_and_lists_as_json_in_their_cells(
+    taken: Taken, as_json: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(taken, CSV, None)
+    shown = capsys.readouterr()
+    head, *lines = csv.reader(io.StringIO(shown.out))
+    assert head == ROUTE_DIFF.names
+
+    def read(name: str, text: str) -> Any:
+        of_text = name in ("topic", "cluster", "broker", "difference")
+        return text if of_text else json.loads(text) if text else None
+
+    rows = [{name: read(name, text) for name, text in zip(head, line, strict=True)} for line in lines]
+    assert rows == as_json["rows"]
+    for said in ("PARTIAL: asked until", "evidence since", "2 missing (3-4)", "the store does not answer"):
+        assert said in shown.err
+
+
+def test_parquet_has_the_same_rows_and_carries_what_they_rest_on(
+    taken: Taken, as_json: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "new" / "differences.parquet"
+    give(taken, TABLE, str(file))
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "2 rows in" in shown.err
+    assert "PARTIAL" in shown.err
+    table = pyarrow.parquet.read_table(file)
+    assert table.schema.names == ROUTE_DIFF.names
+    assert table.equals(taken.table)
+    statement = json.loads(table.schema.metadata[METADATA_KEY])
+    assert {**statement, "rows": as_json["rows"]} == as_json
+
+    give(taken, TABLE, f"file://{tmp_path}/by-address.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "by-address.parquet").equals(taken.table)
+
+
+def test_a_table_for_people_has_it_below(taken: Taken, capsys: pytest.CaptureFixture[str]) -> None:
+    give(taken, TABLE, None)
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert shown.out.startswith("TOPIC")
+    assert "history NOT ok: versions 1 to 9, 7 entries, 2 missing (3-4), 1 unreadable (json)" in shown.out
+
+
+@pytest.mark.parametrize("form", [TABLE, JSON, CSV])
+def test_into_a_file_goes_what_standard_output_would_have_shown(
+    taken: Taken, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(taken, form, None)
+    shown = capsys.readouterr()
+    file = tmp_path / "new" / "answer"
+    with answers_into(str(file)):
+        give(taken, form, None)
+    assert file.read_text(encoding="utf-8") == shown.out
+    assert capsys.readouterr() == ("", shown.err)
+    assert "集群" in shown.out
+
+
+@pytest.mark.parametrize("place", ["", "below"])
+def test_a_place_that_cannot_be_written_is_named(taken: Taken, place: str, tmp_path: Path) -> None:
+    """A folder, and below a file."""
+    (tmp_path / "file").touch()
+    out = str(tmp_path / "file" / place) if place else str(tmp_path)
+    with pytest.raises(UnreachableError, match=r"cannot be written.*--parquet"):
+        give(taken, TABLE, out)
+    with pytest.raises(UnreachableError, match=r"cannot be written.*--out"), answers_into(out):
+        give(taken, TABLE, None)
