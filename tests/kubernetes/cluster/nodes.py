@@ -94,7 +94,7 @@ class Nodes:
         )
         first = _child_of(int(outer.stdout))
         (folder / "process").write_text(f"{first} {_started(first)}")
-        switch, cable = addresses.name, f"node{number}"
+        switch, cable = addresses.name, _cable(number)
         _ip("-n", switch, "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(first))
         _ip("-n", switch, "link", "set", cable, "master", "bridge", "up")
 
@@ -103,6 +103,9 @@ class Nodes:
         first = self._first_process(number)
         if first is None:
             return
+        # First the cable: the kernel would close the connections of dead processes, and tell their peers.
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.cut_off(number)
         with contextlib.suppress(ProcessLookupError):
             os.kill(first, signal.SIGKILL)
         deadline = time.monotonic() + END_SECONDS
@@ -110,6 +113,9 @@ class Nodes:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"node {number}, process {first}, does not end")
             time.sleep(0.05)
+        # The kernel would take it away when it gets to it, which may be after the node has started again.
+        with contextlib.suppress(subprocess.CalledProcessError):
+            _ip("-n", self._addresses.name, "link", "delete", _cable(number))
 
     def forget(self, number: int) -> None:
         """All a dead node had on its disk."""
@@ -121,10 +127,10 @@ class Nodes:
 
     def cut_off(self, number: int) -> None:
         """It goes on, and nobody can reach it, nor it anybody."""
-        _ip("-n", self._addresses.name, "link", "set", f"node{number}", "down")
+        _ip("-n", self._addresses.name, "link", "set", _cable(number), "down")
 
     def reconnect(self, number: int) -> None:
-        _ip("-n", self._addresses.name, "link", "set", f"node{number}", "up")
+        _ip("-n", self._addresses.name, "link", "set", _cable(number), "up")
 
     def socket_of(self, number: int) -> Path:
         """Of its containerd, as it is called from outside."""
@@ -145,6 +151,11 @@ class Nodes:
             return None
         # The number may belong to another process by now.
         return int(first) if _started(int(first)) == started else None
+
+
+def _cable(number: int) -> str:
+    """The end of it at the bridge."""
+    return f"node{number}"
 
 
 def _ip(*arguments: str) -> None:
