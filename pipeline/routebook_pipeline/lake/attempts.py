@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.lake.connectors import check_spark_reaches
 from routebook_pipeline.lake.folders import FoundFile
 from routebook_pipeline.lake.tables import BOUNDS, RAW, REWRITES, DataFile, Pinned, Table
 
@@ -41,6 +42,7 @@ class Attempt:
     def write(self, rows: DataFrame) -> None:
         """One action over `rows`, which have the partition as a column."""
         place = self.table.folder / self._name
+        check_spark_reaches(rows.sparkSession, place)
         rows.write.partitionBy(self.table.partition).option("compression", "zstd").parquet(place.for_spark)
         found = [file for file in place.files() if file.path.endswith(".parquet")]
         self.added = [action for file in found if (action := self._action(file)) is not None]

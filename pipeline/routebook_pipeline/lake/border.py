@@ -29,8 +29,9 @@ def reaching(place: str, doing: str) -> Iterator[None]:
 def _reason(error: Exception) -> str:
     """On one line: Spark hands on the text of an error by the line."""
     words = " ".join(_STACK.sub("", _COLOURS.sub("", str(error))).replace("↳", "").split()).rstrip(".")
-    short = words if len(words) <= LONGEST_REASON else f"{words[:LONGEST_REASON]}…"
-    return f"{short or type(error).__name__}."
+    if len(words) > LONGEST_REASON:
+        return f"{words[:LONGEST_REASON]}…"
+    return f"{words or type(error).__name__}."
 
 
 def _advice(error: Exception) -> str:

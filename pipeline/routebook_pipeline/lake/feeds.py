@@ -14,6 +14,7 @@ from routebook_pipeline.lake.attempts import OvertakenError, put
 from routebook_pipeline.lake.checkpoints import Checkpoint, Checkpoints
 from routebook_pipeline.lake.commit import Committed, Noted, commit
 from routebook_pipeline.lake.compaction import compact
+from routebook_pipeline.lake.connectors import check_spark_reaches
 from routebook_pipeline.lake.kill_points import Point, reach
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place, Table
 from routebook_pipeline.source.data_source import NAME
@@ -82,6 +83,7 @@ class Feed:
         self._refuse_what_is_ahead()
         reader = spark.readStream.format(NAME).options(**self._options())
         checkpoint = self._begin_checkpoint()
+        check_spark_reaches(spark, checkpoint.folder)
         writer = reader.load().writeStream.foreachBatch(self._take).queryName(f"{self.lake.namespace}-{self.stream}")
         writer = writer.option("checkpointLocation", checkpoint.folder.for_spark)
         if trigger_s is None:

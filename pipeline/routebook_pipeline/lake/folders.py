@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote
 
 import pyarrow
 import pyarrow.fs as arrow_fs
@@ -21,6 +21,7 @@ from routebook_pipeline.errors import UnreachableError, WrongUsageError
 from routebook_pipeline.lake.border import reaching
 
 SCHEMES: Final = ("s3", "s3a", "gs", "abfss", "hdfs")
+_LOCAL_ADDRESS: Final = re.compile(r"(?://(?:localhost)?)?(/(?!/).*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,29 @@ class Folder:
 
     @classmethod
     def of(cls, text: str) -> "Folder":
-        scheme = urlsplit(text).scheme
-        if scheme in SCHEMES:
-            return cls(text.rstrip("/"))
-        if scheme == "file":
-            return cls(urlsplit(text).path.rstrip("/"))
-        if "://" in text or not text:
+        """Addresses of object stores are taken as they are, as their own tools do; those of files are decoded."""
+        scheme, separator, rest = text.partition(":")
+        if separator and scheme == "file":
+            found = _LOCAL_ADDRESS.fullmatch(unquote(rest))
+            folder = cls((found[1].rstrip("/") or "/") if found else "")
+        elif separator and scheme in SCHEMES:
+            folder = cls(text.rstrip("/") if rest.strip("/") and rest.startswith("//") else "")
+        else:
+            folder = cls("" if not text or "://" in text else str(Path(text).expanduser().absolute()))
+        if not folder.uri:
             allowed = ", ".join(f"{name}://" for name in SCHEMES)
-            raise WrongUsageError(f"The lake {text!r} is no place that can be used. Allowed: a folder, or {allowed}.")
-        return cls(str(Path(text).expanduser().absolute()))
+            raise WrongUsageError(f"The place {text!r} cannot be used. Allowed: a folder, or {allowed}.")
+        return folder
 
     def __truediv__(self, name: str) -> "Folder":
         return Folder(f"{self.uri}/{name}")
+
+    @property
+    def for_wheel(self) -> str:
+        """It decodes addresses, and takes paths as they are."""
+        scheme, separator, rest = self.uri.partition("://")
+        store, slash, path = rest.partition("/")
+        return f"{scheme}://{store}{slash}{quote(path)}" if separator else self.uri
 
     @property
     def for_spark(self) -> str:
@@ -66,11 +78,10 @@ class Folder:
         return re.sub(r"([][{}*?\\])", r"\\\1", self.for_spark)
 
     @cached_property
-    def _opened(self) -> tuple[arrow_fs.FileSystem, str]:
-        scheme, separator, rest = self.uri.partition("://")
-        if not separator:
+    def for_arrow(self) -> tuple[arrow_fs.FileSystem, str]:
+        if "://" not in self.uri:
             return arrow_fs.LocalFileSystem(), self.uri
-        system, path = arrow_fs.FileSystem.from_uri(f"{'s3' if scheme == 's3a' else scheme}://{rest}")
+        system, path = arrow_fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", self.for_wheel))
         return system, path
 
     def files(self) -> list[FoundFile]:
@@ -142,7 +153,7 @@ class Folder:
     @contextmanager
     def _asked(self, doing: str) -> Iterator[tuple[arrow_fs.FileSystem, str]]:
         with reaching(f"The folder {self.uri}", doing):
-            yield self._opened
+            yield self.for_arrow
 
     def _lacks(self, path: str) -> UnreachableError:
         return UnreachableError(

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import HistoryError, WrongUsageError
 from routebook_pipeline.lake.commit import Committed, NotTheNextError, commit
+from routebook_pipeline.lake.connectors import check_spark_reaches
 from routebook_pipeline.lake.folders import Folder
 from routebook_pipeline.lake.tables import Lake
 
@@ -46,9 +47,11 @@ def import_files(spark: SparkSession, lake: Lake, files: Sequence[str]) -> Commi
 
 
 def _lines(spark: SparkSession, files: Sequence[str]) -> DataFrame:
-    paths = [Folder.of(file).for_spark_to_read for file in files]
+    places = [Folder.of(file) for file in files]
+    for place in places:
+        check_spark_reaches(spark, place)
     try:
-        found = spark.read.schema(LINE).json(paths)
+        found = spark.read.schema(LINE).json([place.for_spark_to_read for place in places])
     except AnalysisException as error:
         raise WrongUsageError(f"The files to import cannot be read: {str(error).splitlines()[0]}") from error
     return found.withColumn("file", F.input_file_name())

@@ -4,12 +4,12 @@ A table is what its log says at one version. Spark never looks into the folder: 
 version, so that a question sees one state throughout, whatever is committed, joined or thrown away meanwhile.
 """
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
-from urllib.parse import quote
 
 import pyarrow
 from deltalake import DeltaTable, Schema
@@ -17,8 +17,9 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.errors import UnreachableError, WrongUsageError
 from routebook_pipeline.lake.border import reaching
+from routebook_pipeline.lake.connectors import check_spark_reaches
 from routebook_pipeline.lake.folders import Folder
 from routebook_pipeline.schemas import CHANGES, ERA_SHIFT, PULSES
 
@@ -41,6 +42,9 @@ REWRITES: Final = "rewrites"
 """Counts the commits that take files away, whatever they put in their place. The wheel lets two of them replace the
 same files, and every row would be there twice; two writers of one record it does refuse.
 """
+
+_MISREAD: Final = re.compile(r"\\|%[0-9A-Fa-f]{2}")
+"""Decoded once more by the wheel, though they are decoded already."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class Table:
 
     def exists(self) -> bool:
         with self.reaching("looked for"):
-            return bool(DeltaTable.is_deltatable(self.folder.uri))
+            return bool(DeltaTable.is_deltatable(self.folder.for_wheel))
 
     def make(self) -> None:
         """Does nothing when it is there already, but for columns that are new since."""
@@ -108,7 +112,7 @@ class Table:
     def _make(self) -> None:
         if not self.exists():
             DeltaTable.create(
-                self.folder.uri,
+                self.folder.for_wheel,
                 self.delta_schema,
                 mode="ignore",
                 partition_by=[self.partition],
@@ -118,7 +122,7 @@ class Table:
                     "delta.dataSkippingStatsColumns": ",".join(set(IN_THE_LOG) & set(self.columns.names)),
                 },
             )
-        table = DeltaTable(self.folder.uri)
+        table = DeltaTable(self.folder.for_wheel)
         known = {field.name for field in table.schema().fields}
         added = [field for field in self.delta_schema.fields if field.name not in known]
         if added:
@@ -128,7 +132,7 @@ class Table:
         """At its newest version."""
         with self.reaching("opened"):
             try:
-                return Pinned(self, DeltaTable(self.folder.uri))
+                return Pinned(self, DeltaTable(self.folder.for_wheel))
             except TableNotFoundError as error:
                 raise UnreachableError(
                     f"There is no table {self.name!r} at {self.folder.uri}. Name the lake that `routebook pipeline "
@@ -196,6 +200,7 @@ class Pinned:
         if not paths:
             return spark.createDataFrame([], self.table.columns)
         root = self.table.folder
+        check_spark_reaches(spark, root)
         root.check_for(paths)
         reader = spark.read.schema(self.table.columns)
         return reader.parquet(*((root / path).for_spark_to_read for path in paths))
@@ -210,9 +215,15 @@ class Lake:
 
     @cached_property
     def folder(self) -> Folder:
-        # A name space may be called "..".
-        name = self.namespace if self.namespace.strip(".") else quote(self.namespace).replace(".", "%2E")
-        return Folder.of(self.root) / name
+        root = Folder.of(self.root)
+        if _MISREAD.search(root.uri):
+            raise WrongUsageError(
+                f"A lake cannot be kept in {self.root!r}: the library that reads tables takes a backslash, and a % "
+                "before two digits, for other characters. Choose a name without."
+            )
+        # A name space may be called "..", and none has a @ in its name.
+        name = self.namespace if self.namespace.strip(".") else f"@{self.namespace}"
+        return root / name
 
     @property
     def changes(self) -> Table:
