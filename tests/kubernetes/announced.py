@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 from tests.kubernetes import figures
 from tests.kubernetes.load.fleet import Fleet
-from tests.kubernetes.load.record import Window
 from tests.kubernetes.release import Release
+from tests.kubernetes.verdicts import assert_nobody_noticed
 
 
-def under_load(name: str, release: Release, fleet: Fleet, change: Callable[[], object]) -> Window:
+def announce(name: str, release: Release, fleet: Fleet, change: Callable[[], object]) -> None:
+    """Makes the change, and nobody notices."""
     before = release.version()
     time.sleep(2)
     stretch = fleet.stretch()
@@ -19,13 +20,4 @@ def under_load(name: str, release: Release, fleet: Fleet, change: Callable[[], o
     seen = stretch.end()
     figures.tell(name, seen.describe())
     assert release.removals_since(before) == []
-    return seen
-
-
-def assert_nobody_noticed(seen: Window) -> None:
-    assert seen.failed_first("follows") == 0, seen.failures
-    assert seen.most_tries_failed <= 1, seen.failures
-    assert seen.blanks == []
-    assert seen.lost == []
-    assert seen.moves > 0
-    assert not seen.not_registered
+    assert_nobody_noticed(seen)

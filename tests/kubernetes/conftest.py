@@ -1,6 +1,7 @@
 """A real cluster for the tests of this folder. They run only when asked for (`make cluster-test`), one after the other.
 
-ROUTEBOOK_KUBE_KEEP=1 leaves the cluster there for the next run, which then takes it over.
+ROUTEBOOK_KUBE_KEEP=1 leaves the cluster there for the next run, which then takes it over. ROUTEBOOK_KUBE_STRICT=1: what
+would be skipped fails.
 """
 
 import os
@@ -18,6 +19,8 @@ from tests.kubernetes.release import (
     NEXT_IMAGE,
     PIPELINE_IMAGE,
     STORE_IMAGE,
+    STORE_NODE,
+    STORE_PREFERS_ITS_NODE,
     WORKER_IMAGE,
     Release,
     available_images,
@@ -38,13 +41,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if "cluster" in terminalreporter.config.getoption("markexpr") and figures.figures_file().exists():
         terminalreporter.section("figures")
+        for scenario, reason in figures.left_out().items():
+            terminalreporter.write_line(f"{figures.NOT_RUN}: {scenario}: {reason}", red=True)
         terminalreporter.write_line(f"kept in {figures.figures_file()}; python -m tests.kubernetes.figures prints them")
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     if reason := requirements.missing() or requirements.engine_missing() or _lacks():
-        pytest.skip(reason)
+        figures.skip(reason)
     keep = bool(os.environ.get("ROUTEBOOK_KUBE_KEEP"))
     if keep and (default_state() / "cluster.json").exists():
         running = Cluster.found()
@@ -72,12 +77,13 @@ def _lacks() -> str | None:
 
 @pytest.fixture(scope="session")
 def installed(cluster: Cluster) -> Iterator[Release]:
-    """Three workers and their store: what the scenarios of upgrades and faults run on, one after the other. The store
-    is on the third node, where no test without a word about it goes; brokers and clients come in through the first one.
+    """Three workers and their store: what the scenarios of upgrades and faults run on, one after the other. Brokers and
+    clients come in through the first node.
     """
     release = Release(cluster, "book")
     release.remove()
-    seconds = release.install({**DRAIN, "store.builtin.nodeSelector.kubernetes\\.io/hostname": "node3"})
+    seconds = release.install({**DRAIN, **STORE_PREFERS_ITS_NODE})
+    assert release.store().node == STORE_NODE
     figures.tell("install", {"helm install --wait, store and three workers, s": seconds})
     yield release
     release.remove()
@@ -95,13 +101,20 @@ def fleet(release: Release) -> Iterator[Fleet]:
     """Six brokers and twenty clients outside the cluster."""
     with Fleet(release.cluster.addresses.host, [release.remoting_address()]) as fleet:
         yield fleet
-    # A test must not find the brokers of the one before.
-    release.cluster.wait(lambda: release.status()["counts"]["brokers"] == 0, "the fleet's brokers being gone", 90)
+    release.wait_until_empty()
+
+
+@pytest.fixture
+def writing_fleet(release: Release) -> Iterator[Fleet]:
+    """The same, and one that writes ten times a second."""
+    with Fleet(release.cluster.addresses.host, [release.remoting_address()], writer=True) as fleet:
+        yield fleet
+    release.wait_until_empty()
 
 
 @pytest.fixture(scope="session")
 def pipeline_image(cluster: Cluster) -> str:
     if PIPELINE_IMAGE not in available_images():
-        pytest.skip(f"there is no image {PIPELINE_IMAGE}: run make image")
+        figures.not_run("nightly job", f"there is no image {PIPELINE_IMAGE}: run make image")
     cluster.load(PIPELINE_IMAGE)
     return PIPELINE_IMAGE

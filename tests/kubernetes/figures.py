@@ -9,9 +9,14 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
+
+import pytest
 
 FILE_VARIABLE: Final = "ROUTEBOOK_KUBE_FIGURES"
+STRICT_VARIABLE: Final = "ROUTEBOOK_KUBE_STRICT"
+"""Set: what would be skipped fails."""
+NOT_RUN: Final = "NOT RUN"
 
 
 def figures_file() -> Path:
@@ -25,13 +30,33 @@ def begin() -> None:
 def tell(scenario: str, figures: Mapping[str, object]) -> None:
     file = figures_file()
     known = json.loads(file.read_text()) if file.exists() else {}
-    known[scenario] = {**known.get(scenario, {}), **figures}
+    before = {name: value for name, value in known.get(scenario, {}).items() if name != NOT_RUN}
+    known[scenario] = {**before, **figures}
     file.write_text(json.dumps(known, indent=2))
+
+
+def not_run(scenario: str, reason: str) -> NoReturn:
+    """It is skipped, and the table says so: who reads nothing but figures must not take it for proved."""
+    tell(scenario, {NOT_RUN: reason})
+    skip(reason)
+
+
+def skip(reason: str) -> NoReturn:
+    if os.environ.get(STRICT_VARIABLE):
+        pytest.fail(f"{reason} ({STRICT_VARIABLE} is set, so nothing is skipped)")
+    pytest.skip(reason)
+
+
+def left_out() -> dict[str, str]:
+    """Scenario → why it did not run."""
+    known = json.loads(figures_file().read_text()) if figures_file().exists() else {}
+    return {scenario: found[NOT_RUN] for scenario, found in known.items() if NOT_RUN in found}
 
 
 _COLUMNS: Final = {
     "seconds": "seconds",
     "lookups": "lookups",
+    "moves followed": "moved",
     "first tries failed, clients that follow GO_AWAY": "failed first tries: follow",
     "first tries failed, other clients": "others",
     "how": "how",
@@ -53,7 +78,7 @@ def as_markdown(known: Mapping[str, Mapping[str, object]]) -> str:
     out += [f"| {scenario} | {' | '.join(_text(of[name]) for name in _COLUMNS)} |" for scenario, of in loads.items()]
     out += ["", "| measured | | |", "|---|---|---|"]
     for scenario, figures in known.items():
-        others = {name: value for name, value in figures.items() if name not in _COLUMNS and name != "moves asked for"}
+        others = {name: value for name, value in figures.items() if name not in _COLUMNS}
         out += [f"| {scenario} | {name} | {_text(value)} |" for name, value in others.items()]
     return "\n".join(out)
 

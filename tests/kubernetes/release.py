@@ -1,9 +1,10 @@
 """One installation of the chart in a cluster, and what its workers say."""
 
-import json
 import os
+import re
 import secrets
 import signal
+import ssl
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -25,11 +26,23 @@ NEXT_IMAGE: Final = f"{WORKER_IMAGE}-next"
 PIPELINE_IMAGE: Final = f"routebook-pipeline:{__version__}"
 STORE_IMAGE: Final = os.environ.get("ROUTEBOOK_TEST_REDIS_IMAGE") or "redis:7-bookworm"
 
-DRAIN: Final = {"drain.preStopSeconds": 4, "drain.seconds": 8}
+Values = Mapping[str, str | int | bool]
+
+DRAIN: Final[Values] = {"drain.preStopSeconds": 4, "drain.seconds": 8}
 """Of the proof: its clients speak three times a second and its brokers each five seconds, where RocketMQ's own speak
 each thirty, for which the chart's defaults are.
 """
-Values = Mapping[str, str | int | bool]
+STORE_NODE: Final = "node3"
+_PREFERRED: Final = "store.builtin.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"
+STORE_PREFERS_ITS_NODE: Final[Values] = {
+    f"{_PREFERRED}.weight": 100,
+    f"{_PREFERRED}.preference.matchExpressions[0].key": "kubernetes.io/hostname",
+    f"{_PREFERRED}.preference.matchExpressions[0].operator": "In",
+    f"{_PREFERRED}.preference.matchExpressions[0].values[0]": STORE_NODE,
+}
+"""Where no test without a word about it goes; another one when that is lost."""
+_NO_TLS: Final = ssl.create_default_context()
+"""Made once: a client would make one for itself each time, which takes longer than to ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +174,19 @@ class Release:
                     found += 1
         assert found, f"no process of {pod.name} on {pod.node}"
 
+    def is_dead(self, pod: Pod) -> bool:
+        """Whether none of its processes is left."""
+        try:
+            return not any(self.cluster.nodes.processes_of_pod(pod.node_number, pod.uid))
+        except OSError:  # Its control groups go while they are looked at.
+            return False
+
+    def wait_until_withdrawn(self, pod: Pod, seconds: float) -> None:
+        """Until the control plane says so; packet filters hear it a moment later."""
+        self.cluster.wait(
+            lambda: not self.in_service(pod.address), f"the endpoint of {pod.name}", seconds, every_s=0.05
+        )
+
     def in_service(self, address: str) -> bool:
         slices = self.cluster.get("endpointslices", self.name) or []
         mine = [one for one in slices if one["metadata"]["labels"].get("kubernetes.io/service-name") == self.full_name]
@@ -185,7 +211,7 @@ class Release:
             base = f"http://{pod.address}:8080"
         else:
             base = f"http://{self.cluster.addresses.node(1)}:{self.ports()['http']}"
-        with httpx.Client(trust_env=False, timeout=10) as client:
+        with httpx.Client(trust_env=False, verify=_NO_TLS, timeout=10) as client:
             return client.request(options.pop("method", "GET"), base + path, **options)
 
     def status(self, pod: Pod | None = None) -> Any:
@@ -195,8 +221,13 @@ class Release:
         return int(self.status()["version"])
 
     def metrics(self, pod: Pod) -> str:
-        with httpx.Client(trust_env=False, timeout=10) as client:
+        with httpx.Client(trust_env=False, verify=_NO_TLS, timeout=10) as client:
             return client.get(f"http://{pod.address}:8081/metrics").raise_for_status().text
+
+    def connections(self, pod: Pod) -> int:
+        """Of brokers and clients."""
+        (found,) = re.findall(r'^routebook_connections\{port="remoting"\} (\d+)', self.metrics(pod), re.MULTILINE)
+        return int(found)
 
     def changes_since(self, version: int) -> list[Any]:
         found: list[Any] = []
@@ -209,6 +240,10 @@ class Release:
         """Who was removed, and why: of a healthy fleet nobody ever is."""
         gone = [one for one in self.changes_since(version) if one["kind"] == "broker-removed"]
         return [f"{one['broker']}: {one['cause']}" for one in gone]
+
+    def wait_until_empty(self) -> None:
+        """A test must not find the brokers of the one before."""
+        self.cluster.wait(lambda: self.status()["counts"]["brokers"] == 0, "the fleet's brokers being gone", 90)
 
     def settle(self, workers: int = 3, seconds: float = 180) -> None:
         """All workers there, ready, nobody on the way out, and of one mind."""
@@ -248,7 +283,3 @@ def make_next_image() -> None:
 
 def lines(output: str) -> Sequence[str]:
     return [line for line in output.splitlines() if line.strip()]
-
-
-def as_json(text: str) -> Any:
-    return json.loads(text)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -11,17 +12,24 @@ from routebook.wire.codes import ResponseCode
 from routebook.wire.command import Request
 from routebook.wire.connection import Connection
 from tests.kubernetes.load.client import LoadClient
-from tests.kubernetes.load.record import Kind, Record, Stretch
+from tests.kubernetes.load.fleet import Fleet
+from tests.kubernetes.load.record import Kind, Plan, Record, Stretch
+from tests.support.waiting import until
 
 BROKER = "192.0.2.1:10911"
+PLAN = Plan(clients_of_each_kind=1, lookups_per_second=100, brokers=0, register_period_s=5)
 Answer = Callable[[Connection, Request], bytes | None]
 """None: the connection is closed instead."""
 
 
 def route(wire: Connection, request: Request) -> bytes:
     name = (request.ext or {})["topic"]
-    body = {"brokerDatas": [{"brokerName": name, "brokerAddrs": {"0": BROKER}}], "queueDatas": []}
+    body = {"brokerDatas": [{"brokerName": name, "brokerAddrs": {"0": BROKER}}], "queueDatas": [{"brokerName": name}]}
     return wire.answer(request, ResponseCode.SUCCESS, body=json.dumps(body).encode())
+
+
+def success(body: bytes) -> Answer:
+    return lambda wire, request: wire.answer(request, ResponseCode.SUCCESS, body=body)
 
 
 def no_such_topic(wire: Connection, request: Request) -> bytes:
@@ -73,15 +81,15 @@ class NameServer:
 
 
 async def after_some_lookups(server: NameServer, kind: Kind = "follows") -> Stretch:
-    record = Record()
-    stretch = Stretch(record)
+    record, enough = Record(), asyncio.Event()
+    stretch = Stretch(record, PLAN)
     client = LoadClient("one", kind, [server.address], {"a": BROKER}, record)
-    running = asyncio.create_task(client.run(0.01))
+    running = asyncio.create_task(client.run(0.01, enough))
     async with asyncio.timeout(5):
-        while record.lookups[kind] < 4:
+        while record.answered[kind] < 4:
             await asyncio.sleep(0.01)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+        enough.set()
+        await running
     return stretch
 
 
@@ -95,7 +103,7 @@ async def test_answers_of_a_healthy_fleet_are_no_failures(healthy: NameServer) -
     seen = (await after_some_lookups(healthy)).end()
 
     assert (seen.failures, seen.blanks, seen.lost, seen.moves) == ([], [], [], 0)
-    assert seen.lookups["follows"] >= 4
+    assert seen.answered["follows"] >= 4
 
 
 async def test_a_connection_that_ends_under_a_lookup_is_a_failed_first_try() -> None:
@@ -140,6 +148,77 @@ async def test_a_missing_topic_and_another_broker_are_blanks() -> None:
 
     assert "no such topic" in missing.blanks[0].said
     assert "192.0.2.2" in another.blanks[0].said
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"brokerDatas": null, "queueDatas": null}',
+        b'{"brokerDatas": [{"brokerName": "a", "brokerAddrs": {"0": "192.0.2.1:10911"}}], "queueDatas": []}',
+    ],
+)
+async def test_an_answer_that_is_no_route_is_a_blank(body: bytes) -> None:
+    async with NameServer(success(body)) as server:
+        seen = (await after_some_lookups(server)).end()
+
+    assert len(seen.blanks) >= 4
+
+
+async def test_a_stretch_ends_when_what_began_in_it_has() -> None:
+    record, enough = Record(), asyncio.Event()
+    async with NameServer(close) as server:
+        stretch, running = Stretch(record, PLAN), await failing_client(server, record, enough)
+        ending = asyncio.create_task(asyncio.to_thread(stretch.end))
+        await asyncio.sleep(0.5)
+        assert not ending.done()
+        server.answers = [route]
+        seen = await ending
+        enough.set()
+        await running
+
+    assert seen.failed_first("retries") == 1
+    assert seen.most_tries_failed >= 2
+    assert seen.lost == []
+
+
+async def test_a_lookup_whose_patience_ends_after_the_stretch_is_lost_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.kubernetes.load.client.PATIENCE_S", 1.0)
+    record, enough = Record(), asyncio.Event()
+    async with NameServer(close) as server:
+        stretch, running = Stretch(record, PLAN), await failing_client(server, record, enough)
+        enough.set()
+        seen = await asyncio.to_thread(stretch.end)
+        await running
+
+    assert seen.seconds < 1
+    assert [one.who for one in seen.lost] == ["one"]
+
+
+async def failing_client(server: NameServer, record: Record, enough: asyncio.Event) -> asyncio.Task[None]:
+    client = LoadClient("one", "retries", [server.address], {"a": BROKER}, record)
+    running = asyncio.create_task(client.run(0.01, enough))
+    await until(lambda: record.failures)
+    return running
+
+
+async def test_a_client_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stumble(client: LoadClient, topic: str) -> None:
+        raise ZeroDivisionError(topic)
+
+    def run_fleet(server: NameServer) -> None:
+        with Fleet("127.0.0.1", [server.address], brokers=1, clients_of_each_kind=1):
+            time.sleep(0.5)  # Within which its clients ask.
+
+    monkeypatch.setattr(LoadClient, "_try", stumble)
+    async with NameServer(success(b"")) as server:
+        with pytest.raises(ExceptionGroup, match="died") as told:
+            await asyncio.to_thread(run_fleet, server)
+
+    assert told.group_contains(ZeroDivisionError)
 
 
 async def test_only_one_kind_says_that_it_follows(healthy: NameServer) -> None:

@@ -220,7 +220,9 @@ class Cluster:
     def wait_ready(self) -> None:
         self.wait(lambda: len(self.ready_nodes()) == self.addresses.nodes, "all nodes being ready")
 
-    def wait(self, condition: Callable[[], object], what: str, seconds: float = READY_SECONDS) -> None:
+    def wait(
+        self, condition: Callable[[], object], what: str, seconds: float = READY_SECONDS, *, every_s: float = 0.2
+    ) -> None:
         deadline = time.monotonic() + seconds
         while True:
             with contextlib.suppress(httpx.HTTPError, CommandError):
@@ -228,7 +230,7 @@ class Cluster:
                     return
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{what}: not within {seconds:.0f} s")
-            time.sleep(0.2)
+            time.sleep(every_s)
 
 
 def _trusting(keys: Path) -> ssl.SSLContext:

@@ -13,7 +13,7 @@ from routebook.model.topic import PERM_READ_WRITE, QueueData
 from routebook.simulation.registering import registration_body, registration_ext
 from routebook.wire.codes import RequestCode, ResponseCode
 from tests.kubernetes.load.caller import FOLLOWING, Caller, CallError
-from tests.kubernetes.load.record import Record
+from tests.kubernetes.load.record import Registration
 
 CLUSTER: Final = "load"
 TIMEOUT_MS: Final = 30_000
@@ -25,12 +25,13 @@ ANSWER_S: Final = 6.0
 
 
 class LoadBroker:
-    def __init__(self, name: str, host: str, name_servers: Sequence[str], record: Record) -> None:
+    def __init__(self, name: str, host: str, name_servers: Sequence[str], heard: list[Registration]) -> None:
+        """`heard` gets every registration."""
         self.name = name
         self.address = ""
         """Known when it listens."""
         self._host = host
-        self._record = record
+        self._heard = heard
         self._caller = Caller(name_servers, version=FOLLOWING, timeout_s=ANSWER_S)
         self._listener: asyncio.Server | None = None
         self._version = DataVersion(0, int(time.time() * 1000), 1)
@@ -39,10 +40,12 @@ class LoadBroker:
         self._listener = await asyncio.start_server(_visited, self._host, 0)
         self.address = f"{self._host}:{self._listener.sockets[0].getsockname()[1]}"
 
-    async def run(self, period_s: float) -> None:
+    async def run(self, period_s: float, first_after_s: float) -> None:
+        await asyncio.sleep(first_after_s)
         while True:
+            began = time.monotonic()
             await self.register()
-            await asyncio.sleep(period_s)
+            await asyncio.sleep(max(began + period_s - time.monotonic(), 0))
 
     async def unregister(self) -> None:
         """In order, as a broker that is stopped: six that only vanished would be held for an operator."""
@@ -61,12 +64,13 @@ class LoadBroker:
         ext = registration_ext(
             body, cluster=CLUSTER, broker=self.name, broker_id=0, address=self.address, timeout_ms=TIMEOUT_MS
         )
+        began = time.monotonic()
         try:
             response = await self._caller.ask(RequestCode.REGISTER_BROKER, ext, body)
             how = "ok" if response.code == ResponseCode.SUCCESS else str(response.code)
         except CallError as error:
             how = error.how
-        self._record.registrations.append((time.monotonic(), self.name, how))
+        self._heard.append(Registration(began, time.monotonic(), self.name, how))
         return how == "ok"
 
 

@@ -1,5 +1,9 @@
 """One connection to the service, as RocketMQ's own peers keep one: to the first address that answers, until it ends, is
 late, or the service asks to move.
+
+`routebook.simulation.line` does the same for a simulated fleet. It always says that it is the newest release, and one
+error stands for all that can go wrong; here half of the clients are old ones, and a try that was refused, lost or late
+is told from the others.
 """
 
 import asyncio
