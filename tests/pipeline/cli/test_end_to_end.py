@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from routebook.http_api.short_way import find_counted
+from tests.pipeline.cli.documented import example_with
 from tests.pipeline.cli.operator import LIGHT
 from tests.pipeline.cli.shell import Ended, Shell
 from tests.reference.build import A, B, C, registration, topics, version
@@ -74,6 +75,7 @@ async def test_from_the_services_scripts_to_answers_and_exit_codes(
             assert told.code == 0
             answer = json.loads(told.out)
             assert {key: answer[key] for key in answered} == answered
+            assert list(answer) == list(example_with("topic")), "as it is documented"
             assert (answer["topic"], answer["version"], answer["era"]) == ("orders", at_version, 0)
             assert (answer["certain"], answer["missing"], answer["partial"]) == (True, None, False)
             told = await pipeline("route-at", "nowhere", "--at", "now", "--json")

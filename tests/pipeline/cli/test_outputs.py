@@ -21,6 +21,7 @@ from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import HOUR_MS, Window
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.shapes import INTEGRITY, ROUTE_DIFF
+from tests.pipeline.cli.documented import example_with
 
 WINDOW = Window(0, 2 * HOUR_MS)
 ENTRY = (7, "queues-changed", None, 'o"ps', "[::1]:9")
@@ -77,6 +78,7 @@ def test_json_says_what_it_rests_on_and_then_the_rows(as_json: dict[str, Any]) -
         "partial": True,
         "ok": False,
     }
+    assert list(as_json) == list(example_with("question")), "as it is documented"
     (era,) = as_json["integrity"]
     assert (era["holes"], era["unreadable"]) == ([{"from_version": 3, "to_version": 4}], {"json": 1})
     assert [row["topic"] for row in as_json["rows"]] == ["a", "b,c\n"], "sorted by what names a row"

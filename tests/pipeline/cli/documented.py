@@ -1,0 +1,16 @@
+"""Examples of docs/pipeline-commands.md."""
+
+import json
+import re
+from typing import Any
+
+from tests.architecture.sources import ROOT
+
+
+def example_with(key: str) -> dict[str, Any]:
+    """The object in JSON that has this key."""
+    text = (ROOT / "docs" / "pipeline-commands.md").read_text()
+    objects = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
+    (found,) = [one for one in objects if key in one]
+    told: dict[str, Any] = found
+    return told
