@@ -4,11 +4,13 @@ Where there is no registry, images can be named by variables (docs/compose.md); 
 skipped, and said.
 """
 
+import asyncio
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import httpx
 import pytest
@@ -70,45 +72,77 @@ def test_prometheus_understands_its_part() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@dataclass(frozen=True)
+class Laptop:
+    """What was started, under a project's name of its own."""
+
+    environment: dict[str, str]
+    project: str
+
+    def compose(self, *arguments: str) -> None:
+        done = compose("-p", self.project, *arguments, env=self.environment)
+        assert done.returncode == 0, done.stderr
+
+    def url(self, port: str) -> str:
+        return f"http://127.0.0.1:{self.environment[port]}"
+
+
 @pytest.fixture
-def ports(worker_image: str) -> Iterator[dict[str, int]]:
-    """Everything but Grafana, started and healthy enough to be asked; removed with its volumes."""
+def laptop(worker_image: str) -> Iterator[Laptop]:
+    """Everything but Grafana; removed with its volumes."""
     names = ("ROCKETMQ_PORT", "HTTP_PORT", "HAPROXY_PORT", "PROMETHEUS_PORT")
-    ports = dict(zip(names, free_ports(len(names)), strict=True))
-    env = {**IMAGES, **{name: str(port) for name, port in ports.items()}, "ROUTEBOOK_IMAGE": worker_image}
-    project = ("-p", f"routebook-test-{os.getpid()}")
+    ports = dict(zip(names, map(str, free_ports(len(names))), strict=True))
     for image in IMAGES.values():
         if subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=False).returncode:
             pytest.skip(f"there is no image {image}")
+    started = Laptop({**IMAGES, **ports, "ROUTEBOOK_IMAGE": worker_image}, f"routebook-test-{os.getpid()}")
     try:
-        done = compose(*project, "up", "--detach", *RUN, env=env)
-        assert done.returncode == 0, done.stderr
-        yield ports
+        started.compose("up", "--detach", *RUN)
+        yield started
     finally:
-        compose(*project, "down", "--volumes", "--timeout", "15", env=env)
+        started.compose("down", "--volumes", "--timeout", "15")
 
 
 @pytest.mark.slow
 @pytest.mark.docker
-async def test_three_workers_answer_behind_the_balancer_and_are_scraped(ports: dict[str, int]) -> None:
+async def test_the_page_says_what_it_does(laptop: Laptop) -> None:
+    """Three workers answer behind the balancer and are scraped, also while one is replaced and without the store."""
     body = {"address": "127.0.0.11:10911", "timeout_ms": 600_000, "topics": {"TopicA": {}}}
+    service, prometheus = laptop.url("HTTP_PORT"), laptop.url("PROMETHEUS_PORT")
+    route = f"{service}/v1/routes/TopicA"
     async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
-        service = f"http://127.0.0.1:{ports['HTTP_PORT']}"
         await until(lambda: is_there(client, f"{service}/v1/status"), timeout_s=START_SECONDS, every_s=0.5)
         (await client.put(f"{service}/v1/clusters/demo/brokers/broker-a/0", json=body)).raise_for_status()
-        for _ in range(6):
-            await until(lambda: is_there(client, f"{service}/v1/routes/TopicA"), every_s=0.5)
+        await until(lambda: is_there(client, route, times=6))
         # Who comes through the balancer is not on loopback, and nobody's administrator.
         assert (await client.delete(f"{service}/v1/topics/TopicA")).status_code == httpx.codes.FORBIDDEN
-        prometheus = f"http://127.0.0.1:{ports['PROMETHEUS_PORT']}"
         await until(lambda: scrapes_all(client, prometheus), timeout_s=START_SECONDS, every_s=0.5)
 
+        restarting = asyncio.create_task(asyncio.to_thread(laptop.compose, "restart", "worker-1"))
+        answers = 0
+        while not restarting.done() or answers < 50:
+            assert (await client.get(route)).status_code == httpx.codes.OK
+            answers += 1
+            await asyncio.sleep(0.05)
+        await restarting
 
-async def is_there(client: httpx.AsyncClient, url: str) -> bool:
+        await asyncio.to_thread(laptop.compose, "stop", "store")
+        await until(lambda: is_stale(client, route))
+        assert await is_there(client, route, times=6)
+        refused = await client.put(f"{service}/v1/clusters/demo/brokers/broker-b/0", json=body)
+        assert refused.status_code == httpx.codes.SERVICE_UNAVAILABLE
+
+
+async def is_there(client: httpx.AsyncClient, url: str, *, times: int = 1) -> bool:
+    """Several times: the balancer asks the workers in turn."""
     try:
-        return (await client.get(url)).status_code == httpx.codes.OK
+        return all([(await client.get(url)).status_code == httpx.codes.OK for _ in range(times)])
     except httpx.HTTPError:
         return False
+
+
+async def is_stale(client: httpx.AsyncClient, url: str) -> bool:
+    return "X-Routebook-Stale-Seconds" in (await client.get(url)).headers
 
 
 async def scrapes_all(client: httpx.AsyncClient, prometheus: str) -> bool:
