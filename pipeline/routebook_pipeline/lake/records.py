@@ -14,6 +14,8 @@ from routebook_pipeline.lake.tables import Pinned
 
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(\.[\w-]+)*\.parquet")
 """Of one file or of several parts."""
+_OTHER_FORMS: Final = {"parts", "v2Checkpoint"}
+"""Of a checkpoint, whose files have other names."""
 
 
 def records_of(pinned: Pinned) -> dict[str, int]:
@@ -36,11 +38,25 @@ def records_of(pinned: Pinned) -> dict[str, int]:
 
 def _checkpointed(log: Folder, newest: int) -> tuple[int, dict[str, int]]:
     """The last version in the last checkpoint, and the records there; -1 without one."""
-    found = [(int(name[1]), name[0]) for file in log.files() if (name := _CHECKPOINT.fullmatch(file.path))]
-    version = max((each for each, _ in found if each <= newest), default=-1)
+    version, paths = _told(log, newest) or _found(log, newest)
     records: dict[str, int] = {}
-    for path in [path for each, path in found if each == version]:
+    for path in paths:
         for batch in log.batches(path):
             if "txn" in batch.schema.names:
                 records |= {said["appId"]: said["version"] for said in batch.column("txn").to_pylist() if said}
     return version, records
+
+
+def _told(log: Folder, newest: int) -> tuple[int, list[str]] | None:
+    """By the log itself: a log of a month is not listed for it. It may tell of a later one, or of another form."""
+    said = json.loads(log.text("_last_checkpoint") or "{}")
+    version = said.get("version", newest + 1)
+    if version > newest or _OTHER_FORMS & said.keys():
+        return None
+    return version, [f"{version:020}.checkpoint.parquet"]
+
+
+def _found(log: Folder, newest: int) -> tuple[int, list[str]]:
+    found = [(int(name[1]), name[0]) for file in log.files() if (name := _CHECKPOINT.fullmatch(file.path))]
+    version = max((each for each, _ in found if each <= newest), default=-1)
+    return version, [path for each, path in found if each == version]
