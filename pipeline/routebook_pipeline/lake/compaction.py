@@ -11,8 +11,8 @@ from typing import Final
 
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake.attempts import OvertakenError, attempt, put
-from routebook_pipeline.lake.days import day_text
 from routebook_pipeline.lake.tables import DataFile, Pinned, Table
+from routebook_pipeline.times import day_of
 
 KEPT_HOURS: Final = 7 * 24
 """A question may go on reading the files of the version it pinned, and an attempt takes its time."""
@@ -70,7 +70,7 @@ def _groups(pinned: Pinned) -> Iterator[list[DataFile]]:
 
 def _first_open_day(pinned: Pinned) -> str | None:
     """Of what follows a stream, the day of its end is still being written. Other tables have none."""
-    return None if pinned.observed_ms is None else day_text(pinned.observed_ms)
+    return None if pinned.observed_ms is None else day_of(pinned.observed_ms)
 
 
 def vacuum(table: Table, *, kept_hours: int = KEPT_HOURS) -> list[str]:

@@ -1,15 +1,10 @@
 """UTC days, as the partitions spell them."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 from routebook_pipeline.errors import WrongUsageError
 
 _EPOCH = date(1970, 1, 1)
-
-
-def day_text(ms: int) -> str:
-    """The day that an instant falls in."""
-    return datetime.fromtimestamp(ms // 1000, UTC).date().isoformat()
 
 
 def start_ms(day: str) -> int:

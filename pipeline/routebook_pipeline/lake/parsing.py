@@ -22,9 +22,7 @@ from pyspark.sql.types import (
 from routebook_pipeline.kinds import BY_TITLE, KNOWN_FORMAT, OF_EVERY_ENTRY, OPTIONAL, REQUIRED, Kind
 from routebook_pipeline.lake.readable import Grammar, ListRule, judge
 from routebook_pipeline.schemas import CHANGES, ERA_SHIFT, PULSES
-
-HOLE_PREFIX: Final = "hole:"
-"""Of the id of a row that the source made up. No entry of the stream has such an id, whatever kind it claims."""
+from routebook_pipeline.source.holes import HOLE_PREFIX
 
 _STRING, _INT, _LONG, _BOOLEAN = StringType(), IntegerType(), LongType(), BooleanType()
 _QUEUE: Final = StructType([StructField("t", _STRING), *(StructField(name, _INT) for name in "rwpfx")])

@@ -12,11 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import PipelineError, UnreachableError
 from routebook_pipeline.history import DAY_MS, HOUR_MS, History, Instant, Window
-from routebook_pipeline.lake.days import day_text
 from routebook_pipeline.lake.days import start_ms as day_start_ms
 from routebook_pipeline.lake.snapshots import Snapshot, build, newest_before
 from routebook_pipeline.lake.tables import DataFile, Lake, Pinned
 from routebook_pipeline.source.stream_store import StreamEnd
+from routebook_pipeline.times import day_of
 
 OLDEST_SNAPSHOT_MS: Final = 3 * DAY_MS
 """From an older one on, there is more to read than building a new one costs, once."""
@@ -97,10 +97,10 @@ def _snapshot(spark: SparkSession, lake: Lake, changes: Pinned, bounds: _Bounds,
     begin_ms = min(file.first_ms or 0 for file in changes.files)
     if start_ms - (found.start_ms if found else begin_ms) <= OLDEST_SNAPSHOT_MS:
         return found
-    day = day_text(min(start_ms, changes.observed_ms or start_ms))
+    day = day_of(min(start_ms, changes.observed_ms or start_ms))
     if bounds.last_ord is not None and _begins_behind(changes, day, bounds.last_ord):
         return found
-    since = f"the last one is of {found.day}" if found else f"everything since {day_text(begin_ms)} has to be read"
+    since = f"the last one is of {found.day}" if found else f"everything since {day_of(begin_ms)} has to be read"
     say(f"there is no snapshot of {day}, {since}: it is built now (`routebook pipeline run snapshot` does it daily)")
     try:
         build(spark, lake, day)

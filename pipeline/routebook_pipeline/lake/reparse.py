@@ -1,5 +1,6 @@
 """Rows that were kept as raw text, read again: a newer release may know their kind or their format."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,19 +31,24 @@ def reparse(spark: SparkSession, lake: Lake, *, known_format: int = KNOWN_FORMAT
         pinned = lake.changes.pin()
         files = [file for file in pinned.files if file.without_raw is None or file.without_raw < file.rows]
         rows = pinned.read_files(spark, [file.path for file in files])
-        raw = rows.where(F.col("code").isin(*_KEPT) & F.col("raw").isNotNull()).persist()
-        try:
-            fresh = _fresh(raw, lake.namespace, known_format).persist()
+        with ExitStack() as kept:
+            raw = _persisted(rows.where(F.col("code").isin(*_KEPT) & F.col("raw").isNotNull()), kept)
+            fresh = _persisted(_fresh(raw, lake.namespace, known_format), kept)
             told = fresh.where("row = 0").agg(F.count("*").alias("number"), F.min("ms").alias("first_ms")).first()
             number = raw.count()
             if told is None or not told.number:
                 return Reparsed(number, 0)
-            _replace(lake, rows, fresh, files)
-        except OvertakenError:
-            continue
-        finally:
-            raw.unpersist()
+            try:
+                _replace(lake, rows, fresh, files)
+            except OvertakenError:
+                continue
         return Reparsed(number, told.number, told.first_ms, tuple(drop_after(lake, told.first_ms)))
+
+
+def _persisted(rows: DataFrame, kept: ExitStack) -> DataFrame:
+    """Until `kept` is closed."""
+    kept.callback(rows.unpersist)
+    return rows.persist()
 
 
 def _fresh(raw: DataFrame, ns: str, known_format: int) -> DataFrame:

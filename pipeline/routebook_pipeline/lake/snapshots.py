@@ -14,8 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake.attempts import OvertakenError, attempt, put
-from routebook_pipeline.lake.days import day_text, days_between, start_ms
+from routebook_pipeline.lake.days import days_between, start_ms
 from routebook_pipeline.lake.tables import Lake, Pinned
+from routebook_pipeline.times import day_of
 from routebook_pipeline.transforms.snapshots import reduce
 
 FILES: Final = 4
@@ -101,7 +102,7 @@ def closed_days(lake: Lake) -> list[str]:
     times = [file.first_ms for file in changes.files if file.first_ms is not None]
     if not times or changes.observed_ms is None:
         return []
-    return days_between(day_text(min(times)), day_text(changes.observed_ms))[1:]
+    return days_between(day_of(min(times)), day_of(changes.observed_ms))[1:]
 
 
 def drop_after(lake: Lake, ms: int) -> list[str]:

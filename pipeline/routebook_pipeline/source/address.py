@@ -20,7 +20,6 @@ from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
 from redis.retry import Retry
 from redis.sentinel import Sentinel
-from redis.utils import HIREDIS_AVAILABLE
 
 from routebook_pipeline.errors import UnreachableError, WrongUsageError
 
@@ -44,11 +43,6 @@ _OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "unix": frozenset({"db"}),
     "sentinel": frozenset({"sentinel_username", "sentinel_password"}),
 }
-
-
-def has_c_parser() -> bool:
-    """Without it (the package `hiredis`) replies are parsed in Python, and reading is four times slower."""
-    return bool(HIREDIS_AVAILABLE)
 
 
 def open_client(address: str) -> Client:

@@ -6,7 +6,6 @@ stream is trimmed meanwhile.
 """
 
 import gc
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Final
 import pyarrow
 
 from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
+from routebook_pipeline.source.holes import hole_row
 from routebook_pipeline.source.positions import EntryId
 from routebook_pipeline.source.stream_store import StreamReader
 
@@ -23,10 +23,6 @@ REPLY_BYTES: Final = 16 * 1024 * 1024
 FIRST_CHUNK: Final = 64
 """An entry has at most 256 KiB: the first reply stays within the bound whatever is in it, and each one with room to
 spare lets the next be twice as long.
-"""
-HOLE_PREFIX: Final = "hole:"
-"""Of the entry_id of a row that stands for missing versions. An entry of the stream cannot have such an id, whatever
-its payload claims.
 """
 ARROW: Final = pyarrow.schema([("entry_id", pyarrow.string()), ("payload", pyarrow.binary())])
 
@@ -85,13 +81,6 @@ def next_size(size: int, chunk: int, reply_bytes: int) -> int:
     if reply_bytes <= REPLY_BYTES // 2:
         return min(chunk, size * 2)
     return size
-
-
-def hole_row(place: EntryId, last: int) -> tuple[str, bytes]:
-    """For the versions behind `place` up to `last`."""
-    first = place.version + 1
-    payload = {"v": 1, "kind": "hole", "from_version": first, "to_version": last}
-    return f"{HOLE_PREFIX}{EntryId(place.ms, first)}", json.dumps(payload, separators=(",", ":")).encode()
 
 
 class _Rows:

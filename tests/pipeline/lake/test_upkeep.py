@@ -103,7 +103,9 @@ def test_raw_rows_are_read_again(spark: SparkSession, lake: Lake) -> None:
     commit(frame(spark, [*entries(5, 29, step_ms=HOUR_MS), newer[1]]), table, ingested_ms=6)
     assert build(spark, lake, "2023-12-10")
 
+    kept = spark.sparkContext._jsc.getPersistentRDDs().size()
     done = reparse(spark, lake, known_format=2)
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == kept, "rows are still held in memory"
     assert (done.raw, done.readable, done.first_ms) == (3, 2, START_MS + 3 * HOUR_MS)
     assert done.dropped_snapshots == ("2023-12-10",)
     assert lake.snapshots.pin().files == []
