@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake.connectors import check_spark_reaches
@@ -47,9 +48,9 @@ class Attempt:
         found = [file for file in place.files() if file.path.endswith(".parquet")]
         self.added = [action for file in found if (action := self._action(file)) is not None]
 
-    def join(self, files: list[DataFile]) -> None:
+    def join(self, files: list[DataFile], columns: StructType) -> None:
         """The rows of files of one day, as one. What an older one lacks is null."""
-        schema = to_arrow_schema(self.table.columns)
+        schema = to_arrow_schema(columns)
         path = f"{self.table.partition}={files[0].day}/joined-{len(self.added)}.zstd.parquet"
         with (self.table.folder / self._name).writer(path, schema) as writer:
             for file in files:

@@ -38,7 +38,7 @@ def compact(table: Table) -> Compacted:
         try:
             with attempt(table) as made:
                 for group in groups:
-                    made.join(group)
+                    made.join(group, pinned.columns)
                 put(pinned, made.added, records={}, removed=joined, same_rows=True)
         except OvertakenError:
             continue

@@ -30,10 +30,10 @@ def reparse(spark: SparkSession, lake: Lake, *, known_format: int = KNOWN_FORMAT
     while True:
         pinned = lake.changes.pin()
         files = [file for file in pinned.files if file.without_raw is None or file.without_raw < file.rows]
-        rows = pinned.read_files(spark, [file.path for file in files])
+        rows = pinned.read_files(spark, [file.path for file in files], pinned.columns)
         with ExitStack() as kept:
             raw = _persisted(rows.where(F.col("code").isin(*_KEPT) & F.col("raw").isNotNull()), kept)
-            fresh = _persisted(_fresh(raw, lake.namespace, known_format), kept)
+            fresh = _persisted(_fresh(raw, lake, known_format), kept)
             told = fresh.where("row = 0").agg(F.count("*").alias("number"), F.min("ms").alias("first_ms")).first()
             number = raw.count()
             if told is None or not told.number:
@@ -51,7 +51,7 @@ def _persisted(rows: DataFrame, kept: ExitStack) -> DataFrame:
     return rows.persist()
 
 
-def _fresh(raw: DataFrame, ns: str, known_format: int) -> DataFrame:
+def _fresh(raw: DataFrame, lake: Lake, known_format: int) -> DataFrame:
     """The rows of those that say more now than that they are kept."""
     kept = raw.select("era", "version", F.col("ingested_ms").alias("noted"))
     fresh = None
@@ -59,12 +59,12 @@ def _fresh(raw: DataFrame, ns: str, known_format: int) -> DataFrame:
         entries = raw.where(F.col("era") == era).select(
             F.concat_ws("-", "ms", "version").alias("entry_id"), F.unbase64("raw").alias("payload")
         )
-        rows = parse(entries, ns, era, 0, known_format=known_format).where(~F.col("code").isin(*_KEPT))
+        rows = parse(entries, lake.namespace, era, 0, known_format=known_format).where(~F.col("code").isin(*_KEPT))
         fresh = rows if fresh is None else fresh.unionByName(rows)
     if fresh is None:
-        return raw.limit(0)
+        return raw.select(*lake.changes.columns.names).limit(0)
     with_time = fresh.join(F.broadcast(kept), ["era", "version"]).withColumn("ingested_ms", F.col("noted"))
-    return with_time.select(*raw.columns)
+    return with_time.select(*lake.changes.columns.names)
 
 
 def _replace(lake: Lake, rows: DataFrame, fresh: DataFrame, files: list[DataFile]) -> None:
@@ -73,7 +73,7 @@ def _replace(lake: Lake, rows: DataFrame, fresh: DataFrame, files: list[DataFile
     if not {file.path for file in files} <= {file.path for file in pinned.files}:
         raise OvertakenError("the files were joined meanwhile")
     again = F.broadcast(fresh.select("era", "version").distinct())
-    new = rows.join(again, ["era", "version"], "left_anti").select(*rows.columns).unionByName(fresh)
+    new = rows.join(again, ["era", "version"], "left_anti").unionByName(fresh, allowMissingColumns=True)
     with attempt(table) as made:
         made.write(new.withColumn(table.partition, day_of(F.col("ms"))))
         put(pinned, made.added, records={}, removed=files)

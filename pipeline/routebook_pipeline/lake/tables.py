@@ -4,6 +4,7 @@ A table is what its log says at one version. Spark never looks into the folder: 
 version, so that a question sees one state throughout, whatever is committed, joined or thrown away meanwhile.
 """
 
+import json
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -168,6 +169,12 @@ class Pinned:
         place, ms = self.place, self.record(LAST_MS)
         return None if place is None or ms is None else (ms, place.version)
 
+    @cached_property
+    def columns(self) -> StructType:
+        """As the log has them: a newer release may have added some. Who writes rows again must not lose any."""
+        known = StructType.fromJson(json.loads(self.delta.schema().to_json()))
+        return StructType([field for field in known.fields if field.name != self.table.partition])
+
     @property
     def observed_ms(self) -> int | None:
         return self.record(OBSERVED)
@@ -195,14 +202,15 @@ class Pinned:
         """The rows of the chosen files. UnreachableError when one of them is gone: never an answer from the rest."""
         return self.read_files(spark, [file.path for file in self.files if chosen(file)])
 
-    def read_files(self, spark: SparkSession, paths: list[str]) -> DataFrame:
-        """What an older file lacks is null."""
+    def read_files(self, spark: SparkSession, paths: list[str], columns: StructType | None = None) -> DataFrame:
+        """What an older file lacks is null. `columns`: others than this release knows."""
+        schema = columns or self.table.columns
         if not paths:
-            return spark.createDataFrame([], self.table.columns)
+            return spark.createDataFrame([], schema)
         root = self.table.folder
         check_spark_reaches(spark, root)
         root.check_for(paths)
-        reader = spark.read.schema(self.table.columns)
+        reader = spark.read.schema(schema)
         return reader.parquet(*((root / path).for_spark_to_read for path in paths))
 
 

@@ -89,7 +89,7 @@ def test_what_was_committed_stays_however_its_writer_ended(spark: SparkSession, 
         pinned = table.pin()
         files = [file for file in pinned.files if file.day == "2023-12-09"]
         with suppress(type(ended_with)), attempt(table) as made:
-            made.join(files)
+            made.join(files, table.columns)
             if committed:
                 put(pinned, made.added, records={}, removed=files, same_rows=True)
             raise ended_with

@@ -74,6 +74,7 @@ def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mi
     assert clocks[10] == START_MS + 10_000
     assert clocks[25] > START_MS + 25_000
     assert mine.pulses.pin().read(spark).count() == 2
+    assert len(table.pin().files) == 3, "small batches are not cut: each would be as many small files"
     shutil.copytree(checkpoint, checkpoint.with_name("kept"))
 
     assert once() == [], "a query was started for nothing"

@@ -1,0 +1,71 @@
+"""A release that adds a column, beside files and readers of the one before."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 the usual name
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from routebook_pipeline.lake import compaction
+from routebook_pipeline.lake.attempts import attempt, put
+from routebook_pipeline.lake.commit import commit
+from routebook_pipeline.lake.folders import Folder
+from routebook_pipeline.lake.reparse import reparse
+from routebook_pipeline.lake.tables import Lake, Table
+from routebook_pipeline.schemas import CHANGES, columns
+from tests.pipeline.lake.streams import START_MS, entries, frame, payload
+
+BEFORE = columns((LongType(), "ord ms"), (StringType(), "raw"))
+SINCE = StructType([*BEFORE.fields, *columns((BooleanType(), "first"), (StringType(), "zone")).fields])
+
+
+def add(spark: SparkSession, table: Table, *rows: tuple[Any, ...]) -> None:
+    frame = spark.createDataFrame(rows, table.columns).withColumn(table.partition, F.lit("2023-12-09"))
+    with attempt(table) as made:
+        made.write(frame.coalesce(1))
+        put(table.pin(), made.added, records={})
+
+
+def rows_of(spark: SparkSession, table: Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in table.pin().read(spark).collect())
+
+
+@pytest.mark.slow
+def test_raw_rows_are_read_again_beside_columns_of_a_newer_release(spark: SparkSession, lake: Lake) -> None:
+    newer = Table("ns", lake.changes.folder, "changes", StructType([*CHANGES.fields, StructField("new", StringType())]))
+    newer.make()
+    raw = (f"{START_MS + 3}-3", payload(3, v=2))
+    commit(frame(spark, [*entries(1, 2), raw]).coalesce(1), newer, ingested_ms=5)
+    pinned = newer.pin()
+    rows = pinned.read(spark).withColumn("new", F.lit("kept")).withColumn("day", F.lit(pinned.files[0].day))
+    with attempt(newer) as made:
+        made.write(rows)
+        put(pinned, made.added, records={}, removed=pinned.files)
+
+    assert reparse(spark, lake, known_format=2).readable == 1
+    found = newer.pin().read(spark).where("row = 0").select("version", "code", "new").collect()
+    assert sorted(map(tuple, found)) == [(1, 11, "kept"), (2, 11, "kept"), (3, 11, None)]
+
+
+def test_a_column_that_is_added_is_null_before_and_nobody_elses_matter(spark: SparkSession, tmp_path: Any) -> None:
+    folder = Folder.of(str(tmp_path / "table"))
+    older, newer = Table("ns", folder, "table", BEFORE), Table("ns", folder, "table", SINCE)
+    older.make()
+    add(spark, older, (1, 10, "a"), (2, 20, None))
+
+    newer.make()
+    assert rows_of(spark, newer) == [(1, 10, "a", None, None), (2, 20, None, None, None)]
+    add(spark, newer, (3, 30, None, True, "z"))
+    # The one before goes on reading and writing.
+    older.make()
+    add(spark, older, (4, 40, "d"))
+    told = [(1, 10, "a", None, None), (2, 20, None, None, None), (3, 30, None, True, "z"), (4, 40, "d", None, None)]
+    assert rows_of(spark, newer) == told
+    assert rows_of(spark, older) == [row[:3] for row in told]
+
+    # Whoever joins the files.
+    assert compaction.compact(older).into == 1
+    assert rows_of(spark, newer) == told
+    assert rows_of(spark, older) == [row[:3] for row in told]
+    assert [(file.first_ord, file.last_ord, file.without_raw) for file in newer.pin().files] == [(1, 4, 2)]

@@ -1,0 +1,65 @@
+"""A lake on a disk that is full: nothing is committed, and nothing stays behind."""
+
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.lake import compaction
+from routebook_pipeline.lake.commit import commit
+from routebook_pipeline.lake.tables import Lake, Place
+from tests.pipeline.lake.streams import START_MS, entries, frame, paths, payload, versions
+
+SIZE = 4 << 20
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("a file system can be mounted by root only")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(disk)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield disk
+    # Lazily: a writer of Spark that failed does not close its file.
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_what_does_not_fit_is_not_there(spark: SparkSession, small_disk: Path) -> None:
+    lake = Lake(str(small_disk / "lake"), "ns")
+    table = lake.changes
+    table.make()
+    commit(frame(spark, entries(1, 40, step_ms=HOUR_MS)).repartition(2), table, ingested_ms=5)
+    before, held = paths(table), versions(spark, table)
+
+    # Of a kind that nobody knows: kept as it is, and as large.
+    large = [
+        (f"{START_MS + n * HOUR_MS}-{n}", payload(n, kind="of-tomorrow", text=secrets.token_hex(64 << 10)))
+        for n in range(41, 41 + SIZE // (64 << 10))
+    ]
+    with pytest.raises(Exception, match="No space left on device"):
+        commit(frame(spark, large), table, ingested_ms=5)
+    assert paths(table) == before
+    assert table.pin().place == Place(0, 40)
+
+    # Not Spark's: the joining of files.
+    (small_disk / "filler").write_bytes(b"\0" * (os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize))
+    with pytest.raises(UnreachableError, match="Make room"):
+        compaction.compact(table)
+    assert paths(table) == before
+
+    (small_disk / "filler").unlink()
+    assert compaction.compact(table).into == 1
+    assert commit(frame(spark, entries(41, 42, step_ms=HOUR_MS)), table, ingested_ms=5) is not None
+    assert versions(spark, table) == [*held, (41, 41), (42, 42)]
