@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 KILLS = 20
 BATCHES = 3
 A_BATCH = 300
+TURNS = 10
 
 
 @pytest.fixture
@@ -76,6 +77,27 @@ def test_twenty_times_at_random_under_a_producer(
     with start(once=True) as ingest:
         assert ingest.end() == 0, ingest.said
     assert committed >= KILLS // 4, f"hardly any run came to a commit: {moments}"
+    prove_whole(spark, lake, producer.last)
+
+
+def test_two_at_once_under_a_producer(spark: SparkSession, stream: Stream, store_url: str, tmp_path: Path) -> None:
+    """On a lake that is not there yet. What one of them commits the other finds known; neither disturbs the other."""
+    lake = Lake(str(tmp_path / "lake"), stream.namespace)
+    logs = [tmp_path / f"ingest-{number}.log" for number in range(3)]
+
+    def start(number: int, *, once: bool = False) -> Ingest:
+        return Ingest(tmp_path / "lake", stream.namespace, store_url, logs[number], once=once)
+
+    with Producer(stream) as producer, start(0) as one, start(1) as other:
+        for ingest in (one, other):
+            ingest.wait_until_said("changes", times=TURNS)
+        for ingest in (one, other):
+            ingest.wait_until_said("changes", times=ingest.said.count("changes") + TURNS)
+        commits = (one.commits, other.commits)
+    with start(2, once=True) as last:
+        assert last.end() == 0, last.said
+    assert sum(commits) >= TURNS
+    assert min(commits) > 0, f"they did not compete: {commits}"
     prove_whole(spark, lake, producer.last)
 
 

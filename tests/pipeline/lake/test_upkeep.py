@@ -17,7 +17,7 @@ from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.compaction import Compacted
 from routebook_pipeline.lake.kill_points import Point
 from routebook_pipeline.lake.snapshots import build
-from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, Lake, Place, Table
+from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, LAST_MS, Lake, Place, Table
 from routebook_pipeline.lake.upkeep import check, compact, import_files, rebase, reparse, vacuum
 from routebook_pipeline.schemas import columns
 from tests.pipeline.lake.stores import Store
@@ -195,3 +195,60 @@ def test_another_history_begins_another_era(spark: SparkSession, store: Store, t
         rebase(spark, lake)
     problems = check(spark, lake).problems
     assert problems == ["era 1: began with another history"]
+
+
+@pytest.mark.slow
+def test_the_history_begins_anew_where_the_store_is(
+    spark: SparkSession, store: Store, tmp_path: Path, namespace: str
+) -> None:
+    """Emptied and not written to yet; then without its tail, twice."""
+    lake = Lake(str(tmp_path / "lake"), namespace)
+    lake.changes.make()
+    commit(frame(spark, entries(1, 9)), lake.changes, ingested_ms=5)
+    before_ms = store.newest().now_ms
+    (done,) = rebase(spark, lake)
+    assert (done.era, done.old_version, done.first_version) == (1, 9, 1)
+    pinned = lake.changes.pin()
+    assert (pinned.place, pinned.stream_place) == (Place(1, 0), (0, 0))
+    assert before_ms <= (pinned.observed_ms or 0) <= store.newest().now_ms
+    fork = pinned.read(spark).where("code = 91").collect()
+    assert [(row.era, row.version, row.from_version, row.to_version) for row in fork] == [(1, 0, 9, 1)]
+    with pytest.raises(AnswerIsNoError, match="nothing to rebase"):
+        rebase(spark, lake)
+
+    # What is left is read again, in the new era; nothing tells how much of it was known.
+    store.add(entries(1, 12))
+    assert commit(frame(spark, entries(1, 12)), lake.changes, ingested_ms=5) is not None
+    store.changes.drop()
+    store.add(entries(1, 7))
+    (done,) = rebase(spark, lake)
+    assert (done.era, done.old_version, done.first_version) == (2, 12, 1)
+    again = commit(frame(spark, entries(1, 7)), lake.changes, ingested_ms=5)
+    assert again is not None
+    assert (again.era, again.first, again.last) == (2, 1, 7)
+    assert lake.changes.pin().stream_place == (START_MS + 7_000, 7)
+    with pytest.raises(AnswerIsNoError, match="nothing to rebase"):
+        rebase(spark, lake)
+
+
+def test_a_pulse_that_began_anew_is_followed_without_a_row(
+    spark: SparkSession, store: Store, tmp_path: Path, namespace: str
+) -> None:
+    """No state depends on it. The changes go on as they were."""
+    lake = Lake(str(tmp_path / "lake"), namespace)
+    lake.changes.make()
+    lake.pulses.make()
+    ms = START_MS + 3_000
+    for table, name in ((lake.changes, "changes"), (lake.pulses, "pulses")):
+        put(table.pin(), [], records={name: Place(0, 3).ord, LAST_MS: ms})
+    store.add(entries(1, 3))
+    store.add([(f"{ms + 90_000}-1", b"{}")], stream="pulse")
+    old = lake.checkpoints("pulse") / "0-of-an-era-that-ended"
+    Path(old.uri).mkdir(parents=True)
+    (done,) = rebase(spark, lake)
+    assert (done.stream, done.era, done.old_version, done.first_version) == ("pulse", 1, 3, 1)
+    pinned = lake.pulses.pin()
+    assert (pinned.place, pinned.stream_place, pinned.files) == (Place(1, 0), (ms + 90_000, 0), [])
+    assert lake.changes.pin().place == Place(0, 3)
+    assert store.place_of("pipeline") is None, "nobody holds the pulse back"
+    assert not Path(old.uri).exists()
