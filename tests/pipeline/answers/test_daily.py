@@ -92,6 +92,7 @@ def days(plainly: SparkSession, lake: Lake) -> Days:
     return Days(plainly, lake)
 
 
+@pytest.mark.slow
 def test_a_day_is_made_once_in_one_commit_and_is_the_answer(days: Days) -> None:
     """Also of heartbeat gaps, of which there are none yet: that there is nothing is an answer, too."""
     assert days.make() == made(FIRST, SECOND)
