@@ -48,9 +48,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    if reason := requirements.missing() or requirements.engine_missing() or _lacks():
-        figures.skip(reason)
     keep = bool(os.environ.get("ROUTEBOOK_KUBE_KEEP"))
+    if not keep:
+        figures.begin()
+    if reason := requirements.missing() or requirements.engine_missing() or _lacks():
+        figures.not_run("everything", reason)
     if keep and (default_state() / "cluster.json").exists():
         running = Cluster.found()
     else:
@@ -58,8 +60,6 @@ def cluster() -> Iterator[Cluster]:
     make_next_image()
     for image in (WORKER_IMAGE, NEXT_IMAGE, STORE_IMAGE):
         running.load(image)
-    if not keep:
-        figures.begin()
     yield running
     running.leave() if keep else running.end()
 

@@ -230,11 +230,17 @@ class Release:
         return int(found)
 
     def changes_since(self, version: int) -> list[Any]:
+        """Each of them, up to a version that is not below this one: who begins anew, or forgets, must not pass."""
+        assert self.version() >= version, "the history began anew"
         found: list[Any] = []
-        while page := self.http(f"/v1/changes?since={version}&limit=1000").raise_for_status().json()["changes"]:
-            found += page
-            version = page[-1]["version"]
+        while (page := self._changes(version))["changes"]:
+            assert page["missing"] is None, page["missing"]
+            found += page["changes"]
+            version = page["next_since"]
         return found
+
+    def _changes(self, since: int) -> Any:
+        return self.http(f"/v1/changes?since={since}&limit=1000").raise_for_status().json()
 
     def removals_since(self, version: int) -> list[str]:
         """Who was removed, and why: of a healthy fleet nobody ever is."""

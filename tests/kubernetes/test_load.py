@@ -227,3 +227,14 @@ async def test_only_one_kind_says_that_it_follows(healthy: NameServer) -> None:
     await after_some_lookups(healthy, "retries")
 
     assert min(healthy.versions) < following
+
+
+async def test_a_fleet_asks_every_name_server_that_it_is_given() -> None:
+    def run_fleet(servers: list[NameServer]) -> None:
+        with Fleet("127.0.0.1", [one.address for one in servers], brokers=1, clients_of_each_kind=2):
+            time.sleep(0.5)
+
+    async with NameServer(success(b"")) as first, NameServer(success(b"")) as second:
+        await asyncio.to_thread(run_fleet, [first, second])
+
+    assert all(len(server.versions) == 2 for server in (first, second)), "a client of each kind"

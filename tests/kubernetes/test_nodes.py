@@ -42,8 +42,8 @@ def replaced(release: Release) -> Iterator[None]:
     with contextlib.suppress(CommandError):  # A test that failed early has not said it.
         release.cluster.kubectl("taint", "node", STORE_NODE, f"{OUT_OF_SERVICE.partition('=')[0]}-")
     release.cluster.replace_node(int(STORE_NODE.removeprefix("node")))
-    release.kubectl("delete", "pod", release.store().name)
-    release.cluster.wait(lambda: release.store().ready, "the store, back on its node")
+    release.kubectl("delete", "pod", f"{release.full_name}-store-0", "--ignore-not-found")
+    release.cluster.wait(lambda: _is_back(release), "the store, back on its node")
     release.restart()  # Spreads the workers over three nodes again.
 
 
@@ -136,3 +136,7 @@ def assert_lookups_go_on_without_store(fleet: Fleet, name: str) -> None:
 def _moved(release: Release) -> bool:
     stores = [pod for pod in release.pods("store") if pod.node != STORE_NODE]
     return bool(stores) and stores[0].ready
+
+
+def _is_back(release: Release) -> bool:
+    return any(pod.ready and pod.node == STORE_NODE for pod in release.pods("store"))

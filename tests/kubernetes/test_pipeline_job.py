@@ -1,6 +1,8 @@
 """The nightly job runs once for real, and the workers show its report."""
 
+import re
 import time
+from typing import Final
 
 import pytest
 
@@ -13,6 +15,7 @@ pytestmark = pytest.mark.cluster
 
 JOB_S = 900
 """Spark on processors that three nodes share: five minutes were seen."""
+_READ: Final = re.compile(r" changes: (\d+) entries, up to version (\d+)$", re.MULTILINE)
 
 
 @pytest.mark.usefixtures("pipeline_image")
@@ -25,14 +28,19 @@ def test_the_cron_job_writes_a_report_that_the_workers_show(cluster: Cluster) ->
         release.settle(workers=2)
         with Fleet(cluster.addresses.host, [release.remoting_address()], brokers=2, clients_of_each_kind=1):
             time.sleep(2)
+        version = release.version()
 
         began = time.monotonic()
         release.kubectl("create", "job", "tonight", f"--from=cronjob/{release.full_name}-pipeline")
         cluster.wait(lambda: _ended(release), "the job", JOB_S)
         took = time.monotonic() - began
 
-        log = release.kubectl("logs", "job/tonight", "--tail=40")
+        log = release.kubectl("logs", "job/tonight", "--tail=-1")
         assert cluster.get("jobs/tonight", release.name)["status"].get("succeeded") == 1, log
+        # The report is about yesterday, of which there is nothing: that everything was read stands in the log.
+        ((entries, last),) = _READ.findall(log)
+        assert int(last) >= version > 0
+        assert entries == last, log
         report = release.http("/v1/reports/latest", follow_redirects=True)
         assert report.status_code == 200
         assert "text/html" in report.headers["content-type"]

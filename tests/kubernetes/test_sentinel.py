@@ -46,7 +46,7 @@ def test_the_primary_dies(watched: Release, outside: OutsideStore) -> None:
     first = outside.primary()
     with Fleet(watched.cluster.addresses.host, [watched.remoting_address()], writer=True) as fleet:
         time.sleep(6)  # So that the replica has whatever was written.
-        before = watched.version()
+        before, history = watched.version(), watched.status()["history"]
         stretch = fleet.stretch()
         outside.kill_primary()
         watched.cluster.wait(lambda: outside.primary() != first, "another primary", 30, every_s=0.05)
@@ -61,4 +61,5 @@ def test_the_primary_dies(watched: Release, outside: OutsideStore) -> None:
     measured = {"another primary after s": chosen_s, **outage.describe()}
     figures.tell("primary behind Sentinel killed", {**seen.describe(), **measured})
     assert_lookups_go_on(seen)
+    assert watched.status()["history"] == history
     assert removed == []

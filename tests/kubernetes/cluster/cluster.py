@@ -204,7 +204,10 @@ class Cluster:
     # -- nodes
 
     def replace_node(self, number: int) -> None:
-        """A dead node comes back with an empty disk and the images that were loaded; returns when it is ready."""
+        """A dead node comes back with an empty disk and the images that were loaded; returns when it is ready.
+        One that lives (a test failed before it killed it) dies first.
+        """
+        self.nodes.kill(number)
         self.nodes.forget(number)
         write_node_files(self.state, self.addresses, number, requirements.cni_folder() or Path())
         self.nodes.start(number)

@@ -31,14 +31,15 @@ class Fleet:
         prefix: str = "load",
         writer: bool = False,
     ) -> None:
-        """`host`: an address of this machine that the workers reach. Lookups per second are each client's.
+        """`host`: an address of this machine that the workers reach. Of several name servers each broker and client
+        begins with another one. Lookups per second are each client's.
         `writer`: one broker more, that nobody asks for, registers ten times a second and so sees how long writes are
         away; the others keep a broker's pace, so that deadlines are what they are for brokers.
         """
         self.record = Record()
         self.plan = Plan(clients_of_each_kind, lookups_per_second, brokers, REGISTER_PERIOD_S)
         self.brokers = [
-            LoadBroker(f"{prefix}-{number + 1}", host, name_servers, self.record.registrations)
+            LoadBroker(f"{prefix}-{number + 1}", host, _from(name_servers, number), self.record.registrations)
             for number in range(brokers)
         ]
         self._writer = LoadBroker(f"{prefix}-writer", host, name_servers, self.record.writes) if writer else None
@@ -94,7 +95,8 @@ class Fleet:
         expected = {broker.name: broker.address for broker in self.brokers}
         for number in range(self.plan.clients_of_each_kind):
             for kind in KINDS:
-                client = LoadClient(f"{kind}-{number + 1}", kind, self._name_servers, expected, self.record)
+                addresses = _from(self._name_servers, number)
+                client = LoadClient(f"{kind}-{number + 1}", kind, addresses, expected, self.record)
                 running = client.run(1 / self.plan.lookups_per_second, self._enough)
                 self._asking.append(asyncio.create_task(running))
 
@@ -116,3 +118,9 @@ class Fleet:
         await asyncio.gather(*(broker.unregister() for broker in everybody))
         if died := [error for error in ended if isinstance(error, Exception)]:
             raise ExceptionGroup("clients or brokers of the load died", died)
+
+
+def _from(addresses: Sequence[str], number: int) -> list[str]:
+    """All of them, beginning with that of this number."""
+    first = number % len(addresses)
+    return [*addresses[first:], *addresses[:first]]
