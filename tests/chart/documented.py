@@ -1,4 +1,4 @@
-"""The commands of Helm and the files of values that README.md and docs/kubernetes.md show."""
+"""The commands and the files of values that README.md and docs/kubernetes.md show."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ from tests.architecture.sources import ROOT
 PAGES = (ROOT / "README.md", ROOT / "docs" / "kubernetes.md")
 
 _BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-_INLINE = re.compile(r"`(helm [^`]+)`")
+_INLINE = re.compile(r"`((?:helm|kubectl) [^`]+)`")
 _VALUES = re.compile(r"# (\S+\.yaml)\b")
 _LOOP = re.compile(r"^for (\w+) in ([^;\n]+); do\n(.*?)^done$", re.MULTILINE | re.DOTALL)
 _PASSED_ON = ("--set", "--set-string", "-f", "--values", "--namespace", "-n")
@@ -45,22 +45,49 @@ class Command:
         return words
 
 
+@dataclass(frozen=True)
+class Block:
+    """What is typed in one go."""
+
+    page: str
+    before: str
+    """The text since the block before it."""
+    lines: tuple[str, ...]
+    """Whole, and loops written out."""
+    files: tuple[tuple[str, str], ...]
+
+    @property
+    def installs(self) -> bool:
+        return any(line.startswith("helm install ") for line in self.lines)
+
+
 def commands() -> list[Command]:
-    return [command for page in PAGES for command in _commands_of(page)]
+    shown = [(block.page, line, block.files) for block in blocks() for line in block.lines] + [
+        (page.name, line, ()) for page in PAGES for line in inline_commands(page)
+    ]
+    return [Command(*one) for one in shown if re.match(r"helm (install|upgrade) ", one[1])]
 
 
-def _commands_of(page: Path) -> Iterator[Command]:
+def inline_commands(page: Path) -> list[str]:
+    return [" ".join(found.split()) for found in _INLINE.findall(_BLOCK.sub("", page.read_text()))]
+
+
+def blocks() -> list[Block]:
+    return [block for page in PAGES for block in _blocks_of(page)]
+
+
+def _blocks_of(page: Path) -> Iterator[Block]:
     text = page.read_text()
-    blocks = [(language, _dedented(inner, len(indent))) for indent, language, inner in _BLOCK.findall(text)]
+    found = [(one.start(), one.end(), one[2], _dedented(one[3], len(one[1]))) for one in _BLOCK.finditer(text)]
     files = tuple(
-        (found[1], inner) for language, inner in blocks if language == "yaml" and (found := _VALUES.match(inner))
+        (name[1], inner) for *_, language, inner in found if language == "yaml" and (name := _VALUES.match(inner))
     )
-    shells = [_unrolled(inner) for language, inner in blocks if language != "yaml"]
-    lines = [line.strip() for shell in shells for line in shell.replace("\\\n", " ").splitlines()]
-    lines += [" ".join(found.split()) for found in _INLINE.findall(_BLOCK.sub("", text))]
-    for line in lines:
-        if re.match(r"helm (install|upgrade) ", line):
-            yield Command(page.name, " ".join(line.split()), files)
+    last = 0
+    for start, end, language, inner in found:
+        if language != "yaml":
+            lines = [" ".join(line.split()) for line in _unrolled(inner).replace("\\\n", " ").splitlines()]
+            yield Block(page.name, " ".join(text[last:start].split()), tuple(filter(None, lines)), files)
+        last = end
 
 
 def _dedented(text: str, indent: int) -> str:
