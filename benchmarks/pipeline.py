@@ -25,7 +25,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from benchmarks.history import keyed, stream, synthetic
+from benchmarks.history import keyed, profile, stream, synthetic
 from benchmarks.history.rivals import RIVALS, Files, Rival
 from routebook.store.embedded import EmbeddedStore
 from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Instant, Window
@@ -46,7 +46,7 @@ SMALL_BATCH = 1_000
 SMALL_ROUNDS = 12
 """They take tenths of a second, and Java is slow the first times."""
 URL_ENV = "ROUTEBOOK_REDIS_URL"
-PARTS = ("reading", "questions", "keys", "snapshots")
+PARTS = ("reading", "profile", "questions", "keys", "snapshots")
 
 
 @dataclass
@@ -71,6 +71,14 @@ def everything(rows: DataFrame) -> None:
 # -- from the store to the lake
 
 
+def read_source(spark: SparkSession, behind: int = 0) -> DataFrame:
+    """Of the store in the environment, what follows this version."""
+    options = {"entries_per_partition": "250000"}
+    if behind:
+        options["start_id"] = f"{synthetic.FIRST_MS + behind}-{behind}"
+    return spark.read.format("routebook").options(**options).load()
+
+
 def measure_reading(spark: SparkSession, folder: Path, results: Results) -> None:
     with EmbeddedStore(None, port=0) as store:
         os.environ[URL_ENV] = store.url
@@ -78,12 +86,7 @@ def measure_reading(spark: SparkSession, folder: Path, results: Results) -> None
         stream.fill(store.url, STREAM_ENTRIES)
         register(spark)
 
-        def source(first: int = 0, partition: int = 250_000) -> DataFrame:
-            options = {"entries_per_partition": str(partition)}
-            if first:
-                options["start_id"] = f"{synthetic.FIRST_MS + first}-{first}"
-            return spark.read.format("routebook").options(**options).load()
-
+        source = partial(read_source, spark)
         assert stream.loop(store.url) == STREAM_ENTRIES
         assert source().count() == STREAM_ENTRIES
 
@@ -144,6 +147,18 @@ def _measure_small_batches(
     small_s, empty_s = stream.best_of(SMALL_ROUNDS, small, empty)
     print(f"    {SMALL_BATCH} entries, all in: {small_s:.2f} s; an empty write of Spark: {empty_s:.2f} s")
     results.ratio("a batch of 1,000 entries, against an empty write", small_s / empty_s, 2, most=True)
+
+
+def measure_profile(spark: SparkSession, folder: Path) -> None:
+    profile.measure_parsing(spark, folder, STREAM_ENTRIES, everything)
+    with EmbeddedStore(None, port=0) as store:
+        os.environ[URL_ENV] = store.url
+        register(spark)
+        stream.fill(store.url, SMALL_BATCH)
+        lake = Lake(str(folder / "lake-of-small-batches"), synthetic.NAMESPACE)
+        lake.changes.make()
+        commit(read_source(spark), lake.changes, ingested_ms=0)
+        profile.measure_small_batch(store.url, lake, partial(read_source, spark), everything, SMALL_BATCH)
 
 
 # -- the questions, against other tools
@@ -283,6 +298,8 @@ def main() -> int:
         try:
             if "reading" in parts:
                 measure_reading(spark, folder, results)
+            if "profile" in parts:
+                measure_profile(spark, folder)
             if "questions" in parts:
                 measure_questions(spark, folder, chosen.millions, results)
             if "keys" in parts:
