@@ -1,6 +1,8 @@
 """`python -m routebook_pipeline`: the same commands without the service's package."""
 
-from routebook_pipeline.cli import pipeline
+import sys
+
+from routebook_pipeline.cli.main import run
 
 if __name__ == "__main__":
-    pipeline(prog_name="python -m routebook_pipeline")
+    sys.exit(run("python -m routebook_pipeline"))

@@ -7,12 +7,7 @@ from pathlib import Path
 _HERE = Path(__file__).resolve().parent
 sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != _HERE)]
 
-from routebook_pipeline.cli import pipeline  # noqa: E402 after the path
-
-
-def main() -> None:
-    pipeline(prog_name="submit.py")
-
+from routebook_pipeline.cli.main import run  # noqa: E402 after the path
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run("submit.py"))

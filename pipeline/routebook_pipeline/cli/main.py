@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from routebook_pipeline.errors import PipelineError
+from routebook_pipeline.errors import PipelineError, WrongUsageError
 
 _COMMANDS: Final = {
     "ingest": "ingest",
@@ -23,6 +23,8 @@ _COMMANDS: Final = {
 """Name -> module of this package, whose `command` it is."""
 
 DEBUG_OPTION: Final = "--debug"
+INTERRUPTED: Final = 130
+"""By Ctrl-C, as a shell has it: 128 and the signal's number."""
 
 
 class Commands(click.Group):
@@ -58,6 +60,23 @@ class Commands(click.Group):
             ctx.exit(known.exit_code)
 
 
+def run(program: str, arguments: list[str] | None = None) -> int:
+    """The commands as a program of their own: the exit code that they have as `routebook pipeline` too. Click by itself
+    would end with 0 whatever a command returns, and after Ctrl-C with 1, which means "no" here.
+    """
+    try:
+        code = pipeline.main(args=arguments, prog_name=program, standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return WrongUsageError.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        return 0
+    return code if isinstance(code, int) else 0
+
+
 def _tell(error: PipelineError, origin: BaseException | None = None) -> None:
     if DEBUG_OPTION in sys.argv:
         traceback.print_exception(origin or error)
@@ -72,5 +91,5 @@ def pipeline() -> None:
     other commands ask it.
 
     Exit codes: 0 done, 1 the answer is no (no route, objective missed, not ok, not complete), 2 wrong usage, 3 store,
-    lake or Java cannot be reached, 4 history is missing or another one.
+    lake or Java cannot be reached, 4 history is missing or another one, 130 ended by Ctrl-C.
     """

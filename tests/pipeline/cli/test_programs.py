@@ -1,0 +1,79 @@
+"""The commands as programs of their own, without the service's: what `spark-submit` runs, and `python -m`."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from routebook_pipeline.own_package import PROGRAM
+
+NOBODY = "redis://127.0.0.1:1"
+PATIENCE_S = 60.0
+
+Each = pytest.mark.parametrize(
+    "program", [(str(PROGRAM),), ("-m", "routebook_pipeline")], ids=["submit.py", "python -m"]
+)
+
+
+def started(program: tuple[str, ...], *arguments: str, store: str = NOBODY) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, *program, *arguments],
+        env={**os.environ, "ROUTEBOOK_REDIS_URL": store},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(program: tuple[str, ...], *arguments: str) -> tuple[int, str, str]:
+    with started(program, *arguments) as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out, err
+
+
+@Each
+def test_what_a_command_returns_is_the_exit_code(program: tuple[str, ...]) -> None:
+    code, out, _ = ended(program, "doctor")
+    assert "ERROR" in out
+    assert code == 3, "nobody is at the store's address"
+
+
+@Each
+def test_errors_of_ours_and_of_usage_keep_their_codes(program: tuple[str, ...], tmp_path: Path) -> None:
+    code, out, err = ended(program, "export", "--out", str(tmp_path / "changes.jsonl"))
+    assert (code, out) == (3, "")
+    assert err.startswith("Error: ")
+    code, out, err = ended(program, "export", "--nonsense")
+    assert (code, out) == (2, "")
+    assert "No such option" in err
+
+
+@Each
+def test_ctrl_c_is_130_and_says_no_answer(program: tuple[str, ...], tmp_path: Path) -> None:
+    """While it waits for a store that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(PATIENCE_S)
+        store = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        with started(program, "export", "--out", str(tmp_path / "changes.jsonl"), store=store) as process:
+            connection, _ = silent.accept()
+            with connection:
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (130, ""), err
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@Each
+def test_a_reader_that_has_enough_is_no_error(program: tuple[str, ...]) -> None:
+    """`… | head -1`"""
+    with started(program, "run", "--help") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(PATIENCE_S) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
