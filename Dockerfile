@@ -108,6 +108,10 @@ LABEL org.opencontainers.image.title="Routebook pipeline" \
 # What it writes besides its lake is temporary.
 ENV JAVA_HOME=/opt/routebook/java HOME=/tmp
 COPY --from=pipeline-packages /opt/routebook /opt/routebook
+# A new volume of the engine takes over whose the folder is on which it is mounted; elsewhere it would be root's.
+USER 0:0
+RUN mkdir /lake && chown 10001:10001 /lake
+USER 10001:10001
 CMD ["pipeline", "doctor"]
 
 

@@ -1,5 +1,7 @@
 """The image of the pipeline: Spark on a read-only root, from the history in the store to an answer."""
 
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -12,7 +14,21 @@ from tests.image.test_worker_image import BODY_A, BROKER_A, http
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
 
 
-def test_answers_from_the_history_of_a_worker(pipeline_image: str, worker: Box, network: Any) -> None:
+@pytest.fixture
+def new_volume() -> Iterator[str]:
+    """A name that the engine has never heard: the volume is made when a container first wants it."""
+    import docker  # type: ignore[import-untyped]  # noqa: PLC0415 slow to import
+
+    name = f"routebook-test-lake-{os.getpid()}"
+    yield name
+    engine = docker.from_env()
+    engine.volumes.get(name).remove()
+    engine.close()
+
+
+def test_answers_from_the_history_of_a_worker(pipeline_image: str, worker: Box, network: Any, new_volume: str) -> None:
+    from docker.types import Mount  # type: ignore[import-untyped]  # noqa: PLC0415 slow to import
+
     with http(worker) as client:
         assert client.put(BROKER_A, json=BODY_A).status_code == httpx.codes.OK
     # A shell keeps it open between commands; each is what a job would run.
@@ -20,7 +36,8 @@ def test_answers_from_the_history_of_a_worker(pipeline_image: str, worker: Box, 
         pipeline_image,
         network=network,
         env={"ROUTEBOOK_REDIS_URL": STORE, "ROUTEBOOK_LAKE": "/lake"},
-        tmpfs=("/tmp", "/lake"),
+        tmpfs=("/tmp",),
+        mounts=[Mount("/lake", new_volume)],
         entrypoint=["sleep", "600"],
         **RESTRICTED,
     ) as pipeline:
