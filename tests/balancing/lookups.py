@@ -4,16 +4,19 @@ import asyncio
 import json
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import httpx
 
+from routebook.client.answers import read_route
 from routebook.errors import PeerUnavailableError
+from routebook.model.broker import MASTER_ID
 from routebook.simulation.line import Line
+from routebook.wire.bodies.body_error import BodyError
 from routebook.wire.codes import RequestCode, ResponseCode
+from tests.balancing.seen import Seen, SeenByKind
 from tests.wire.plain_frames import framed
 
 PAUSE_S = 0.02
@@ -21,26 +24,28 @@ TIMEOUT_S = 3.0
 V4_9_7 = 407
 
 
-@dataclass
-class Seen:
-    """By the clients of one kind."""
+class Route:
+    """What every lookup must answer, in whichever dialect: all brokers, each with its address and its queues."""
 
-    lookups: int = 0
-    moved: int = 0
-    """Told to go away, and answered on another connection."""
-    connected_anew: int = 0
-    """Found the connection closed before they asked."""
-    retried: int = 0
-    """The connection ended while they waited, and the second try was answered."""
-    failed: list[str] = field(default_factory=list)
-    """Not answered by the second try either; for who follows, not by the first. Or answered without a route."""
-    longest_ms: float = 0.0
+    def __init__(self, topic: str, masters: Mapping[str, str]) -> None:
+        self.topic = topic
+        self._masters = dict(masters)
+        self._known: set[bytes] = set()
+        """The same few bodies come all the time, and reading them costs more than asking."""
 
-    def __str__(self) -> str:
-        return (
-            f"{self.lookups} lookups, {self.moved} moved, {self.connected_anew} connected anew, "
-            f"{self.retried} retried, {len(self.failed)} failed, longest {self.longest_ms:.0f} ms"
-        )
+    def lacks(self, body: bytes) -> str:
+        """Why this is not it; empty: it is."""
+        if body in self._known:
+            return ""
+        try:
+            said = read_route(body)
+        except BodyError as error:
+            return f"no route but {body[:200]!r}: {error.message}"
+        masters = {group.name: group.addresses.get(MASTER_ID) for group in said.groups}
+        if masters != self._masters or said.queues.keys() != masters.keys():
+            return f"masters {masters}, queues on {[*said.queues]}"
+        self._known.add(body)
+        return ""
 
 
 class Client(Protocol):
@@ -51,21 +56,21 @@ class Client(Protocol):
 class Following:
     """As RocketMQ's clients from 5.3.2 on: told to go away, it connects anew and asks again; else it tries once."""
 
-    def __init__(self, address: str, topic: str, seen: Seen) -> None:
+    def __init__(self, address: str, route: Route, seen: Seen) -> None:
         self._line = Line(address, on_go_away=self._told)
-        self._topic = topic
+        self._route = route
         self._seen = seen
 
     async def look_up(self) -> None:
         self._seen.connected_anew += self._line.was_lost
-        ext = {"topic": self._topic, "acceptStandardJsonOnly": "true"}
+        ext = {"topic": self._route.topic, "acceptStandardJsonOnly": "true"}
         try:
             answer = await self._line.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, timeout_ms=int(TIMEOUT_S * 1000))
         except PeerUnavailableError as error:
             self._seen.failed.append(str(error))
             return
-        if answer.code != ResponseCode.SUCCESS or not answer.body:
-            self._seen.failed.append(f"code {answer.code}: {answer.remark}")
+        is_route = answer.code == ResponseCode.SUCCESS
+        self._seen.take(self._route.lacks(answer.body) if is_route else f"code {answer.code}: {answer.remark}")
 
     async def close(self) -> None:
         await self._line.close()
@@ -79,10 +84,10 @@ class Old:
     more.
     """
 
-    def __init__(self, address: str, topic: str, seen: Seen) -> None:
+    def __init__(self, address: str, route: Route, seen: Seen) -> None:
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
-        self._topic = topic
+        self._route = route
         self._seen = seen
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -92,15 +97,14 @@ class Old:
             await self.close()
         for attempt in (1, 2):
             try:
-                code = await asyncio.wait_for(self._ask(), TIMEOUT_S)
+                code, body = await asyncio.wait_for(self._ask(), TIMEOUT_S)
             except (OSError, EOFError, TimeoutError) as error:
                 await self.close()
                 if attempt == 2:
                     self._seen.failed.append(repr(error))
                 continue
             self._seen.retried += attempt - 1
-            if code != ResponseCode.SUCCESS:
-                self._seen.failed.append(f"code {code}")
+            self._seen.take(self._route.lacks(body) if code == ResponseCode.SUCCESS else f"code {code}")
             return
 
     async def close(self) -> None:
@@ -110,24 +114,24 @@ class Old:
                 await self._streams[1].wait_closed()
             self._streams = None
 
-    async def _ask(self) -> int:
+    async def _ask(self) -> tuple[int, bytes]:
         if self._streams is None:
             self._streams = await asyncio.open_connection(self._host, self._port)
         reader, writer = self._streams
-        ext = {"topic": self._topic}
+        ext = {"topic": self._route.topic}
         header = {"code": 105, "flag": 0, "language": "JAVA", "opaque": 1, "version": V4_9_7, "extFields": ext}
         writer.write(framed(json.dumps(header).encode()))
         (length,) = struct.unpack(">i", await reader.readexactly(4))
         frame = await reader.readexactly(length)
-        code: int = json.loads(frame[4 : 4 + int.from_bytes(frame[1:4], "big")])["code"]
-        return code
+        end = 4 + int.from_bytes(frame[1:4], "big")
+        return json.loads(frame[4:end])["code"], frame[end:]
 
 
 class Brief:
     """As a tool that is started for one question; it follows, too."""
 
-    def __init__(self, address: str, topic: str, seen: Seen) -> None:
-        self._inner = Following(address, topic, seen)
+    def __init__(self, address: str, route: Route, seen: Seen) -> None:
+        self._inner = Following(address, route, seen)
 
     async def look_up(self) -> None:
         await self._inner.look_up()
@@ -140,19 +144,21 @@ class Brief:
 class OverHttp:
     """Keeps its connections, retries nothing: HAProxy does."""
 
-    def __init__(self, url: str, topic: str, seen: Seen) -> None:
+    def __init__(self, url: str, route: Route, seen: Seen) -> None:
         self._client = httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, trust_env=False)
-        self._topic = topic
+        self._route = route
         self._seen = seen
 
     async def look_up(self) -> None:
         try:
-            answer = await self._client.get(f"/v1/routes/{self._topic}")
+            answer = await self._client.get(f"/v1/routes/{self._route.topic}")
         except httpx.HTTPError as error:
             self._seen.failed.append(repr(error))
             return
         if answer.status_code != httpx.codes.OK:
             self._seen.failed.append(f"{answer.status_code} {answer.text}")
+            return
+        self._seen.take(self._route.lacks(answer.content))
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -162,28 +168,31 @@ class Crowd:
     """Many clients of one kind. `async with Crowd("old", 20, lambda seen: Old(…, seen)) as crowd:`"""
 
     def __init__(self, kind: str, count: int, make: Callable[[Seen], Client]) -> None:
-        self.kind = kind
-        self.count = count
-        self.seen = Seen()
-        self._clients = [make(self.seen) for _ in range(count)]
+        self.seen = SeenByKind(kind, [Seen() for _ in range(count)])
+        self._clients = [make(seen) for seen in self.seen.each]
         self._tasks: list[asyncio.Task[None]] = []
         self._enough = False
+        self._began = 0.0
 
     async def __aenter__(self) -> "Crowd":
-        self._tasks = [asyncio.create_task(self._ask(client)) for client in self._clients]
+        self._began = time.perf_counter()
+        self._tasks = [
+            asyncio.create_task(self._ask(client, seen))
+            for client, seen in zip(self._clients, self.seen.each, strict=True)
+        ]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Whoever waits for an answer gets it, and is counted."""
         self._enough = True
+        self.seen.seconds = time.perf_counter() - self._began
         await asyncio.gather(*self._tasks)
         for client in self._clients:
             await client.close()
 
-    async def _ask(self, client: Client) -> None:
+    async def _ask(self, client: Client, seen: Seen) -> None:
         while not self._enough:
             began = time.perf_counter()
             await client.look_up()
-            self.seen.lookups += 1
-            self.seen.longest_ms = max(self.seen.longest_ms, (time.perf_counter() - began) * 1000)
+            seen.longest_ms = max(seen.longest_ms, (time.perf_counter() - began) * 1000)
             await asyncio.sleep(PAUSE_S)

@@ -148,6 +148,8 @@ class Brokers:
         self._name_server = name_server
         self.names = [[f"broker-{one}-{other}" for other in range(each)] for one in range(processes)]
         self.all = [name for names in self.names for name in names]
+        self.addresses: dict[str, str] = {}
+        """Known when they have started."""
         self._stack = ExitStack()
 
     async def __aenter__(self) -> Self:
@@ -166,7 +168,7 @@ class Brokers:
             process = subprocess.Popen([*command, *names], stdout=subprocess.PIPE, cwd=ROOT, env=env)
             self._stack.callback(_end, process)
             assert process.stdout
-            assert process.stdout.readline()
+            self.addresses.update(zip(names, process.stdout.readline().decode().split(), strict=True))
 
 
 def haproxy_or_skip() -> None:
