@@ -25,7 +25,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from benchmarks.history import keyed, profile, stream, synthetic
+from benchmarks.history import gaps, keyed, profile, stream, synthetic
 from benchmarks.history.rivals import RIVALS, Files, Rival
 from routebook.store.embedded import EmbeddedStore
 from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Instant, Window
@@ -35,18 +35,19 @@ from routebook_pipeline.lake.parsing import parse
 from routebook_pipeline.lake.reading import history_for
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.lake.upkeep import snapshot
-from routebook_pipeline.schemas import CHANGES
+from routebook_pipeline.schemas import CHANGES, PULSES
 from routebook_pipeline.session import build_session
 from routebook_pipeline.source.data_source import register
-from routebook_pipeline.transforms import availability, route
+from routebook_pipeline.transforms import availability, heartbeat_gaps, route
 
 ROUNDS = 3
 STREAM_ENTRIES = 1_000_000
 SMALL_BATCH = 1_000
+RAW_GAPS = 6_000_000
 SMALL_ROUNDS = 12
 """They take tenths of a second, and Java is slow the first times."""
 URL_ENV = "ROUTEBOOK_REDIS_URL"
-PARTS = ("reading", "profile", "questions", "keys", "snapshots")
+PARTS = ("reading", "profile", "questions", "keys", "gaps", "snapshots")
 
 
 @dataclass
@@ -258,6 +259,31 @@ def measure_keys(spark: SparkSession, folder: Path, results: Results) -> None:
         results.ratio(f"{what} by keys, against by names (time)", keys_s / names_s, target, most=True)
 
 
+def measure_gaps(spark: SparkSession, folder: Path, results: Results) -> None:
+    """Exact percentiles of each seat's gaps; and the question, which has the pulse's histograms."""
+    print(f"\nHeartbeat gaps: {RAW_GAPS:,} of {gaps.SEATS:,} seats", flush=True)
+    raw, counted = folder / "gaps", folder / "pulses"
+    gaps.raw(spark, RAW_GAPS).write.parquet(str(raw))
+    gaps.pulses(gaps.raw(spark, RAW_GAPS)).write.parquet(str(counted))
+    pulses = spark.read.schema(PULSES).parquet(str(counted))
+    history = History(spark.createDataFrame([], CHANGES), pulses)
+    window = Window(synthetic.FIRST_MS, synthetic.FIRST_MS + 30 * DAY_MS)
+    ours = gaps.with_spark(spark, raw)
+    for name, rival in gaps.RIVALS.items():
+        assert gaps.same(ours, rival(raw)), f"{name} has other percentiles"
+    asked: list[Callable[[], object]] = [
+        partial(gaps.with_spark, spark, raw),
+        *(partial(rival, raw) for rival in gaps.RIVALS.values()),
+        lambda: heartbeat_gaps.by_seat(history, window).collect(),
+    ]
+    spark_s, *rivals_s, question_s = stream.best_of(ROUNDS, *asked)
+    told = ", ".join(f"{name} {spent:.2f} s" for name, spent in zip(gaps.RIVALS, rivals_s, strict=True))
+    print(f"    percentiles of the raw gaps: Spark {spark_s:.2f} s, {told}")
+    print(f"    the question, over {pulses.count():,} rows of histograms: {question_s:.2f} s")
+    results.ratio("percentiles of raw gaps, against DuckDB (time)", spark_s / rivals_s[0], None, most=True)
+    results.ratio("the question, against percentiles of raw gaps (time)", question_s / spark_s, None, most=True)
+
+
 def measure_snapshots(spark: SparkSession, folder: Path, results: Results) -> None:
     """One topic at an instant of the last day, after a history of three days and of thirty."""
     print("\nOne topic at an instant, from a snapshot", flush=True)
@@ -304,6 +330,8 @@ def main() -> int:
                 measure_questions(spark, folder, chosen.millions, results)
             if "keys" in parts:
                 measure_keys(spark, folder, results)
+            if "gaps" in parts:
+                measure_gaps(spark, folder, results)
             if "snapshots" in parts:
                 measure_snapshots(spark, folder, results)
         finally:
