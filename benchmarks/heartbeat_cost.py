@@ -8,7 +8,7 @@ Three looks, each a ratio with : without, of the best of all rounds (a busy mach
   `Pulse.heard` taken out as well;
 - counting alone: `Pulse.heard`, in nanoseconds.
 
-    python benchmarks/heartbeat_cost.py            # half a minute
+    python benchmarks/heartbeat_cost.py            # some seconds
 """
 
 import argparse
