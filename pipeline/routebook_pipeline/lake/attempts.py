@@ -7,9 +7,9 @@ that goes, and a crash leaves only files that no table refers to.
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 import pyarrow
 from deltalake import CommitProperties, Transaction
@@ -25,6 +25,11 @@ from routebook_pipeline.lake.connectors import check_spark_reaches
 from routebook_pipeline.lake.folders import FoundFile
 from routebook_pipeline.lake.tables import BOUNDS, RAW, REWRITES, DataFile, Pinned, Table
 
+ROWS_TOGETHER: Final = 1 << 20
+"""In a row group of a joined file: each has pages and statistics for every column. Arrow cuts at so many, too."""
+BYTES_TOGETHER: Final = 128 << 20
+"""Of rows that are held in memory to be written as one group: 400,000 changes."""
+
 
 class OvertakenError(Exception):
     """Another writer moved a record that this commit moves. Nothing was committed: look again, and try again."""
@@ -34,6 +39,7 @@ class Attempt:
     def __init__(self, table: Table) -> None:
         self.table = table
         self._name = f"data/{secrets.token_hex(8)}"
+        self.folder = table.folder / self._name
         self.added: list[AddAction] = []
 
     @property
@@ -42,26 +48,28 @@ class Attempt:
 
     def write(self, rows: DataFrame) -> None:
         """One action over `rows`, which have the partition as a column."""
-        place = self.table.folder / self._name
-        check_spark_reaches(rows.sparkSession, place)
-        rows.write.partitionBy(self.table.partition).option("compression", "zstd").parquet(place.for_spark)
-        found = [file for file in place.files() if file.path.endswith(".parquet")]
+        check_spark_reaches(rows.sparkSession, self.folder)
+        rows.write.partitionBy(self.table.partition).option("compression", "zstd").parquet(self.folder.for_spark)
+        found = [file for file in self.folder.files() if file.path.endswith(".parquet")]
         self.added = [action for file in found if (action := self._action(file)) is not None]
 
     def join(self, files: list[DataFile], columns: StructType) -> None:
         """The rows of files of one day, as one. What an older one lacks is null."""
         schema = to_arrow_schema(columns)
         path = f"{self.table.partition}={files[0].day}/joined-{len(self.added)}.zstd.parquet"
-        with (self.table.folder / self._name).writer(path, schema) as writer:
-            for file in files:
-                for batch in self.table.folder.batches(file.path):
-                    writer.write_batch(_in_shape(batch, schema))
-        size = (self.table.folder / self._name).size(path)
-        action = self._action(FoundFile(path, size, time.time_ns() // 1_000_000))
+        with self.folder.writer(path, schema) as writer:
+            found = (batch for file in files for batch in self.table.folder.batches(file.path))
+            for group in in_groups(_in_shape(batch, schema) for batch in found):
+                writer.write_table(pyarrow.Table.from_batches(group))
+        self.take(path)
+
+    def take(self, path: str) -> None:
+        """A file that was written below `folder`."""
+        action = self._action(FoundFile(path, self.folder.size(path), time.time_ns() // 1_000_000))
         self.added += [action] if action is not None else []
 
     def remove(self) -> None:
-        (self.table.folder / self._name).remove()
+        self.folder.remove()
 
     def is_committed(self) -> bool:
         """Asked of the log: who was interrupted, or lost the answer of an object store, may have committed all the
@@ -102,6 +110,20 @@ def attempt(table: Table) -> Iterator[Attempt]:
             if not started.is_committed():
                 started.remove()
         raise
+
+
+def in_groups(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[list[pyarrow.RecordBatch]]:
+    """As many as fit together; each at least one."""
+    group: list[pyarrow.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if group and (rows > ROWS_TOGETHER or size > BYTES_TOGETHER):
+            yield group
+            group, rows, size = [], batch.num_rows, batch.nbytes
+        group.append(batch)
+    if group:
+        yield group
 
 
 def _in_shape(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:

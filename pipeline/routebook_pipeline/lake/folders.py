@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -21,6 +22,10 @@ from routebook_pipeline.errors import UnreachableError, WrongUsageError
 from routebook_pipeline.lake.border import reaching
 
 SCHEMES: Final = ("s3", "s3a", "gs", "abfss", "hdfs")
+_PAGES: Final = (
+    {"max_rows_per_page": 200_000} if "max_rows_per_page" in signature(parquet.ParquetWriter).parameters else {}
+)
+"""As Spark's files have (session.py). An Arrow that cannot be told so does not cut pages by rows."""
 _LOCAL_ADDRESS: Final = re.compile(r"(?://(?:localhost)?)?(/(?!/).*)", re.DOTALL)
 
 
@@ -126,7 +131,8 @@ class Folder:
     def writer(self, path: str, schema: pyarrow.Schema) -> Iterator[parquet.ParquetWriter]:
         with self._asked("written to") as (system, root):
             system.create_dir(f"{root}/{path}".rpartition("/")[0])
-            with parquet.ParquetWriter(f"{root}/{path}", schema, compression="zstd", filesystem=system) as writer:
+            place = f"{root}/{path}"
+            with parquet.ParquetWriter(place, schema, compression="zstd", filesystem=system, **_PAGES) as writer:
                 yield writer
 
     def size(self, path: str) -> int:
