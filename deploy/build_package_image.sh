@@ -7,18 +7,14 @@ set -eu
 tag=$1
 package=$2
 program=${3:-$package}
-. /etc/os-release
+. "$(dirname "$0")/unpack_packages.sh"
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT INT TERM
-set --
-for source in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
-  if [ -s "$source" ]; then set -- "$@" "$source"; fi
-done
-root=$folder/root
+
 # "extract": packages are unpacked, their installation scripts not run.
-mmdebstrap --quiet --variant=extract --format=directory \
-  --include="base-files,ca-certificates,coreutils,dash,libc-bin,$package" "$VERSION_CODENAME" "$root" "$@"
+root=$folder/root
+unpack_packages extract "base-files,ca-certificates,coreutils,dash,libc-bin,$package" "$root"
 
 cat >"$root/entrypoint" <<ENTRYPOINT
 #!/bin/sh

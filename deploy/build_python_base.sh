@@ -10,29 +10,15 @@ tag=${1:-routebook-base:python3.13}
 suite=${2:-trixie}
 python=python3.13
 if [ "$suite" = bookworm ]; then python=python3.11; fi
-. /etc/os-release
+. "$(dirname "$0")/unpack_packages.sh"
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT INT TERM
 
-# The machine's own package sources: they are what can be reached from here.
-set --
-for source in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
-  if [ ! -s "$source" ]; then continue; fi
-  if [ "$suite" = "${VERSION_CODENAME:-}" ]; then
-    set -- "$@" "$source"
-  else
-    # Another suite from the same mirror; the sources name their own suite.
-    mirror=$(awk '$1 == "URIs:" { print $2; exit } $1 == "deb" { print $2; exit }' "$source")
-    set -- "${1:-$mirror}"
-  fi
-done
-
 # "extract": packages are unpacked, their installation scripts not run; what those would have done is done below.
 root=$folder/root
-mmdebstrap --quiet --variant="${VARIANT:-extract}" --format=directory \
-  --include="base-files,bash,ca-certificates,coreutils,dash,findutils,grep,libc-bin,libstdc++6,sed,tzdata,$python-venv" \
-  "$suite" "$root" "$@"
+packages=base-files,bash,ca-certificates,coreutils,dash,findutils,grep,libc-bin,libstdc++6,sed,tzdata,$python-venv
+unpack_packages "${VARIANT:-extract}" "$packages" "$root" "$suite"
 
 ln -sf "$python" "$root/usr/bin/python3"
 ln -sf dash "$root/usr/bin/sh"

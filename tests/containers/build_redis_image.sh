@@ -8,30 +8,15 @@
 set -eu
 
 tag=${1:-${ROUTEBOOK_TEST_REDIS_IMAGE:-redis:7-bookworm}}
-. /etc/os-release
-own_suite=${VERSION_CODENAME:?this system does not name its release}
-suite=${2:-$own_suite}
+suite=${2:-}
+. "$(dirname "$0")/../../deploy/unpack_packages.sh"
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT INT TERM
 
-# The machine's own package sources: they are what can be reached from here.
-set --
-for source in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/ubuntu.sources /etc/apt/sources.list; do
-  if [ ! -s "$source" ]; then continue; fi
-  if [ "$suite" = "$own_suite" ]; then
-    set -- "$@" "$source"
-  else
-    # Another suite from the same mirror; the sources name their own suite.
-    mirror=$(awk '$1 == "URIs:" { print $2; exit } $1 == "deb" { print $2; exit }' "$source")
-    set -- "${1:-$mirror}"
-  fi
-done
-
-root=$folder/root
 # "extract": packages are unpacked, their installation scripts not run; Redis needs none of them.
-mmdebstrap --quiet --variant=extract --format=directory \
-  --include=base-files,dash,coreutils,libc-bin,redis-server "$suite" "$root" "$@"
+root=$folder/root
+unpack_packages extract base-files,dash,coreutils,libc-bin,redis-server "$root" "$suite"
 
 cat >"$root/entrypoint" <<'ENTRYPOINT'
 #!/bin/sh
