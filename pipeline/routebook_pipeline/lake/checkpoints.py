@@ -60,8 +60,10 @@ class Checkpoints:
         """Removes those of processes that ended."""
         newest: dict[str, int] = defaultdict(int)
         for file in self.folder.files():
-            name = file.path.partition("/")[0]
-            newest[name] = max(newest[name], file.modified_ms)
+            name, in_a_folder, _ = file.path.partition("/")
+            # Files right here are those of releases with one checkpoint for all starts.
+            if in_a_folder:
+                newest[name] = max(newest[name], file.modified_ms)
         for name, noted_ms in newest.items():
             if noted_ms < time.time_ns() // 1_000_000 - KEPT_MS:
                 (self.folder / name).remove()

@@ -89,3 +89,14 @@ def test_checkpoints_of_processes_that_ended_are_removed(checkpoints: Checkpoint
     os.utime(running / "offsets" / "0", (long_ago_s, long_ago_s))
     checkpoints.tidy()
     assert [folder.name for folder in left.parent.iterdir()] == [running.name]
+
+
+def test_files_beside_the_checkpoints_are_left_alone(checkpoints: Checkpoints) -> None:
+    """As Spark left them while a stream had one checkpoint, which all starts went on from."""
+    left = Path(checkpoints.folder.uri)
+    (left / "commits").mkdir(parents=True)
+    for name in ("metadata", ".metadata.crc", "commits/0"):
+        (left / name).write_text("{}")
+        os.utime(left / name, (1, 1))
+    checkpoints.tidy()
+    assert sorted(entry.name for entry in left.iterdir()) == [".metadata.crc", "metadata"]
