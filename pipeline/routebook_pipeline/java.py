@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.replacing import replacing
 
 OLDEST: Final = 17
 ANSWER_SECONDS: Final = 30
@@ -82,12 +83,10 @@ def _home_of_wheel() -> Path | None:
     launcher = home / "bin" / "java"
     text = _LAUNCHER.format(java=shlex.quote(str(java)))
     if not (launcher.exists() and launcher.read_text() == text):
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        # Replaced in one step: another command may be starting with it right now.
-        fresh = launcher.with_name(f"java.{os.getpid()}")
-        fresh.write_text(text)
-        fresh.chmod(0o755)
-        fresh.replace(launcher)
+        # Another command may be starting with it right now.
+        with replacing(launcher) as fresh:
+            fresh.write_text(text)
+            fresh.chmod(0o755)
     return home
 
 

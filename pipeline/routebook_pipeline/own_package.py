@@ -1,12 +1,12 @@
 """This package as a file, for executors on other machines."""
 
 import hashlib
-import os
 import zipfile
 from pathlib import Path
 from typing import Final
 
 from routebook_pipeline.java import cache_folder
+from routebook_pipeline.replacing import replacing
 
 PROGRAM: Final = Path(__file__).with_name("submit.py")
 """What `spark-submit` runs."""
@@ -25,10 +25,7 @@ def zip_own_package() -> Path:
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
     made = cache_folder() / f"{package.name}-{digest}.zip"
     if not made.exists():
-        # Another command may be making it right now, too.
-        fresh = made.with_suffix(f".{os.getpid()}")
-        with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
+        with replacing(made) as fresh, zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, text in files.items():
                 archive.writestr(zipfile.ZipInfo(name, _UNCHANGING), text)
-        fresh.replace(made)
     return made

@@ -2,10 +2,7 @@
 
 import base64
 import json
-import os
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,8 +13,8 @@ from routebook_pipeline.cli.options import (
     checked_namespace,
     checked_url_env,
 )
+from routebook_pipeline.cli.outlet import file_for
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.errors import UnreachableError
 
 if TYPE_CHECKING:
     from routebook_pipeline.source.stream_store import StreamReader
@@ -40,28 +37,14 @@ def command(out: str, namespace: str, url_env: str) -> int:
     checked_url_env(url_env)
     with Progress() as progress, StreamReader(url_env, namespace) as stream:
         progress.doing(f"writing {out}")
-        written = _write(_lines(stream), Path(out))
-        progress.log(f"{out}: {written} entries")
-    return 0
-
-
-def _write(lines: Iterator[str], out: Path) -> int:
-    """In one step: half a file would be a shorter history."""
-    fresh = out.with_name(f".{out.name}.{os.getpid()}")
-    written = 0
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with fresh.open("w", encoding="utf-8") as file:
-            for line in lines:
+        written = 0
+        # Half a file would be a shorter history.
+        with file_for(out) as fresh, fresh.open("w", encoding="utf-8") as file:
+            for line in _lines(stream):
                 file.write(line)
                 written += 1
-        fresh.replace(out)
-    except OSError as error:
-        raise UnreachableError(f"{out} cannot be written: {error}. Name another place with --out.") from error
-    finally:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
-    return written
+        progress.log(f"{out}: {written} entries")
+    return 0
 
 
 def _lines(stream: "StreamReader") -> Iterator[str]:

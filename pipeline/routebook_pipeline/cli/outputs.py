@@ -12,6 +12,7 @@ from routebook_pipeline.answers.answering import Row
 from routebook_pipeline.answers.files import write_parquet
 from routebook_pipeline.answers.statement import integrity_line, window_line
 from routebook_pipeline.answers.taken import Taken
+from routebook_pipeline.cli.outlet import file_for
 from routebook_pipeline.cli.tables import print_rows
 from routebook_pipeline.times import iso
 
@@ -22,11 +23,20 @@ CSV: Final = "csv"
 
 def give(taken: Taken, form: str, parquet: str | None) -> None:
     if parquet is not None:
-        write_parquet(taken.table, taken.statement(), parquet)
+        _write_parquet(taken, parquet)
         click.echo(f"{taken.table.num_rows} rows in {parquet}", err=True)
         _give_statement(taken, err=True)
         return
     _FORMS[form](taken)
+
+
+def _write_parquet(taken: Taken, out: str) -> None:
+    if "://" in out:
+        # An object appears when it is whole.
+        write_parquet(taken.table, taken.statement(), out)
+        return
+    with file_for(out, "--parquet") as fresh:
+        write_parquet(taken.table, taken.statement(), str(fresh))
 
 
 def print_json(value: Any) -> None:

@@ -1,11 +1,10 @@
 """`routebook pipeline package`: what `spark-submit` is given. Starts no Spark."""
 
 import shutil
-from pathlib import Path
 
 import click
 
-from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.cli.outlet import file_for
 
 
 @click.command("package")
@@ -18,10 +17,7 @@ def command(out: str) -> int:
     """
     from routebook_pipeline.own_package import PROGRAM, zip_own_package  # noqa: PLC0415
 
-    try:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(zip_own_package(), out)
-    except OSError as error:
-        raise UnreachableError(f"{out} cannot be written: {error}. Name another place with --out.") from error
+    with file_for(out) as fresh:
+        shutil.copyfile(zip_own_package(), fresh)
     click.echo(PROGRAM)
     return 0

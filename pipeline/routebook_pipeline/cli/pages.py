@@ -1,16 +1,13 @@
 """The report's page, from the lake to its file."""
 
-import os
-from pathlib import Path
-
 import click
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.answers.answering import Basis, is_no
 from routebook_pipeline.answers.gathering import gather
 from routebook_pipeline.answers.statement import integrity_line, is_ok, window_line
+from routebook_pipeline.cli.outlet import file_for
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.report.page import render
 
 
@@ -22,7 +19,9 @@ def make_page(spark: SparkSession, basis: Basis, out: str, progress: Progress) -
     if out == "-":
         click.echo(page)
     else:
-        write_page(page, Path(out))
+        # The service may be handing out the page of yesterday from there.
+        with file_for(out) as fresh:
+            fresh.write_text(page, encoding="utf-8")
         progress.log(f"{out}: {len(page.encode()) // 1024} KiB")
     window, until_ms = basis.settled.window, basis.reach.complete_until_ms
     progress.log(window_line(window.start_ms, window.end_ms, until_ms, basis.settled.asked_until_ms))
@@ -30,15 +29,3 @@ def make_page(spark: SparkSession, basis: Basis, out: str, progress: Progress) -
     if not is_ok(findings.integrity):
         return "the history is not ok"
     return is_no("availability", [dict(row) for row in findings.availability_by_cluster], basis.thresholds)
-
-
-def write_page(page: str, out: Path) -> None:
-    """In one step: the service may be handing out the page of yesterday from there."""
-    fresh = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(page, encoding="utf-8")
-        fresh.replace(out)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise UnreachableError(f"{out} cannot be written: {error}. Name another place with --out.") from error

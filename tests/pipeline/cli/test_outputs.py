@@ -3,12 +3,17 @@
 import csv
 import io
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from routebook_pipeline.answers.answering import Answer, Basis
 from routebook_pipeline.answers.catalogue import QUESTIONS
@@ -24,10 +29,10 @@ from routebook_pipeline.shapes import INTEGRITY, ROUTE_DIFF
 from tests.pipeline.cli.documented import example_with
 
 WINDOW = Window(0, 2 * HOUR_MS)
-ENTRY = (7, "queues-changed", None, 'o"ps', "[::1]:9")
+ENTRY = {"version": 7, "kind": "queues-changed", "cause": None, "actor": 'o"ps', "source": "[::1]:9"}
 DIFFERENCES: list[dict[str, Any]] = [
-    {"topic": "b,c\n", "cluster": "集群", "broker": "", "difference": "added", "addresses_after": {0: "127.0.0.1:1"}},
     {"topic": "a", "cluster": "c", "broker": 'say "b"', "difference": "changed", "perm_before": 6, "entries": [ENTRY]},
+    {"topic": "b,c\n", "cluster": "集群", "broker": "", "difference": "added", "addresses_after": {0: "127.0.0.1:1"}},
 ]
 WHOLE = {
     "era": 0,
@@ -35,7 +40,7 @@ WHOLE = {
     "last_version": 9,
     "entries": 7,
     "missing": 2,
-    "holes": [(3, 4)],
+    "holes": [{"from_version": 3, "to_version": 4}],
     "forks": 0,
     "late": 0,
     "duplicates": 0,
@@ -46,17 +51,33 @@ WHOLE = {
 }
 
 
-@pytest.fixture(scope="module")
-def taken(plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Taken:
-    """Two rows, not in their order, with maps and lists; asked for two hours, of which one is over."""
-    folder: Path = tmp_path_factory.mktemp("lake")
+def answer_of(rows: Any, integrity: Any, folder: Path) -> Answer:
+    """To a question about two hours, of which one is over."""
     reach = Reach(HOUR_MS, HOUR_MS, since_ms=5, store="the store does not answer")
     basis = Basis(Lake(str(folder), "ns"), reach, Settled(Window(0, HOUR_MS), 2 * HOUR_MS))
+    return Answer(QUESTIONS["route-diff"], "topic", basis, ROUTE_DIFF, rows, integrity)
+
+
+@pytest.fixture
+def taken(tmp_path: Path) -> Taken:
+    """Two rows with maps and lists, as Spark would have handed them over."""
+    maps = ("addresses_before", "addresses_after")
+    as_pairs = [{name: [*row[name].items()] if name in maps else row[name] for name in row} for row in DIFFERENCES]
+    table = pyarrow.Table.from_pylist(as_pairs, to_arrow_schema(ROUTE_DIFF))
+    return Taken(answer_of(None, None, tmp_path), table, [WHOLE])
+
+
+@pytest.mark.slow
+def test_an_answer_is_taken_from_spark_sorted_by_what_names_a_row(
+    plainly: SparkSession, taken: Taken, tmp_path: Path
+) -> None:
     rows, integrity = (
         plainly.createDataFrame([tuple(one.get(name) for name in shape.names) for one in told], shape)
-        for told, shape in ((DIFFERENCES, ROUTE_DIFF), ([WHOLE], INTEGRITY))
+        for told, shape in ((DIFFERENCES[::-1], ROUTE_DIFF), ([WHOLE], INTEGRITY))
     )
-    return compute(Answer(QUESTIONS["route-diff"], "topic", basis, ROUTE_DIFF, rows, integrity))
+    computed = compute(answer_of(rows, integrity, tmp_path))
+    assert computed.table.equals(taken.table)
+    assert computed.integrity == taken.integrity
 
 
 @pytest.fixture
@@ -81,7 +102,7 @@ def test_json_says_what_it_rests_on_and_then_the_rows(as_json: dict[str, Any]) -
     assert list(as_json) == list(example_with("question")), "as it is documented"
     (era,) = as_json["integrity"]
     assert (era["holes"], era["unreadable"]) == ([{"from_version": 3, "to_version": 4}], {"json": 1})
-    assert [row["topic"] for row in as_json["rows"]] == ["a", "b,c\n"], "sorted by what names a row"
+    assert [row["topic"] for row in as_json["rows"]] == ["a", "b,c\n"]
     assert as_json["rows"][1]["addresses_after"] == {"0": "127.0.0.1:1"}
     assert as_json["rows"][0]["entries"][0]["actor"] == 'o"ps'
 
@@ -143,6 +164,38 @@ def test_into_a_file_goes_what_standard_output_would_have_shown(
     assert file.read_text(encoding="utf-8") == shown.out
     assert capsys.readouterr() == ("", shown.err)
     assert "集群" in shown.out
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """As a disk with so much room."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+
+
+@pytest.mark.usefixtures("capsys")
+@pytest.mark.parametrize("flag", ["--out", "--parquet"])
+def test_an_answer_that_does_not_fit_leaves_the_one_of_before(taken: Taken, flag: str, tmp_path: Path) -> None:
+    out = tmp_path / "answer"
+    out.write_text("of yesterday")
+
+    def write() -> None:
+        if flag == "--parquet":
+            give(taken, TABLE, str(out))
+        else:
+            with answers_into(str(out)):
+                give(taken, JSON, None)
+
+    with files_no_larger_than(100), pytest.raises(UnreachableError, match=rf"cannot be written.*too large.*{flag}"):
+        write()
+    assert out.read_text() == "of yesterday"
+    assert list(tmp_path.iterdir()) == [out]
+    write()
+    assert out.stat().st_size > 100
 
 
 @pytest.mark.parametrize("place", ["", "below"])
