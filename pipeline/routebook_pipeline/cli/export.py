@@ -15,6 +15,7 @@ from routebook_pipeline.cli.options import (
 )
 from routebook_pipeline.cli.outlet import file_for
 from routebook_pipeline.cli.progress import Progress
+from routebook_pipeline.errors import HistoryError, HistoryForkError, HistoryMissingError
 
 if TYPE_CHECKING:
     from routebook_pipeline.source.stream_store import StreamReader
@@ -40,15 +41,42 @@ def command(out: str, namespace: str, url_env: str) -> int:
         written = 0
         # Half a file would be a shorter history.
         with file_for(out) as fresh, fresh.open("w", encoding="utf-8") as file:
-            for line in _lines(stream):
+            for line in lines_of(stream):
                 file.write(line)
                 written += 1
         progress.log(f"{out}: {written} entries")
     return 0
 
 
+def lines_of(stream: "StreamReader") -> Iterator[str]:
+    """A line an entry. The errors of reading are worded for a lake, which goes on behind its last place; an export
+    begins anew each time.
+    """
+    try:
+        yield from _lines(stream)
+    except HistoryMissingError as error:
+        first = stream.first()
+        are = f"RB_MISSING: the changes {error.first} to {error.last} of name space {stream.namespace!r} are"
+        if first is None or first.version > error.last:
+            raise HistoryError(
+                f"{are} gone: the stream was trimmed while it was read. Nothing was written. Run it again: it begins "
+                "with the first entry that is there."
+            ) from error
+        raise HistoryError(
+            f"{are} no longer in the stream, though earlier ones are: no lake takes a file with a hole, and nothing was "
+            "written. Export from a copy of the store that still has them (name its variable with --url-env), or let "
+            "a lake read this one: `ingest --on-loss record` notes the hole."
+        ) from error
+    except HistoryForkError as error:
+        raise HistoryError(
+            f"RB_FORK: the store lost its last changes or was emptied while it was read: name space "
+            f"{stream.namespace!r} was at version {error.ours} and is at {error.newest}. Nothing was written. Run it "
+            "again for what the store holds now, or export from a copy of it from before (--url-env)."
+        ) from error
+
+
 def _lines(stream: "StreamReader") -> Iterator[str]:
-    """HistoryMissingError when entries are trimmed while they are read: the file would have a hole."""
+    """HistoryMissingError when some are not there: the file would have a hole."""
     from routebook_pipeline.source.options import SourceOptions  # noqa: PLC0415
     from routebook_pipeline.source.reading import Reading, read  # noqa: PLC0415
 

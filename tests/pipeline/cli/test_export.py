@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from routebook.cli.main import run as routebook
+from routebook_pipeline.cli.export import lines_of
+from routebook_pipeline.errors import HistoryError
 from routebook_pipeline.source.options import SourceOptions
 from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream_store import StreamReader
 from tests.pipeline.source.streams import BEGAN_MS, URL_ENV, Stream, payload_of
 
 
@@ -66,7 +69,9 @@ def test_a_file_that_cannot_be_made_leaves_nothing_behind(stream: Stream, tmp_pa
     assert list(tmp_path.iterdir()) == [taken]
 
 
-def test_a_hole_in_the_stream_is_not_exported_as_if_it_were_whole(stream: Stream, tmp_path: Path) -> None:
+def test_a_hole_in_the_stream_is_not_exported_as_if_it_were_whole(
+    stream: Stream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`import` would refuse the file; the one of before stays."""
     stream.delete(stream.fill(9)[4])
     file = tmp_path / "changes.jsonl"
@@ -74,3 +79,40 @@ def test_a_hole_in_the_stream_is_not_exported_as_if_it_were_whole(stream: Stream
     assert export(file) == 4
     assert file.read_text() == "of yesterday"
     assert list(tmp_path.iterdir()) == [file]
+    said = capsys.readouterr().err
+    assert "RB_MISSING: the changes 5 to 5" in said
+    assert "though earlier ones are" in said
+    assert "--url-env" in said
+    assert "import them" not in said, "that is what it was to make possible"
+
+
+def test_what_is_lost_while_it_is_read_is_told_with_what_helps(store_url: str, stream: Stream) -> None:
+    """`export` reads in chunks, and a store does not wait for it. An export has no place to go on from, as a lake has:
+    its errors say what to do with an export.
+    """
+    ids = stream.fill(300)
+    with StreamReader(URL_ENV, stream.namespace) as reader:
+        lines = lines_of(reader)
+        next(lines)
+        stream.trim_below(ids[249])
+        with pytest.raises(HistoryError, match=r"RB_MISSING.* to 249 .*trimmed while it was read.*Run it again"):
+            list(lines)
+        assert len(list(lines_of(reader))) == 51, "which helps"
+
+        ids = stream.fill(500, first=301)
+        lines = lines_of(reader)
+        next(lines)
+        stream.delete(ids[-1])
+        with pytest.raises(HistoryError, match=r"RB_MISSING: the changes 500 to 500 .*though earlier ones are"):
+            list(lines)
+
+        stream.drop()
+        stream.fill(300)
+        lines = lines_of(reader)
+        next(lines)
+        stream.drop()
+        stream.fill(3, ms=BEGAN_MS + 60_000)
+        with pytest.raises(HistoryError, match=r"RB_FORK.*was at version 300 and is at 3\b.*Run it again") as raised:
+            list(lines)
+        assert "lake" not in str(raised.value)
+        assert len(list(lines_of(reader))) == 3
