@@ -63,8 +63,8 @@ def lines_of(stream: "StreamReader") -> Iterator[str]:
                 "with the first entry that is there."
             ) from error
         raise HistoryError(
-            f"{are} no longer in the stream, though earlier ones are: no lake takes a file with a hole, and nothing was "
-            "written. Export from a copy of the store that still has them (name its variable with --url-env), or let "
+            f"{are} no longer in the stream, though earlier ones are: no lake takes a file with a hole, and nothing "
+            "was written. Export from a copy of the store that still has them (its variable: --url-env), or let "
             "a lake read this one: `ingest --on-loss record` notes the hole."
         ) from error
     except HistoryForkError as error:

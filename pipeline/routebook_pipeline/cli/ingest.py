@@ -3,10 +3,9 @@
 import click
 
 from routebook_pipeline.cli.durations import DURATION
-from routebook_pipeline.cli.options import Site, typed, with_site
+from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.cli.windows import with_thresholds
-from routebook_pipeline.errors import WrongUsageError
 from routebook_pipeline.history import Thresholds
 
 
@@ -54,8 +53,11 @@ def command(
     Without --once it runs until it is told to stop (SIGTERM, Ctrl-C: the running batch is finished), and begins again
     by itself when the store was away. Ending it in any other way loses and doubles nothing either.
     """
-    if refresh is None and typed({"thresholds": "--threshold"}):
-        raise WrongUsageError("--threshold is for the answers that --refresh makes. Add --refresh 5m, or leave it out.")
+    if refresh is None:
+        refuse({"thresholds": "--threshold"}, "it is for the answers that --refresh makes. Add --refresh 5m.")
+    if once:
+        refuse({"trigger": "--trigger"}, "--once takes what is there and ends, without a next batch to wait for.")
+    refuse(PARTIAL, "it is for questions over a window. An ingest reads all there is.")
     from routebook_pipeline.cli.ingesting import ask_store, ingest_into  # noqa: PLC0415 Spark's modules take a second
     from routebook_pipeline.cli.running import spark_for  # noqa: PLC0415
     from routebook_pipeline.cli.stopping import told_to_stop  # noqa: PLC0415

@@ -94,6 +94,15 @@ def typed(flags: Mapping[str, str]) -> list[str]:
     return [flag for name, flag in flags.items() if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
 
 
+def refuse(flags: Mapping[str, str], why: str) -> None:
+    """WrongUsageError when one of them was typed, which would be ignored; `why` says what they are for."""
+    if wrong := typed(flags):
+        raise WrongUsageError(f"{', '.join(wrong)} would be ignored: {why}")
+
+
+PARTIAL: Final = {"allow_partial": "--allow-partial"}
+
+
 def _lake(given: str | None) -> str:
     if not given:
         raise WrongUsageError(f"Which lake? Name it with --lake FOLDER|URL, or in {LAKE_VARIABLE}.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from routebook_pipeline.answers.windows import Reach, instant_of_version, settle_instant
-from routebook_pipeline.cli.options import Site, with_site
+from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site
 from routebook_pipeline.cli.outlet import answers_into, out_option
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.cli.windows import when_option
@@ -48,6 +48,8 @@ def command(site: Site, *, topic: str, json_: bool, out: str | None, **when: Any
         raise WrongUsageError("A point in time (--at) or a version (--version), not both.")
     if when["era"] is not None and when["version"] is None:
         raise WrongUsageError("--era goes with --version.")
+    if when["version"] is not None:
+        refuse(PARTIAL, "it is for a time (--at) that is later than the history. A version is there, or it is not.")
     from routebook_pipeline.answers.routes import route_at  # noqa: PLC0415 Spark's modules take a second
     from routebook_pipeline.cli.asking import open_lake  # noqa: PLC0415
     from routebook_pipeline.cli.outputs import print_json  # noqa: PLC0415

@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from routebook_pipeline.answers.catalogue import QUESTIONS, Question, find_question
-from routebook_pipeline.cli.options import Site, typed, with_site
+from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site
 from routebook_pipeline.cli.outlet import answers_into, out_option
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.cli.windows import with_thresholds, with_window
@@ -22,6 +22,7 @@ UPKEEP = {
     "check": "read everything and prove that no version is missing or doubled",
 }
 
+WITHOUT_SPARK = frozenset({"compact", "vacuum"})
 
 _OF_QUESTIONS = {
     "start": "--from",
@@ -33,6 +34,9 @@ _OF_QUESTIONS = {
     "fail": "--fail",
 }
 """Options that mean nothing to the upkeep of a lake."""
+
+_OF_SPARK = {"master": "--master", "conf": "--conf"}
+_OF_THE_STORE = {"url_env": "--url-env"}
 
 
 def _names(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -100,13 +104,18 @@ def command(site: Site, question: str, json_: bool, csv_: bool, parquet: str | N
     if question not in UPKEEP:
         known = ", ".join([*QUESTIONS, *UPKEEP])
         raise WrongUsageError(f"There is no question {question!r}. Allowed: {known}. One topic's route: `route-at`.")
-    if wrong := typed(_OF_QUESTIONS):
-        raise WrongUsageError(
-            f"`run {question}` is about the whole lake, and has no use for {', '.join(wrong)}. Allowed: --json, --out."
-        )
+    _check_upkeep(question)
     from routebook_pipeline.cli.upkeep import run_upkeep  # noqa: PLC0415 Spark's modules take a second
 
     return run_upkeep(site, question, json_=json_, out=given["out"])
+
+
+def _check_upkeep(what: str) -> None:
+    refuse(_OF_QUESTIONS | PARTIAL, f"`run {what}` is about the whole lake. Allowed: --json, --out.")
+    if what in WITHOUT_SPARK:
+        refuse(_OF_SPARK, f"`run {what}` starts no Spark.")
+    if what != "rebase":
+        refuse(_OF_THE_STORE, f"`run {what}` does not ask the store.")
 
 
 def _ask(

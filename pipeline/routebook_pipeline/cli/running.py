@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.cli.java_messages import JavaMessages
-from routebook_pipeline.cli.options import Site
+from routebook_pipeline.cli.options import Site, refuse
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.java import find_java_home, java_version
@@ -39,6 +39,7 @@ def spark_for(site: Site, progress: Progress) -> Iterator[SparkSession]:
 def _started(site: Site, progress: Progress) -> SparkSession:
     if not is_submitted():
         return _own_spark(site, progress)
+    refuse({"master": "--master"}, "under spark-submit it stands among its own options, before the program.")
     progress.doing("starting Spark")
     return build_session(site.master, site.conf)
 

@@ -11,12 +11,11 @@ from routebook_pipeline.cli.options import Site
 from routebook_pipeline.cli.outlet import answers_into
 from routebook_pipeline.cli.outputs import print_json
 from routebook_pipeline.cli.progress import Progress
+from routebook_pipeline.cli.run import WITHOUT_SPARK
 from routebook_pipeline.cli.running import spark_for
 from routebook_pipeline.errors import AnswerIsNoError
 from routebook_pipeline.lake import upkeep
 from routebook_pipeline.lake.tables import Lake
-
-WITHOUT_SPARK = frozenset({"compact", "vacuum"})
 
 
 def run_upkeep(site: Site, what: str, *, json_: bool, out: str | None) -> int:

@@ -19,18 +19,20 @@ Each = pytest.mark.parametrize(
 )
 
 
-def started(program: tuple[str, ...], *arguments: str, store: str = NOBODY) -> "subprocess.Popen[str]":
+def started(
+    program: tuple[str, ...], *arguments: str, store: str = NOBODY, **environment: str
+) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, *program, *arguments],
-        env={**os.environ, "ROUTEBOOK_REDIS_URL": store},
+        env={**os.environ, "ROUTEBOOK_REDIS_URL": store, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def ended(program: tuple[str, ...], *arguments: str) -> tuple[int, str, str]:
-    with started(program, *arguments) as process:
+def ended(program: tuple[str, ...], *arguments: str, **environment: str) -> tuple[int, str, str]:
+    with started(program, *arguments, **environment) as process:
         out, err = process.communicate(timeout=PATIENCE_S)
         return process.returncode, out, err
 
@@ -77,3 +79,11 @@ def test_a_reader_that_has_enough_is_no_error(program: tuple[str, ...]) -> None:
         assert process.wait(PATIENCE_S) == 0
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
+
+
+def test_the_master_of_spark_submit_is_named_to_spark_submit(tmp_path: Path) -> None:
+    """It has started Java by then: the command's option would be ignored."""
+    words = ("ingest", "--master", "local[1]", "--lake", str(tmp_path))
+    code, _, err = ended((str(PROGRAM),), *words, PYSPARK_GATEWAY_PORT="1")
+    assert code == 2
+    assert "--master would be ignored: under spark-submit" in err
