@@ -13,12 +13,16 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from routebook_pipeline.lake.folders import Folder
+from routebook_pipeline.lake.folders import Folder, FoundFile
 from routebook_pipeline.source.positions import EntryId
 
 KEPT_MS: Final = 24 * 3_600_000
 """Since its last note. Who notes nothing for longer, and yet runs, starts again when something comes."""
-_COMMITTED: Final = re.compile(r"(?P<name>(?P<era>\d+)-[0-9a-f]{16})/commits/(?P<batch>\d+)")
+_NAME: Final = r"(?P<name>\d+-[0-9a-f]{16})"
+_COMMITTED: Final = re.compile(rf"{_NAME}/commits/(?P<batch>\d+)")
+_OVER: Final = "over"
+"""Name of an empty file: the query has ended."""
+_ENDED: Final = re.compile(f"{_NAME}/{_OVER}")
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,30 @@ class Checkpoints:
 
     def furthest(self, era: int) -> EntryId | None:
         """How far any of them says that the lake has come. Version 0: the stream was empty."""
+        ends = self._ends(self.folder.files())
+        return max((end for name, end in ends.items() if _era(name) == era), key=lambda end: end.version, default=None)
+
+    def close(self, own: Checkpoint) -> None:
+        """Its query has ended. That is known of nobody else's, so each process says it of its own. Among those of which
+        it is said, only the furthest tells `furthest` anything; by name, where two came as far: never none stays.
+        """
+        own.folder.mark(_OVER)
+        files = self.folder.files()
+        over = [found["name"] for file in files if (found := _ENDED.fullmatch(file.path))]
+        ends = self._ends(files)
+        reached = {name: (_era(name), ends[name].version if name in ends else -1, name) for name in over}
+        for name in sorted(over, key=lambda name: reached[name])[:-1]:
+            (self.folder / name).remove()
+
+    def _ends(self, files: list[FoundFile]) -> dict[str, EntryId]:
+        """By name. Not of those that nothing was committed of."""
         last: dict[str, int] = defaultdict(int)
-        for file in self.folder.files():
+        for file in files:
             found = _COMMITTED.fullmatch(file.path)
-            if found is not None and int(found["era"]) == era:
+            if found is not None:
                 last[found["name"]] = max(last[found["name"]], int(found["batch"]))
-        ends = [Checkpoint(self.folder / name, self.key).end_of(batch) for name, batch in last.items()]
-        return max((end for end in ends if end is not None), key=lambda end: end.version, default=None)
+        ends = {name: Checkpoint(self.folder / name, self.key).end_of(batch) for name, batch in last.items()}
+        return {name: end for name, end in ends.items() if end is not None}
 
     def tidy(self) -> None:
         """Removes those of processes that ended."""
@@ -67,3 +88,7 @@ class Checkpoints:
         for name, noted_ms in newest.items():
             if noted_ms < time.time_ns() // 1_000_000 - KEPT_MS:
                 (self.folder / name).remove()
+
+
+def _era(name: str) -> int:
+    return int(name.partition("-")[0])

@@ -100,6 +100,10 @@ class Feed:
         # Not within: Spark waits for its thread, which may be just about to hand over a batch.
         if self.query is not None:
             self.query.stop()
+        if self._checkpoint is not None:
+            # What is not tidied away now goes after a day.
+            with suppress(UnreachableError):
+                self._checkpoints.close(self._checkpoint)
         self._store.close()
 
     def failure(self) -> BaseException | None:

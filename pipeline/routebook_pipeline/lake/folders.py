@@ -148,6 +148,11 @@ class Folder:
             except FileNotFoundError:
                 return None
 
+    def mark(self, name: str) -> None:
+        """With an empty file."""
+        with self._asked("written to") as (system, root):
+            system.open_output_stream(f"{root}/{name}").close()
+
     def remove(self) -> None:
         """With all that is in it."""
         with self._asked("removed") as (system, root):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from routebook_pipeline.lake.checkpoints import KEPT_MS, Checkpoints
+from routebook_pipeline.lake.checkpoints import KEPT_MS, Checkpoint, Checkpoints
 from routebook_pipeline.lake.feeds import Feed, Habits, StoppedError
 from routebook_pipeline.lake.folders import Folder
 from routebook_pipeline.lake.tables import Lake
@@ -89,6 +89,41 @@ def test_checkpoints_of_processes_that_ended_are_removed(checkpoints: Checkpoint
     os.utime(running / "offsets" / "0", (long_ago_s, long_ago_s))
     checkpoints.tidy()
     assert [folder.name for folder in left.parent.iterdir()] == [running.name]
+
+
+def test_of_checkpoints_whose_queries_ended_the_furthest_is_kept(checkpoints: Checkpoints) -> None:
+    """As of an ingest `--once` each minute, whoever reads beside it."""
+    folder = Path(checkpoints.folder.uri)
+    running = noted(checkpoints, planned=["3-3"], committed=1)
+    for planned, committed in ((["7-7"], 1), (["8-8", "9-9"], 2), (["9-9"], 0), (["5-5"], 1)):
+        left = noted(checkpoints, planned=planned, committed=committed)
+        before = checkpoints.furthest(1)
+        checkpoints.close(Checkpoint(checkpoints.folder / left.name, KEY))
+        assert checkpoints.furthest(1) == before
+        assert len(list(folder.iterdir())) == 2
+        assert running.exists(), "it goes on"
+    assert checkpoints.furthest(1) == EntryId(9, 9)
+    later = noted(checkpoints, planned=["2-2"], committed=1, era=2)
+    checkpoints.close(Checkpoint(checkpoints.folder / later.name, KEY))
+    assert {entry.name for entry in folder.iterdir()} == {running.name, later.name}
+
+
+def test_of_two_queries_that_end_at_once_one_checkpoint_stays(checkpoints: Checkpoints) -> None:
+    """Each sees the other's, and both came as far."""
+    both = [noted(checkpoints, planned=["7-7"], committed=1) for _ in range(2)]
+    for left in both:
+        (left / "over").touch()
+    for left in both:
+        checkpoints.close(Checkpoint(checkpoints.folder / left.name, KEY))
+    assert checkpoints.furthest(1) == EntryId(7, 7)
+
+
+def test_a_lake_that_is_away_does_not_keep_a_feed_from_stopping(tmp_path: Path) -> None:
+    habits = Habits({}, "fail", "lake", None, compacting=False)
+    feed = Feed(Lake(str(tmp_path), "ns"), "changes", habits, lambda _: None, threading.Event())
+    (tmp_path / "ns").write_text("no folder")
+    feed._checkpoint = feed._checkpoints.new(0)
+    feed.stop()
 
 
 def test_files_beside_the_checkpoints_are_left_alone(checkpoints: Checkpoints) -> None:

@@ -91,6 +91,7 @@ def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mi
     (progress,) = once()
     assert progress.committed is not None
     assert (progress.committed.first, progress.committed.last) == (31, 33)
+    assert len(list(checkpoint.iterdir())) == 1, "the one that was copied back is left, though its query has ended"
 
     store.add(entries(34, 40))
     store.trim_below(f"{START_MS + 37_000}-37")
