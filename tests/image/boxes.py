@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from types import TracebackType
@@ -14,6 +15,7 @@ from tests.architecture.sources import ROOT
 from tests.support.containers import NoContainerError, RedisContainer, image_name
 
 BUILD_SECONDS = 900
+PACKAGES_SECONDS = 300
 CANNOT_BUILD = 3
 STOP_SECONDS = 20
 BUILDERS = (
@@ -46,6 +48,30 @@ def built(target: str, **env: str) -> str:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr
     return env.get("TAG") or f"{'routebook' if target == 'worker' else 'routebook-pipeline'}:{__version__}"
+
+
+def from_packages(image: str, script: str, *arguments: str, **env: str) -> str:
+    """The image, made by a script of this tree out of the distribution's packages unless it is here; or the test is
+    skipped, with the reason. It stays, as whoever typed the same would have it.
+    """
+    if is_here(image):
+        return image
+    if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
+        pytest.skip(f"there is no image {image}; it is made by root, with mmdebstrap")
+    done = subprocess.run(
+        [ROOT / script, image, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PACKAGES_SECONDS,
+        check=False,
+        env={**os.environ, **env},
+    )
+    assert done.returncode == 0, done.stderr
+    return image
+
+
+def is_here(image: str) -> bool:
+    return subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=False).returncode == 0
 
 
 def tools_in(box: "Box") -> list[str]:

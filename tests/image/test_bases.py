@@ -1,7 +1,6 @@
 """The image on a base with the package manager and its Perl, as the public one has them: nothing of either is left."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.architecture.sources import ROOT
-from tests.image.boxes import RESTRICTED, Box, built, makers_of_root, tools_in
+from tests.image.boxes import RESTRICTED, Box, built, from_packages, makers_of_root, tools_in
 from tests.image.conftest import STORE
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
@@ -22,19 +20,7 @@ TRIAL = f"routebook-trial:{os.getpid()}"
 @pytest.fixture(scope="module")
 def full_base(worker_image: str) -> str:
     """After the other image: an engine that builds is there."""
-    if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
-        pytest.skip("a base is made by root, with mmdebstrap")
-    if subprocess.run(["docker", "image", "inspect", FULL_BASE], capture_output=True, check=False).returncode:
-        done = subprocess.run(
-            [ROOT / "deploy" / "build_python_base.sh", FULL_BASE],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-            env={**os.environ, "VARIANT": "minbase"},
-        )
-        assert done.returncode == 0, done.stderr
-    return FULL_BASE
+    return from_packages(FULL_BASE, "deploy/build_python_base.sh", VARIANT="minbase")
 
 
 @pytest.fixture(scope="module")

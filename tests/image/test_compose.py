@@ -1,7 +1,7 @@
 """The compose file: read by compose itself, and what it starts answers.
 
-Where there is no registry, images can be named by variables (docs/compose.md); what is neither here nor to be had is
-skipped, and said.
+Its images are named by variables and made from the distribution's packages, as docs/compose.md has it for a machine
+without a registry.
 """
 
 import asyncio
@@ -18,18 +18,15 @@ import pytest
 from routebook import __version__
 from tests.architecture.sources import ROOT
 from tests.balancing.site import free_ports
+from tests.image.boxes import from_packages
+from tests.support.containers import image_name
 from tests.support.waiting import until
 
 FILE = ROOT / "deploy" / "compose.yaml"
 CHART = ROOT / "helm" / "routebook"
 RUN = ("store", "worker-1", "worker-2", "worker-3", "balancer", "prometheus")
 START_SECONDS = 60.0
-IMAGES = {
-    "STORE_IMAGE": "redis:7-bookworm",
-    "HAPROXY_IMAGE": "haproxy:debian",
-    "PROMETHEUS_IMAGE": "prometheus:debian",
-}
-"""Made by tests/containers/build_redis_image.sh and deploy/build_package_image.sh."""
+PACKAGED = {"HAPROXY_IMAGE": "haproxy", "PROMETHEUS_IMAGE": "prometheus"}
 
 
 def compose(*arguments: str, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
@@ -87,15 +84,22 @@ class Laptop:
         return f"http://127.0.0.1:{self.environment[port]}"
 
 
+@pytest.fixture(scope="module")
+def images(worker_image: str) -> dict[str, str]:
+    """After the worker's: an engine that builds is there, and so is the store's image."""
+    made = {
+        variable: from_packages(f"{package}:debian", "deploy/build_package_image.sh", package)
+        for variable, package in PACKAGED.items()
+    }
+    return {**made, "STORE_IMAGE": image_name(), "ROUTEBOOK_IMAGE": worker_image}
+
+
 @pytest.fixture
-def laptop(worker_image: str) -> Iterator[Laptop]:
+def laptop(images: dict[str, str]) -> Iterator[Laptop]:
     """Everything but Grafana; removed with its volumes."""
     names = ("ROCKETMQ_PORT", "HTTP_PORT", "HAPROXY_PORT", "PROMETHEUS_PORT")
     ports = dict(zip(names, map(str, free_ports(len(names))), strict=True))
-    for image in IMAGES.values():
-        if subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=False).returncode:
-            pytest.skip(f"there is no image {image}")
-    started = Laptop({**IMAGES, **ports, "ROUTEBOOK_IMAGE": worker_image}, f"routebook-test-{os.getpid()}")
+    started = Laptop({**images, **ports}, f"routebook-test-{os.getpid()}")
     try:
         started.compose("up", "--detach", *RUN)
         yield started
