@@ -3,6 +3,9 @@
 import re
 from typing import Final
 
+MAKE_ROOM: Final = "Make room there; what was not committed is not in the lake, and nothing is lost."
+"""What to do about a disk that is full."""
+
 
 class PipelineError(Exception):
     """Says what is wrong, what is allowed and what to do, in one or two sentences."""

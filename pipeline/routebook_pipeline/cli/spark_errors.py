@@ -7,11 +7,13 @@ somebody's stack trace.
 import re
 from typing import Final
 
-from routebook_pipeline.errors import PipelineError, UnreachableError, told_by_spark
+from routebook_pipeline.errors import MAKE_ROOM, PipelineError, UnreachableError, told_by_spark
 
 _MISSING_FILE: Final = re.compile(
     r"(?:FILE_NOT_EXIST|FileNotFoundException|does not exist)[^\n]*?((?:\w+:/|/)\S+\.parquet)"
 )
+_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
+_WRITING_TO: Final = re.compile(r"writing rows to (\S+?)\.?\s")
 _LOST_JAVA: Final = ("Py4JNetworkError", "Answer from Java side is empty", "Java side is no longer there")
 ADVICE: Final = "`--debug` shows everything."
 
@@ -31,7 +33,7 @@ def translate(error: BaseException) -> PipelineError | None:
 def _known(error: BaseException) -> PipelineError | None:
     module = type(error).__module__.split(".")[0]
     text = str(error)
-    known = told_by_spark(error) or _lost(text)
+    known = told_by_spark(error) or _lost(text) or _full(text)
     if known is not None:
         return known
     if type(error).__name__ == "Py4JNetworkError" or (module == "py4j" and any(one in text for one in _LOST_JAVA)):
@@ -41,7 +43,7 @@ def _known(error: BaseException) -> PipelineError | None:
             f"Java did not start. Is there memory enough for it (--conf spark.driver.memory=1g)? {ADVICE}"
         )
     if module in {"pyspark", "py4j"}:
-        return UnreachableError(f"Spark failed: {_first_line(text)} {ADVICE}")
+        return UnreachableError(f"Spark failed: {_first_line(text).rstrip('.')}. {ADVICE}")
     return None
 
 
@@ -53,6 +55,15 @@ def _lost(text: str) -> PipelineError | None:
         f"A file of the table is missing: {found[1].rstrip('.,')}. Nothing is answered from the rest: bring the file "
         "back from a backup, or restore the lake to an earlier version."
     )
+
+
+def _full(text: str) -> PipelineError | None:
+    found = _FULL.search(text)
+    if found is None:
+        return None
+    place = _WRITING_TO.search(text)
+    where = place[1] if place else "the lake, or of Spark's own files (--conf spark.local.dir=FOLDER)"
+    return UnreachableError(f"{found[0]}, on the disk of {where}. {MAKE_ROOM}")
 
 
 def _first_line(text: str) -> str:

@@ -1,11 +1,14 @@
 """What Spark, Java and their workers raise, as a sentence and an exit code."""
 
+import errno
+
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from routebook_pipeline.cli.spark_errors import translate
-from routebook_pipeline.errors import HistoryForkError, UnreachableError
+from routebook_pipeline.errors import MAKE_ROOM, HistoryForkError, UnreachableError
+from routebook_pipeline.lake.border import reaching
 
 FORK = HistoryForkError("ns", 9, 3)
 
@@ -28,7 +31,11 @@ def spark_says(text: str) -> PySparkException:
             3,
             "file:/lake/a/day=2026-01-01/part-0.zstd.parquet",
         ),
-        ("Job aborted\nCaused by: java.io.IOException: No space left on device\n\tat x", 3, "No space left on device"),
+        (
+            "Job aborted\nCaused by: java.io.IOException: Is a directory\n\tat x",
+            3,
+            "Spark failed: Is a directory. `--d",
+        ),
     ],
 )
 def test_the_cause_is_told_and_not_the_stack(text: str, code: int, said: str) -> None:
@@ -37,6 +44,44 @@ def test_the_cause_is_told_and_not_the_stack(text: str, code: int, said: str) ->
     assert error.exit_code == code
     assert said in str(error)
     assert "\n" not in str(error)
+
+
+FULL_WHILE_WRITING = """An error occurred while calling o62.parquet.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/lake/a. SQLSTATE: 58030
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError(QueryExecutionErrors.scala:823)
+Caused by: org.apache.parquet.util.AutoCloseables$ParquetCloseResourceException: Unable to close resource
+\t... 1 more
+Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
+\tat org.apache.hadoop.fs.RawLocalFileSystem$LocalFSFileOutputStream.write(RawLocalFileSystem.java:549)
+\t\tCaused by: java.io.IOException: No space left on device
+\t\t\t... 44 more
+"""
+FULL_WHILE_SPILLING = """An error occurred while calling o144.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent \
+failure: Lost task 0.0 in stage 0.0 (TID 0) (localhost executor driver): java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+\tat org.apache.spark.storage.TimeTrackingOutputStream.write(TimeTrackingOutputStream.java:59)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (FULL_WHILE_WRITING, "file:/lake/a. "),
+        (FULL_WHILE_SPILLING, "the lake, or of Spark's own files (--conf spark.local.dir=FOLDER). "),
+    ],
+)
+def test_a_disk_that_is_full_is_told_with_what_to_do(text: str, where: str) -> None:
+    """As Spark says it: of the lake's disk, and of the one that it sorts on."""
+    error = translate(spark_says(text))
+    assert isinstance(error, UnreachableError)
+    assert str(error) == f"No space left on device, on the disk of {where}{MAKE_ROOM}"
+
+
+def test_it_is_the_advice_that_arrow_and_the_log_of_the_table_give() -> None:
+    with pytest.raises(UnreachableError) as told, reaching("/lake", "written"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert str(told.value).endswith(MAKE_ROOM)
 
 
 def test_java_that_died_is_unreachable() -> None:
