@@ -1,4 +1,6 @@
-"""Is the lake whole? Reads everything: no stream, no snapshot and no record is believed."""
+"""Is the lake whole? Reads all changes: no stream, no snapshot and no record is believed. Of what else is there, the
+files are looked for: heartbeats cannot be checked against anything, and the rest can be made again.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import History, Window
+from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.reading import filled
 from routebook_pipeline.lake.tables import Lake, Place
 from routebook_pipeline.transforms import integrity
@@ -26,8 +29,11 @@ class Checked:
 
 
 def check(spark: SparkSession, lake: Lake) -> Checked:
-    """UnreachableError when a file is missing."""
+    """UnreachableError when a file of any table is missing."""
     changes = filled(lake)
+    for table in (lake.pulses, lake.snapshots, *lake.kept_answers()):
+        if table.exists():
+            table.folder.check_for([file.path for file in table.pin().files])
     rows = changes.read(spark)
     until_ms = changes.observed_ms or 0
     end_ms = max(until_ms, *(file.last_ms or 0 for file in changes.files)) + 1
@@ -36,7 +42,11 @@ def check(spark: SparkSession, lake: Lake) -> Checked:
     eras = [row.asDict(recursive=True) for row in sorted(found, key=lambda row: row.era)]
     doubled = rows.groupBy("era", "version", "row").count().where("count > 1")
     seen = rows.agg(F.count("*").alias("rows"), F.max("ord").alias("last")).collect()[0]
-    last = rows.where(F.col("ord") == seen.last).agg(F.max("to_version").alias("to")).collect()[0]
+    last = (
+        rows.where((F.col("ord") == seen.last) & (F.col("code") == int(Kind.HOLE)))
+        .agg(F.max("to_version").alias("to"))
+        .collect()[0]
+    )
     problems = [problem for era in eras for problem in _problems(era)]
     if number := doubled.count():
         problems.append(f"{number} rows are there more than once")

@@ -182,6 +182,7 @@ def test_another_history_begins_another_era(spark: SparkSession, store: Store, t
     assert pinned.place == Place(1, 2)
     assert pinned.stream_place == (later_ms + 3, 2)
     assert store.place_of("pipeline") == 2
+    assert check(spark, lake).problems == ["era 1: began with another history"], "nothing followed yet"
     fork = pinned.read(spark).where("code = 91").collect()
     assert [(row.era, row.version, row.from_version, row.to_version, row.ms) for row in fork] == [
         (1, 2, 9, 3, later_ms + 3)
