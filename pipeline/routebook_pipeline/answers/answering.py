@@ -1,6 +1,7 @@
 """From a question and a window to rows, with what they rest on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,17 +58,33 @@ class Answer:
 
 
 def answer(spark: SparkSession, basis: Basis, question: Question, level: str) -> Answer:
-    history = history_for(
+    asked = basis.asked(_history(spark, basis, [question]))
+    way = WAYS[question.name, level]
+    return Answer(question, level, basis, way.shape, way.ask(asked), WAYS["integrity", "era"].ask(asked))
+
+
+@contextmanager
+def asking(spark: SparkSession, basis: Basis, questions: Collection[Question]) -> Iterator[Asked]:
+    """One history for all of them, held in memory until the block ends: some twenty jobs read the same rows."""
+    history = _history(spark, basis, questions)
+    history.changes.persist()
+    history.pulses.persist()
+    try:
+        yield basis.asked(history)
+    finally:
+        history.changes.unpersist()
+        history.pulses.unpersist()
+
+
+def _history(spark: SparkSession, basis: Basis, questions: Collection[Question]) -> History:
+    return history_for(
         spark,
         basis.lake,
         basis.settled.window,
-        lookback_ms=question.lookback_ms(basis.thresholds),
-        pulses=question.pulses,
+        lookback_ms=max(question.lookback_ms(basis.thresholds) for question in questions),
+        pulses=any(question.pulses for question in questions),
         say=basis.say,
     )
-    asked = basis.asked(history)
-    way = WAYS[question.name, level]
-    return Answer(question, level, basis, way.shape, way.ask(asked), WAYS["integrity", "era"].ask(asked))
 
 
 def take(rows: DataFrame, shape: StructType) -> pyarrow.Table:

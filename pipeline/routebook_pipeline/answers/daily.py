@@ -13,14 +13,14 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
-from routebook_pipeline.answers.answering import Basis
+from routebook_pipeline.answers.answering import Basis, asking
 from routebook_pipeline.answers.asking import WAYS, Asked
 from routebook_pipeline.answers.catalogue import QUESTIONS
-from routebook_pipeline.answers.made_from import MadeFrom, SoFar, fingerprint
+from routebook_pipeline.answers.made_from import MadeFrom, fingerprint
 from routebook_pipeline.answers.windows import Reach, Settled
 from routebook_pipeline.history import DAY_MS, DEFAULTS, Thresholds, Window
 from routebook_pipeline.lake.attempts import OvertakenError, attempt, put
-from routebook_pipeline.lake.reading import history_for
+from routebook_pipeline.lake.days import SoFar
 from routebook_pipeline.lake.records import records_of
 from routebook_pipeline.lake.tables import Lake, Table
 from routebook_pipeline.times import day_of
@@ -120,21 +120,9 @@ def refresh(
 
 def _each(spark: SparkSession, day: _Day, wanted: list[Kept]) -> Iterator[tuple[Kept, bool]]:
     """Those that are looked after, one after the other; whether it was made here, or somebody else was faster."""
-    basis = day.basis
-    lookback_ms = max(QUESTIONS[kept.key[0]].lookback_ms(basis.thresholds) for kept in wanted)
-    pulses = any(kept.pulses for kept in wanted)
-    history = history_for(
-        spark, basis.lake, basis.settled.window, lookback_ms=lookback_ms, pulses=pulses, say=basis.say
-    )
-    # Some twenty jobs read the same rows.
-    history.changes.persist()
-    history.pulses.persist()
-    try:
+    with asking(spark, day.basis, [QUESTIONS[kept.key[0]] for kept in wanted]) as asked:
         for kept in wanted:
-            yield kept, _replace(basis.asked(history), kept, day)
-    finally:
-        history.changes.unpersist()
-        history.pulses.unpersist()
+            yield kept, _replace(asked, kept, day)
 
 
 def _replace(asked: Asked, kept: Kept, day: _Day) -> bool:

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
-from routebook_pipeline.answers.answering import Basis, Row, take_rows
+from routebook_pipeline.answers.answering import Basis, Row, asking, take_rows
 from routebook_pipeline.answers.asking import WAYS, Asked
 from routebook_pipeline.answers.catalogue import QUESTIONS
-from routebook_pipeline.lake.reading import history_for
 from routebook_pipeline.report.findings import PLANNED, UNKNOWN, UNPLANNED, UP, Band, Findings, Rows, worst_seats
-from routebook_pipeline.transforms import states
+from routebook_pipeline.transforms import heartbeat_gaps, states
 from routebook_pipeline.transforms.intervals import intervals
 
 PARTS = {
@@ -38,13 +37,7 @@ def gather(
     spark: SparkSession, basis: Basis, *, tell: Callable[[str], None] = lambda _: None, made_by: str = ""
 ) -> Findings:
     settled, reach = basis.settled, basis.reach
-    lookback_ms = max(question.lookback_ms(basis.thresholds) for question in QUESTIONS.values())
-    history = history_for(spark, basis.lake, settled.window, lookback_ms=lookback_ms, pulses=True, say=basis.say)
-    # Some twenty jobs read the same rows.
-    history.changes.persist()
-    history.pulses.persist()
-    try:
-        asked = basis.asked(history)
+    with asking(spark, basis, QUESTIONS.values()) as asked:
         parts: dict[str, list[Row]] = {}
         for number, (name, key) in enumerate(PARTS.items(), 1):
             tell(f"computing {key[0]} by {key[1]} ({number} of {len(PARTS)})")
@@ -63,9 +56,6 @@ def gather(
             made_by=made_by,
             **parts,  # type: ignore[arg-type]  # the keys of PARTS are the fields of rows
         )
-    finally:
-        history.changes.unpersist()
-        history.pulses.unpersist()
 
 
 def _bands(spark: SparkSession, asked: Asked, seats: Rows) -> list[Band]:
@@ -97,7 +87,6 @@ def _state(state: int, unplanned: bool | None) -> str:
 
 
 def _buckets(asked: Asked) -> dict[int, int]:
-    window = asked.window
-    inside = (F.col("to_ms") >= F.lit(window.start_ms)) & (F.col("to_ms") < F.lit(window.end_ms))
-    summed: DataFrame = asked.history.pulses.where(inside).groupBy("bucket").agg(F.sum("count").alias("number"))
+    inside = heartbeat_gaps.inside(asked.history, asked.window)
+    summed = inside.groupBy("bucket").agg(F.sum("count").alias("number"))
     return {row.bucket: row.number for row in summed.collect() if row.bucket is not None}

@@ -6,14 +6,11 @@ raises none, and makes fewer of the rows that are kept as raw text.
 """
 
 import hashlib
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
-from itertools import groupby
 from typing import Final
 
 from routebook_pipeline.history import Thresholds
-from routebook_pipeline.lake.tables import DataFile
 
 _PARTS: Final = {
     "changes": "",
@@ -63,33 +60,6 @@ class MadeFrom:
 
     def is_newer_than(self, other: "MadeFrom") -> bool:
         return self.covers(other) and not other.covers(self)
-
-
-class SoFar:
-    """What the log says of a table's files, day by day: of each day together with all before it."""
-
-    def __init__(self, files: Iterable[DataFile]) -> None:
-        self._days: list[str] = []
-        self._told: list[tuple[int, int]] = []
-        newest = raw = 0
-        for day, its in groupby(sorted(files, key=lambda file: file.day), key=lambda file: file.day):
-            for file in its:
-                newest = max(newest, file.last_ord or 0)
-                # Nobody counted: any of them may be.
-                raw += file.rows - (file.without_raw or 0)
-            self._days.append(day)
-            self._told.append((newest, raw))
-
-    def newest(self, day: str) -> int:
-        """`ord`; 0 when there was nothing."""
-        return self._at(day)[0]
-
-    def raw(self, day: str) -> int:
-        return self._at(day)[1]
-
-    def _at(self, day: str) -> tuple[int, int]:
-        place = bisect_right(self._days, day)
-        return self._told[place - 1] if place else (0, 0)
 
 
 def fingerprint(thresholds: Thresholds) -> int:
