@@ -91,13 +91,6 @@ def parse(entries: DataFrame, ns: str, era: int, ingested_ms: int, *, known_form
     return CHANGES_FORM.rows(CHANGES_FORM.judged(located(entries), known_format), Batch(ns, era, ingested_ms))
 
 
-def parse_pulses(
-    entries: DataFrame, ns: str, era: int, ingested_ms: int, *, known_format: int = KNOWN_FORMAT
-) -> DataFrame:
-    """Entries to rows of `schemas.PULSES`. What is not readable, or of another kind, has no row there."""
-    return PULSES_FORM.rows(PULSES_FORM.judged(located(entries), known_format), Batch(ns, era, ingested_ms))
-
-
 def located(entries: DataFrame) -> DataFrame:
     """Each with where it is: `hole`, `ms`, `version`, and `last_version`, which is another one only in a hole. Taken
     from the id, so that what the lake holds already is left out without being parsed.
@@ -194,6 +187,7 @@ _OF_CHANGES: Final = {
 
 
 def _rows_of_pulses(judged: DataFrame, batch: Batch) -> DataFrame:
+    """What is not readable, or of another kind, has no row there."""
     seats = judged.where(f"NOT hole AND reason IS NULL AND told = {_GAPS}").selectExpr(
         "version", "ms", "entry", "explode(entry.rows) AS seat"
     )

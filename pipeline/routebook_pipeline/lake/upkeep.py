@@ -7,7 +7,6 @@ from pyspark.sql import SparkSession
 from routebook_pipeline.lake import compaction
 from routebook_pipeline.lake.checking import Checked, check
 from routebook_pipeline.lake.compaction import Compacted
-from routebook_pipeline.lake.days import days_between
 from routebook_pipeline.lake.imports import import_files
 from routebook_pipeline.lake.rebase import Rebased, rebase
 from routebook_pipeline.lake.reparse import Reparsed, reparse
@@ -19,7 +18,6 @@ __all__ = [
     "Compacted",
     "Rebased",
     "Reparsed",
-    "backfill",
     "check",
     "compact",
     "import_files",
@@ -63,8 +61,3 @@ def vacuum(lake: Lake, *, kept_hours: int = compaction.KEPT_HOURS, say: Say = la
 def snapshot(spark: SparkSession, lake: Lake, *, say: Say = lambda _: None) -> list[str]:
     """Builds those of all closed days that do not stand yet, and tells their days."""
     return build_days(spark, lake, closed_days(lake), say=say)
-
-
-def backfill(spark: SparkSession, lake: Lake, first_day: str, last_day: str, *, say: Say = lambda _: None) -> list[str]:
-    """Builds the snapshots of these days anew, whether they stand or not. The answers of the days are `answers`'."""
-    return build_days(spark, lake, days_between(first_day, last_day), again=True, say=say)

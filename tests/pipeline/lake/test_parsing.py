@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from routebook_pipeline.kinds import KNOWN_FORMAT, Kind
-from routebook_pipeline.lake.parsing import parse, parse_pulses
+from routebook_pipeline.lake.parsing import PULSES_FORM, Batch, located, parse
 from routebook_pipeline.schemas import CHANGES, ERA_SHIFT, PULSES, SOURCE
 
 ERA = 3
@@ -256,7 +256,8 @@ def test_pulses_are_a_row_a_bucket(spark: SparkSession) -> None:
     ]  # fmt: skip
     source = [(f"{MS}-{version}", payload) for version, payload in enumerate(payloads, start=1)]
     source.append((f"hole:{MS}-50", b'{"v":1,"kind":"hole","from_version":50,"to_version":51}'))
-    rows = parse_pulses(spark.createDataFrame(source, SOURCE), "ns", ERA, 77)
+    judged = PULSES_FORM.judged(located(spark.createDataFrame(source, SOURCE)), KNOWN_FORMAT)
+    rows = PULSES_FORM.rows(judged, Batch("ns", ERA, 77))
     assert rows.schema.simpleString() == PULSES.simpleString()
     found = [(row.version, row.broker, row.broker_id, row.bucket, row["count"], row.max_ms) for row in rows.collect()]
     assert found == [
