@@ -1,8 +1,9 @@
 """A snapshot of a day: of everything before its midnight, the rows that any later question still depends on.
 
-It is made of the snapshot before and what followed that, once the day is reached, and then it stands. Only an entry
-that comes late, with a time before that midnight, makes it stale: its record says up to which `ord` the changes are in
-it.
+It is made of the snapshot before and what followed that, once the day is reached, and then it stands. Only two things
+make it stale: an entry that comes late, with a time before that midnight, and one of before that can be read at last.
+Its records tell both from the changes as they are: up to which `ord` they are in it, and how many of their rows were
+kept as raw text. So whoever reads rows that were read again is never given a snapshot of before, whoever made it when.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,9 +13,9 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake.attempts import OvertakenError, attempt, put
-from routebook_pipeline.lake.days import days_between, start_ms
+from routebook_pipeline.lake.days import SoFar, days_between, start_ms
+from routebook_pipeline.lake.records import records_of
 from routebook_pipeline.lake.tables import Lake, Pinned
 from routebook_pipeline.times import day_of
 from routebook_pipeline.transforms.snapshots import reduce
@@ -42,12 +43,13 @@ def newest_before(lake: Lake, changes: Pinned, ms: int, last_ord: int | None = N
     if not lake.snapshots.exists():
         return None
     pinned = lake.snapshots.pin()
+    so_far = SoFar(changes.files)
     days: dict[str, int] = {}
     for file in pinned.files:
         if start_ms(file.day) <= ms:
             days[file.day] = max(days.get(file.day, 0), file.last_ord or 0)
     for day in sorted(days, reverse=True):
-        if (last_ord is None or days[day] <= last_ord) and _stands(pinned, changes, day):
+        if (last_ord is None or days[day] <= last_ord) and _stands(day, pinned.record, so_far):
             return Snapshot(day, pinned)
     return None
 
@@ -57,12 +59,13 @@ def build(spark: SparkSession, lake: Lake, day: str, *, again: bool = False) -> 
     table = lake.snapshots
     table.make()
     while True:
-        changes, pinned = lake.changes.pin(), table.pin()
-        place, midnight = changes.place, start_ms(day)
+        # In this order: nobody's snapshot that we replace is made of later changes than ours.
+        pinned, changes = table.pin(), lake.changes.pin()
+        place, midnight, so_far = changes.place, start_ms(day), SoFar(changes.files)
         before = [file for file in changes.files if file.first_ms is not None and file.first_ms < midnight]
         if place is None or not before or (changes.observed_ms or 0) < midnight:
             return False
-        if not again and any(file.day == day for file in pinned.files) and _stands(pinned, changes, day):
+        if not again and any(file.day == day for file in pinned.files) and _stands(day, pinned.record, so_far):
             return False
         base = newest_before(lake, changes, midnight - 1)
         since_ms = base.start_ms if base else 0
@@ -73,7 +76,7 @@ def build(spark: SparkSession, lake: Lake, day: str, *, again: bool = False) -> 
         try:
             with attempt(table) as made:
                 made.write(reduce(rows).coalesce(FILES).withColumn(table.partition, F.lit(day)))
-                put(pinned, made.added, records={_record(day): place.ord}, replaced_day=day)
+                put(pinned, made.added, records=_records(day, place.ord, so_far), replaced_day=day)
         except OvertakenError:
             continue
         return True
@@ -89,46 +92,68 @@ def build_days(
 ) -> list[str]:
     """Those that were made."""
     made = []
-    for day in days:
+    for day in days if again else _missing(lake, days):
         if build(spark, lake, day, again=again):
             say(f"snapshot of {day}")
             made.append(day)
     return made
 
 
+def _missing(lake: Lake, days: Iterable[str]) -> list[str]:
+    """Those that can have a snapshot, and have none that stands: each table is opened once, however many days."""
+    changes = lake.changes.pin()
+    closed = set(_closed(changes))
+    possible = [day for day in days if day in closed]
+    if not possible or not lake.snapshots.exists():
+        return possible
+    pinned, so_far = lake.snapshots.pin(), SoFar(changes.files)
+    records, there = records_of(pinned), {file.day for file in pinned.files}
+    return [day for day in possible if day not in there or not _stands(day, records.get, so_far)]
+
+
 def closed_days(lake: Lake) -> list[str]:
     """The days that can have a snapshot: from the one after the first entry to the one we are in."""
-    changes = lake.changes.pin()
+    return _closed(lake.changes.pin())
+
+
+def _closed(changes: Pinned) -> list[str]:
     times = [file.first_ms for file in changes.files if file.first_ms is not None]
-    if not times or changes.observed_ms is None:
+    observed_ms = changes.observed_ms
+    if not times or observed_ms is None:
         return []
-    return days_between(day_of(min(times)), day_of(changes.observed_ms))[1:]
+    return days_between(day_of(min(times)), day_of(observed_ms))[1:]
 
 
 def drop_after(lake: Lake, ms: int) -> list[str]:
-    """Removes the snapshots that hold what was at `ms`, since that has changed, and tells their days."""
+    """Removes the snapshots that hold what was at `ms`, since that has changed, and tells their days. They stand no
+    more either way; `vacuum` can delete their files now.
+    """
     if not lake.snapshots.exists():
         return []
     for _ in range(5):
         pinned = lake.snapshots.pin()
         stale = [file for file in pinned.files if start_ms(file.day) > ms]
-        days = sorted({file.day for file in stale})
         try:
             if stale:
-                # -1: whoever builds one of them right now does not win against us.
-                put(pinned, [], records={_record(day): -1 for day in days}, removed=stale)
+                put(pinned, [], records={}, removed=stale)
         except OvertakenError:
             continue
-        return days
-    raise UnreachableError("The snapshots are being built by others. Run the command again.")
+        return sorted({file.day for file in stale})
+    # Whoever is building them again replaces them all.
+    return []
 
 
-def _record(day: str) -> str:
-    return f"snapshots/{day}"
+def _records(day: str, last_ord: int, so_far: SoFar) -> dict[str, int]:
+    return {f"snapshots/{day}": last_ord, f"snapshots/{day}/raw": so_far.raw(_day_before(day))}
 
 
-def _stands(pinned: Pinned, changes: Pinned, day: str) -> bool:
-    held, midnight = pinned.record(_record(day)), start_ms(day)
-    if held is None:
-        return False
-    return not any((file.first_ms or 0) < midnight and (file.last_ord or 0) > held for file in changes.files)
+def _stands(day: str, record: Callable[[str], int | None], so_far: SoFar) -> bool:
+    """Nothing that came since belongs into it, and of what is in it nothing can be read that could not then."""
+    before = _day_before(day)
+    held, raw = record(f"snapshots/{day}"), record(f"snapshots/{day}/raw")
+    return held is not None and raw is not None and held >= so_far.newest(before) and raw <= so_far.raw(before)
+
+
+def _day_before(day: str) -> str:
+    """The last one that is in its snapshot."""
+    return day_of(start_ms(day) - 1)

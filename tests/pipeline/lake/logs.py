@@ -1,0 +1,28 @@
+"""Tables of which there is only the log: what looks at no more than that needs no Spark."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from deltalake.transaction import AddAction
+from pyspark.sql import SparkSession
+
+from routebook_pipeline.lake.attempts import put
+from routebook_pipeline.lake.days import start_ms
+from routebook_pipeline.lake.tables import Table
+
+_nothing: Any = None
+NO_SPARK: SparkSession = _nothing
+"""Fails whoever asks it."""
+
+
+def tell(table: Table, days: Iterable[str] = (), **records: int) -> None:
+    """A file a day with one row of its first instant, and records of the table."""
+    table.make()
+    put(table.pin(), [_file(table, number, day) for number, day in enumerate(days, 1)], records=records)
+
+
+def _file(table: Table, number: int, day: str) -> AddAction:
+    bounds = {"ord": number, "ms": start_ms(day)}
+    stats = {"numRecords": 1, "minValues": bounds, "maxValues": bounds, "nullCount": {"raw": 1}}
+    return AddAction(f"data/{day}.parquet", 1, {table.partition: day}, 0, True, json.dumps(stats))
