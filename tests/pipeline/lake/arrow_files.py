@@ -14,8 +14,10 @@ from tests.pipeline.lake.streams import DAY_MS
 EPOCH_DAY = "1970-01-01"
 
 
-def add_file(table: Table, numbers: Iterable[int], *, day: str = EPOCH_DAY) -> str:
-    """One more in the table, made as Spark makes them, and its path. A row for each number, which is its `ord`."""
+def add_file(table: Table, numbers: Iterable[int], *, day: str = EPOCH_DAY, replacing: bool = False) -> str:
+    """One more in the table, or instead of those of its day, made as Spark makes them; its path. A row for each number,
+    which is its `ord`.
+    """
     values = [{"ord": n, "version": n, "row": 0, "ms": n % DAY_MS, "topic": f"T{n * 7919 % 5000}"} for n in numbers]
     rows = pyarrow.Table.from_pylist(values, to_arrow_schema(table.columns))
     with attempt(table) as made:
@@ -24,7 +26,7 @@ def add_file(table: Table, numbers: Iterable[int], *, day: str = EPOCH_DAY) -> s
         place.parent.mkdir(parents=True)
         parquet.write_table(rows, place, compression="zstd", max_rows_per_page=200_000)
         made.take(name)
-        put(table.pin(), made.added, records={})
+        put(table.pin(), made.added, records={}, replaced_day=day if replacing else None)
     return made.added[0].path
 
 

@@ -48,6 +48,7 @@ def test_raw_rows_are_read_again_beside_columns_of_a_newer_release(spark: SparkS
     assert sorted(map(tuple, found)) == [(1, 11, "kept"), (2, 11, "kept"), (3, 11, None)]
 
 
+@pytest.mark.slow
 def test_a_column_that_is_added_is_null_before_and_nobody_elses_matter(spark: SparkSession, tmp_path: Any) -> None:
     folder = Folder.of(str(tmp_path / "table"))
     older, newer = Table("ns", folder, "table", BEFORE), Table("ns", folder, "table", SINCE)

@@ -8,19 +8,16 @@ from pathlib import Path
 import pyarrow
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType
 
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake import compaction
 from routebook_pipeline.lake.attempts import Attempt, OvertakenError, attempt, put
-from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.folders import Folder
 from routebook_pipeline.lake.tables import Lake, Place, Table
 from routebook_pipeline.schemas import columns
-from tests.pipeline.lake.streams import entries, frame, paths, versions
-
-HOUR_MS = 3_600_000
+from tests.pipeline.lake.arrow_files import add_file, ords
+from tests.pipeline.lake.streams import paths
 
 
 def log_of(table: Table) -> Path:
@@ -79,37 +76,35 @@ def test_who_makes_a_table_at_the_same_time_finds_it_made(tmp_path: Path) -> Non
     assert failed == []
 
 
-def test_what_was_committed_stays_however_its_writer_ended(spark: SparkSession, lake: Lake) -> None:
+def test_what_was_committed_stays_however_its_writer_ended(lake: Lake) -> None:
     """Ctrl-C right behind the commit, or an object store whose answer was lost."""
     table = lake.changes
-    commit(frame(spark, entries(1, 40, step_ms=HOUR_MS)).repartition(2), table, ingested_ms=5)
-    before = versions(spark, table)
+    for numbers in (range(20), range(20, 40)):
+        add_file(table, numbers)
 
     def join(ended_with: BaseException, *, committed: bool) -> Attempt:
         pinned = table.pin()
-        files = [file for file in pinned.files if file.day == "2023-12-09"]
         with suppress(type(ended_with)), attempt(table) as made:
-            made.join(files, table.columns)
+            made.join(pinned.files, table.columns)
             if committed:
-                put(pinned, made.added, records={}, removed=files, same_rows=True)
+                put(pinned, made.added, records={}, removed=pinned.files, same_rows=True)
             raise ended_with
         return made
 
     for error in (KeyboardInterrupt(), OvertakenError("by ourselves")):
         kept = join(error, committed=True)
-        assert {action.path for action in kept.added} <= {file.path for file in table.pin().files}
-        assert versions(spark, table) == before
+        assert [action.path for action in kept.added] == [file.path for file in table.pin().files]
+        assert ords(table) == list(range(40))
         files = paths(table)
         join(error, committed=False)
         assert paths(table) == files
 
 
-def test_files_that_are_gone_are_named_when_they_are_to_be_joined(spark: SparkSession, lake: Lake) -> None:
+def test_files_that_are_gone_are_named_when_they_are_to_be_joined(lake: Lake) -> None:
     table = lake.changes
-    commit(frame(spark, entries(1, 40, step_ms=HOUR_MS)).repartition(2), table, ingested_ms=5)
-    gone = next(file for file in table.pin().files if file.day == "2023-12-09")
-    Path(table.folder.uri, gone.path).unlink()
+    gone, _ = (add_file(table, numbers) for numbers in (range(20), range(20, 40)))
+    Path(table.folder.uri, gone).unlink()
     files = paths(table)
-    with pytest.raises(UnreachableError, match=f"A file of the table is missing: .*{gone.path}"):
+    with pytest.raises(UnreachableError, match=f"A file of the table is missing: .*{gone}"):
         compaction.compact(table)
     assert paths(table) == files

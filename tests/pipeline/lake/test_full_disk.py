@@ -36,6 +36,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_not_there(spark: SparkSession, small_disk: Path) -> None:
     lake = Lake(str(small_disk / "lake"), "ns")
     table = lake.changes

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.types import LongType
 
 from routebook_pipeline.errors import AnswerIsNoError, HistoryError, WrongUsageError
 from routebook_pipeline.lake import compaction
-from routebook_pipeline.lake.attempts import attempt, put
+from routebook_pipeline.lake.attempts import put
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.compaction import Compacted
 from routebook_pipeline.lake.kill_points import Point
@@ -20,6 +19,7 @@ from routebook_pipeline.lake.snapshots import build
 from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, LAST_MS, Lake, Place, Table
 from routebook_pipeline.lake.upkeep import check, compact, import_files, rebase, reparse, vacuum
 from routebook_pipeline.schemas import columns
+from tests.pipeline.lake.arrow_files import add_file, ords
 from tests.pipeline.lake.stores import Store
 from tests.pipeline.lake.streams import DAY_MS, START_MS, entries, frame, hole, paths, payload, versions
 
@@ -55,36 +55,37 @@ def test_files_of_closed_days_are_joined(spark: SparkSession, lake: Lake, monkey
     monkeypatch.undo()
     assert versions(spark, table) == [(n, n) for n in range(1, 43)]
 
-    # What nobody refers to goes after a week, what somebody may still read does not.
+
+def test_files_that_nobody_refers_to_go_after_a_week(lake: Lake) -> None:
+    """What somebody may still read does not."""
+    table = lake.changes
+    joined = {add_file(table, numbers) for numbers in (range(20), range(20, 40))}
+    assert compact(lake) == Compacted(2, 1)
     assert vacuum(lake) == 0
-    joined = paths(table) - {file.path for file in table.pin().files}
     orphan = Path(table.folder.uri, "data", "left", "day=2023-12-09", "part-0.parquet")
     orphan.parent.mkdir(parents=True)
     orphan.write_bytes(b"of an attempt that was killed")
     os.utime(orphan, (1, 1))
     assert vacuum(lake) == 1
     assert not orphan.exists()
-    assert joined <= paths(table)
-    assert vacuum(lake, kept_hours=0) >= len(joined)
+    assert joined < paths(table)
+    assert vacuum(lake, kept_hours=0) == len(joined)
     assert paths(table) == {file.path for file in table.pin().files}
-    assert versions(spark, table) == [(n, n) for n in range(1, 43)]
+    assert ords(table) == list(range(40))
 
 
-def test_replaced_answers_are_thrown_away_with_the_rest(spark: SparkSession, lake: Lake) -> None:
+def test_replaced_answers_are_thrown_away_with_the_rest(lake: Lake) -> None:
     """An ingest that refreshes makes them again all day long."""
-    table = lake.answers("flaps-by-seat", columns((LongType(), "flaps")))
+    table = lake.answers("flaps-by-seat", columns((LongType(), "ord flaps")))
     table.make()
-    for flaps in range(3):
-        rows = spark.createDataFrame([(flaps,)], table.columns).withColumn(table.partition, F.lit("2023-12-09"))
-        with attempt(table) as made:
-            made.write(rows.coalesce(1))
-            put(table.pin(), made.added, records={}, replaced_day="2023-12-09")
+    for number in range(3):
+        add_file(table, [number], replacing=True)
     told: list[str] = []
     assert vacuum(lake, say=told.append) == 0
-    assert vacuum(lake, kept_hours=0, say=told.append) >= 2
-    assert paths(table) == {file.path for file in table.pin().files}
-    assert [row.flaps for row in table.pin().read(spark).collect()] == [2]
     assert "answers/flaps-by-seat: 0 files deleted" in told
+    assert vacuum(lake, kept_hours=0, say=told.append) == 2
+    assert paths(table) == {file.path for file in table.pin().files}
+    assert ords(table) == [2]
 
 
 def test_the_log_is_kept_short(lake: Lake) -> None:
