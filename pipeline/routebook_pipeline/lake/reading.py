@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.errors import PipelineError, UnreachableError
+from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import DAY_MS, HOUR_MS, History, Instant, Window
 from routebook_pipeline.lake.days import start_ms as day_start_ms
 from routebook_pipeline.lake.snapshots import Snapshot, build, newest_before
@@ -104,10 +104,9 @@ def _snapshot(spark: SparkSession, lake: Lake, changes: Pinned, bounds: _Bounds,
     say(f"there is no snapshot of {day}, {since}: it is built now (`routebook pipeline run snapshot` does it daily)")
     try:
         build(spark, lake, day)
-    except PipelineError:
-        raise
     except Exception as error:
-        say(f"the snapshot could not be kept, so each question builds it anew: {str(error).splitlines()[0]}")
+        # Who asks may have a right to read only. A file that is missing is named by what reads in its place.
+        say(f"the snapshot could not be kept, so each question reads all that anew: {str(error).splitlines()[0]}")
     return newest_before(lake, changes, start_ms, bounds.last_ord)
 
 

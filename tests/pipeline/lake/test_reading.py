@@ -1,6 +1,10 @@
 """What a question is given, and when it is given nothing."""
 
+import os
 import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,9 +16,10 @@ from routebook_pipeline.lake.attempts import put
 from routebook_pipeline.lake.commit import Noted, commit
 from routebook_pipeline.lake.reading import complete_until, history_for
 from routebook_pipeline.lake.snapshots import build, closed_days
-from routebook_pipeline.lake.tables import Lake, Place
+from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place
 from routebook_pipeline.source.positions import EntryId
 from routebook_pipeline.source.stream_store import StreamEnd
+from tests.pipeline.lake.logs import tell
 from tests.pipeline.lake.streams import DAY_MS, START_MS, entries, frame
 
 SIX_HOURS = DAY_MS // 4
@@ -121,12 +126,51 @@ def test_a_pinned_version_stays_as_it_is(spark: SparkSession, week: Lake) -> Non
         pinned.read(spark)
 
 
-def test_until_when_the_lake_is_complete(week: Lake) -> None:
+def test_until_when_the_lake_is_complete(lake: Lake) -> None:
     last = EntryId(START_MS + 27 * SIX_HOURS, 27)
-    assert complete_until(week, None) == last.ms + 5
-    assert complete_until(week, StreamEnd(last, last.ms + 99)) == last.ms + 99
-    assert complete_until(week, StreamEnd(EntryId(last.ms + 1, 28), last.ms + 99)) == last.ms + 5
-    assert complete_until(week, StreamEnd(EntryId(last.ms + 1, 27), last.ms + 99)) == last.ms + 5
+    tell(lake.changes, ["2023-12-15"], changes=27, **{LAST_MS: last.ms, OBSERVED: last.ms + 5})
+    assert complete_until(lake, None) == last.ms + 5
+    assert complete_until(lake, StreamEnd(last, last.ms + 99)) == last.ms + 99
+    assert complete_until(lake, StreamEnd(EntryId(last.ms + 1, 28), last.ms + 99)) == last.ms + 5
+    assert complete_until(lake, StreamEnd(EntryId(last.ms + 1, 27), last.ms + 99)) == last.ms + 5
+
+
+@contextmanager
+def reading_only(folder: Path) -> Iterator[None]:
+    """Nobody may write there; root, who may whatever the modes say, for it is mounted so."""
+    if os.geteuid() != 0:
+        folders = [folder, *(found for found in folder.rglob("*") if found.is_dir())]
+        for one in folders:
+            one.chmod(0o555)
+        yield
+        for one in folders:
+            one.chmod(0o755)
+        return
+    mounted = subprocess.run(
+        ["mount", "--bind", "-o", "ro", str(folder), str(folder)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"nothing can be mounted here: {mounted.stderr.strip()}")
+    yield
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("with_table", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_who_may_only_read_is_answered_without_a_snapshot(spark: SparkSession, week: Lake, with_table: bool) -> None:
+    last_day = Window(START_MS + 6 * DAY_MS, START_MS + 7 * DAY_MS)
+    said: list[str] = []
+    if with_table:
+        week.snapshots.make()
+    with reading_only(Path(week.root)):
+        rows = history_for(spark, week, last_day, say=said.append).changes
+        assert found(rows) == [*range(1, 28)]
+    assert len(said) == 2
+    assert "could not be kept" in said[1]
+
+    gone = week.changes.pin().files[0].path
+    Path(week.changes.folder.uri, gone).unlink()
+    with reading_only(Path(week.root)), pytest.raises(UnreachableError, match=gone):
+        history_for(spark, week, last_day)
 
 
 def test_no_lake_and_an_empty_one_say_what_to_do(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
