@@ -142,17 +142,21 @@ def reading_only(folder: Path) -> Iterator[None]:
         folders = [folder, *(found for found in folder.rglob("*") if found.is_dir())]
         for one in folders:
             one.chmod(0o555)
-        yield
-        for one in folders:
-            one.chmod(0o755)
+        try:
+            yield
+        finally:
+            for one in folders:
+                one.chmod(0o755)
         return
     mounted = subprocess.run(
         ["mount", "--bind", "-o", "ro", str(folder), str(folder)], capture_output=True, text=True, check=False
     )
     if mounted.returncode != 0:
         pytest.skip(f"nothing can be mounted here: {mounted.stderr.strip()}")
-    yield
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("with_table", [False, pytest.param(True, marks=pytest.mark.slow)])
