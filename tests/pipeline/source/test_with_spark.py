@@ -47,6 +47,7 @@ def test_a_batch_is_the_whole_stream(session: SparkSession, stream: Stream) -> N
     assert found.longest == len(spoiled)
 
 
+@pytest.mark.slow
 def test_available_now_takes_several_batches_and_ends(session: SparkSession, stream: Stream, tmp_path: Path) -> None:
     stream.fill(1_000)
     batches: list[list[int]] = []
