@@ -14,11 +14,7 @@ from routebook_pipeline.transforms.shaping import flag, shaped
 
 def by_era(history: History, window: Window, complete_until_ms: int) -> DataFrame:
     whole = baselines(before_end(history.changes, window)).select("ord", F.lit(True).alias("ends_baseline"))
-    heads = (
-        before_end(history.changes, window)
-        .where(F.col("row") == 0)
-        .select("era", "version", "ord", "ms", "code", "cause", "from_version", "to_version", "ingested_ms")
-    )
+    heads = _heads(history, window)
     rows = (
         heads.where(starts_inside(window, "ms"))
         .join(F.broadcast(whole), "ord", "left")
@@ -77,19 +73,28 @@ def by_era(history: History, window: Window, complete_until_ms: int) -> DataFram
 
 def late_entries(history: History, window: Window) -> DataFrame:
     """`version`, `ms` of entries whose time lies before what the store's clock had shown already."""
-    heads = before_end(history.changes, window).where(
-        (F.col("row") == 0) & ~F.coalesce(F.col("code"), F.lit(0)).isin(*LOSSES)
-    )
+    heads = _heads(history, window)
     return (
-        heads.where(starts_inside(window, "ms"))
+        heads.where(starts_inside(window, "ms") & ~F.coalesce(F.col("code"), F.lit(0)).isin(*LOSSES))
         .join(F.broadcast(_batches(heads)), "ingested_ms")
         .where(F.col("ms") < F.col("noted_before"))
         .select("version", "ms")
     )
 
 
+def _heads(history: History, window: Window) -> DataFrame:
+    """Row 0 of each entry, hole and fork."""
+    return (
+        before_end(history.changes, window)
+        .where(F.col("row") == 0)
+        .select("era", "version", "ord", "ms", "code", "cause", "from_version", "to_version", "ingested_ms")
+    )
+
+
 def _batches(heads: DataFrame) -> DataFrame:
-    """`ingested_ms`, `noted_before`: the highest time that was noted with an earlier batch."""
+    """`ingested_ms`, `noted_before`: the highest time that was noted with an earlier batch. One that found a hole only
+    has read the store's clock, too; with a fork the first time of the new history is noted.
+    """
     in_turn = W.orderBy("first_ord").rowsBetween(W.unboundedPreceding, -1)
     return (
         heads.where(F.col("ingested_ms").isNotNull())
