@@ -20,6 +20,7 @@ from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.reparse import reparse
 from routebook_pipeline.lake.tables import Lake, Pinned, Table
 from routebook_pipeline.times import day_of
+from tests.pipeline.lake.logs import NO_SPARK
 from tests.pipeline.lake.streams import START_MS, frame, paths, payload
 
 FIRST, SECOND = "2023-12-09", "2023-12-10"
@@ -119,9 +120,7 @@ def test_a_day_belongs_to_a_window_that_has_a_part_of_it() -> None:
     assert numbers(DAY_MS + 5, DAY_MS + 5) == []
 
 
-def test_looking_costs_one_opening_of_each_table_however_many_days(
-    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looking_costs_one_opening_of_each_table_however_many_days(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     for kept in FEW:
         table = kept.table(lake)
         table.make()
@@ -139,7 +138,7 @@ def test_looking_costs_one_opening_of_each_table_however_many_days(
 
     monkeypatch.setattr(Table, "pin", counted)
     reach = Reach(START_MS + 400 * DAY_MS, START_MS + 400 * DAY_MS)
-    assert refresh(spark, lake, reach, days_between(START_MS, reach.complete_until_ms), answers=FEW) == 0
+    assert refresh(NO_SPARK, lake, reach, days_between(START_MS, reach.complete_until_ms), answers=FEW) == 0
     assert sorted(opened) == ["answers/availability-by-seat", "answers/heartbeat-gaps-by-cluster", "changes"]
 
 

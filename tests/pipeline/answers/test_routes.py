@@ -74,6 +74,10 @@ def test_what_was_before_the_lake_began_is_in_doubt_until_a_baseline_says_it(ask
 def test_a_hole_puts_in_doubt_also_that_there_was_no_route(asked: Asked) -> None:
     torn = asked.at(13)
     assert (torn.route, torn.doubt) == (None, Doubt(10, 12))
+
+
+@pytest.mark.slow
+def test_a_route_behind_a_hole_is_in_doubt(asked: Asked) -> None:
     there = asked.at(13, "orders")
     assert there.route is not None
     assert there.doubt == Doubt(10, 12)
