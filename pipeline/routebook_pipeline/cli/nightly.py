@@ -2,6 +2,7 @@
 
 import threading
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,6 +13,12 @@ from routebook_pipeline.cli.report import check_writable
 from routebook_pipeline.cli.windows import with_thresholds
 from routebook_pipeline.errors import AnswerIsNoError
 from routebook_pipeline.history import DAY_MS, Thresholds, Window
+from routebook_pipeline.times import iso
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRIES: Final = 3
 
 
 @click.command("nightly")
@@ -28,18 +35,19 @@ def command(site: Site, *, out: str, days: int, thresholds: Thresholds, fail: bo
     from routebook_pipeline.answers.answering import Basis  # noqa: PLC0415 Spark's modules take a second
     from routebook_pipeline.answers.reaching import reach_of  # noqa: PLC0415
     from routebook_pipeline.cli.backfilling import Backfill  # noqa: PLC0415
-    from routebook_pipeline.cli.ingesting import ask_store, ingest_into  # noqa: PLC0415
     from routebook_pipeline.cli.pages import make_page  # noqa: PLC0415
     from routebook_pipeline.cli.running import spark_for  # noqa: PLC0415
     from routebook_pipeline.lake import upkeep  # noqa: PLC0415
     from routebook_pipeline.lake.tables import Lake  # noqa: PLC0415
+    from routebook_pipeline.source.stream_store import StreamReader  # noqa: PLC0415
 
     lake = Lake(site.lake, site.namespace)
-    ask_store(site)
+    # Before Spark is started: a store that does not answer is said at once.
+    with StreamReader(site.url_env, site.namespace) as store:
+        began_ms = store.newest().now_ms
     with Progress() as progress, spark_for(site, progress) as spark:
-        ingest_into(spark, site, progress, threading.Event(), once=True)
+        midnight_ms = read_past_midnight(spark, site, progress, began_ms)
         reach = reach_of(lake, site.store_variable)
-        midnight_ms = reach.complete_until_ms // DAY_MS * DAY_MS
         settled = Settled(Window(midnight_ms - days * DAY_MS, midnight_ms), midnight_ms)
         page = datetime.fromtimestamp(midnight_ms // 1_000 - 1, UTC).strftime(out)
         check_writable(page)
@@ -51,3 +59,33 @@ def command(site: Site, *, out: str, days: int, thresholds: Thresholds, fail: bo
     if fail and why:
         raise AnswerIsNoError(f"The answer is no: {why}.")
     return 0
+
+
+def read_past_midnight(spark: "SparkSession", site: Site, progress: Progress, began_ms: int) -> int:
+    """The last midnight that the lake holds everything before, whatever comes from now on.
+
+    Who finds that something followed what he read knows only that he read until then, which may have been yesterday.
+    What followed is of today, so it is read, too.
+    """
+    from routebook_pipeline.cli.ingesting import ingest_into  # noqa: PLC0415
+    from routebook_pipeline.lake.reading import complete_until  # noqa: PLC0415
+    from routebook_pipeline.lake.tables import Lake  # noqa: PLC0415
+
+    lake = Lake(site.lake, site.namespace)
+    midnight_ms = began_ms // DAY_MS * DAY_MS
+    until_ms = 0
+    for _ in range(TRIES):
+        ingest_into(spark, site, progress, threading.Event(), once=True)
+        if not lake.changes.pin().files:
+            raise AnswerIsNoError(
+                f"There is no history of the name space {site.namespace!r} yet, so there is nothing to report: its "
+                "workers have written no change. Is it the right name space (--namespace)?"
+            )
+        # Not what the store says now: the next step would be told less, if something comes in between.
+        until_ms = complete_until(lake, None)
+        if until_ms >= midnight_ms:
+            return until_ms // DAY_MS * DAY_MS
+    raise AnswerIsNoError(
+        f"The history is complete until {iso(until_ms)} after {TRIES} readings, and the day to report ended at "
+        f"{iso(midnight_ms)}. Was the store's clock set back? Run the command again."
+    )

@@ -9,16 +9,18 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import HistoryError, WrongUsageError, told_by_spark
+from routebook_pipeline.lake.attempts import OvertakenError, put
 from routebook_pipeline.lake.feeds import Announce, Feed, Habits, Progress
-from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.lake.tables import OBSERVED, Lake
 from routebook_pipeline.source.data_source import register
 from routebook_pipeline.source.options import SourceOptions
-from routebook_pipeline.source.stream_store import CHANGES, DEFAULT_URL_ENV, PULSE
+from routebook_pipeline.source.stream_store import CHANGES, DEFAULT_URL_ENV, PULSE, StreamReader
 
 READER: Final = "pipeline"
 FIRST_PAUSE_S: Final = 1.0
@@ -76,6 +78,7 @@ def _run_once(spark: SparkSession, feed: Feed, stop: threading.Event) -> None:
     if stop.is_set():
         return
     if feed.nothing_new():
+        _note_that(feed)
         return
     query = feed.start(spark, None)
     while query.isActive and not stop.wait(LOOK_S):
@@ -85,6 +88,19 @@ def _run_once(spark: SparkSession, feed: Feed, stop: threading.Event) -> None:
     error = feed.failure()
     if error is not None:
         raise error
+
+
+def _note_that(feed: Feed) -> None:
+    """Until when nothing followed: there is no batch to tell it, and once there is a change that the lake has not,
+    nobody can. An endless ingest does without, for it would be a commit each trigger, and the next batch tells.
+    """
+    pinned = feed.table.pin()
+    with StreamReader(feed.habits.options.get("url_env", DEFAULT_URL_ENV), feed.lake.namespace, feed.stream) as store:
+        newest = store.newest()
+    if pinned.stream_place == (newest.id.ms, newest.version):
+        # Who overtakes has read more, and told until when.
+        with suppress(OvertakenError):
+            put(pinned, [], records={OBSERVED: newest.now_ms})
 
 
 def _run(spark: SparkSession, supervised: list["Supervised"], trigger_s: float, stop: threading.Event) -> None:
