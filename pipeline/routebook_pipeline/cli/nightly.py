@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from routebook_pipeline.answers.windows import Settled
-from routebook_pipeline.cli.options import Site, with_site
+from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.cli.report import check_writable
 from routebook_pipeline.cli.windows import with_thresholds
@@ -32,6 +32,7 @@ def command(site: Site, *, out: str, days: int, thresholds: Thresholds, fail: bo
 
     A step that fails ends it, with its exit code: a report of what could not be read would be wrong.
     """
+    refuse(PARTIAL, "a night's report is of whole days.")
     from routebook_pipeline.answers.answering import Basis  # noqa: PLC0415 Spark's modules take a second
     from routebook_pipeline.answers.reaching import reach_of  # noqa: PLC0415
     from routebook_pipeline.cli.backfilling import Backfill  # noqa: PLC0415

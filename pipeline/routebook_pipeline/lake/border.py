@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow
 from deltalake.exceptions import DeltaError
 
-from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.errors import MAKE_ROOM, UnreachableError
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _STACK: Final = re.compile(r"\s+\d+: (?:<unknown>|[\w:<>]+\n).*", re.DOTALL)
@@ -36,7 +36,7 @@ def _reason(error: Exception) -> str:
 
 def _advice(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "Make room there; what was not committed is not in the lake, and nothing is lost."
+        return MAKE_ROOM
     return (
         "Is it there, and may this process read and write it? For an object store, its credentials are those of the "
         "environment."

@@ -19,7 +19,7 @@ def start_ms(day: str) -> int:
         raise WrongUsageError(f"{day!r} is no day. Allowed: days as 2026-11-18, in UTC.") from error
 
 
-def days_between(first: str, last: str) -> list[str]:
+def names_of_days(first: str, last: str) -> list[str]:
     """Both included."""
     begin, end = date.fromisoformat(first), date.fromisoformat(last)
     return [(begin + timedelta(days=number)).isoformat() for number in range((end - begin).days + 1)]

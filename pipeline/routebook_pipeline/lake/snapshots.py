@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.lake.attempts import OvertakenError, attempt, put
-from routebook_pipeline.lake.days import SoFar, days_between, start_ms
+from routebook_pipeline.lake.days import SoFar, names_of_days, start_ms
 from routebook_pipeline.lake.records import records_of
 from routebook_pipeline.lake.tables import Lake, Pinned
 from routebook_pipeline.times import day_of
@@ -121,7 +121,7 @@ def _closed(changes: Pinned) -> list[str]:
     observed_ms = changes.observed_ms
     if not times or observed_ms is None:
         return []
-    return days_between(day_of(min(times)), day_of(observed_ms))[1:]
+    return names_of_days(day_of(min(times)), day_of(observed_ms))[1:]
 
 
 def drop_after(lake: Lake, ms: int) -> list[str]:

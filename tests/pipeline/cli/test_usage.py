@@ -57,6 +57,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) 
         (["ingest", "--max-entries", "0"], "0 is not in the range"),
         (["ingest", "--once", "--threshold", "objective=0.99"], "Add --refresh"),
         (["ingest", "--once", "--trigger", "30s"], "--trigger would be ignored"),
+        (["nightly", "--out", "page.html", "--allow-partial"], "--allow-partial would be ignored"),
         (["ingest", "--once", "--allow-partial"], "An ingest reads all there is"),
         (["ingest", "--allow-partial"], "An ingest reads all there is"),
         (["doctor", "--url-env", "redis://:secret@localhost"], "name of a variable"),

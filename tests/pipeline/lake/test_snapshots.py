@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from routebook_pipeline.lake.days import days_between, start_ms
+from routebook_pipeline.lake.days import names_of_days, start_ms
 from routebook_pipeline.lake.snapshots import build_days, closed_days
 from routebook_pipeline.lake.tables import OBSERVED, Lake, Pinned, Table
 from tests.pipeline.lake.logs import NO_SPARK, tell
 
-DAYS = days_between("2023-01-01", "2024-02-04")
+DAYS = names_of_days("2023-01-01", "2024-02-04")
 
 
 @pytest.fixture
