@@ -26,7 +26,7 @@ from tests.support.simulated import lines_of
 
 pytestmark = pytest.mark.slow
 
-CHURN_SECONDS = float(os.environ.get("ROUTEBOOK_TEST_CHURN_SECONDS", "120"))
+CHURN_SECONDS = float(os.environ.get("ROUTEBOOK_TEST_CHURN_SECONDS", "600"))
 PAIRS = 1000
 INSTANTS_A_JOB = 100
 NOTICED_MS = 10_000
