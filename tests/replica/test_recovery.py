@@ -6,6 +6,8 @@ import pytest
 
 from routebook.model.topic import PERM_READ, QueueData
 from routebook.replica import recovery as recovery_module
+from routebook.replica.contents import Contents
+from routebook.replica.load import Position
 from routebook.replica.recovery import SETTLE_MS, Recovery, carry_over
 from routebook.replica.table import Table
 from routebook.store.book import Book
@@ -111,6 +113,21 @@ def test_an_address_that_moves_to_another_id_keeps_its_queues() -> None:
 
 
 # -- its end
+
+
+def test_it_lasts_until_what_was_carried_is_no_longer_shown() -> None:
+    """Readers and writers come in between the steps, and deletions are noted as long as anything lost is shown."""
+    contents = Contents()
+    for history in ("before", "now"):
+        lost = image(group(), ["orders"]) if history == "before" else image(group(), [])
+        for _ in contents.replace(table_of(lost), Position("store", history, 1, 1), 1000):
+            pass
+    steps = 0
+    for _ in contents.end_recovery():
+        assert (contents.recovery is None) == (contents.shown is contents.table)
+        steps += 1
+    assert steps > 1
+    assert "orders" not in contents.shown.topics
 
 
 def filled(window_ms: int = 100_000) -> tuple[Recovery, Table]:

@@ -51,8 +51,7 @@ class Contents:
             self.position = position
 
     def end_recovery(self) -> Iterator[set[str]]:
-        """Nothing is carried any more."""
-        self.recovery = None
+        """Nothing is carried any more, from the step on in which the store's table is shown."""
         return self._swap(self.table, self.position)
 
     def _swap(self, table: Table, position: Position) -> Iterator[set[str]]:
@@ -61,6 +60,7 @@ class Contents:
             changed |= topics
             yield set()
         self.table, self.shown, self.position = table, table, position
+        self.recovery = None
         yield changed
 
     def _carry_over(self, table: Table, before: Table, window_ms: int) -> Iterator[set[str]]:
