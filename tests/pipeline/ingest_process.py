@@ -1,12 +1,7 @@
 """`ingest` as a process group of its own, Python and JVM, that may be killed; and a producer beside it."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +9,9 @@ from typing import Self
 
 from routebook_pipeline.source.positions import EntryId
 from tests.pipeline.lake.streams import payload
+from tests.pipeline.own_group import OwnGroup
 from tests.pipeline.source.streams import URL_ENV, Stream
 
-READY_SECONDS = 240.0
 STARTED = "started"
 
 _PROGRAM = """
@@ -40,7 +35,7 @@ _SETTINGS = {
 }
 
 
-class Ingest:
+class Ingest(OwnGroup):
     def __init__(
         self,
         root: Path,
@@ -52,58 +47,12 @@ class Ingest:
         options: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._log = log
         arguments = json.dumps([str(root), namespace, once, _SETTINGS, dict(options or {})])
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, arguments],
-                env={**os.environ, URL_ENV: url, **(environment or {})},
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-
-    @property
-    def said(self) -> str:
-        return self._log.read_text()
+        super().__init__(["-c", _PROGRAM, arguments], {URL_ENV: url, **(environment or {})}, log)
 
     @property
     def commits(self) -> int:
         return self.said.count("changes True")
-
-    def wait_until_said(self, text: str, times: int = 1) -> None:
-        deadline = time.monotonic() + READY_SECONDS
-        while self.said.count(text) < times:
-            assert self._process.poll() is None, self.said
-            assert time.monotonic() < deadline, f"{text!r} was not said {times} times: {self.said}"
-            time.sleep(0.02)
-
-    def let_run(self, seconds: float) -> None:
-        """Or less, when it ends before."""
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return
-
-    def end(self) -> int:
-        """Its exit code, or minus the signal that ended it."""
-        return self._process.wait(READY_SECONDS)
-
-    def kill(self) -> int:
-        """All of it, as a machine dies. Nothing is sent to a group whose leader has been waited for: its number may be
-        another's by now. (A JVM that is left alone ends by itself.)
-        """
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        return self._process.wait()
 
 
 class Producer:

@@ -19,7 +19,7 @@ UPKEEP = {
     "vacuum": "delete files that no version of the last week refers to",
     "snapshot": "keep the state at the start of each closed day, so that questions need not read from the beginning",
     "rebase": "accept another history after RB_FORK: what the lake holds stays, a new era begins",
-    "check": "read everything and prove that no version is missing or doubled",
+    "check": "read all changes and prove that no version is missing or doubled; look for every other file",
 }
 
 WITHOUT_SPARK = frozenset({"compact", "vacuum"})

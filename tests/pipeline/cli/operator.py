@@ -1,26 +1,21 @@
 """What an operator has: commands, one after the other or left running, and a store with two days in it."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from routebook_pipeline.history import DAY_MS, HOUR_MS
 from routebook_pipeline.source.positions import EntryId
 from tests.pipeline.cli.shell import Ended, Shell
+from tests.pipeline.own_group import OwnGroup
 
 SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=1")
 QUICK_START: Final = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LIGHT: Final = (*SMALL, "--conf", QUICK_START)
 DAYS: Final = 2
 ENTRIES: Final = DAYS * 24
-PATIENCE_S: Final = 240.0
 
 Entry = tuple[EntryId, bytes]
 
@@ -69,54 +64,11 @@ class Pipeline:
         return json.loads(ended.out)
 
 
-class Running:
-    """A command in a process group of its own, and what it says, both outputs in one file."""
+class Running(OwnGroup):
+    """A command that is left running."""
 
     def __init__(self, environment: Mapping[str, str], says: Path, *arguments: str) -> None:
-        self._says = says
-        with says.open("wb") as out:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "routebook", "pipeline", *arguments],
-                env={**os.environ, **environment},
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-
-    @property
-    def said(self) -> str:
-        return self._says.read_text()
-
-    def wait_until(self, is_true: Callable[[], object]) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not is_true():
-            assert self._process.poll() is None, self.said
-            assert time.monotonic() < end, self.said
-            time.sleep(0.05)
-
-    def wait_until_said(self, *words: str) -> None:
-        self.wait_until(lambda: all(word in self.said for word in words))
-
-    def tell(self, number: signal.Signals) -> None:
-        """The process itself, as a supervisor does; its Java has another group."""
-        self._process.send_signal(number)
-
-    def end(self, within_s: float = 60) -> int:
-        """Its exit code, or minus the signal that ended it."""
-        try:
-            return self._process.wait(within_s)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"it still runs after {within_s} s: {self.said}") from None
+        super().__init__(["-m", "routebook", "pipeline", *arguments], environment, says)
 
 
 def lines_of(entries: Sequence[Entry]) -> str:
