@@ -55,20 +55,26 @@ def trust(findings: Findings) -> Verdict:
     if odd:
         return Verdict(Word.CARE, "With care", tuple(odd))
     entries = sum(row["entries"] for row in findings.integrity)
+    if entries == 1:
+        return Verdict(Word.YES, "Yes", ("The one change of this time is here.",))
     return Verdict(Word.YES, "Yes", (f"All {formats.count(entries)} changes of this time are here, each once.",))
+
+
+def _changes_are(number: int) -> str:
+    return "1 change is" if number == 1 else f"{formats.count(number)} changes are"
 
 
 def _missing(findings: Findings) -> list[str]:
     rows = findings.integrity
     said = []
     if missing := sum(row["missing"] or 0 for row in rows):
-        said.append(f"{formats.count(missing)} changes are missing from the history.")
+        said.append(f"{_changes_are(missing)} missing from the history.")
     if forks := sum(row["forks"] or 0 for row in rows):
         said.append(f"The store lost its last changes or was emptied, {_times(forks)}.")
     if unreadable := sum(sum((row["unreadable"] or {}).values()) for row in rows):
-        said.append(f"{formats.count(unreadable)} changes cannot be read.")
+        said.append(f"{_changes_are(unreadable)} not readable.")
     if duplicates := sum(row["duplicates"] or 0 for row in rows):
-        said.append(f"{formats.count(duplicates)} changes are here more than once.")
+        said.append(f"{_changes_are(duplicates)} here more than once.")
     if not said and any(not row["ok"] for row in rows):
         said.append("The versions of the changes do not add up.")
     return said
@@ -81,7 +87,7 @@ def _odd(findings: Findings) -> list[str]:
     if not findings.integrity:
         said.append("No change fell into this time: everything is as it was before.")
     if late := sum(row["late"] or 0 for row in findings.integrity):
-        said.append(f"The store's clock stepped back: {formats.count(late)} changes came late.")
+        said.append(f"The store's clock stepped back: {_changes_are(late)} late.")
     unknown = sum(row["unknown_ms"] or 0 for row in findings.availability_by_cluster)
     known = sum((row["up_ms"] or 0) + (row["unplanned_ms"] or 0) for row in findings.availability_by_cluster)
     if unknown:

@@ -33,6 +33,8 @@ def test_without_a_broker_there_is_nothing_to_judge() -> None:
 
 def test_a_whole_history_is_trusted() -> None:
     assert trust(FLEET).word is Word.YES
+    (era,) = FLEET.integrity
+    assert trust(replace(FLEET, integrity=[{**era, "entries": 1}])).reasons == ("The one change of this time is here.",)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,8 @@ def test_a_whole_history_is_trusted() -> None:
     [
         ({"missing": 12, "ok": False}, "12 changes are missing from the history."),
         ({"forks": 1, "ok": False}, "The store lost its last changes or was emptied, once."),
-        ({"unreadable": {"utf8": 2, "json": 1}, "ok": False}, "3 changes cannot be read."),
+        ({"unreadable": {"utf8": 2, "json": 1}, "ok": False}, "3 changes are not readable."),
+        ({"unreadable": {"utf8": 1}, "ok": False}, "1 change is not readable."),
         ({"duplicates": 4, "ok": False}, "4 changes are here more than once."),
         ({"ok": False}, "The versions of the changes do not add up."),
     ],
