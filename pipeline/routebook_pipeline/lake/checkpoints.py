@@ -56,10 +56,14 @@ class Checkpoints:
         return max((end for name, end in ends.items() if _era(name) == era), key=lambda end: end.version, default=None)
 
     def close(self, own: Checkpoint) -> None:
-        """Its query has ended. That is known of nobody else's, so each process says it of its own. Among those of which
-        it is said, only the furthest tells `furthest` anything; by name, where two came as far: never none stays.
-        """
+        """Its query has ended. That is known of nobody else's, so each process says it of its own."""
         own.folder.mark(_OVER)
+        self.drop_ended()
+
+    def drop_ended(self) -> None:
+        """Among those that ended, only the furthest tells `furthest` anything; by name, where two came as far: whoever
+        does this at the same time keeps the same one.
+        """
         files = self.folder.files()
         over = [found["name"] for file in files if (found := _ENDED.fullmatch(file.path))]
         ends = self._ends(files)
