@@ -11,6 +11,7 @@ every test gets a name space of its own.
 import inspect
 import os
 import secrets
+import signal
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A setting of whoever runs the tests must not leak into them; the test store has variables of its own.
     for name in [name for name in os.environ if name.startswith("ROUTEBOOK_") and not _is_for_tests(name)]:
         del os.environ[name]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a shell's script leaves it to what runs in its background; what tests start would ignore it as well.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[STORE_KEY] = choose_store(config.getoption("--store"))
 
 
