@@ -23,6 +23,15 @@ import pyspark
 from routebook_pipeline.java import find_java_home
 
 SPARK_HOME = Path(pyspark.__file__).parent
+PIPELINE = Path(__file__).parents[2] / "pipeline"
+DRIVER_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""Of who drives it from the same machine."""
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
@@ -60,6 +69,11 @@ class SparkCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    @property
+    def driver_environment(self) -> dict[str, str]:
+        """The driver has the package: Spark's planner of streams is a Python process that sees no sent files."""
+        return {"PYTHONPATH": str(PIPELINE), "PYSPARK_PYTHON": str(self.python)}
 
     def _start(self, role: str, ready: str, *arguments: str) -> str:
         """Gives what the first group of `ready` holds in the line that says so."""

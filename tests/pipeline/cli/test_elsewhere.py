@@ -14,11 +14,10 @@ from routebook_pipeline.history import DAY_MS
 from routebook_pipeline.java import find_java_home
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.times import day_of
-from tests.architecture.sources import ROOT
 from tests.pipeline.cli.operator import ENTRIES, last_day, two_days
 from tests.pipeline.cli.shell import Shell
 from tests.pipeline.source.streams import Stream
-from tests.support.spark_cluster import SPARK_HOME, SparkCluster
+from tests.support.spark_cluster import DRIVER_SETTINGS, SPARK_HOME, SparkCluster
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 240
@@ -71,17 +70,12 @@ def test_commands_fill_and_ask_a_lake_on_a_cluster(
     stream.append(two_days(midnight_ms))
     snapshots = [day_of(midnight_ms - DAY_MS), day_of(midnight_ms)]
     with SparkCluster(tmp_path / "cluster", environment) as cluster:
-        # The driver has the package: Spark's planner of streams is a Python process that sees no sent files.
-        driver = {"PYTHONPATH": str(ROOT / "pipeline"), "PYSPARK_PYTHON": str(cluster.python)}
-        settings = {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.memory": "512m",
-            "spark.executor.memory": "512m",
-            "spark.sql.shuffle.partitions": "2",
-        }
-        there = ["--master", cluster.url, *(word for one in settings.items() for word in ("--conf", "=".join(one)))]
-        with Shell({**environment, **driver}) as shell:
+        there = [
+            "--master",
+            cluster.url,
+            *(word for one in DRIVER_SETTINGS.items() for word in ("--conf", "=".join(one))),
+        ]
+        with Shell({**environment, **cluster.driver_environment}) as shell:
             ingested = shell.pipeline("ingest", "--once", *there)
             assert (ingested.code, ingested.out) == (0, "")
             asked = shell.pipeline("run", "availability", "--by", "seat", *last_day(midnight_ms), "--json", *there)

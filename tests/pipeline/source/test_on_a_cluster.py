@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.source.streams import URL_ENV, Stream
-from tests.support.spark_cluster import SparkCluster
+from tests.support.spark_cluster import DRIVER_SETTINGS, SparkCluster
 
 pytestmark = pytest.mark.slow
 DRIVER_SECONDS = 240
@@ -40,18 +40,9 @@ print("told:" + json.dumps(told))
 def test_executors_read_with_what_they_were_sent(stream: Stream, store_url: str, tmp_path: Path) -> None:
     stream.fill(1_000)
     with SparkCluster(tmp_path / "cluster", {URL_ENV: store_url}) as cluster:
-        settings = {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.memory": "512m",
-            "spark.executor.memory": "512m",
-            "spark.sql.shuffle.partitions": "2",
-        }
         options = stream.options(max_entries_per_trigger="600", entries_per_partition="200")
-        arguments = [json.dumps(settings), json.dumps(options), str(tmp_path / "checkpoint")]
-        # The driver has the package: Spark's planner of streams is a Python process that sees no sent files.
-        pipeline = str(Path(__file__).parents[3] / "pipeline")
-        environment = {**os.environ, URL_ENV: store_url, "PYTHONPATH": pipeline, "PYSPARK_PYTHON": str(cluster.python)}
+        arguments = [json.dumps(DRIVER_SETTINGS), json.dumps(options), str(tmp_path / "checkpoint")]
+        environment = {**os.environ, URL_ENV: store_url, **cluster.driver_environment}
         ended = subprocess.run(
             [sys.executable, "-c", DRIVER, cluster.url, *arguments],
             env=environment,
