@@ -26,11 +26,11 @@ from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData
 from routebook.registry.pulse import Pulse
 from routebook.settings import LiveSettings, load
-from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from routebook.store.registration import QueueDifference, heartbeat_broker, register_broker, touch_broker
 from routebook.store.scripts import Script, ScriptSet
 from routebook.store.url import StoreUrl
@@ -59,7 +59,7 @@ class Way:
     """One of the two that are compared."""
 
     name: str
-    book: Book
+    namespace: Namespace
     pulse: Pulse | None
 
 
@@ -87,12 +87,12 @@ def broker(number: int) -> Registration:
     )
 
 
-async def register_all(book: Book, brokers: list[Registration]) -> None:
-    history = (await open_book(book)).history
+async def register_all(namespace: Namespace, brokers: list[Registration]) -> None:
+    history = (await open_namespace(namespace)).history
     for said in brokers:
         difference = QueueDifference(new=said.topics)
         await register_broker(
-            book,
+            namespace,
             said,
             difference,
             caller=CALLER,
@@ -107,20 +107,20 @@ Sign = Callable[[Way, Registration], Awaitable[None]]
 
 
 async def touch(way: Way, said: Registration) -> None:
-    reply = await touch_broker(way.book, said, caller=CALLER, digest=DIGEST)
+    reply = await touch_broker(way.namespace, said, caller=CALLER, digest=DIGEST)
     if way.pulse:
         way.pulse.heard(said.cluster, said.broker, said.broker_id, reply.gap_ms)
 
 
 async def heartbeat(way: Way, said: Registration) -> None:
-    reply = await heartbeat_broker(way.book, said.cluster, "", 0, caller=CALLER, address=said.address)
+    reply = await heartbeat_broker(way.namespace, said.cluster, "", 0, caller=CALLER, address=said.address)
     if way.pulse:
         way.pulse.heard(said.cluster, said.broker, said.broker_id, reply.gap_ms)
 
 
-async def store_us(book: Book) -> float:
+async def store_us(namespace: Namespace) -> float:
     """Microseconds a call of EVALSHA since the last look."""
-    text = (await book.client.call("INFO", "commandstats")).decode()
+    text = (await namespace.client.call("INFO", "commandstats")).decode()
     line = next(line for line in text.splitlines() if line.startswith("cmdstat_evalsha:"))
     fields: dict[str, Any] = dict(part.split("=") for part in line.partition(":")[2].split(","))
     return float(fields["usec"]) / float(fields["calls"])
@@ -133,11 +133,11 @@ async def run(way: Way, sign: Sign, brokers: list[Registration], calls: int) -> 
         for n in range(start, calls, IN_FLIGHT):
             await sign(way, brokers[n % len(brokers)])
 
-    await way.book.client.call("CONFIG", "RESETSTAT")
+    await way.namespace.client.call("CONFIG", "RESETSTAT")
     began = time.process_time()
     await asyncio.gather(*(one_of_many(start) for start in range(IN_FLIGHT)))
     spent = time.process_time() - began
-    return await store_us(way.book), spent / calls * 1e6
+    return await store_us(way.namespace), spent / calls * 1e6
 
 
 async def measure(rounds: int, calls: int) -> None:
@@ -146,11 +146,11 @@ async def measure(rounds: int, calls: int) -> None:
         client = StoreClient(StoreUrl.parse(store.url), slot_key="rb:{bench}:meta", timeout_ms=30_000)
         await client.open()
         scripts = ScriptSet.load()
-        book = Book(client, Keys("bench"), scripts)
-        plain = Book(client, Keys("bench"), without_gap(scripts))
-        await register_all(book, brokers)
+        namespace = Namespace(client, Keys("bench"), scripts)
+        plain = Namespace(client, Keys("bench"), without_gap(scripts))
+        await register_all(namespace, brokers)
         live = LiveSettings(load({"redis_url": store.url}))
-        ways = [Way("without", plain, None), Way("with", book, Pulse(book, live, "benchmark"))]
+        ways = [Way("without", plain, None), Way("with", namespace, Pulse(namespace, live, "benchmark"))]
         print(f"{rounds} rounds of {calls:,} calls, {IN_FLIGHT} in flight, {BROKERS} brokers; µs a call, best round")
         print(f"{'':12}{'':10}{'without':>10}{'with':>10}{'ratio':>8}{'target':>8}")
         for name, sign in (("touch", touch), ("heartbeat", heartbeat)):
@@ -161,7 +161,7 @@ async def measure(rounds: int, calls: int) -> None:
                     if n:  # the first one warms up
                         found[way.name].append(spent)
             tell(name, found)
-        tell_counting(Pulse(book, live, "benchmark"))
+        tell_counting(Pulse(namespace, live, "benchmark"))
         await client.close()
 
 

@@ -43,11 +43,11 @@ from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, load
-from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from routebook.store.scripts import ScriptSet
 from routebook.store.url import StoreUrl
 
@@ -63,12 +63,12 @@ async def filled_registry(store_url: str) -> AsyncIterator[tuple[Registry, LiveS
     keys = Keys("default")
     client = StoreClient(StoreUrl.parse(store_url), slot_key=keys.meta, timeout_ms=5000)
     await client.open()
-    book, live, metrics = Book(client, keys, ScriptSet.load()), LiveSettings(load()), Metrics()
-    await open_book(book)
-    replica = Replica(book, live)
+    namespace, live, metrics = Namespace(client, keys, ScriptSet.load()), LiveSettings(load()), Metrics()
+    await open_namespace(namespace)
+    replica = Replica(namespace, live)
     feed = asyncio.create_task(replica.run())
     await replica.wait_complete(10_000)
-    registry = Registry(book, replica, live, worker="benchmark")
+    registry = Registry(namespace, replica, live, worker="benchmark")
     for number in range(BROKERS):
         said = Registration(
             cluster="DefaultCluster",

@@ -24,13 +24,13 @@ from routebook.model.topic import QueueData
 from routebook.registry.kv_file import import_kv_file
 from routebook.registry.restoring import write_back_queues
 from routebook.store.baseline import append_baseline
-from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.history import read_history_state, trim_history
 from routebook.store.keys import Keys
 from routebook.store.lease import acquire_lease
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, register_broker, touch_broker
 from routebook.store.removal import DueMember, expire_brokers
@@ -46,8 +46,8 @@ LOG_ENTRIES = 2_000
 
 
 class Bench:
-    def __init__(self, book: Book, history: str, topics: int) -> None:
-        self.book = book
+    def __init__(self, namespace: Namespace, history: str, topics: int) -> None:
+        self.namespace = namespace
         self.history = history
         self.said = Registration(
             cluster="bench",
@@ -59,9 +59,9 @@ class Bench:
         )
 
     async def register(self, difference: QueueDifference, counter: int = 1) -> None:
-        image = (await read_groups(self.book, {self.said.broker: frozenset()}))[self.said.broker]
+        image = (await read_groups(self.namespace, {self.said.broker: frozenset()}))[self.said.broker]
         await register_broker(
-            self.book,
+            self.namespace,
             replace(self.said, data_version=DataVersion(0, counter, counter)),
             difference,
             caller=CALLER,
@@ -73,7 +73,7 @@ class Bench:
 
     async def blocked(self, work: Callable[[], Awaitable[Any]], command: str = "EVALSHA") -> float:
         """The longest single command of that kind, in ms."""
-        client = self.book.client
+        client = self.namespace.client
         await client.call("SLOWLOG", "RESET")
         await work()
         entries = await client.call("SLOWLOG", "GET", LOG_ENTRIES)
@@ -81,41 +81,43 @@ class Bench:
 
     async def import_key_values(self) -> float:
         table = {"ns": {f"a-key-with-a-usual-name-{n}": "broker-a:8;broker-b:8" for n in range(len(self.said.topics))}}
-        keys = self.book.keys
-        await self.book.client.call("DEL", keys.table("kv"), keys.of("kv", "ns"))
-        await self.book.client.call("HDEL", keys.meta, "kv_imported")
+        keys = self.namespace.keys
+        await self.namespace.client.call("DEL", keys.table("kv"), keys.of("kv", "ns"))
+        await self.namespace.client.call("HDEL", keys.meta, "kv_imported")
         with TemporaryDirectory() as folder:
             file = Path(folder, "kvConfig.json")
             file.write_text(json.dumps({"configTable": table}))
-            return await self.blocked(lambda: import_kv_file(self.book, str(file), "benchmark"))
+            return await self.blocked(lambda: import_kv_file(self.namespace, str(file), "benchmark"))
 
     async def write_back(self) -> float:
-        image = (await read_groups(self.book, {self.said.broker: frozenset()}))[self.said.broker]
+        image = (await read_groups(self.namespace, {self.said.broker: frozenset()}))[self.said.broker]
         lost = {f"by-request-{topic}": replace(queue, by_request=True) for topic, queue in self.said.topics.items()}
         revision = image.group.revision if image.group else 0
         blocked = await self.blocked(
-            lambda: write_back_queues(self.book, self.said.broker, lost, revision=revision, caller=CALLER)
+            lambda: write_back_queues(self.namespace, self.said.broker, lost, revision=revision, caller=CALLER)
         )
-        await self.book.client.call("HDEL", self.book.keys.of("queues", self.said.broker), *lost)
+        await self.namespace.client.call("HDEL", self.namespace.keys.of("queues", self.said.broker), *lost)
         return blocked
 
     async def delete_from_all_brokers(self) -> float:
         """The brokers are put straight into the tables: registering them would take minutes."""
-        keys, cluster, packed = self.book.keys, f"wide-{len(self.said.topics)}", QueueData(8, 8).pack()
+        keys, cluster, packed = self.namespace.keys, f"wide-{len(self.said.topics)}", QueueData(8, 8).pack()
         brokers = [f"{cluster}-broker-{n}" for n in range(len(self.said.topics))]
-        await self.book.client.call("SADD", keys.of("cluster", cluster), *brokers)
-        await self.book.client.pipeline([("HSET", keys.of("queues", broker), "wide", packed) for broker in brokers])
-        return await self.blocked(lambda: delete_topic(self.book, "wide", cluster=cluster, caller=CALLER))
+        await self.namespace.client.call("SADD", keys.of("cluster", cluster), *brokers)
+        await self.namespace.client.pipeline(
+            [("HSET", keys.of("queues", broker), "wide", packed) for broker in brokers]
+        )
+        return await self.blocked(lambda: delete_topic(self.namespace, "wide", cluster=cluster, caller=CALLER))
 
     async def trim(self) -> float:
         """The deletion before has left an entry a broker."""
-        state = await read_history_state(self.book)
-        return await self.blocked(lambda: trim_history(self.book, state, state.newest), "XTRIM")
+        state = await read_history_state(self.namespace)
+        return await self.blocked(lambda: trim_history(self.namespace, state, state.newest), "XTRIM")
 
     async def tell_group(self, lease: str) -> None:
         place, is_told = "", False
         while not is_told:
-            _, place = await append_baseline(self.book, lease, self.said.broker, place, caller=CALLER)
+            _, place = await append_baseline(self.namespace, lease, self.said.broker, place, caller=CALLER)
             is_told = not place
 
     async def run(self) -> dict[str, float]:
@@ -123,24 +125,24 @@ class Bench:
         member = f"bench/{self.said.address}"
         found = {
             "first registration": await self.blocked(lambda: self.register(QueueDifference(new=self.said.topics))),
-            "touch": await self.blocked(lambda: touch_broker(self.book, self.said, caller=CALLER, digest=DIGEST)),
+            "touch": await self.blocked(lambda: touch_broker(self.namespace, self.said, caller=CALLER, digest=DIGEST)),
             "nothing changed, in full": await self.blocked(lambda: self.register(QueueDifference())),
             "every topic changed": await self.blocked(lambda: self.register(QueueDifference(differing=wiped), 2)),
             "write permission": await self.blocked(
-                lambda: set_write_permission(self.book, self.said.broker, writable=True, caller=CALLER)
+                lambda: set_write_permission(self.namespace, self.said.broker, writable=True, caller=CALLER)
             ),
-            "a replica's re-read": await self.blocked(lambda: read_groups(self.book, {self.said.broker: None})),
+            "a replica's re-read": await self.blocked(lambda: read_groups(self.namespace, {self.said.broker: None})),
         }
         found["key-values of Apache's file"] = await self.import_key_values()
         found["topics written back after a loss"] = await self.write_back()
         found["a topic of so many brokers deleted"] = await self.delete_from_all_brokers()
         found["the history trimmed of so many changes"] = await self.trim()
-        _, lease = await acquire_lease(self.book, "benchmark", 60_000)
+        _, lease = await acquire_lease(self.namespace, "benchmark", 60_000)
         found["one part of a baseline"] = await self.blocked(lambda: self.tell_group(lease.whole))
-        incarnation = await self.book.client.call("HGET", self.book.keys.of("instance", member), "inc")
-        await self.book.client.call("ZADD", self.book.keys.table("deadlines"), 1, member)
+        incarnation = await self.namespace.client.call("HGET", self.namespace.keys.of("instance", member), "inc")
+        await self.namespace.client.call("ZADD", self.namespace.keys.table("deadlines"), 1, member)
         due = [DueMember(member, incarnation.decode(), 1)]
-        found["expiry"] = await self.blocked(lambda: expire_brokers(self.book, lease.whole, due, caller=CALLER))
+        found["expiry"] = await self.blocked(lambda: expire_brokers(self.namespace, lease.whole, due, caller=CALLER))
         return found
 
 
@@ -148,12 +150,12 @@ async def measure(rounds: int) -> None:
     with EmbeddedStore(None) as store:
         client = StoreClient(StoreUrl.parse(store.url), slot_key="rb:{bench}:meta", timeout_ms=30_000)
         await client.open()
-        book = Book(client, Keys("bench"), ScriptSet.load())
+        namespace = Namespace(client, Keys("bench"), ScriptSet.load())
         await client.call("CONFIG", "SET", "slowlog-log-slower-than", 0)
         await client.call("CONFIG", "SET", "slowlog-max-len", LOG_ENTRIES)
-        history = (await open_book(book)).history
+        history = (await open_namespace(namespace)).history
         print(f"{'ms blocked (median, worst of ' + str(rounds) + ')':38}" + "".join(f"{size:>18,}" for size in SIZES))
-        results = {size: [await Bench(book, history, size).run() for _ in range(rounds)] for size in SIZES}
+        results = {size: [await Bench(namespace, history, size).run() for _ in range(rounds)] for size in SIZES}
         for name in results[SIZES[0]][0]:
             cells = [[run[name] for run in results[size]] for size in SIZES]
             print(f"{name:38}" + "".join(f"{statistics.median(c):>10.2f} {max(c):>7.2f}" for c in cells))

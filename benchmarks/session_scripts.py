@@ -17,15 +17,21 @@ from routebook.model.caller import Caller
 from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData
 from routebook.registry.sessions import SESSIONS_PER_CALL
-from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
-from routebook.store.presence import open_book, renew_worker
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace, renew_worker
 from routebook.store.registration import QueueDifference, register_broker
 from routebook.store.removal import DEPARTURES_PER_CALL, Departure, unregister_brokers
 from routebook.store.scripts import ScriptSet
-from routebook.store.sessions import EndedSession, OpenedSession, close_sessions, open_sessions, settle_losses
+from routebook.store.sessions import (
+    EndedSession,
+    OpenedSession,
+    close_sessions,
+    open_sessions,
+    resolve_lost_connections,
+)
 from routebook.store.url import StoreUrl
 
 CALLER = Caller("benchmark", "127.0.0.1:1")
@@ -33,7 +39,7 @@ TOPICS = {f"a-topic-with-a-usual-name-{n}": QueueData(8, 8) for n in range(10)}
 WORKERS = (1, 4, 16, 64)
 
 
-async def register_all(book: Book, history: str, brokers: int) -> list[tuple[str, str]]:
+async def register_all(namespace: Namespace, history: str, brokers: int) -> list[tuple[str, str]]:
     """Member and incarnation of each."""
     stays = []
     for number in range(brokers):
@@ -46,7 +52,7 @@ async def register_all(book: Book, history: str, brokers: int) -> list[tuple[str
             topics=TOPICS,
         )
         reply = await register_broker(
-            book,
+            namespace,
             said,
             QueueDifference(new=TOPICS),
             caller=CALLER,
@@ -71,29 +77,29 @@ async def measure_with(url: str, workers: int) -> dict[str, float]:
     keys = Keys(f"bench-{secrets.token_hex(3)}")
     client = StoreClient(StoreUrl.parse(url), slot_key=keys.meta, timeout_ms=30_000)
     await client.open()
-    book = Book(client, keys, ScriptSet.load())
+    namespace = Namespace(client, keys, ScriptSet.load())
     await client.call("CONFIG", "SET", "slowlog-log-slower-than", 0)
     await client.call("CONFIG", "SET", "slowlog-max-len", 1000)
-    history = (await open_book(book)).history
+    history = (await open_namespace(namespace)).history
     for number in range(workers):
-        await renew_worker(book, f"worker-{number}", 600_000, "{}", caller=CALLER)
-    stays = await register_all(book, history, 2 * DEPARTURES_PER_CALL)
+        await renew_worker(namespace, f"worker-{number}", 600_000, "{}", caller=CALLER)
+    stays = await register_all(namespace, history, 2 * DEPARTURES_PER_CALL)
     found: dict[str, float] = {}
     batch = stays[:SESSIONS_PER_CALL]
     opened = [OpenedSession(member, incarnation, 1) for member, incarnation in batch]
     # The first call of a script loads it.
-    await open_sessions(book, "worker-0", opened[:1], caller=CALLER)
+    await open_sessions(namespace, "worker-0", opened[:1], caller=CALLER)
     _, found[f"open {len(batch)} sessions"] = await blocked(
-        client, open_sessions(book, "worker-0", opened, caller=CALLER)
+        client, open_sessions(namespace, "worker-0", opened, caller=CALLER)
     )
     ended = [EndedSession(member, incarnation, 1, 0) for member, incarnation in batch]
-    answers, found[f"close {len(batch)}"] = await blocked(client, close_sessions(book, "worker-0", ended))
+    answers, found[f"close {len(batch)}"] = await blocked(client, close_sessions(namespace, "worker-0", ended))
     losses = [loss for _, loss in answers if loss]
-    _, found["settle their losses"] = await blocked(client, settle_losses(book, losses))
+    _, found["settle their losses"] = await blocked(client, resolve_lost_connections(namespace, losses))
     for cause, part in (("lost", stays[:DEPARTURES_PER_CALL]), ("104", stays[DEPARTURES_PER_CALL:])):
         departures = [_departure(member, incarnation, cause) for member, incarnation in part]
         _, found[f"remove {len(part)} ({cause})"] = await blocked(
-            client, unregister_brokers(book, [(departure, CALLER) for departure in departures])
+            client, unregister_brokers(namespace, [(departure, CALLER) for departure in departures])
         )
     await client.close()
     return found

@@ -1,5 +1,5 @@
 --[[
-A bare sign of life. It creates nothing: an instance that is not in the book is told so.
+A bare sign of life. It creates nothing: an instance that is not in the route table is told so.
 
 KEYS[1]   meta
 

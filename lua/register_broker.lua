@@ -114,13 +114,13 @@ if worker ~= '' then
   open_session(worker, stamp, member, incarnation, deadline_now)
 end
 
-local book_version, revision = current_version(), group.rev or '0'
+local table_version, revision = current_version(), group.rev or '0'
 if has_changed then
   local kind = decision.takes_seat and 'broker-registered' or 'broker-changed'
-  book_version = append_parts(kind, by, seat_fields(said, decision, incarnation, filters_changed), queue_chunks, mapped)
+  table_version = append_parts(kind, by, seat_fields(said, decision, incarnation, filters_changed), queue_chunks, mapped)
 end
 if group_changed then
-  revision = tostring(book_version)
+  revision = tostring(table_version)
   raise_revisions(said, mapped, revision)
 end
 redis.call('HSET', key_of('instance', member), 'broker', broker, 'id', id, 'inc', incarnation, 'timeout', timeout,
@@ -128,4 +128,4 @@ redis.call('HSET', key_of('instance', member), 'broker', broker, 'id', id, 'inc'
 
 local master, master_ha = master_of(cluster, broker, id)
 local seats = decision.lowers and seats_in_order(broker) or {}
-return { has_changed and DONE or UNCHANGED, book_version, incarnation, master, master_ha, gap, seats }
+return { has_changed and DONE or UNCHANGED, table_version, incarnation, master, master_ha, gap, seats }

@@ -1,5 +1,5 @@
 --[[
-Puts queue entries of one topic on brokers that are in the book, without any registration (Apache's 217). A topic nobody has
+Puts queue entries of one topic on brokers that are in the route table, without any registration (Apache's 217). A topic nobody has
 needs all of its brokers known; one that exists takes entries in order up to the first unknown broker.
 
 KEYS[1]   meta

@@ -9,7 +9,7 @@ ARGV[2]  worker
 ARGV[3]  lease_ms
 ARGV[4]  about     JSON: what `status` shows of this worker
 
-reply    {status, version, ms, identity, history, 1 if the book knew this worker} DONE. It does not know one that it was told
+reply    {status, version, ms, identity, history, 1 if the route table knew this worker} DONE. It does not know one that it was told
          of for the first time, nor one that was forgotten meanwhile, and whose sessions are forgotten with it
 ]]
 -- include: statuses

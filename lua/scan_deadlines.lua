@@ -34,7 +34,7 @@ local deadlines, expiry = table_key('deadlines'), table_key('expiry')
 local function stand_still(since)
   local stood_at = tonumber(redis.call('HGET', expiry, 'stood_at') or since)
   local ran_on = math.max(deadline_now - stood_at, 0)
-  redis.call('HINCRBY', META, 'deaf_ms', ms_text(ran_on))
+  redis.call('HINCRBY', META, 'paused_ms', ms_text(ran_on))
   redis.call('HSET', expiry, 'stood_at', ms_text(stood_at))
   redis.call('HSETNX', expiry, 'stood_from_ms', ms_text(server_now - ran_on))
   deadline_now = deadline_now - ran_on
@@ -44,7 +44,7 @@ local function go_on()
   local from = redis.call('HGET', expiry, 'stood_from_ms')
   if from then
     redis.call('HDEL', expiry, 'stood_at', 'stood_from_ms')
-    append_change('blind', by, '"from_ms":' .. from .. ',"to_ms":' .. ms_text(server_now))
+    append_change('expiry-paused', by, '"from_ms":' .. from .. ',"to_ms":' .. ms_text(server_now))
   end
 end
 

@@ -5,7 +5,7 @@ Starlette, so it costs no dependency) on uvloop, as the service runs. No marker 
 gives it to every coroutine test. Async fixtures work in async tests only, and share the test's event loop.
 
 One store server serves the whole run (`tests/support/run_store.py` chooses; the header says which and why);
-every test gets a name space of its own.
+every test gets a namespace of its own.
 """
 
 import inspect
@@ -21,8 +21,8 @@ from tests.support.run_store import KINDS, RunStore, choose_store, embedded_stor
 from tests.support.servers import Server, find_servers
 
 if TYPE_CHECKING:
-    from routebook.store.book import Book
     from routebook.store.client import StoreClient
+    from routebook.store.namespace import Namespace
 
 STORE_KEY = pytest.StashKey[RunStore]()
 
@@ -83,35 +83,35 @@ def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def namespace() -> str:
+def namespace_name() -> str:
     """Of this test alone."""
     return f"t-{secrets.token_hex(6)}"
 
 
 @pytest.fixture
-async def client(request: pytest.FixtureRequest, store_url: str, namespace: str) -> AsyncIterator["StoreClient"]:
+async def client(request: pytest.FixtureRequest, store_url: str, namespace_name: str) -> AsyncIterator["StoreClient"]:
     """Open, on the run's store."""
     # Here, for tests without a store need not load the Redis client.
     from routebook.store.client import StoreClient  # noqa: PLC0415
     from routebook.store.url import StoreUrl  # noqa: PLC0415
 
-    store = StoreClient(StoreUrl.parse(store_url), slot_key=f"rb:{{{namespace}}}:meta", timeout_ms=5000)
+    store = StoreClient(StoreUrl.parse(store_url), slot_key=f"rb:{{{namespace_name}}}:meta", timeout_ms=5000)
     await store.open()
     try:
         yield store
         if request.config.stash[STORE_KEY].kind == "url":
-            await _remove_namespace(store, namespace)
+            await _remove_namespace(store, namespace_name)
     finally:
         await store.close()
 
 
 @pytest.fixture
-async def book(client: "StoreClient", namespace: str) -> "Book":
-    from routebook.store.book import Book  # noqa: PLC0415
+async def namespace(client: "StoreClient", namespace_name: str) -> "Namespace":
     from routebook.store.keys import Keys  # noqa: PLC0415
+    from routebook.store.namespace import Namespace  # noqa: PLC0415
     from routebook.store.scripts import ScriptSet  # noqa: PLC0415
 
-    return Book(client, Keys(namespace), ScriptSet.load())
+    return Namespace(client, Keys(namespace_name), ScriptSet.load())
 
 
 async def _remove_namespace(client: "StoreClient", namespace: str) -> None:

@@ -1,5 +1,5 @@
 --[[
-The names of all keys, built from the one key that every script is given. All of a name space lives in one hash slot, since
+The names of all keys, built from the one key that every script is given. All of a namespace lives in one hash slot, since
 its slot tag `{namespace}` is part of the prefix; so a script may touch what it builds here, on a Cluster too.
 ]]
 local prefix = string.match(KEYS[1], '^(rb:{[^}]+}:)meta$')

@@ -40,7 +40,7 @@ class HistoryMissingError(HistoryError):
 
     def __init__(self, namespace: str, first: int, last: int) -> None:
         super().__init__(
-            f"RB_MISSING: the changes {first} to {last} ({last - first + 1}) of name space {namespace!r} are no longer "
+            f"RB_MISSING: the changes {first} to {last} ({last - first + 1}) of namespace {namespace!r} are no longer "
             "in the stream. Go on past the hole with `--on-loss record`, or import them from an export first."
         )
         self.namespace, self.first, self.last = namespace, first, last
@@ -51,7 +51,7 @@ class HistoryForkError(HistoryError):
 
     def __init__(self, namespace: str, ours: int, newest: int) -> None:
         super().__init__(
-            f"RB_FORK: the lake holds name space {namespace!r} up to version {ours}, and the stream, at {newest}, "
+            f"RB_FORK: the lake holds namespace {namespace!r} up to version {ours}, and the stream, at {newest}, "
             "does not continue it: the store lost its last changes or was emptied. Accept the new history with "
             "`routebook pipeline run rebase`; what the lake holds stays."
         )
@@ -59,10 +59,8 @@ class HistoryForkError(HistoryError):
 
 
 _TOLD: Final = re.compile(r"routebook_pipeline\.errors\.(?P<kind>\w+Error): (?P<text>.+)")
-_MISSING: Final = re.compile(r"RB_MISSING: the changes (\d+) to (\d+) .* of name space '([^']*)'")
-_FORK: Final = re.compile(
-    r"RB_FORK: the lake holds name space '([^']*)' up to version (\d+), and the stream, at (\d+),"
-)
+_MISSING: Final = re.compile(r"RB_MISSING: the changes (\d+) to (\d+) .* of namespace '([^']*)'")
+_FORK: Final = re.compile(r"RB_FORK: the lake holds namespace '([^']*)' up to version (\d+), and the stream, at (\d+),")
 
 
 def told_by_spark(error: BaseException) -> PipelineError | None:

@@ -15,7 +15,7 @@ DAY_MS: Final = 24 * HOUR_MS
 
 @dataclass(frozen=True)
 class History:
-    """The rows of one name space that a question needs; nothing else is read.
+    """The rows of one namespace that a question needs; nothing else is read.
 
     `changes` holds everything from the first entry on, or a snapshot's rows and everything behind the snapshot: a
     question cannot tell, and its answer is the same.

@@ -22,7 +22,7 @@ class Kind(IntEnum):
     SETTINGS_CHANGED = 40
     EXPIRY_HELD = 50
     EXPIRY_RELEASED = 51
-    BLIND = 52
+    EXPIRY_PAUSED = 52
     BASELINE_BEGIN = 60
     BASELINE_SEAT = 61
     BASELINE_QUEUES = 62
@@ -59,7 +59,7 @@ REQUIRED: dict[Kind, tuple[str, ...]] = {
     Kind.SETTINGS_CHANGED: ("key",),
     Kind.EXPIRY_HELD: (),
     Kind.EXPIRY_RELEASED: (),
-    Kind.BLIND: ("from_ms", "to_ms"),
+    Kind.EXPIRY_PAUSED: ("from_ms", "to_ms"),
     Kind.BASELINE_BEGIN: (),
     Kind.BASELINE_SEAT: _SEAT,
     Kind.BASELINE_QUEUES: (*_GROUP, "queues"),

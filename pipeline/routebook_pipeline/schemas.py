@@ -12,7 +12,7 @@ from pyspark.sql.types import (
 )
 
 ERA_SHIFT = 1 << 48
-"""`ord = era * ERA_SHIFT + version`: the order of everything in a name space, across forks."""
+"""`ord = era * ERA_SHIFT + version`: the order of everything in a namespace, across forks."""
 
 _STRING, _INT, _LONG, _BOOLEAN = StringType(), IntegerType(), LongType(), BooleanType()
 

@@ -74,10 +74,10 @@ AVAILABILITY_BY_CLUSTER = columns(
     (_DOUBLE, "worst_availability objective budget_ms"),
     (_LONG, "spent_ms"),
     (_BOOLEAN, "met"),
-    (_LONG, "blind_ms"),
+    (_LONG, "paused_ms"),
 )
-"""`groups`: those with a seat 0. `worst_group`: lowest availability, first by name among equals. `blind_ms` is the
-whole name space's.
+"""`groups`: those with a seat 0. `worst_group`: lowest availability, first by name among equals. `paused_ms` is the
+whole namespace's.
 """
 
 FAILURES = columns(

@@ -18,7 +18,7 @@ class RoutebookError(Exception):
 
 
 class InvalidInputError(RoutebookError):
-    """A caller's value that no state of the book would make right."""
+    """A caller's value that no state of the route table would make right."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         shown = repr(value)
@@ -54,10 +54,10 @@ class ProtectedPropertyError(ForbiddenError):
 
 
 class NotFoundError(RoutebookError):
-    """The book is complete and does not hold it."""
+    """The route table is complete and does not hold it."""
 
     def __init__(self, what: str, name: str, *, advice: str = "") -> None:
-        super().__init__(f"{what} {name!r} is not in the book.", advice=advice)
+        super().__init__(f"{what} {name!r} is not in the route table.", advice=advice)
         self.what = what
         self.name = name
 
@@ -79,7 +79,7 @@ class NotSeenYetError(RoutebookError):
 
 
 class RefusedError(RoutebookError):
-    """The rules of the book say no (for instance a single topic from a broker not yet known)."""
+    """The rules of the route table say no (for instance a single topic from a broker not yet known)."""
 
 
 class PeerUnavailableError(RoutebookError):

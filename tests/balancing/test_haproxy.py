@@ -30,9 +30,9 @@ SETTLED_S = 1.0
 
 
 @pytest.fixture
-def site(store_url: str, namespace: str, tmp_path: Path) -> Iterator[Site]:
+def site(store_url: str, namespace_name: str, tmp_path: Path) -> Iterator[Site]:
     haproxy_or_skip()
-    with Site(store_url, namespace, tmp_path) as running:
+    with Site(store_url, namespace_name, tmp_path) as running:
         yield running
 
 

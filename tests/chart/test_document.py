@@ -88,7 +88,7 @@ class Cluster:
         if "--create-namespace" in words:
             self.namespaces.add(words[words.index("--namespace") + 1])
         if "--namespace" in words:
-            assert words[words.index("--namespace") + 1] in self.namespaces, "there is no such name space"
+            assert words[words.index("--namespace") + 1] in self.namespaces, "there is no such namespace"
         match [word for word in words if not word.startswith("--")]:
             case ["kubectl", "create", "namespace", name]:
                 assert name not in self.namespaces, "it is there already"

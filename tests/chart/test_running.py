@@ -40,8 +40,8 @@ def helm_test(
     )
 
 
-def test_helm_test_registers_looks_up_and_leaves_nothing(store_url: str, namespace: str, tmp_path: Path) -> None:
-    with Running("serve", "--redis-url", store_url, "--namespace", namespace, folder=tmp_path) as service:
+def test_helm_test_registers_looks_up_and_leaves_nothing(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+    with Running("serve", "--redis-url", store_url, "--namespace", namespace_name, folder=tmp_path) as service:
         remoting = service.remoting.replace("0.0.0.0", "127.0.0.1")
         http = service.http.replace("0.0.0.0", "127.0.0.1")
         service.http = http
@@ -69,11 +69,13 @@ def test_helm_test_fails_where_nobody_answers() -> None:
     ],
     ids=["plain", "enforcing", "clients-too"],
 )
-def test_what_the_notes_tell_to_type_works(tls: dict[str, str], store_url: str, namespace: str, tmp_path: Path) -> None:
+def test_what_the_notes_tell_to_type_works(
+    tls: dict[str, str], store_url: str, namespace_name: str, tmp_path: Path
+) -> None:
     """On a worker with the settings that the chart gives it, and a certificate from an authority of one's own."""
     with ApiServer.running(tmp_path) as server:
         commands = next_commands(server.install(NEWEST, {"tls": tls}).text)
-    with Running(*serving(tls, store_url, namespace, tmp_path), folder=tmp_path) as service:
+    with Running(*serving(tls, store_url, namespace_name, tmp_path), folder=tmp_path) as service:
         for command in commands:
             if command.startswith("helm "):
                 done = helm_test(service.remoting, service.http, tls.get("mode", "permissive"))
@@ -85,10 +87,10 @@ def test_what_the_notes_tell_to_type_works(tls: dict[str, str], store_url: str, 
             assert done.returncode == 0, (command, done.stdout + done.stderr)
 
 
-def test_helm_test_has_no_certificate_of_a_client(store_url: str, namespace: str, tmp_path: Path) -> None:
+def test_helm_test_has_no_certificate_of_a_client(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     """Which is why the notes do not name it then."""
     tls = {"mode": "enforcing", "existingSecret": "a", "clientAuth": "require", "trustSecret": "b"}
-    with Running(*serving(tls, store_url, namespace, tmp_path), folder=tmp_path) as service:
+    with Running(*serving(tls, store_url, namespace_name, tmp_path), folder=tmp_path) as service:
         done = helm_test(service.remoting, service.http, "enforcing", deadline_s=1)
         assert (done.returncode, "not registered" in done.stderr) == (1, True)
 

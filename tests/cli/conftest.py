@@ -1,4 +1,4 @@
-"""One service for all tests of the command line, on a name space of its own."""
+"""One service for all tests of the command line, on a namespace of its own."""
 
 import json
 import secrets

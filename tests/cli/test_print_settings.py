@@ -9,9 +9,9 @@ import pytest
 from routebook.cli.main import run
 from routebook.model.caller import Caller
 from routebook.settings.catalogue import all_settings
-from routebook.store.book import Book
 from routebook.store.kv import set_setting
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from tests.process.running import run as run_process
 
 
@@ -45,11 +45,11 @@ def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def test_what_was_changed_at_run_time_is_effective_too(
-    book: Book, store_url: str, namespace: str, tmp_path: Path
+    namespace: Namespace, store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
-    await open_book(book)
-    await set_setting(book, "hold_percent", "55", "55", caller=Caller("test"))
-    flags = ("--redis-url", store_url, "--namespace", namespace, "--hold-minimum", "9")
+    await open_namespace(namespace)
+    await set_setting(namespace, "hold_percent", "55", "55", caller=Caller("test"))
+    flags = ("--redis-url", store_url, "--namespace", namespace_name, "--hold-minimum", "9")
     done = await asyncio.to_thread(run_process, "serve", "-p", "--json", *flags, cwd=tmp_path)
     rows = {one["key"]: one for one in json.loads(done.stdout)["settings"]}
     assert rows["hold_percent"] == {"key": "hold_percent", "value": "55", "origin": "run time"}

@@ -30,10 +30,10 @@ def test_events_are_read_as_the_standard_says(lines: list[str], events: list[Eve
 
 
 @pytest.fixture
-def restartable(store_url: str, namespace: str, tmp_path: Path) -> Callable[[], Running]:
+def restartable(store_url: str, namespace_name: str, tmp_path: Path) -> Callable[[], Running]:
     """The same service at the same port, each time it is asked for."""
     port = _free_port()
-    arguments = ("serve", "--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1")
+    arguments = ("serve", "--redis-url", store_url, "--namespace", namespace_name, "--bind-address", "127.0.0.1")
     fixed = (*arguments, "--remoting-port", "0", "--http-port", str(port), "--admin-port", "0")
     return lambda: Running(*fixed, folder=tmp_path, ports=False)
 

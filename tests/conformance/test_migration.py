@@ -65,8 +65,8 @@ class Migration:
 
 
 @pytest.fixture
-def migration(release: Release, tmp_path: Path, store_url: str, namespace: str) -> Migration:
-    return Migration(release("5.5.0"), tmp_path, store_url, namespace)
+def migration(release: Release, tmp_path: Path, store_url: str, namespace_name: str) -> Migration:
+    return Migration(release("5.5.0"), tmp_path, store_url, namespace_name)
 
 
 async def test_a_fleet_moves_and_comes_back(migration: Migration, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ async def registered(worker: InProcessWorker, number: int) -> bool:
 
 
 async def shows_what_the_store_holds(worker: InProcessWorker) -> bool:
-    table, position = await load(worker.book)
+    table, position = await load(worker.namespace)
     return worker.replica.digest == table.digest and worker.registry.version == position.version
 
 
@@ -94,7 +94,7 @@ async def test_a_failover_on_purpose_costs_a_moment(trio: SentinelTrio) -> None:
         assert set(worker.registry.brokers()) == {"broker-0", "broker-1"}
 
 
-async def test_one_slot_of_a_cluster_holds_a_whole_book() -> None:
+async def test_one_slot_of_a_cluster_holds_a_whole_namespace() -> None:
     with ClusterTrio() as cluster:
         async with running_worker(cluster.url, "t", **FAST) as one, running_worker(cluster.url, "t") as other:
             one.lead()

@@ -52,10 +52,10 @@ async def drip(peer: Peer, begin: bytes) -> None:
 
 @pytest.mark.parametrize("port_name", ["remoting", "http"])
 async def test_a_thousand_dripping_connections_are_closed_and_nobody_waits(
-    store_url: str, namespace: str, tmp_path: Path, port_name: str
+    store_url: str, namespace_name: str, tmp_path: Path, port_name: str
 ) -> None:
     deadlines = ("--incomplete-frame-timeout-ms", "5000", "--request-timeout-ms", "6000")
-    async with serving(store_url, namespace, tmp_path, *deadlines) as service:
+    async with serving(store_url, namespace_name, tmp_path, *deadlines) as service:
         remoting = int(service.remoting.rpartition(":")[2])
         http = urlsplit(service.http).port or 0
         begin = b"\0\0\1\0\0\0\0\xa0" if port_name == "remoting" else b"GET / HTTP/1.1\r\n"
@@ -78,9 +78,9 @@ async def test_a_thousand_dripping_connections_are_closed_and_nobody_waits(
 
 
 async def test_idle_connections_beyond_the_bound_cost_no_broker_its_place(
-    store_url: str, namespace: str, tmp_path: Path
+    store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
-    async with serving(store_url, namespace, tmp_path, "--max-connections", str(ROOM)) as service:
+    async with serving(store_url, namespace_name, tmp_path, "--max-connections", str(ROOM)) as service:
         remoting = int(service.remoting.rpartition(":")[2])
         async with await connect(remoting) as broker:
             await register(broker)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from routebook.store.book import Book
 from routebook.store.changes import Change, changes_between
+from routebook.store.namespace import Namespace
 from tests.architecture.sources import ROOT
 from tests.process.running import Running
 from tests.support.balancer import Balancer
@@ -40,8 +40,8 @@ class BrokerProcess:
 class Site:
     """Workers, a balancer before them, and brokers that know only the balancer."""
 
-    def __init__(self, book: Book, store_url: str, folder: Path, stack: AsyncExitStack) -> None:
-        self.book = book
+    def __init__(self, namespace: Namespace, store_url: str, folder: Path, stack: AsyncExitStack) -> None:
+        self.namespace = namespace
         self.workers: list[Running] = []
         self._store_url = store_url
         self._folder = folder
@@ -49,7 +49,7 @@ class Site:
         self.balancer = Balancer([])
 
     async def start_worker(self, *flags: str, store_url: str = "") -> Running:
-        wanted = ["serve", "--redis-url", store_url or self._store_url, "--namespace", self.book.keys.namespace]
+        wanted = ["serve", "--redis-url", store_url or self._store_url, "--namespace", self.namespace.keys.namespace]
         wanted += ["--bind-address", "127.0.0.1", "--connection-grace-ms", str(GRACE_MS), *flags]
         running = Running(*wanted, folder=self._folder)
         await asyncio.to_thread(running.__enter__)
@@ -82,7 +82,7 @@ class Site:
         return all([await self.known(worker) == set(names) for worker in self.workers])
 
     async def removals(self) -> list[Change]:
-        return [one for one in await changes_between(self.book, 0, 1000) if one.kind == "broker-removed"]
+        return [one for one in await changes_between(self.namespace, 0, 1000) if one.kind == "broker-removed"]
 
     async def outcomes(self) -> dict[str, int]:
         """Of lost connections, over all workers."""
@@ -106,9 +106,11 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 @asynccontextmanager
-async def site_with(book: Book, store_url: str, folder: Path, workers: int, *flags: str) -> AsyncIterator[Site]:
+async def site_with(
+    namespace: Namespace, store_url: str, folder: Path, workers: int, *flags: str
+) -> AsyncIterator[Site]:
     async with AsyncExitStack() as stack:
-        site = Site(book, store_url, folder, stack)
+        site = Site(namespace, store_url, folder, stack)
         await stack.enter_async_context(site.balancer)
         for _ in range(workers):
             await site.start_worker(*flags)
@@ -116,8 +118,8 @@ async def site_with(book: Book, store_url: str, folder: Path, workers: int, *fla
 
 
 @pytest.fixture
-async def site(book: Book, store_url: str, tmp_path: Path) -> AsyncIterator[Site]:
-    async with site_with(book, store_url, tmp_path, 2) as made:
+async def site(namespace: Namespace, store_url: str, tmp_path: Path) -> AsyncIterator[Site]:
+    async with site_with(namespace, store_url, tmp_path, 2) as made:
         yield made
 
 
@@ -151,7 +153,7 @@ async def test_a_killed_worker_takes_no_broker_with_it(site: Site) -> None:
     first, second = site.workers
     for number in range(4):
         await site.start_broker(f"broker-{number}", period_s=OFTEN_S)
-    sessions = site.book.keys.of("sessions", await _name_of(second))
+    sessions = site.namespace.keys.of("sessions", await _name_of(second))
     second.kill()
     site.workers.remove(second)
     await until_soon(lambda: _is_absent(site, sessions))
@@ -164,7 +166,7 @@ async def _name_of(worker: Running) -> str:
 
 
 async def _is_absent(site: Site, key: str) -> bool:
-    return not int(await site.book.client.call("EXISTS", key))
+    return not int(await site.namespace.client.call("EXISTS", key))
 
 
 async def test_a_worker_that_stops_takes_no_broker_with_it(site: Site) -> None:
@@ -201,11 +203,11 @@ async def test_a_balancer_that_restarts_and_cuts_everyone_removes_nobody(site: S
 
 
 async def test_an_expiry_closes_the_connection_on_whichever_worker_it_is(
-    book: Book, store_url: str, tmp_path: Path
+    namespace: Namespace, store_url: str, tmp_path: Path
 ) -> None:
     """The leader is one of three, and each has a broker: at most one of them is connected to the leader itself."""
     often = ("--broker-timeout-ms", "1000", "--scan-not-active-broker-interval-ms", "200", "--hold-minimum", "100")
-    async with site_with(book, store_url, tmp_path, 3, *often) as site:
+    async with site_with(namespace, store_url, tmp_path, 3, *often) as site:
         for number, worker in enumerate(site.workers):
             await site.start_broker(f"broker-{number}", at=worker)
         await until_soon(site.all_know)
@@ -227,11 +229,11 @@ async def test_brokers_of_a_worker_that_is_cut_off_from_the_store_move_and_live(
         for name in names:
             await site.start_broker(name, period_s=OFTEN_S, at=None)
         await until_soon(lambda: site.all_know(*names))
-        sessions = site.book.keys.of("sessions", await _name_of(cut_off))
+        sessions = site.namespace.keys.of("sessions", await _name_of(cut_off))
         assert not await _is_absent(site, sessions)
         site.balancer.servers.remove(cut_off.remoting)
         proxy.stall()
-        others = [site.book.keys.of("sessions", await _name_of(one)) for one in site.workers if one is not cut_off]
+        others = [site.namespace.keys.of("sessions", await _name_of(one)) for one in site.workers if one is not cut_off]
         await until_soon(lambda: _are_all_at(site, others, len(names)))
         lookup = await asyncio.to_thread(cut_off.get, "/v1/routes/orders")
         assert lookup.status_code == 200
@@ -244,5 +246,5 @@ async def test_brokers_of_a_worker_that_is_cut_off_from_the_store_move_and_live(
 async def _are_all_at(site: Site, sessions: list[str], number: int) -> bool:
     found: set[bytes] = set()
     for key in sessions:
-        found |= set(await site.book.client.call("HKEYS", key))
+        found |= set(await site.namespace.client.call("HKEYS", key))
     return len(found) == number

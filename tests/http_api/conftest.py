@@ -15,8 +15,8 @@ from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, load
-from routebook.store.book import Book
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from tests.http_api.ports import served
 
 CLUSTER = "DefaultCluster"
@@ -45,16 +45,16 @@ def seat(name: str = "broker-a", broker_id: int = 0, cluster: str = CLUSTER) -> 
 
 
 @asynccontextmanager
-async def running(book: Book, **settings: str) -> AsyncIterator[Worker]:
+async def running(namespace: Namespace, **settings: str) -> AsyncIterator[Worker]:
     """A worker without the background that expires: tests decide what happens."""
     live = LiveSettings(load(settings))
     metrics = Metrics()
-    await open_book(book)
-    replica = Replica(book, live)
+    await open_namespace(namespace)
+    replica = Replica(namespace, live)
     feed = asyncio.create_task(replica.run())
     try:
         await replica.wait_complete(10_000)
-        registry = Registry(book, replica, live, worker="test-worker")
+        registry = Registry(namespace, replica, live, worker="test-worker")
         app = create_app(registry, live, metrics)
         front = Front(proxy_from=live.current.proxy_networks, metrics=metrics)
         async with (
@@ -68,6 +68,6 @@ async def running(book: Book, **settings: str) -> AsyncIterator[Worker]:
 
 
 @pytest.fixture
-async def worker(book: Book) -> AsyncIterator[Worker]:
-    async with running(book, min_version_wait_ms="300") as one:
+async def worker(namespace: Namespace) -> AsyncIterator[Worker]:
+    async with running(namespace, min_version_wait_ms="300") as one:
         yield one

@@ -11,7 +11,7 @@ from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, load
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from tests.http_api.conftest import Worker
 from tests.http_api.ports import served
 
@@ -25,14 +25,14 @@ async def admin_port(
         yield http
 
 
-def unloaded(book: Book) -> Registry:
+def unloaded(namespace: Namespace) -> Registry:
     """As before the first load: nobody runs its feed."""
     live = LiveSettings(load())
-    return Registry(book, Replica(book, live), live, worker="cold")
+    return Registry(namespace, Replica(namespace, live), live, worker="cold")
 
 
-async def test_a_cold_worker_lives_and_says_what_is_missing(book: Book) -> None:
-    async with admin_port(unloaded(book), Metrics()) as http:
+async def test_a_cold_worker_lives_and_says_what_is_missing(namespace: Namespace) -> None:
+    async with admin_port(unloaded(namespace), Metrics()) as http:
         assert (await http.get("/livez")).status_code == 200
         answer = await http.get("/readyz")
     assert answer.status_code == 503

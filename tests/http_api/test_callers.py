@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 
 from routebook.http_api.callers import is_from_loopback
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from tests.http_api.conftest import Worker, running, seat
 from tests.http_api.ports import line_to
 
@@ -34,8 +34,8 @@ BODIES = {
 
 
 @pytest.fixture
-async def guarded(book: Book) -> AsyncIterator[Worker]:
-    async with running(book, admin_token=TOKEN) as one:
+async def guarded(namespace: Namespace) -> AsyncIterator[Worker]:
+    async with running(namespace, admin_token=TOKEN) as one:
         yield one
 
 

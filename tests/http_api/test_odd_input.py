@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from routebook.http_api.app import build_operations
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from tests.http_api.conftest import Worker, running
 from tests.http_api.ports import line_to
 
@@ -75,8 +75,8 @@ queries = st.dictionaries(
 
 
 @pytest.fixture
-async def patient(book: Book) -> AsyncIterator[Worker]:
-    async with running(book, min_version_wait_ms="10", request_timeout_ms="200") as one:
+async def patient(namespace: Namespace) -> AsyncIterator[Worker]:
+    async with running(namespace, min_version_wait_ms="10", request_timeout_ms="200") as one:
         yield one
 
 

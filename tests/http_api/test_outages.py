@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
+from routebook.store.namespace import Namespace
 from routebook.store.scripts import ScriptSet
 from routebook.store.url import StoreUrl
 from tests.http_api.conftest import Worker, running, seat
@@ -26,7 +26,7 @@ async def bereft() -> AsyncIterator[Worker]:
         client = StoreClient(StoreUrl.parse(store.url), slot_key=keys.meta, timeout_ms=STORE_TIMEOUT_MS)
         await client.open()
         try:
-            async with running(Book(client, keys, ScriptSet.load()), min_version_wait_ms="300") as worker:
+            async with running(Namespace(client, keys, ScriptSet.load()), min_version_wait_ms="300") as worker:
                 await worker.put_broker()
                 store.stop()
                 await until(lambda: worker.registry.stale_seconds > 0)

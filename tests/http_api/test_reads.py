@@ -182,7 +182,7 @@ async def test_the_history_is_paged_newest_last(worker: Worker) -> None:
 async def test_a_trimmed_history_says_what_is_missing(worker: Worker) -> None:
     for number in range(4):
         await worker.put_broker(f"b{number}", address=f"127.0.0.2{number}:10911")
-    client, keys = worker.registry._book.client, worker.registry._book.keys
+    client, keys = worker.registry._namespace.client, worker.registry._namespace.keys
     await client.call("XTRIM", keys.changes, "MAXLEN", "=", 1)
     page = (await worker.http.get("/v1/changes", params={"since": 1})).json()
     assert [change["version"] for change in page["changes"]] == [4]

@@ -8,7 +8,7 @@ import pytest
 
 from routebook.http_api import report_folder
 from routebook.http_api.report_folder import ReportFile
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from tests.http_api.conftest import Worker, running
 from tests.http_api.ports import line_to
 
@@ -23,8 +23,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def showing(book: Book, folder: Path) -> AsyncIterator[Worker]:
-    async with running(book, reports_dir=str(folder)) as one:
+async def showing(namespace: Namespace, folder: Path) -> AsyncIterator[Worker]:
+    async with running(namespace, reports_dir=str(folder)) as one:
         yield one
 
 
@@ -177,10 +177,10 @@ async def test_a_file_too_large_to_be_a_report_is_none(
     assert (await showing.http.get("/v1/reports/small.html")).status_code == 200
 
 
-async def test_a_folder_may_be_a_link_itself(book: Book, folder: Path, tmp_path: Path) -> None:
+async def test_a_folder_may_be_a_link_itself(namespace: Namespace, folder: Path, tmp_path: Path) -> None:
     put(folder, "a.html", "there")
     (tmp_path / "link").symlink_to(folder)
-    async with running(book, reports_dir=str(tmp_path / "link")) as one:
+    async with running(namespace, reports_dir=str(tmp_path / "link")) as one:
         assert (await one.http.get("/v1/reports/a.html")).text == "there"
 
 

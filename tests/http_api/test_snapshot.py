@@ -1,4 +1,4 @@
-"""A name space goes out as one document and comes in again, under the rules of the book."""
+"""A namespace goes out as one document and comes in again, under the rules of the route table."""
 
 import json
 from collections.abc import AsyncIterator
@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from routebook.store.book import Book
 from routebook.store.keys import Keys
+from routebook.store.namespace import Namespace
 from tests.http_api.conftest import Worker, running, seat
 
 Document = dict[str, Any]
 
 
 @pytest.fixture
-async def other(book: Book, namespace: str) -> AsyncIterator[Worker]:
-    """A worker on another name space of the same store, where nothing is."""
-    async with running(Book(book.client, Keys(f"{namespace}-other"), book.scripts)) as one:
+async def other(namespace: Namespace, namespace_name: str) -> AsyncIterator[Worker]:
+    """A worker on another namespace of the same store, where nothing is."""
+    async with running(Namespace(namespace.client, Keys(f"{namespace_name}-other"), namespace.scripts)) as one:
         yield one
 
 
@@ -40,7 +40,7 @@ def contents(document: Document) -> Document:
 
 
 async def fleet(worker: Worker) -> None:
-    """One of each that a name space can hold."""
+    """One of each that a namespace can hold."""
     version = {"state_version": 1, "timestamp": 1_700_000_000_000, "counter": 3}
     mapping = {"bname": "broker-a", "total_queues": 4, "epoch": 7, "current_ids": {"0": 0, "2": 1}}
     await worker.put_broker(
@@ -252,11 +252,11 @@ async def test_what_another_name_server_does_not_tell_stays_as_it_is(worker: Wor
 
 
 async def test_imported_brokers_expire_like_any_other(
-    worker: Worker, other: Worker, book: Book, namespace: str
+    worker: Worker, other: Worker, namespace: Namespace, namespace_name: str
 ) -> None:
     await fleet(worker)
     await bring(other, await export(worker))
-    deadlines = await book.client.call("ZCARD", f"rb:{{{namespace}-other}}:deadlines")
+    deadlines = await namespace.client.call("ZCARD", f"rb:{{{namespace_name}-other}}:deadlines")
     assert deadlines == 5
 
 

@@ -15,8 +15,8 @@ from routebook.http_api.sse import EventId
 from routebook.http_api.watching import Wanted, Watch
 from routebook.model.caller import Caller
 from routebook.store.baseline import write_baseline
-from routebook.store.book import Book
 from routebook.store.lease import acquire_lease
+from routebook.store.namespace import Namespace
 from routebook.store.recovery import begin_history
 from tests.http_api.conftest import Worker, running, seat
 from tests.http_api.ports import PATIENCE_SECONDS, line_to
@@ -162,14 +162,14 @@ async def test_resuming_where_nothing_was_missed_says_nothing(worker: Worker) ->
         assert event.said == ("TopicA", 2, False)
 
 
-async def test_one_resumes_on_another_worker(worker: Worker, book: Book) -> None:
+async def test_one_resumes_on_another_worker(worker: Worker, namespace: Namespace) -> None:
     async with watching(worker) as stream:
         await subscribed(worker)
         await worker.put_broker(topics={"A": {}, "B": {}})
         await stream.some(2)
         seen = stream.last_id
     await worker.http.delete(seat())
-    async with running(book) as other, watching(other, None, seen) as stream:
+    async with running(namespace) as other, watching(other, None, seen) as stream:
         # The entry of a group that is gone does not name its topics; the history before does.
         assert [event.said for event in await stream.some(2)] == [("A", 2, False), ("B", 2, False)]
 
@@ -201,8 +201,8 @@ async def test_a_trimmed_entry_begins_with_reset(worker: Worker) -> None:
         await stream.next()
         seen = stream.last_id
     await worker.put_broker("broker-b", address="127.0.0.20:10911")
-    book = worker.registry._book
-    await book.client.call("XTRIM", book.keys.changes, "MAXLEN", "=", 1)
+    namespace = worker.registry._namespace
+    await namespace.client.call("XTRIM", namespace.keys.changes, "MAXLEN", "=", 1)
     async with watching(worker, "TopicA", seen) as stream:
         event = await stream.next()
         assert event is not None
@@ -222,13 +222,13 @@ async def test_a_reset_can_be_resumed_from(worker: Worker) -> None:
         assert event.said == ("TopicA", 2, False)
 
 
-async def test_a_new_history_is_a_reset(worker: Worker, book: Book) -> None:
+async def test_a_new_history_is_a_reset(worker: Worker, namespace: Namespace) -> None:
     await worker.put_broker()
     async with watching(worker, "TopicA") as stream:
         await stream.next()
         await subscribed(worker)
         before = worker.registry.history
-        await begin_history(book, history=before)
+        await begin_history(namespace, history=before)
         await until(lambda: worker.registry.history != before)
         await worker.put_broker("broker-b", address="127.0.0.20:10911")
         event = await stream.next()
@@ -257,8 +257,8 @@ async def test_a_watcher_that_does_not_keep_up_is_let_go(worker: Worker) -> None
     assert len(parts) == 1000
 
 
-async def test_a_watch_ends_when_the_worker_stops(book: Book) -> None:
-    async with running(book) as worker:
+async def test_a_watch_ends_when_the_worker_stops(namespace: Namespace) -> None:
+    async with running(namespace) as worker:
         await worker.put_broker()
         async with line_to(worker.port) as line:
             await line.say("GET /v1/watch?topic=TopicA HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -289,9 +289,9 @@ async def test_a_baseline_in_between_tells_nothing_and_is_resumed_across(worker:
         await worker.put_broker("broker-b", address="127.0.0.20:10911", topics={"B": {}})
         await stream.next()
         seen = stream.last_id
-    book = worker.registry._book
-    _, lease = await acquire_lease(book, "test", 60_000)
-    async for _ in write_baseline(book, lease.whole, caller=Caller("test"), cause="daily"):
+    namespace = worker.registry._namespace
+    _, lease = await acquire_lease(namespace, "test", 60_000)
+    async for _ in write_baseline(namespace, lease.whole, caller=Caller("test"), cause="daily"):
         pass
     await worker.http.delete("/v1/topics/B")
     async with watching(worker, None, seen) as stream:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from routebook.http_api.schemas.registration import REGISTRATION_EXAMPLE
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from tests.http_api.conftest import CLUSTER, Worker, running, seat
 
 
@@ -216,8 +216,8 @@ async def test_all_refusals_are_problems(worker: Worker, method: str, path: str,
         assert (answer.json()["type"], answer.json()["status"]) == (kind, status)
 
 
-async def test_a_write_is_seen_by_another_worker_that_waits_for_it(worker: Worker, book: Book) -> None:
-    async with running(book) as other:
+async def test_a_write_is_seen_by_another_worker_that_waits_for_it(worker: Worker, namespace: Namespace) -> None:
+    async with running(namespace) as other:
         version = (await worker.put_broker()).json()["version"]
         answer = await other.http.get("/v1/routes/TopicA", params={"min_version": version})
         assert answer.status_code == 200

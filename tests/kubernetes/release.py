@@ -75,7 +75,7 @@ class Pod:
 
 
 class Release:
-    """Named like its name space, and in it; the name space enforces the restricted pod-security level."""
+    """Named like its namespace, and in it; the namespace enforces the restricted pod-security level."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster = cluster
@@ -128,7 +128,7 @@ class Release:
         self.cluster.helm("uninstall", self.name, "-n", self.name, "--wait", "--timeout", "3m")
 
     def remove(self) -> None:
-        """The release, and its name space with what is left in it."""
+        """The release, and its namespace with what is left in it."""
         self.cluster.kubectl("delete", "namespace", self.name, "--wait=true", "--timeout=120s", "--ignore-not-found")
 
     def kubectl(self, *arguments: str, given: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Two installations in one cluster, each in a name space of its own."""
+"""Two installations in one cluster, each in a namespace of its own."""
 
 import time
 from collections.abc import Iterator

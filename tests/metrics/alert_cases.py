@@ -341,9 +341,9 @@ EXPIRY = [
         ],
     ),
     Case(
-        "RoutebookNetworkIll",
-        {on("a", "routebook_network_ill_alarms_total"): "0x5 1x100"},
-        [both("routebook_network_ill_alarms_total", "0x100")],
+        "RoutebookMassDisconnect",
+        {on("a", "routebook_mass_disconnect_alarms_total"): "0x5 1x100"},
+        [both("routebook_mass_disconnect_alarms_total", "0x100")],
     ),
 ]
 

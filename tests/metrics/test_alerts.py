@@ -103,7 +103,7 @@ def test_it_fires_when_it_must_and_not_otherwise(case: Case, tmp_path: Path) -> 
 @needs_promtool
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
 def test_another_service_beside_it_changes_nothing(case: Case, tmp_path: Path) -> None:
-    """Another release in another name space, whose workers have the same names and are in the best of health."""
+    """Another release in another namespace, whose workers have the same names and are in the best of health."""
     healthy = {
         "routebook_leader": "1x200",
         "routebook_replica_stale_seconds": "0x200",

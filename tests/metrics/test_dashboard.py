@@ -117,7 +117,7 @@ def test_variables_are_those_that_queries_use() -> None:
     assert variables["datasource"]["type"] == "datasource"
     for name in ("namespace", "job"):
         assert variables[name]["query"]["query"] == f"label_values(routebook_build_info, {name})"
-        assert variables[name]["allValue"] == ".*", "a service without a name space has no such label"
+        assert variables[name]["allValue"] == ".*", "a service without a namespace has no such label"
     used = {name for _, expr in _raw() for name in re.findall(r"\$(\w+)", expr)}
     assert used == {"namespace", "job", "__rate_interval"}
     assert not any("$" in expr for _, expr in queries())

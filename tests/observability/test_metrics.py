@@ -105,7 +105,7 @@ def test_what_alarms_are_about_is_there_before_it_happens() -> None:
         "connections_refused_total",
         "tls_handshakes_failed_total",
         "expired_brokers_total",
-        "network_ill_alarms_total",
+        "mass_disconnect_alarms_total",
         "history_lost_entries_total",
         "remoting_overloaded_total",
     ):

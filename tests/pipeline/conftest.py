@@ -1,6 +1,6 @@
 """One Spark session for all tests of the pipeline: it costs ten seconds to start, and about one a job afterwards.
 
-So: many cases, one job. A case is a cluster (or a name space) of its own in one data frame.
+So: many cases, one job. A case is a cluster (or a namespace) of its own in one data frame.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Random histories: what a service could have appended, and a share of what it never would.
 
-A history is one name space of many clusters. What concerns the whole name space (holes, forks, blind times, baselines)
+A history is one namespace of many clusters. What concerns the whole namespace (holes, forks, pauses, baselines)
 hits them all; everything else happens to one cluster. The model of the table is plain; it decides what is told, and the
 oracle does not know it.
 """
@@ -38,20 +38,20 @@ class GroupState:
 
 @dataclass(frozen=True)
 class Troubles:
-    """How often, per step, something happens to the whole name space."""
+    """How often, per step, something happens to the whole namespace."""
 
     hole: float = 0.0
     fork: float = 0.0
     unreadable: float = 0.0
     late: float = 0.0
-    blind: float = 0.0005
+    paused: float = 0.0005
     baseline: float = 0.0005
     impossible: float = 0.02
 
 
 CALM = Troubles()
 TROUBLED = Troubles(
-    hole=0.001, fork=0.0004, unreadable=0.003, late=0.002, blind=0.001, baseline=0.0015, impossible=0.05
+    hole=0.001, fork=0.0004, unreadable=0.003, late=0.002, paused=0.001, baseline=0.0015, impossible=0.05
 )
 
 
@@ -324,9 +324,9 @@ class Fleet:
             self._fork()
         if self.rng.random() < chances.unreadable:
             self.told.unreadable(self.rng.choice(REASONS))
-        if self.rng.random() < chances.blind:
+        if self.rng.random() < chances.paused:
             start = self.told.ms - self.rng.randrange(10 * MINUTE_MS)
-            self.told.entry(Kind.BLIND, from_ms=start, to_ms=self.rng.randrange(start, self.told.ms + 1))
+            self.told.entry(Kind.EXPIRY_PAUSED, from_ms=start, to_ms=self.rng.randrange(start, self.told.ms + 1))
         if self.rng.random() < chances.baseline:
             self._baseline()
 

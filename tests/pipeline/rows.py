@@ -37,7 +37,7 @@ def key_of(*parts: object) -> int:
 
 @dataclass
 class Writer:
-    """Writes one name space's history. `ms` and `version` are those of the last entry."""
+    """Writes one namespace's history. `ms` and `version` are those of the last entry."""
 
     ns: str = "test"
     era: int = 1

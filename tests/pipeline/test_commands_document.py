@@ -65,15 +65,15 @@ def test_exit_codes_are_all_there() -> None:
 
 
 def test_the_recipe_for_files_makes_what_export_makes(
-    store_url: str, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store_url: str, namespace_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (recipe,) = re.findall(r"^```python\n(.*?)^```", SECTIONS["Files"], re.MULTILINE | re.DOTALL)
     monkeypatch.setenv(URL_ENV, store_url)
     monkeypatch.chdir(tmp_path)
-    with Stream(store_url, namespace) as stream:
+    with Stream(store_url, namespace_name) as stream:
         stream.fill(2_500)
-        exec(recipe.replace("{default}", f"{{{namespace}}}"), {})
-        assert routebook(["pipeline", "export", "--namespace", namespace, "--out", "exported.jsonl"]) == 0
+        exec(recipe.replace("{default}", f"{{{namespace_name}}}"), {})
+        assert routebook(["pipeline", "export", "--namespace", namespace_name, "--out", "exported.jsonl"]) == 0
     lines = (tmp_path / "changes.jsonl").read_text()
     assert lines == (tmp_path / "exported.jsonl").read_text()
     assert len([json.loads(line) for line in lines.splitlines()]) == 2_500

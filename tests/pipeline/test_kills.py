@@ -28,8 +28,8 @@ TURNS = 10
 
 
 @pytest.fixture
-def stream(store_url: str, namespace: str) -> Iterator[Stream]:
-    with Stream(store_url, namespace) as opened:
+def stream(store_url: str, namespace_name: str) -> Iterator[Stream]:
+    with Stream(store_url, namespace_name) as opened:
         yield opened
 
 

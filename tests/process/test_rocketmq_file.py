@@ -38,9 +38,9 @@ async def shown_by(service: Running) -> dict[str, str]:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 async def test_every_worker_answers_the_whole_file(
-    workers: str, store_url: str, namespace: str, tmp_path: Path
+    workers: str, store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
-    with serving(store_url, namespace, tmp_path, "--workers", workers) as service:
+    with serving(store_url, namespace_name, tmp_path, "--workers", workers) as service:
         # Scripts wait for this line of Apache's, by itself.
         first = service.said.splitlines()[0]
         assert first == f"The Name Server boot success. serializeType=JSON, address {service.remoting}"
@@ -56,10 +56,10 @@ async def test_every_worker_answers_the_whole_file(
 
 
 async def test_a_change_over_the_port_counts_on_all_workers_and_survives(
-    store_url: str, namespace: str, tmp_path: Path
+    store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
     allowed = ("--workers", "2", "--remoting-config-updates", "true")
-    with serving(store_url, namespace, tmp_path, *allowed) as service:
+    with serving(store_url, namespace_name, tmp_path, *allowed) as service:
         async with await Peer.to(service.remoting) as peer:
             assert (await peer.ask(318, body=b"waitSecondsForService=11\nenableTopicList=no\nlistenPort=1\n")).code == 0
 
@@ -68,7 +68,7 @@ async def test_a_change_over_the_port_counts_on_all_workers_and_survives(
             return all((one["waitSecondsForService"], one["enableTopicList"]) == ("11", "false") for one in answers)
 
         await until(is_everywhere)
-    store = ("--redis-url", store_url, "--namespace", namespace)
+    store = ("--redis-url", store_url, "--namespace", namespace_name)
     done = await asyncio.to_thread(run, "serve", "-p", "--json", "-c", "namesrv.conf", *store, cwd=tmp_path)
     rows = {one["key"]: (one["value"], one["origin"]) for one in json.loads(done.stdout)["settings"]}
     assert rows["wait_seconds_for_service"] == ("11", "run time")

@@ -61,26 +61,28 @@ def test_a_mistyped_variable_stops_the_start(tmp_path: Path) -> None:
     assert (ended.returncode, "ROUTEBOOK_HTTP_PORT" in ended.stderr) == (2, True)
 
 
-def test_a_stop_lets_requests_under_way_finish(store_url: str, namespace: str, tmp_path: Path) -> None:
-    with serving(store_url, namespace, tmp_path, "--min-version-wait-ms", "1500") as service:
+def test_a_stop_lets_requests_under_way_finish(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+    with serving(store_url, namespace_name, tmp_path, "--min-version-wait-ms", "1500") as service:
         waiting = _Waiting(service)
         assert service.stop() == 0
         assert waiting.answer() == 504
         assert "0 requests were cut off" in service.log
 
 
-def test_what_outlasts_the_drain_time_is_cut_off_and_counted(store_url: str, namespace: str, tmp_path: Path) -> None:
+def test_what_outlasts_the_drain_time_is_cut_off_and_counted(
+    store_url: str, namespace_name: str, tmp_path: Path
+) -> None:
     long = ("--min-version-wait-ms", "60000", "--request-timeout-ms", "90000", "--drain-ms", "1000")
-    with serving(store_url, namespace, tmp_path, *long) as service:
+    with serving(store_url, namespace_name, tmp_path, *long) as service:
         waiting = _Waiting(service)
         assert service.stop() == 0
         assert waiting.answer() in (None, 503)
         assert "1 requests were cut off" in service.log
 
 
-def test_a_second_signal_forces(store_url: str, namespace: str, tmp_path: Path) -> None:
+def test_a_second_signal_forces(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     long = ("--min-version-wait-ms", "60000", "--request-timeout-ms", "90000", "--drain-ms", "60000")
-    with serving(store_url, namespace, tmp_path, *long) as service:
+    with serving(store_url, namespace_name, tmp_path, *long) as service:
         waiting = _Waiting(service)
         service.process.send_signal(signal.SIGTERM)
         while "a second one forces" not in service.log:
@@ -90,10 +92,12 @@ def test_a_second_signal_forces(store_url: str, namespace: str, tmp_path: Path) 
         assert "Forced (signal SIGTERM is the second one)" in service.log
 
 
-def test_a_stop_takes_leave_so_that_another_may_lead_at_once(store_url: str, namespace: str, tmp_path: Path) -> None:
-    with serving(store_url, namespace, tmp_path) as first:
+def test_a_stop_takes_leave_so_that_another_may_lead_at_once(
+    store_url: str, namespace_name: str, tmp_path: Path
+) -> None:
+    with serving(store_url, namespace_name, tmp_path) as first:
         _wait_for_leader(first)
-        with serving(store_url, namespace, tmp_path) as second:
+        with serving(store_url, namespace_name, tmp_path) as second:
             assert first.stop() == 0
             own_name = second.get("/v1/status").json()["worker"]
             _wait_for_leader(second, own_name)
@@ -101,20 +105,20 @@ def test_a_stop_takes_leave_so_that_another_may_lead_at_once(store_url: str, nam
 
 
 async def test_a_stop_writes_down_the_heartbeats_of_its_last_minute(
-    store_url: str, namespace: str, tmp_path: Path, client: StoreClient
+    store_url: str, namespace_name: str, tmp_path: Path, client: StoreClient
 ) -> None:
-    with serving(store_url, namespace, tmp_path) as service:
+    with serving(store_url, namespace_name, tmp_path) as service:
         seat = f"{service.http}/v1/clusters/east/brokers/broker-a/0"
         for _ in range(3):
             httpx.put(seat, json={"address": "127.0.0.11:10911", "topics": {"TopicA": {}}}).raise_for_status()
         assert service.stop() == 0
-    [(_, fields)] = await client.call("XRANGE", f"rb:{{{namespace}}}:pulse", "-", "+")
+    [(_, fields)] = await client.call("XRANGE", f"rb:{{{namespace_name}}}:pulse", "-", "+")
     [row] = json.loads(fields[1])["rows"]
     assert (row["c"], row["b"], row["i"], row["n"]) == ("east", "broker-a", 0, 2)
 
 
-def test_readyz_says_what_is_missing_and_metrics_count(store_url: str, namespace: str, tmp_path: Path) -> None:
-    with serving(store_url, namespace, tmp_path) as service:
+def test_readyz_says_what_is_missing_and_metrics_count(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+    with serving(store_url, namespace_name, tmp_path) as service:
         assert service.ask_admin("/livez").status_code == 200
         assert service.ask_admin("/readyz").json()["missing"] == []
         service.register()
@@ -127,10 +131,10 @@ def test_readyz_says_what_is_missing_and_metrics_count(store_url: str, namespace
         assert "routebook_brokers 1.0" in metrics
 
 
-def test_several_workers_are_one_service(store_url: str, namespace: str, tmp_path: Path) -> None:
+def test_several_workers_are_one_service(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     """One start for all of it: three processes take their time."""
     flags = ("--workers", "2", "-c", str(_file_with_token(tmp_path)))
-    with serving(store_url, namespace, tmp_path, *flags) as service:
+    with serving(store_url, namespace_name, tmp_path, *flags) as service:
         _check_that_secrets_are_in_no_command_line(service)
         _check_that_the_parent_sums_its_workers(service)
         _check_that_a_dead_worker_is_replaced(service)
@@ -141,9 +145,9 @@ def test_several_workers_are_one_service(store_url: str, namespace: str, tmp_pat
         assert "did not end in order" not in service.log
 
 
-def test_while_several_workers_drain_nobody_is_let_in(store_url: str, namespace: str, tmp_path: Path) -> None:
+def test_while_several_workers_drain_nobody_is_let_in(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     """A port that is open, and that nobody answers, would cost a peer its whole timeout."""
-    with serving(store_url, namespace, tmp_path, "--workers", "2", "--drain-ms", "60000") as service:
+    with serving(store_url, namespace_name, tmp_path, "--workers", "2", "--drain-ms", "60000") as service:
         host, _, port = service.remoting.rpartition(":")
         with socket.create_connection((host, int(port))) as stays:
             header = b'{"code":206,"version":475}'  # Older than GO_AWAY: it may stay to the end.
@@ -203,9 +207,9 @@ def _check_that_secrets_are_in_no_command_line(service: Running) -> None:
     assert allowed.status_code == 200
 
 
-def test_a_signal_to_all_processes_at_once_forces_nobody(store_url: str, namespace: str, tmp_path: Path) -> None:
+def test_a_signal_to_all_processes_at_once_forces_nobody(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     """As systemd stops a service."""
-    with serving(store_url, namespace, tmp_path, "--workers", "2", "--min-version-wait-ms", "1500") as service:
+    with serving(store_url, namespace_name, tmp_path, "--workers", "2", "--min-version-wait-ms", "1500") as service:
         waiting = _Waiting(service)
         for worker in service.children("worker-process"):
             os.kill(worker, signal.SIGTERM)
@@ -214,8 +218,8 @@ def test_a_signal_to_all_processes_at_once_forces_nobody(store_url: str, namespa
         assert "Forced" not in service.log
 
 
-def test_kill_9_of_the_parent_leaves_no_worker(store_url: str, namespace: str, tmp_path: Path) -> None:
-    with serving(store_url, namespace, tmp_path, "--workers", "2") as service:
+def test_kill_9_of_the_parent_leaves_no_worker(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+    with serving(store_url, namespace_name, tmp_path, "--workers", "2") as service:
         workers = service.children("worker-process")
         assert len(workers) == 2
         service.kill()
@@ -258,9 +262,9 @@ class _Waiting:
         return int(said.split()[1]) if said else None
 
 
-def test_a_request_that_is_cut_off_by_a_stop_is_told_so(store_url: str, namespace: str, tmp_path: Path) -> None:
+def test_a_request_that_is_cut_off_by_a_stop_is_told_so(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     """Its body never ends; neither does the log get a traceback for it."""
-    with serving(store_url, namespace, tmp_path, "--drain-ms", "300") as service:
+    with serving(store_url, namespace_name, tmp_path, "--drain-ms", "300") as service:
         host, port = service.http.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as client:
             client.sendall(b"PUT /v1/topics/t HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
@@ -272,19 +276,21 @@ def test_a_request_that_is_cut_off_by_a_stop_is_told_so(store_url: str, namespac
         assert "Traceback" not in service.log
 
 
-def test_run_time_settings_are_named_at_the_next_start(store_url: str, namespace: str, tmp_path: Path) -> None:
-    with serving(store_url, namespace, tmp_path) as service:
+def test_run_time_settings_are_named_at_the_next_start(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+    with serving(store_url, namespace_name, tmp_path) as service:
         assert service.put("/v1/settings/hold_percent", {"value": "11"}).status_code == 200
         service.stop()
-    with serving(store_url, namespace, tmp_path) as service:
+    with serving(store_url, namespace_name, tmp_path) as service:
         assert "Settings changed at run time: hold_percent=11" in service.log
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_broken_key_value_file_stops_the_start(store_url: str, namespace: str, tmp_path: Path, workers: str) -> None:
+def test_a_broken_key_value_file_stops_the_start(
+    store_url: str, namespace_name: str, tmp_path: Path, workers: str
+) -> None:
     broken = tmp_path / "kvConfig.json"
     broken.write_text("{")
-    flags = ("--namespace", namespace, "--workers", workers, "--kv-config-path", str(broken))
+    flags = ("--namespace", namespace_name, "--workers", workers, "--kv-config-path", str(broken))
     ended = run(
         "serve",
         "--redis-url",

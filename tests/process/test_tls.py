@@ -11,12 +11,12 @@ from tests.accepting.authorities import Authority, replace_file
 from tests.process.running import Running, run
 
 
-def test_workers_take_up_a_new_certificate_and_drop_nobody(store_url: str, namespace: str, tmp_path: Path) -> None:
+def test_workers_take_up_a_new_certificate_and_drop_nobody(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     files = {name: tmp_path / f"{name}.pem" for name in ("key", "cert")}
     _write(files, authority, "first")
     flags = ("--tls-test-mode", "false", "--tls-key-path", str(files["key"]), "--tls-cert-path", str(files["cert"]))
-    start = ("serve", "--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1")
+    start = ("serve", "--redis-url", store_url, "--namespace", namespace_name, "--bind-address", "127.0.0.1")
     with Running(*start, "--workers", "2", *flags, folder=tmp_path) as service:
         port = urlsplit(service.http).port
         assert port is not None

@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 from routebook.model.broker import Registration, RegistrationResult
 from routebook.model.min_broker import MinBrokerChange
-from routebook.store.book import Book
 from routebook.store.kv import delete_kv, put_kv
+from routebook.store.namespace import Namespace
 from routebook.store.registration import heartbeat_broker
 from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.statuses import Status
@@ -39,15 +39,15 @@ def told_by_reference(answer: Answer) -> Told:
     return answer.outcome, answer.master_address, answer.master_ha_address
 
 
-async def ask_store(book: Book, worker: Worker, operation: op.Operation) -> Told:
+async def ask_store(namespace: Namespace, worker: Worker, operation: op.Operation) -> Told:
     if isinstance(operation, op.Register):
         return told_by_worker(await worker.register(operation.said))
     if isinstance(operation, op.SetDeletingOption):
         await worker.set_deleting(on=operation.on)
         return None
     if isinstance(operation, op.Unregister):
-        return await _store_unregister(book, worker, operation)
-    return await _OF_STORE[type(operation)](book, operation)
+        return await _store_unregister(namespace, worker, operation)
+    return await _OF_STORE[type(operation)](namespace, operation)
 
 
 def ask_reference(reference: ReferenceRegistry, operation: op.Operation, *, incarnation: str = "") -> Told:
@@ -56,8 +56,8 @@ def ask_reference(reference: ReferenceRegistry, operation: op.Operation, *, inca
     return _OF_REFERENCE[type(operation)](reference, operation)
 
 
-async def _store_heartbeat(book: Book, asked: op.Heartbeat) -> Told:
-    reply = await heartbeat_broker(book, asked.cluster, "whatever", 0, caller=CALLER, address=asked.address)
+async def _store_heartbeat(namespace: Namespace, asked: op.Heartbeat) -> Told:
+    reply = await heartbeat_broker(namespace, asked.cluster, "whatever", 0, caller=CALLER, address=asked.address)
     return reply.status is Status.UNCHANGED, reply.data_version
 
 
@@ -67,10 +67,10 @@ def _heartbeat(reference: ReferenceRegistry, asked: op.Heartbeat) -> Told:
     return True, reference.live[asked.cluster, asked.address].data_version
 
 
-async def _store_unregister(book: Book, worker: Worker, asked: op.Unregister) -> Told:
+async def _store_unregister(namespace: Namespace, worker: Worker, asked: op.Unregister) -> Told:
     of = STALE_INCARNATION if asked.stale else ""
     departures = [(Departure(cluster, broker, 0, address, of), CALLER) for cluster, broker, address in asked.departures]
-    reply = await unregister_brokers(book, departures)
+    reply = await unregister_brokers(namespace, departures)
     worker.notices.extend(reply.notices)
     assert len(reply.statuses) == len(departures)
     return [status is Status.STALE for status in reply.statuses] if asked.stale else None
@@ -83,32 +83,32 @@ def _unregister(reference: ReferenceRegistry, asked: op.Unregister) -> Told:
     return [not was_carried_out for was_carried_out in done] if asked.stale else None
 
 
-async def _store_register_topic(book: Book, asked: op.RegisterTopic) -> Told:
-    return (await register_topic(book, asked.topic, dict(asked.queues), caller=CALLER)).status is Status.UNKNOWN
+async def _store_register_topic(namespace: Namespace, asked: op.RegisterTopic) -> Told:
+    return (await register_topic(namespace, asked.topic, dict(asked.queues), caller=CALLER)).status is Status.UNKNOWN
 
 
 def _register_topic(reference: ReferenceRegistry, asked: op.RegisterTopic) -> Told:
     return len(reference.register_topic(asked.topic, dict(asked.queues))) < len(asked.queues)
 
 
-async def _store_delete_topic(book: Book, asked: op.DeleteTopic) -> Told:
-    return (await delete_topic(book, asked.topic, caller=CALLER, cluster=asked.cluster or "")).count
+async def _store_delete_topic(namespace: Namespace, asked: op.DeleteTopic) -> Told:
+    return (await delete_topic(namespace, asked.topic, caller=CALLER, cluster=asked.cluster or "")).count
 
 
 def _delete_topic(reference: ReferenceRegistry, asked: op.DeleteTopic) -> Told:
     return reference.delete_topic(asked.topic, asked.cluster)
 
 
-async def _store_write_permission(book: Book, asked: op.SetWritePermission) -> Told:
-    return (await set_write_permission(book, asked.broker, writable=asked.writable, caller=CALLER)).count
+async def _store_write_permission(namespace: Namespace, asked: op.SetWritePermission) -> Told:
+    return (await set_write_permission(namespace, asked.broker, writable=asked.writable, caller=CALLER)).count
 
 
 def _write_permission(reference: ReferenceRegistry, asked: op.SetWritePermission) -> Told:
     return reference.set_write_permission(asked.broker, writable=asked.writable)
 
 
-async def _store_put_kv(book: Book, asked: op.PutKv) -> Told:
-    await put_kv(book, asked.namespace, asked.key, asked.value, caller=CALLER)
+async def _store_put_kv(namespace: Namespace, asked: op.PutKv) -> Told:
+    await put_kv(namespace, asked.namespace, asked.key, asked.value, caller=CALLER)
     return None
 
 
@@ -117,8 +117,8 @@ def _put_kv(reference: ReferenceRegistry, asked: op.PutKv) -> Told:
     return None
 
 
-async def _store_delete_kv(book: Book, asked: op.DeleteKv) -> Told:
-    return (await delete_kv(book, asked.namespace, asked.key, caller=CALLER)).status is Status.DONE
+async def _store_delete_kv(namespace: Namespace, asked: op.DeleteKv) -> Told:
+    return (await delete_kv(namespace, asked.namespace, asked.key, caller=CALLER)).status is Status.DONE
 
 
 def _delete_kv(reference: ReferenceRegistry, asked: op.DeleteKv) -> Told:
@@ -130,7 +130,7 @@ def _deleting_option(reference: ReferenceRegistry, asked: op.SetDeletingOption) 
     return None
 
 
-_OF_STORE: dict[type, Callable[[Book, Any], Awaitable[Told]]] = {
+_OF_STORE: dict[type, Callable[[Namespace, Any], Awaitable[Told]]] = {
     op.Heartbeat: _store_heartbeat,
     op.RegisterTopic: _store_register_topic,
     op.DeleteTopic: _store_delete_topic,

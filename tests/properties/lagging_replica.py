@@ -9,9 +9,9 @@ from typing import Any
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.settings.loading import load
-from routebook.store.book import Book
 from routebook.store.client import StoreClient, Word
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from tests.properties.states import State, state_of_store
 from tests.properties.whole_worker import PATIENCE_MS, state_of_table
 
@@ -32,27 +32,27 @@ class GatedClient(StoreClient):
 
 
 class LaggingReplica:
-    def __init__(self, book: Book, client: GatedClient) -> None:
-        self.book = book
+    def __init__(self, namespace: Namespace, client: GatedClient) -> None:
+        self.namespace = namespace
         self._client = client
-        self.replica = Replica(dataclasses.replace(book, client=client), _settings())
+        self.replica = Replica(dataclasses.replace(namespace, client=client), _settings())
 
     async def follow(self) -> None:
         """Lets it on, and compares it with the store once it has seen everything."""
         self._client.gate.set()
-        version = int(await self.book.client.call("HGET", self.book.keys.meta, "version") or 0)
+        version = int(await self.namespace.client.call("HGET", self.namespace.keys.meta, "version") or 0)
         await self.replica.wait_for(version, PATIENCE_MS)
         self._client.gate.clear()
-        assert state_of_table(self.replica.table) == looked_up(await state_of_store(self.book))
+        assert state_of_table(self.replica.table) == looked_up(await state_of_store(self.namespace))
         assert self.replica.table.digest == self.replica.table.compute_digest()
 
 
 @asynccontextmanager
-async def lagging_replica(book: Book) -> AsyncIterator[LaggingReplica]:
-    client = GatedClient(book.client)
+async def lagging_replica(namespace: Namespace) -> AsyncIterator[LaggingReplica]:
+    client = GatedClient(namespace.client)
     await client.open()
-    await open_book(book)
-    lagging = LaggingReplica(book, client)
+    await open_namespace(namespace)
+    lagging = LaggingReplica(namespace, client)
     feed = asyncio.create_task(lagging.replica.run())
     try:
         await lagging.replica.wait_complete(PATIENCE_MS)

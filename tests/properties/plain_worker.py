@@ -18,8 +18,8 @@ from routebook.model.broker import (
 from routebook.model.caller import Caller
 from routebook.model.min_broker import MinBrokerChange, after_joining
 from routebook.model.topic import QueueData
-from routebook.store.book import Book
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, SeatReply, register_broker, touch_broker
 from routebook.store.statuses import Status
@@ -34,8 +34,8 @@ RESULTS: Mapping[Status, str] = {
 
 
 class PlainWorker:
-    def __init__(self, book: Book) -> None:
-        self.book = book
+    def __init__(self, namespace: Namespace) -> None:
+        self.namespace = namespace
         self.deletes_topics = False
         self.started_over = 0
         self.notices: list[MinBrokerChange] = []
@@ -43,7 +43,7 @@ class PlainWorker:
     async def register(self, said: Registration) -> RegistrationResult:
         digest = hashlib.sha256(f"{said!r} {self.deletes_topics}".encode()).hexdigest()[:32]
         if may_be_touched(said):
-            reply = await touch_broker(self.book, said, caller=CALLER, digest=digest)
+            reply = await touch_broker(self.namespace, said, caller=CALLER, digest=digest)
         else:
             reply = await self._register_in_full(said, digest)
         while reply.status is Status.STALE:
@@ -64,13 +64,13 @@ class PlainWorker:
         self.deletes_topics = on
 
     async def _register_in_full(self, said: Registration, digest: str) -> SeatReply:
-        history = (await open_book(self.book)).history
+        history = (await open_namespace(self.namespace)).history
         hosts = {mapping.bname for mapping in said.mappings.values()}
-        images = await read_groups(self.book, {said.broker: None, **dict.fromkeys(hosts - {said.broker})})
+        images = await read_groups(self.namespace, {said.broker: None, **dict.fromkeys(hosts - {said.broker})})
         image = images[said.broker]
         known = {topic: data for topic, data in image.queues.items() if data is not None}
         return await register_broker(
-            self.book,
+            self.namespace,
             said,
             QueueDifference(
                 *difference(said, image.group, known, deletes=self._deletes(said)),

@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from routebook.model.topic import PERM_READ_WRITE, QueueData
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from tests.properties.states import GroupState, RouteTable
 
 Entry = tuple[int, int, dict[str, Any]]
 """Milliseconds, version, payload."""
 
 
-async def read_history(book: Book) -> list[Entry]:
+async def read_history(namespace: Namespace) -> list[Entry]:
     entries: list[Entry] = []
-    for entry_id, fields in await book.client.call("XRANGE", book.keys.changes, "-", "+"):
+    for entry_id, fields in await namespace.client.call("XRANGE", namespace.keys.changes, "-", "+"):
         assert fields[0] == b"d"
         assert len(fields) == 2
         assert len(fields[1]) <= 256 * 1024
@@ -56,7 +56,7 @@ REQUIRED = {
     "settings-changed": ("key", "value"),
     "expiry-held": ("brokers",),
     "expiry-released": ("brokers",),
-    "blind": ("from_ms", "to_ms"),
+    "expiry-paused": ("from_ms", "to_ms"),
     "baseline-begin": ("cause",),
     "baseline-seat": _SPEAKER,
     "baseline-queues": (*_GROUP, "queues", "cause"),

@@ -1,4 +1,4 @@
-"""The whole state of a name space as plain dictionaries: of the store, the reference, or a replayed history.
+"""The whole state of a namespace as plain dictionaries: of the store, the reference, or a replayed history.
 
 The store is read key by key here, by the table of keys that the documents promise, not by code under test.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from routebook.model.data_version import DataVersion
 from routebook.model.names import member_name
 from routebook.model.topic import QueueData, TopicMapping
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from tests.reference.registry import ReferenceRegistry
 
 Queues = dict[str, dict[str, QueueData]]
@@ -97,20 +97,20 @@ def state_of_reference(reference: ReferenceRegistry) -> State:
     )
 
 
-async def state_of_store(book: Book) -> State:
+async def state_of_store(namespace: Namespace) -> State:
     """One transaction's worth of reading, in a few pipelines: nobody writes meanwhile."""
-    keys = [key.decode() async for key in keys_of(book)]
-    prefix = book.keys.table("")
+    keys = [key.decode() async for key in keys_of(namespace)]
+    prefix = namespace.keys.table("")
     named = {key.removeprefix(prefix): key for key in keys}
     hashes = {name: key for name, key in named.items() if name.startswith(_HASHES) or name == "filters"}
     sets = {name: key for name, key in named.items() if name.startswith("cluster:") or name in _NAMED_SETS}
-    values = await book.client.pipeline([("HGETALL", key) for key in hashes.values()]) if hashes else []
-    members = await book.client.pipeline([("SMEMBERS", key) for key in sets.values()]) if sets else []
+    values = await namespace.client.pipeline([("HGETALL", key) for key in hashes.values()]) if hashes else []
+    members = await namespace.client.pipeline([("SMEMBERS", key) for key in sets.values()]) if sets else []
     tables = {name: _mapping(flat) for name, flat in zip(hashes, values, strict=True)}
     listed = {name: {member.decode() for member in found} for name, found in zip(sets, members, strict=True)}
     state = _assemble(tables, listed)
     for name in ("heartbeats", "deadlines"):
-        members = await book.client.call("ZRANGE", book.keys.table(name), 0, -1)
+        members = await namespace.client.call("ZRANGE", namespace.keys.table(name), 0, -1)
         assert {member.decode() for member in members} == set(state.instances), name
     return state
 
@@ -119,10 +119,10 @@ _HASHES = ("broker:", "queues:", "mapping:", "instance:", "kv:")
 _NAMED_SETS = {"clusters", "kv", "mapped"}
 
 
-async def keys_of(book: Book) -> Any:
+async def keys_of(namespace: Namespace) -> Any:
     cursor: bytes = b"0"
     while True:
-        cursor, found = await book.client.call("SCAN", cursor, "MATCH", book.keys.table("*"), "COUNT", 1000)
+        cursor, found = await namespace.client.call("SCAN", cursor, "MATCH", namespace.keys.table("*"), "COUNT", 1000)
         for key in found:
             yield key
         if cursor in {b"0", 0}:

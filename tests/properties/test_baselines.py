@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from routebook.store.baseline import write_baseline
 from routebook.store.client import StoreClient
 from tests.properties import operations as op
-from tests.properties.books import fresh_book
+from tests.properties.books import fresh_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.properties.replay import Entry, assert_every_entry_is_complete, read_history, replay
 from tests.properties.states import state_of_store
@@ -28,14 +28,14 @@ def from_the_baseline(entries: list[Entry]) -> list[Entry]:
 @given(op.histories)
 @settings(quick, max_examples=150)
 async def test_the_table_is_rebuilt_from_a_baseline_alone(client: StoreClient, history: list[op.Operation]) -> None:
-    async with fresh_book(client) as book:
-        world = await World.begin(book, PlainWorker(book))
+    async with fresh_namespace(client) as namespace:
+        world = await World.begin(namespace, PlainWorker(namespace))
         await world.live_through(history)
-        before = await state_of_store(book)
-        await to_the_end(write_baseline(book, world.lease.whole, caller=CALLER, cause="operator"))
-        state = await state_of_store(book)
+        before = await state_of_store(namespace)
+        await to_the_end(write_baseline(namespace, world.lease.whole, caller=CALLER, cause="operator"))
+        state = await state_of_store(namespace)
         assert state == before
-        entries = await read_history(book)
+        entries = await read_history(namespace)
         assert_every_entry_is_complete(entries)
         assert replay(from_the_baseline(entries)) == state.route_table
         check_the_formulas(from_the_baseline(entries), state)
@@ -48,14 +48,14 @@ async def test_the_table_is_rebuilt_from_a_baseline_alone(client: StoreClient, h
 async def test_changes_may_fall_between_the_parts_of_a_baseline(
     client: StoreClient, before: list[op.Operation], between: list[op.Operation]
 ) -> None:
-    async with fresh_book(client) as book:
-        world = await World.begin(book, PlainWorker(book))
+    async with fresh_namespace(client) as namespace:
+        world = await World.begin(namespace, PlainWorker(namespace))
         await world.live_through(before)
         waiting = iter(between)
-        async for _ in write_baseline(book, world.lease.whole, caller=CALLER, cause="operator"):
+        async for _ in write_baseline(namespace, world.lease.whole, caller=CALLER, cause="operator"):
             await world.live_through([operation for _, operation in zip(range(3), waiting, strict=False)])
-        state = await state_of_store(book)
-        check_the_formulas(from_the_baseline(await read_history(book)), state)
+        state = await state_of_store(namespace)
+        check_the_formulas(from_the_baseline(await read_history(namespace)), state)
 
 
 @given(op.histories, op.histories)
@@ -63,12 +63,12 @@ async def test_changes_may_fall_between_the_parts_of_a_baseline(
 async def test_a_baseline_repairs_what_a_reader_missed(
     client: StoreClient, before: list[op.Operation], missed: list[op.Operation]
 ) -> None:
-    async with fresh_book(client) as book:
-        world = await World.begin(book, PlainWorker(book))
+    async with fresh_namespace(client) as namespace:
+        world = await World.begin(namespace, PlainWorker(namespace))
         await world.live_through(before)
-        seen = len(await read_history(book))
+        seen = len(await read_history(namespace))
         await world.live_through(missed)
-        unseen = len(await read_history(book))
-        await to_the_end(write_baseline(book, world.lease.whole, caller=CALLER, cause="trimmed"))
-        entries = await read_history(book)
-        check_the_formulas(entries[:seen] + entries[unseen:], await state_of_store(book))
+        unseen = len(await read_history(namespace))
+        await to_the_end(write_baseline(namespace, world.lease.whole, caller=CALLER, cause="trimmed"))
+        entries = await read_history(namespace)
+        check_the_formulas(entries[:seen] + entries[unseen:], await state_of_store(namespace))

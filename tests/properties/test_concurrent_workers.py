@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from routebook.model.broker import Registration
 from routebook.model.topic import QueueData
-from routebook.store.book import Book
 from routebook.store.client import StoreClient
+from routebook.store.namespace import Namespace
 from tests.properties import operations as op
 from tests.properties.asking import Told, ask_reference, ask_store
-from tests.properties.books import fresh_book
+from tests.properties.books import fresh_namespace
 from tests.properties.replay import assert_versions_without_holes, read_history, replay
 from tests.properties.states import State, state_of_reference, state_of_store
 from tests.properties.test_histories import quick, thorough
@@ -28,9 +28,9 @@ WORKERS = 3
 
 
 @asynccontextmanager
-async def several_workers(book: Book, number: int = WORKERS) -> AsyncIterator[list[WholeWorker]]:
+async def several_workers(namespace: Namespace, number: int = WORKERS) -> AsyncIterator[list[WholeWorker]]:
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(whole_worker(book, f"worker-{i + 1}")) for i in range(number)]
+        yield [await stack.enter_async_context(whole_worker(namespace, f"worker-{i + 1}")) for i in range(number)]
 
 
 # -- any interleaving of small histories
@@ -81,30 +81,30 @@ def without_incarnations(state: State) -> State:
 
 
 async def live(worker: WholeWorker, operations: Sequence[op.Operation]) -> list[Step]:
-    return [(operation, await ask_store(worker.book, worker, operation)) for operation in operations]
+    return [(operation, await ask_store(worker.namespace, worker, operation)) for operation in operations]
 
 
 async def check_that_an_order_explains(
     client: StoreClient, prologue: list[op.Register], concurrent_lives: list[list[op.Operation]]
 ) -> None:
-    async with fresh_book(client) as book, several_workers(book, len(concurrent_lives)) as workers:
+    async with fresh_namespace(client) as namespace, several_workers(namespace, len(concurrent_lives)) as workers:
         reference = ReferenceRegistry(standing_clock)
         for operation in prologue:
-            told = await ask_store(book, workers[0], operation)
+            told = await ask_store(namespace, workers[0], operation)
             assert told == ask_reference(reference, operation)
         steps = await asyncio.gather(
             *(live(worker, life) for worker, life in zip(workers, concurrent_lives, strict=True))
         )
-        explanation = Explanation(without_incarnations(await state_of_store(book)))
+        explanation = Explanation(without_incarnations(await state_of_store(namespace)))
         assert explanation.exists(reference, list(steps)), f"no order explains {steps}"
-        await assert_one_book(book, workers)
+        await assert_one_book(namespace, workers)
 
 
-async def assert_one_book(book: Book, workers: list[WholeWorker]) -> None:
+async def assert_one_book(namespace: Namespace, workers: list[WholeWorker]) -> None:
     """All workers hold the same, and it is what the history says."""
-    entries = await read_history(book)
+    entries = await read_history(namespace)
     assert_versions_without_holes(entries, last=len(entries))
-    assert replay(entries) == (await state_of_store(book)).route_table
+    assert replay(entries) == (await state_of_store(namespace)).route_table
     for worker in workers:
         await worker.catch_up()
     assert len({worker.replica.digest for worker in workers}) == 1
@@ -144,17 +144,19 @@ def member(number: int, seats: int) -> Registration:
     )
 
 
-async def test_a_hundred_registrations_at_once_end_in_the_one_right_state(book: Book) -> None:
+async def test_a_hundred_registrations_at_once_end_in_the_one_right_state(namespace: Namespace) -> None:
     fleet = [member(number, seats=5) for number in range(100)]
     reference = ReferenceRegistry(standing_clock)
     for said in fleet:
         reference.register(said, "")
-    async with several_workers(book) as workers:
+    async with several_workers(namespace) as workers:
         results = await asyncio.gather(*(workers[number % WORKERS].register(said) for number, said in enumerate(fleet)))
         assert {result.status for result in results} == {"changed"}
         assert len({result.incarnation for result in results}) == len(fleet)
-        assert without_incarnations(await state_of_store(book)) == without_incarnations(state_of_reference(reference))
-        await assert_one_book(book, workers)
+        assert without_incarnations(await state_of_store(namespace)) == without_incarnations(
+            state_of_reference(reference)
+        )
+        await assert_one_book(namespace, workers)
 
 
 def rival(number: int) -> Registration:
@@ -163,15 +165,15 @@ def rival(number: int) -> Registration:
     return replace(member(0, seats=1), address=f"127.0.1.{number + 1}:10911", topics=topics, full=True)
 
 
-async def test_of_a_hundred_that_want_one_seat_at_once_one_holds_it(book: Book) -> None:
+async def test_of_a_hundred_that_want_one_seat_at_once_one_holds_it(namespace: Namespace) -> None:
     rivals = [rival(number) for number in range(100)]
-    async with several_workers(book) as workers:
+    async with several_workers(namespace) as workers:
         await asyncio.gather(*(workers[n % WORKERS].register(said) for n, said in enumerate(rivals)))
-        state = await state_of_store(book)
+        state = await state_of_store(namespace)
         addresses = state.groups["broker-0"].addresses
         assert len(addresses) == 1
         assert addresses[0] in {said.address for said in rivals}
         assert state.queues["broker-0"] == {topic: data for said in rivals for topic, data in said.topics.items()}
-        last = (await read_history(book))[-1][2]
+        last = (await read_history(namespace))[-1][2]
         assert (last["kind"], last["addr"]) == ("broker-registered", addresses[0])
-        await assert_one_book(book, workers)
+        await assert_one_book(namespace, workers)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from routebook.store.book import Book
 from routebook.store.client import StoreClient, Word
 from routebook.store.embedded import EmbeddedStore
+from routebook.store.namespace import Namespace
 from routebook.store.url import StoreUrl
 from tests.properties import operations as op
 from tests.properties.test_histories import quick, through_scripts, through_the_registry
@@ -53,13 +53,13 @@ async def test_scripts_that_are_forgotten_between_calls_are_not_missed(
         await client.close()
 
 
-async def test_the_store_has_really_forgotten(own_store: EmbeddedStore, book: Book) -> None:
+async def test_the_store_has_really_forgotten(own_store: EmbeddedStore, namespace: Namespace) -> None:
     client = await forgetful_client(own_store)
     try:
-        sha1 = book.scripts["open_book"].sha1
-        await client.call("SCRIPT", "LOAD", book.scripts["open_book"].source)
+        sha1 = namespace.scripts["open_namespace"].sha1
+        await client.call("SCRIPT", "LOAD", namespace.scripts["open_namespace"].source)
         assert await client.call("SCRIPT", "EXISTS", sha1) == [1]
         with pytest.raises(Exception, match="NOSCRIPT"):
-            await client.call("EVALSHA", sha1, 1, book.keys.meta)
+            await client.call("EVALSHA", sha1, 1, namespace.keys.meta)
     finally:
         await client.close()

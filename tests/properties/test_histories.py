@@ -4,10 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from routebook.store import registration
-from routebook.store.book import Book
 from routebook.store.client import StoreClient
+from routebook.store.namespace import Namespace
 from tests.properties import operations as op
-from tests.properties.books import fresh_book
+from tests.properties.books import fresh_namespace
 from tests.properties.lagging_replica import lagging_replica
 from tests.properties.plain_worker import PlainWorker
 from tests.properties.replay import (
@@ -29,20 +29,24 @@ thorough = settings(max_examples=1500, deadline=None, suppress_health_check=ON_A
 
 
 async def through_scripts(client: StoreClient, history: list[op.Operation]) -> None:
-    async with fresh_book(client) as book:
-        world = await World.begin(book, PlainWorker(book))
+    async with fresh_namespace(client) as namespace:
+        world = await World.begin(namespace, PlainWorker(namespace))
         await world.live_through(history)
         await world.repeat_everything()
-        await check_the_history(book)
+        await check_the_history(namespace)
 
 
 async def through_the_registry(client: StoreClient, history: list[op.Operation]) -> None:
-    async with fresh_book(client) as book, whole_worker(book) as worker, lagging_replica(book) as lagging:
-        world = await World.begin(book, worker)
+    async with (
+        fresh_namespace(client) as namespace,
+        whole_worker(namespace) as worker,
+        lagging_replica(namespace) as lagging,
+    ):
+        world = await World.begin(namespace, worker)
         world.lagging.append(lagging)
         await world.live_through([*history, op.Follow()])
         await world.repeat_everything()
-        await check_the_history(book)
+        await check_the_history(namespace)
         await worker.catch_up()
         await lagging.follow()
         assert worker.replica.digest == lagging.replica.digest
@@ -55,12 +59,12 @@ def prepare_in_parts(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(registration, "ITEMS_PER_CHUNK", 1)
 
 
-async def check_the_history(book: Book) -> None:
-    entries = await read_history(book)
-    version = int(await book.client.call("HGET", book.keys.meta, "version") or 0)
+async def check_the_history(namespace: Namespace) -> None:
+    entries = await read_history(namespace)
+    version = int(await namespace.client.call("HGET", namespace.keys.meta, "version") or 0)
     assert_versions_without_holes(entries, last=version)
     assert_every_entry_is_complete(entries)
-    state = await state_of_store(book)
+    state = await state_of_store(namespace)
     assert replay(entries) == state.route_table
     check_the_formulas(entries, state)
 

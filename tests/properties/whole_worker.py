@@ -12,8 +12,8 @@ from routebook.replica.replica import Replica
 from routebook.replica.table import Table
 from routebook.settings.live import LiveSettings
 from routebook.settings.loading import load
-from routebook.store.book import Book
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from tests.properties.plain_worker import CALLER
 from tests.properties.states import GroupState, InstanceState, State
 
@@ -21,8 +21,8 @@ PATIENCE_MS = 5_000
 
 
 class WholeWorker:
-    def __init__(self, book: Book, registry: Registry, replica: Replica) -> None:
-        self.book = book
+    def __init__(self, namespace: Namespace, registry: Registry, replica: Replica) -> None:
+        self.namespace = namespace
         self.registry = registry
         self.replica = replica
         self.notices: list[MinBrokerChange] = []
@@ -41,19 +41,19 @@ class WholeWorker:
         await self.registry.change_setting("delete_topic_with_broker_registration", str(on).lower(), CALLER)
 
     async def catch_up(self) -> None:
-        version = int(await self.book.client.call("HGET", self.book.keys.meta, "version") or 0)
+        version = int(await self.namespace.client.call("HGET", self.namespace.keys.meta, "version") or 0)
         await self.replica.wait_for(version, PATIENCE_MS)
 
 
 @asynccontextmanager
-async def whole_worker(book: Book, name: str = "worker-1") -> AsyncIterator[WholeWorker]:
+async def whole_worker(namespace: Namespace, name: str = "worker-1") -> AsyncIterator[WholeWorker]:
     live = LiveSettings(load({"redis_url": "redis://127.0.0.1:1", "notify_min_broker_id_changed": "true"}))
-    await open_book(book)
-    replica = Replica(book, live)
+    await open_namespace(namespace)
+    replica = Replica(namespace, live)
     feed = asyncio.create_task(replica.run())
     try:
         await replica.wait_complete(PATIENCE_MS)
-        yield WholeWorker(book, Registry(book, replica, live, worker=name), replica)
+        yield WholeWorker(namespace, Registry(namespace, replica, live, worker=name), replica)
     finally:
         feed.cancel()
         await asyncio.gather(feed, return_exceptions=True)

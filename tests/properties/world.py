@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from routebook.model.broker import Registration
 from routebook.model.min_broker import MinBrokerChange
 from routebook.model.names import member_name
-from routebook.store.book import Book
 from routebook.store.lease import Lease, acquire_lease
+from routebook.store.namespace import Namespace
 from routebook.store.removal import expire_brokers, scan_deadlines, unregister_brokers
 from routebook.store.sessions import EndedSession, close_sessions
 from routebook.store.statuses import Status
@@ -26,8 +26,8 @@ def standing_clock() -> int:
 
 
 class World:
-    def __init__(self, book: Book, worker: Worker, lease: Lease) -> None:
-        self.book = book
+    def __init__(self, namespace: Namespace, worker: Worker, lease: Lease) -> None:
+        self.namespace = namespace
         self.worker = worker
         self.lease = lease
         self.reference = ReferenceRegistry(standing_clock)
@@ -38,10 +38,10 @@ class World:
         self._stays = itertools.count(1)
 
     @classmethod
-    async def begin(cls, book: Book, worker: Worker) -> "World":
-        is_mine, lease = await acquire_lease(book, "test", 600_000)
+    async def begin(cls, namespace: Namespace, worker: Worker) -> "World":
+        is_mine, lease = await acquire_lease(namespace, "test", 600_000)
         assert is_mine
-        return cls(book, worker, lease)
+        return cls(namespace, worker, lease)
 
     async def live_through(self, history: Sequence[op.Operation]) -> None:
         for operation in history:
@@ -63,17 +63,17 @@ class World:
         return sorted(changes, key=str)
 
     async def state(self) -> State:
-        return (await state_of_store(self.book)).with_incarnations(self.names)
+        return (await state_of_store(self.namespace)).with_incarnations(self.names)
 
     async def repeat_everything(self) -> None:
         """Whatever was said is said again, the last first, twice: the second time nothing is left to change."""
         for said in list(reversed(self.said)):
             await self.live_through([op.Register(said)])
             if said.data_version is not None:
-                before = await state_of_store(self.book)
+                before = await state_of_store(self.namespace)
                 result = await self.worker.register(said)
                 assert result.status in {"unchanged", "turned-down", "refused"}
-                assert await state_of_store(self.book) == before
+                assert await state_of_store(self.namespace) == before
 
     async def _live(self, operation: op.Operation) -> None:
         match operation:
@@ -92,7 +92,7 @@ class World:
                 for replica in self.lagging:
                     await replica.follow()
             case _:
-                told = await ask_store(self.book, self.worker, operation)
+                told = await ask_store(self.namespace, self.worker, operation)
                 assert told == ask_reference(self.reference, operation), operation
 
     async def _register(self, said: Registration) -> None:
@@ -106,13 +106,13 @@ class World:
 
     async def _expire(self, members: Sequence[tuple[str, str]]) -> None:
         """Their deadlines are moved instead of the clock, which is the server's own."""
-        deadlines = self.book.keys.table("deadlines")
+        deadlines = self.namespace.keys.table("deadlines")
         for cluster, address in members:
-            await self.book.client.call("ZADD", deadlines, "XX", 0, member_name(cluster, address))
+            await self.namespace.client.call("ZADD", deadlines, "XX", 0, member_name(cluster, address))
             if (cluster, address) in self.reference.live:
                 self.reference.live[cluster, address].deadline_ms = 0
-        scan = await scan_deadlines(self.book, self.lease.whole, caller=CALLER, limit=100, window_ms=0)
-        reply = await expire_brokers(self.book, self.lease.whole, scan.members, caller=CALLER)
+        scan = await scan_deadlines(self.namespace, self.lease.whole, caller=CALLER, limit=100, window_ms=0)
+        reply = await expire_brokers(self.namespace, self.lease.whole, scan.members, caller=CALLER)
         due = sorted(self.reference.due(), key=lambda member: member_name(*member))
         assert [due.member for due in scan.members] == [member_name(*member) for member in due]
         self.worker.notices.extend(reply.notices)
@@ -126,9 +126,9 @@ class World:
             EndedSession(member_name(*one), stays[self.reference.live[one].incarnation], stamp=0, ago_ms=0)
             for one in live
         ]
-        losses = [loss for _, loss in await close_sessions(self.book, "test", ended) if loss]
+        losses = [loss for _, loss in await close_sessions(self.namespace, "test", ended) if loss]
         assert [loss.member for loss in losses] == [member_name(*one) for one in live]
-        reply = await unregister_brokers(self.book, [(one.departure(), CALLER) for one in losses])
+        reply = await unregister_brokers(self.namespace, [(one.departure(), CALLER) for one in losses])
         self.worker.notices.extend(reply.notices)
         assert set(reply.statuses) <= {Status.DONE}
         assert self.reference.lose(live) == live

@@ -46,7 +46,7 @@ class Clock:
         return self.ms
 
 
-class Book(ReferenceRegistry):
+class Namespace(ReferenceRegistry):
     """The reference with a clock of its own and short ways to speak to it."""
 
     def __init__(self, *, delete_topic_with_broker_registration: bool = False) -> None:

@@ -358,7 +358,7 @@ class ReferenceRegistry:
         self.kv.setdefault(namespace, {})[key] = value
 
     def delete_kv(self, namespace: str, key: str) -> bool:
-        """Whether it was there. The name space stays, possibly empty."""
+        """Whether it was there. The namespace stays, possibly empty."""
         return self.kv.get(namespace, {}).pop(key, None) is not None
 
 

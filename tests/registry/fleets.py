@@ -70,4 +70,4 @@ def outcomes(worker: InProcessWorker) -> dict[str, int]:
 
 
 def alarms(worker: InProcessWorker) -> int:
-    return int(worker.metrics.registry.get_sample_value("routebook_network_ill_alarms_total") or 0)
+    return int(worker.metrics.registry.get_sample_value("routebook_mass_disconnect_alarms_total") or 0)

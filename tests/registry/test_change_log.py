@@ -80,4 +80,4 @@ def test_a_permission_and_what_it_touched(caplog: pytest.LogCaptureFixture, befo
 
 
 def test_kinds_without_a_form_of_their_own(caplog: pytest.LogCaptureFixture, before: Table) -> None:
-    assert "{'from_ms': 1, 'to_ms': 2}" in told(caplog, before, "blind", from_ms=1, to_ms=2)
+    assert "{'from_ms': 1, 'to_ms': 2}" in told(caplog, before, "expiry-paused", from_ms=1, to_ms=2)

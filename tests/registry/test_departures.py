@@ -6,8 +6,8 @@ from tests.support.connections import FakeConnection
 from tests.support.in_process import CALLER, running_worker
 
 
-async def test_a_departure_takes_effect_and_shows_here(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_a_departure_takes_effect_and_shows_here(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.register(registration(), CALLER)
         left = worker.registry.depart("east", "broker-a", 0, A, CALLER)
         assert left is not None
@@ -15,8 +15,8 @@ async def test_a_departure_takes_effect_and_shows_here(store_url: str, namespace
         assert worker.registry.brokers() == ()
 
 
-async def test_of_who_cannot_be_in_the_book_nothing_comes(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_of_who_cannot_be_in_the_book_nothing_comes(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.register(registration(), CALLER)
         for cluster, broker, address in (("", "broker-a", A), ("east", "", A), ("east", "broker-a", "")):
             left = worker.registry.depart(cluster, broker, 0, address, CALLER)
@@ -25,8 +25,8 @@ async def test_of_who_cannot_be_in_the_book_nothing_comes(store_url: str, namesp
         assert worker.registry.brokers() == ("broker-a",)
 
 
-async def test_beyond_the_capacity_a_departure_is_turned_away(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, unregister_broker_queue_capacity=1) as worker:
+async def test_beyond_the_capacity_a_departure_is_turned_away(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, unregister_broker_queue_capacity=1) as worker:
         await worker.registry.register(registration(), CALLER)
         first = worker.registry.depart("east", "broker-a", 0, A, CALLER)
         assert worker.registry.depart("east", "broker-a", 0, B, CALLER) is None
@@ -35,8 +35,8 @@ async def test_beyond_the_capacity_a_departure_is_turned_away(store_url: str, na
         assert worker.registry.depart("east", "broker-a", 0, B, CALLER) is not None
 
 
-async def test_a_departure_is_of_the_stay_that_its_connection_carries(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as here, running_worker(store_url, namespace) as there:
+async def test_a_departure_is_of_the_stay_that_its_connection_carries(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as here, running_worker(store_url, namespace_name) as there:
         former, later = FakeConnection(), FakeConnection()
         await here.registry.register(registration(), CALLER, connection=former)
         await there.registry.unregister("east", "broker-a", 0, CALLER)
@@ -51,9 +51,9 @@ async def test_a_departure_is_of_the_stay_that_its_connection_carries(store_url:
         assert there.registry.brokers() == ()
 
 
-async def test_a_departure_after_a_turned_down_registration_is_by_address(store_url: str, namespace: str) -> None:
+async def test_a_departure_after_a_turned_down_registration_is_by_address(store_url: str, namespace_name: str) -> None:
     """Turned down in one group, the address has no live entry any more, and is seated in the other group still."""
-    async with running_worker(store_url, namespace) as worker:
+    async with running_worker(store_url, namespace_name) as worker:
         said, connection = worker.registry, FakeConnection()
         await said.register(registration(A, broker="broker-b"), CALLER, connection=connection)
         await said.register(registration(B, data_version=version(state=1)), CALLER)
@@ -65,9 +65,9 @@ async def test_a_departure_after_a_turned_down_registration_is_by_address(store_
         assert said.brokers() == ("broker-a",)
 
 
-async def test_a_departure_after_one_from_elsewhere_is_by_address(store_url: str, namespace: str) -> None:
+async def test_a_departure_after_one_from_elsewhere_is_by_address(store_url: str, namespace_name: str) -> None:
     """Told off under another group's name, the address has no live entry any more, and keeps its seat: as Apache's."""
-    async with running_worker(store_url, namespace) as worker:
+    async with running_worker(store_url, namespace_name) as worker:
         said, own, other = worker.registry, FakeConnection(), FakeConnection()
         await said.register(registration(), CALLER, connection=own)
         for broker, connection in (("broker-b", other), ("broker-a", own)):
@@ -78,8 +78,10 @@ async def test_a_departure_after_one_from_elsewhere_is_by_address(store_url: str
         assert said.brokers() == ()
 
 
-async def test_the_question_for_the_version_is_answered_for_known_and_unknown(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_the_question_for_the_version_is_answered_for_known_and_unknown(
+    store_url: str, namespace_name: str
+) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         ask = worker.registry.query_data_version
         assert await ask("east", A, version(), CALLER) == (True, None)
         await worker.registry.register(registration(), CALLER)
@@ -89,7 +91,7 @@ async def test_the_question_for_the_version_is_answered_for_known_and_unknown(st
         assert await ask("west", A, version(), CALLER) == (True, None)
 
 
-async def test_a_heartbeat_of_an_unknown_address_makes_nothing(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_a_heartbeat_of_an_unknown_address_makes_nothing(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.heartbeat_address("east", A, CALLER)
         assert worker.registry.brokers() == ()

@@ -25,8 +25,8 @@ async def register(worker: InProcessWorker, number: int, *, timeout_ms: int = 60
     return said.member
 
 
-async def test_a_silent_broker_goes_and_a_heard_one_stays(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, **FAST) as worker:
+async def test_a_silent_broker_goes_and_a_heard_one_stays(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
         worker.lead()
         await register(worker, 1, timeout_ms=500)
         await register(worker, 2, timeout_ms=500)
@@ -44,10 +44,10 @@ async def test_a_silent_broker_goes_and_a_heard_one_stays(store_url: str, namesp
             worker.registry.broker("broker-1")
 
 
-async def test_one_leads_and_another_takes_over_without_forgetting_anybody(store_url: str, namespace: str) -> None:
+async def test_one_leads_and_another_takes_over_without_forgetting_anybody(store_url: str, namespace_name: str) -> None:
     async with (
-        running_worker(store_url, namespace, **FAST) as first,
-        running_worker(store_url, namespace, **FAST) as second,
+        running_worker(store_url, namespace_name, **FAST) as first,
+        running_worker(store_url, namespace_name, **FAST) as second,
     ):
         first.lead()
         await until(lambda: first.leader.lease is not None)
@@ -62,11 +62,11 @@ async def test_one_leads_and_another_takes_over_without_forgetting_anybody(store
         assert second.leader.lease.token > (state.token or 0)
 
 
-async def test_stepping_down_lets_the_next_one_lead_at_once(store_url: str, namespace: str) -> None:
+async def test_stepping_down_lets_the_next_one_lead_at_once(store_url: str, namespace_name: str) -> None:
     slow = {"scan_not_active_broker_interval_ms": 100, "lease_ms": 60_000}
     async with (
-        running_worker(store_url, namespace, **slow) as first,
-        running_worker(store_url, namespace, **slow) as second,
+        running_worker(store_url, namespace_name, **slow) as first,
+        running_worker(store_url, namespace_name, **slow) as second,
     ):
         leading = first.spawn(first.leader.run())
         await until(lambda: first.leader.lease is not None)
@@ -76,10 +76,10 @@ async def test_stepping_down_lets_the_next_one_lead_at_once(store_url: str, name
         await until(lambda: second.leader.lease is not None)
 
 
-async def test_many_at_once_are_held_until_an_operator_releases_them(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, **FAST) as worker:
+async def test_many_at_once_are_held_until_an_operator_releases_them(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
         members = [await register(worker, n) for n in range(10)]
-        await make_due(worker.book, *members[:6])
+        await make_due(worker.namespace, *members[:6])
         worker.lead()
         await until(lambda: _held(worker))
         await asyncio.sleep(0.5)
@@ -91,24 +91,24 @@ async def test_many_at_once_are_held_until_an_operator_releases_them(store_url: 
         after = await worker.registry.release_expiry(CALLER)
         assert not after.held
         await until(lambda: len(known(worker)) == 4)
-        assert _kinds_of_hold(await changes_between(worker.book, 0, 1000)) == ["expiry-held", "expiry-released"]
+        assert _kinds_of_hold(await changes_between(worker.namespace, 0, 1000)) == ["expiry-held", "expiry-released"]
 
 
-async def test_few_of_many_are_not_held_and_neither_are_all_of_a_few(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, **FAST, hold_window_ms=0) as worker:
+async def test_few_of_many_are_not_held_and_neither_are_all_of_a_few(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, **FAST, hold_window_ms=0) as worker:
         members = [await register(worker, n) for n in range(20)]
         worker.lead()
-        await make_due(worker.book, *members[:6])
+        await make_due(worker.namespace, *members[:6])
         await until(lambda: len(known(worker)) == 14)
-        await make_due(worker.book, *members[6:10])
+        await make_due(worker.namespace, *members[6:10])
         await until(lambda: len(known(worker)) == 10)
 
 
 async def test_brokers_that_fell_silent_together_are_held_though_they_fall_due_one_by_one(
-    store_url: str, namespace: str
+    store_url: str, namespace_name: str
 ) -> None:
     """Each was heard at a time of its own; no scan finds more than one of them."""
-    async with running_worker(store_url, namespace, **FAST) as worker:
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
         for n in range(12):
             await register(worker, n, timeout_ms=1000 + 250 * n)
         worker.lead()
@@ -120,10 +120,10 @@ async def test_brokers_that_fell_silent_together_are_held_though_they_fall_due_o
         await until(lambda: known(worker) == ())
 
 
-async def test_a_hold_ends_by_itself_when_the_silent_ones_are_heard(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, **FAST) as worker:
+async def test_a_hold_ends_by_itself_when_the_silent_ones_are_heard(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
         members = [await register(worker, n) for n in range(10)]
-        await make_due(worker.book, *members[:6])
+        await make_due(worker.namespace, *members[:6])
         worker.lead()
         await until(lambda: _held(worker))
         for n in range(4):
@@ -132,23 +132,23 @@ async def test_a_hold_ends_by_itself_when_the_silent_ones_are_heard(store_url: s
         assert not (await worker.registry.expiry_state()).held
 
 
-async def test_the_limits_of_a_hold_change_at_run_time(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, **FAST) as worker:
+async def test_the_limits_of_a_hold_change_at_run_time(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
         await worker.registry.change_setting("hold_percent", "100", CALLER)
         members = [await register(worker, n) for n in range(10)]
-        await make_due(worker.book, *members)
+        await make_due(worker.namespace, *members)
         worker.lead()
         await until(lambda: known(worker) == ())
 
 
-async def test_thousands_due_at_once_go_in_batches(store_url: str, namespace: str) -> None:
+async def test_thousands_due_at_once_go_in_batches(store_url: str, namespace_name: str) -> None:
     # The default deadline is for a store of one's own; this one shares two cores with every other test.
     patient = {"lease_ms": 10_000, "store_timeout_ms": 5_000}
-    async with running_worker(store_url, namespace, **(FAST | patient), hold_minimum=10_000) as worker:
+    async with running_worker(store_url, namespace_name, **(FAST | patient), hold_minimum=10_000) as worker:
         members = list(
             await asyncio.gather(*(_register_small(worker, n) for n in range(1500))),
         )
-        await make_due(worker.book, *members)
+        await make_due(worker.namespace, *members)
         worker.lead()
         await until(lambda: known(worker) == (), timeout_s=20)
 
@@ -160,15 +160,15 @@ async def _register_small(worker: InProcessWorker, number: int) -> str:
     return said.member
 
 
-async def test_nobody_expires_for_the_time_in_which_nobody_could_hear(store_url: str, namespace: str) -> None:
+async def test_nobody_expires_for_the_time_in_which_nobody_could_hear(store_url: str, namespace_name: str) -> None:
     """An hour without any worker, as the store remembers it: what was left of each timeout is left still."""
-    async with running_worker(store_url, namespace, **FAST) as worker:
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
         members = [await register(worker, n, timeout_ms=30_000) for n in range(3)]
         hour = 3_600_000
         now = _now_ms(await worker.client.call("TIME"))
-        await worker.client.call("HSET", worker.book.keys.meta, "alive_ms", now - hour)
+        await worker.client.call("HSET", worker.namespace.keys.meta, "alive_ms", now - hour)
         for member in members:
-            await worker.client.call("ZINCRBY", worker.book.keys.table("deadlines"), -hour, member)
+            await worker.client.call("ZINCRBY", worker.namespace.keys.table("deadlines"), -hour, member)
         worker.lead()
         await until(lambda: worker.leader.lease is not None)
         await asyncio.sleep(0.5)
@@ -183,10 +183,12 @@ async def _held(worker: InProcessWorker) -> bool:
     return (await worker.registry.expiry_state()).held
 
 
-async def test_a_leader_that_lost_the_store_does_not_say_for_ever_that_it_leads(store_url: str, namespace: str) -> None:
+async def test_a_leader_that_lost_the_store_does_not_say_for_ever_that_it_leads(
+    store_url: str, namespace_name: str
+) -> None:
     async with (
         FaultProxy.before(store_url) as proxy,
-        running_worker(proxy.url, namespace, lease_ms=1000, store_timeout_ms=300) as worker,
+        running_worker(proxy.url, namespace_name, lease_ms=1000, store_timeout_ms=300) as worker,
     ):
         worker.lead()
         await until(lambda: worker.metrics.registry.get_sample_value("routebook_leader") == 1)

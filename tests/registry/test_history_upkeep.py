@@ -10,12 +10,12 @@ from routebook.registry.history_bound import bound_in_force
 from routebook.registry.history_upkeep import HistoryUpkeep
 from routebook.settings import Settings
 from routebook.store.baseline import FencedError, append_baseline, read_baseline_state, want_baseline, write_baseline
-from routebook.store.book import Book
 from routebook.store.changes import Change, changes_between
 from routebook.store.history import HistoryState, Mark, Reader, read_history_state
 from routebook.store.kv import put_kv
 from routebook.store.lease import acquire_lease
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from tests.reference.build import registration, topics
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
 from tests.support.scripts import history, kinds
@@ -72,61 +72,61 @@ def test_a_young_history_loses_nothing() -> None:
     assert (bound.below, bound.keep, bound.reason) == (0, 0, "history_min_entries")
 
 
-async def fill(book: Book, entries: int) -> None:
+async def fill(namespace: Namespace, entries: int) -> None:
     for n in range(entries):
-        await put_kv(book, "ns", f"k{n % 50}", f"v{n}", caller=CALLER)
+        await put_kv(namespace, "ns", f"k{n % 50}", f"v{n}", caller=CALLER)
 
 
 def upkeep_of(worker: InProcessWorker) -> HistoryUpkeep:
-    return HistoryUpkeep(worker.book, worker.replica, worker.live, worker.name, worker.metrics)
+    return HistoryUpkeep(worker.namespace, worker.replica, worker.live, worker.name, worker.metrics)
 
 
 def lost(worker: InProcessWorker) -> float:
     return worker.metrics.registry.get_sample_value("routebook_history_lost_entries_total") or 0.0
 
 
-async def reads(book: Book, reader: str, place: str) -> None:
-    await book.client.call("HSET", book.keys.readers, reader, place)
+async def reads(namespace: Namespace, reader: str, place: str) -> None:
+    await namespace.client.call("HSET", namespace.keys.readers, reader, place)
 
 
-async def now_of(book: Book) -> int:
-    return (await read_history_state(book)).now_ms
+async def now_of(namespace: Namespace) -> int:
+    return (await read_history_state(namespace)).now_ms
 
 
-async def test_what_readers_have_goes_and_what_they_lack_stays(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, history_min_entries=1000) as worker:
-        book = worker.book
-        await fill(book, 2500)
-        await reads(book, "lake", f"700 {await now_of(book)}")
+async def test_what_readers_have_goes_and_what_they_lack_stays(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, history_min_entries=1000) as worker:
+        namespace = worker.namespace
+        await fill(namespace, 2500)
+        await reads(namespace, "lake", f"700 {await now_of(namespace)}")
         await upkeep_of(worker).trim()
-        first = (await read_history_state(book)).first
+        first = (await read_history_state(namespace)).first
         assert 600 <= first <= 700
-        await reads(book, "lake", f"2400 {await now_of(book)}")
+        await reads(namespace, "lake", f"2400 {await now_of(namespace)}")
         await upkeep_of(worker).trim()
-        assert 1400 <= (await read_history_state(book)).first <= 1500
+        assert 1400 <= (await read_history_state(namespace)).first <= 1500
         assert lost(worker) == 0
 
 
-async def test_a_loss_of_a_reader_is_counted_and_a_baseline_follows(store_url: str, namespace: str) -> None:
+async def test_a_loss_of_a_reader_is_counted_and_a_baseline_follows(store_url: str, namespace_name: str) -> None:
     settings = {"history_min_entries": 1000, "history_hard_limit": 1500}
-    async with running_worker(store_url, namespace, **settings) as worker:
-        book = worker.book
-        await fill(book, 2500)
-        await reads(book, "lake", f"10 {await now_of(book)}")
+    async with running_worker(store_url, namespace_name, **settings) as worker:
+        namespace = worker.namespace
+        await fill(namespace, 2500)
+        await reads(namespace, "lake", f"10 {await now_of(namespace)}")
         await upkeep_of(worker).trim()
-        first = (await read_history_state(book)).first
+        first = (await read_history_state(namespace)).first
         assert 900 <= first <= 1000
         assert lost(worker) == first - 10
-        assert (await read_baseline_state(book)).wanted == "trimmed"
+        assert (await read_baseline_state(namespace)).wanted == "trimmed"
 
 
-async def test_the_metrics_show_how_full_the_history_is_and_who_lags(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, history_min_entries=1000, history_hard_limit=4000) as worker:
-        await fill(worker.book, 2500)
-        await reads(worker.book, "lake", f"700 {await now_of(worker.book)}")
-        await reads(worker.book, "other", f"2400 {await now_of(worker.book)}")
+async def test_the_metrics_show_how_full_the_history_is_and_who_lags(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, history_min_entries=1000, history_hard_limit=4000) as worker:
+        await fill(worker.namespace, 2500)
+        await reads(worker.namespace, "lake", f"700 {await now_of(worker.namespace)}")
+        await reads(worker.namespace, "other", f"2400 {await now_of(worker.namespace)}")
         await upkeep_of(worker).trim()
-        state = await read_history_state(worker.book)
+        state = await read_history_state(worker.namespace)
 
         def shown(name: str) -> float | None:
             return worker.metrics.registry.get_sample_value(f"routebook_history_{name}")
@@ -136,39 +136,41 @@ async def test_the_metrics_show_how_full_the_history_is_and_who_lags(store_url: 
         assert (shown("readers"), shown("reader_lag_changes")) == (2, 1800)
 
 
-async def test_the_bound_in_bytes_is_kept_to_about_a_mebibyte(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, history_max_bytes=2_097_152) as worker:
-        book = worker.book
+async def test_the_bound_in_bytes_is_kept_to_about_a_mebibyte(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, history_max_bytes=2_097_152) as worker:
+        namespace = worker.namespace
         for n in range(60):
             table = topics(*(f"{n}-{m}-" + "x" * 80 for m in range(900)))
             await worker.registry.register(registration(f"127.0.2.{n}:1", broker=f"b{n}", topics=table), CALLER)
-        before = await read_history_state(book)
+        before = await read_history_state(namespace)
         assert before.kept_bytes > 4_000_000
         await upkeep_of(worker).trim()
-        after = await read_history_state(book)
+        after = await read_history_state(namespace)
         assert 1_000_000 < after.kept_bytes <= 2_097_152 + 1_048_576 + 200_000
-        held = sum(len(fields[1]) for _, fields in await book.client.call("XRANGE", book.keys.changes, "-", "+"))
+        held = sum(
+            len(fields[1]) for _, fields in await namespace.client.call("XRANGE", namespace.keys.changes, "-", "+")
+        )
         assert abs(held - after.kept_bytes) < 1_300_000
         assert len(after.marks) < len(before.marks)
 
 
 async def test_what_is_no_place_holds_nothing_and_is_told(
-    store_url: str, namespace: str, caplog: pytest.LogCaptureFixture
+    store_url: str, namespace_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running_worker(store_url, namespace, history_min_entries=1000) as worker:
-        await fill(worker.book, 1500)
-        await reads(worker.book, "odd", "soon")
+    async with running_worker(store_url, namespace_name, history_min_entries=1000) as worker:
+        await fill(worker.namespace, 1500)
+        await reads(worker.namespace, "odd", "soon")
         upkeep = upkeep_of(worker)
         await upkeep.trim()
         await upkeep.trim()
-        assert (await read_history_state(worker.book)).first > 300
+        assert (await read_history_state(worker.namespace)).first > 300
         assert len([line for line in caplog.messages if "no place of a reader, of: odd" in line]) == 1
 
 
-async def test_the_status_names_the_bound_in_force(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, history_min_entries=1000) as worker:
-        await fill(worker.book, 1200)
-        await reads(worker.book, "lake", f"50 {await now_of(worker.book)}")
+async def test_the_status_names_the_bound_in_force(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, history_min_entries=1000) as worker:
+        await fill(worker.namespace, 1200)
+        await reads(worker.namespace, "lake", f"50 {await now_of(worker.namespace)}")
         status = await worker.registry.status()
         assert status.history_bound is not None
         assert (status.history_bound.reason, status.history_bound.below) == ("reader", 50)
@@ -179,25 +181,25 @@ async def test_the_status_names_the_bound_in_force(store_url: str, namespace: st
 # -- baselines
 
 
-async def to_the_end(book: Book, lease: str) -> list[Change]:
-    before = (await read_history_state(book)).newest
-    async for _ in write_baseline(book, lease, caller=CALLER, cause="operator"):
+async def to_the_end(namespace: Namespace, lease: str) -> list[Change]:
+    before = (await read_history_state(namespace)).newest
+    async for _ in write_baseline(namespace, lease, caller=CALLER, cause="operator"):
         pass
-    return await history(book, after=before)
+    return await history(namespace, after=before)
 
 
-async def lease_of(book: Book) -> str:
-    await open_book(book)
-    _, lease = await acquire_lease(book, "worker", 60_000)
+async def lease_of(namespace: Namespace) -> str:
+    await open_namespace(namespace)
+    _, lease = await acquire_lease(namespace, "worker", 60_000)
     return lease.whole
 
 
-async def test_a_baseline_names_every_seat_and_every_queue(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_a_baseline_names_every_seat_and_every_queue(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         table = topics(*(f"t{n}" for n in range(2300)))
         await worker.registry.register(registration(topics=table), CALLER)
         await worker.registry.register(registration("127.0.0.9:1", 1, topics=table), CALLER)
-        told = await to_the_end(worker.book, await lease_of(worker.book))
+        told = await to_the_end(worker.namespace, await lease_of(worker.namespace))
         assert [told[0].kind, told[-1].kind] == ["baseline-begin", "baseline-end"]
         assert told[-1].fields["entries"] == len(told) - 2
         assert told[-1].fields["begin"] == told[0].version
@@ -207,13 +209,13 @@ async def test_a_baseline_names_every_seat_and_every_queue(store_url: str, names
         assert set(named) == set(table)
 
 
-async def test_a_baseline_changes_nothing_for_replicas_and_watchers(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_a_baseline_changes_nothing_for_replicas_and_watchers(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.register(registration(), CALLER)
         result = await worker.registry.register(registration(), CALLER)
         digest, route = worker.replica.digest, worker.registry.find_route("orders")
         with worker.registry.subscribe() as subscription:
-            told = await to_the_end(worker.book, await lease_of(worker.book))
+            told = await to_the_end(worker.namespace, await lease_of(worker.namespace))
             await worker.replica.wait_for(told[-1].version, 5000)
             subscription.close()
             assert [event async for event in subscription] == []
@@ -222,29 +224,29 @@ async def test_a_baseline_changes_nothing_for_replicas_and_watchers(store_url: s
         assert (again.status, again.incarnation) == ("unchanged", result.incarnation)
 
 
-async def test_a_fenced_leader_writes_no_baseline(book: Book) -> None:
-    lease = await lease_of(book)
-    begun = write_baseline(book, lease, caller=CALLER, cause="daily")
+async def test_a_fenced_leader_writes_no_baseline(namespace: Namespace) -> None:
+    lease = await lease_of(namespace)
+    begun = write_baseline(namespace, lease, caller=CALLER, cause="daily")
     await anext(begun)
-    await book.client.call("SET", book.keys.table("leader"), "1:other:x")
+    await namespace.client.call("SET", namespace.keys.table("leader"), "1:other:x")
     with pytest.raises(FencedError):
-        await append_baseline(book, lease, "broker-a", "", caller=CALLER)
+        await append_baseline(namespace, lease, "broker-a", "", caller=CALLER)
     with pytest.raises(FencedError):
         await anext(begun)
-    assert await kinds(book) == ["baseline-begin"]
+    assert await kinds(namespace) == ["baseline-begin"]
 
 
-async def test_a_wish_is_fulfilled_once(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, scan_not_active_broker_interval_ms=100) as worker:
+async def test_a_wish_is_fulfilled_once(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, scan_not_active_broker_interval_ms=100) as worker:
         await worker.registry.register(registration(), CALLER)
         since = await worker.registry.want_baseline()
-        assert await want_baseline(worker.book, "trimmed") == since
+        assert await want_baseline(worker.namespace, "trimmed") == since
         worker.lead()
         async with asyncio.timeout(10):
-            while (await read_baseline_state(worker.book)).wanted:
+            while (await read_baseline_state(worker.namespace)).wanted:
                 await asyncio.sleep(0.02)
         found = [
-            change.fields for change in await changes_between(worker.book, 0, 100) if change.kind[:8] == "baseline"
+            change.fields for change in await changes_between(worker.namespace, 0, 100) if change.kind[:8] == "baseline"
         ]
         assert [fields["kind"] for fields in found] == [
             "baseline-begin",
@@ -256,58 +258,58 @@ async def test_a_wish_is_fulfilled_once(store_url: str, namespace: str) -> None:
 
 
 async def test_a_day_after_the_last_one_another_is_due(
-    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
-    async with running_worker(store_url, namespace, recovery_window_ms=0) as worker:
+    async with running_worker(store_url, namespace_name, recovery_window_ms=0) as worker:
         await worker.registry.register(registration(), CALLER)
-        upkeep, lease = upkeep_of(worker), await lease_of(worker.book)
+        upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
         await upkeep.go_on(lease)
         await upkeep.go_on(lease)
-        assert [change.fields["cause"] for change in await begun(worker.book)] == ["new-history"]
-        await worker.client.call("HINCRBY", worker.book.keys.meta, "baseline_ms", -DAY_MS)
+        assert [change.fields["cause"] for change in await begun(worker.namespace)] == ["new-history"]
+        await worker.client.call("HINCRBY", worker.namespace.keys.meta, "baseline_ms", -DAY_MS)
         await upkeep.go_on(lease)
         await upkeep.go_on(lease)
-        assert [change.fields["cause"] for change in await begun(worker.book)] == ["new-history", "daily"]
+        assert [change.fields["cause"] for change in await begun(worker.namespace)] == ["new-history", "daily"]
 
 
 async def test_a_new_history_gets_its_baseline_when_the_fleet_had_time_to_return(
-    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
-    async with running_worker(store_url, namespace, recovery_window_ms=60_000) as worker:
+    async with running_worker(store_url, namespace_name, recovery_window_ms=60_000) as worker:
         await worker.registry.register(registration(), CALLER)
-        upkeep, lease = upkeep_of(worker), await lease_of(worker.book)
+        upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
         await upkeep.go_on(lease)
-        assert await begun(worker.book) == []
+        assert await begun(worker.namespace) == []
 
 
-async def begun(book: Book) -> list[Change]:
-    return [change for change in await history(book) if change.kind == "baseline-begin"]
+async def begun(namespace: Namespace) -> list[Change]:
+    return [change for change in await history(namespace) if change.kind == "baseline-begin"]
 
 
 async def test_a_baseline_that_lost_its_leader_is_begun_anew(
-    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
     monkeypatch.setattr(history_upkeep, "STEP_S", 0)
-    async with running_worker(store_url, namespace) as worker:
-        book = worker.book
+    async with running_worker(store_url, namespace_name) as worker:
+        namespace = worker.namespace
         await worker.registry.register(registration(), CALLER)
         await worker.registry.want_baseline()
         first, second = upkeep_of(worker), upkeep_of(worker)
-        lease = await lease_of(book)
+        lease = await lease_of(namespace)
         await first.go_on(lease)
         await first.go_on(lease)
-        assert "baseline-seat" in await kinds(book)
-        await book.client.call("DEL", book.keys.table("leader"))
-        newer = await lease_of(book)
+        assert "baseline-seat" in await kinds(namespace)
+        await namespace.client.call("DEL", namespace.keys.table("leader"))
+        newer = await lease_of(namespace)
         with pytest.raises(FencedError):
             await first.go_on(lease)
         assert not first.is_busy
-        while (await read_baseline_state(book)).wanted:
+        while (await read_baseline_state(namespace)).wanted:
             await second.go_on(newer)
-        told = [kind for kind in await kinds(book) if kind.startswith("baseline")]
+        told = [kind for kind in await kinds(namespace) if kind.startswith("baseline")]
         assert told.count("baseline-begin") == 2
         assert told.count("baseline-end") == 1
         assert told[-3:] == ["baseline-seat", "baseline-queues", "baseline-end"]

@@ -46,26 +46,26 @@ def test_a_broken_file_stops_the_start_and_says_what_is_expected(tmp_path: Path,
 
 
 async def test_the_file_is_taken_over_by_the_first_start_only(
-    store_url: str, namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store_url: str, namespace_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = written(tmp_path, json.dumps({"configTable": {"ns": {"key": "from the file"}}}))
-    async with running_worker(store_url, namespace) as worker:
+    async with running_worker(store_url, namespace_name) as worker:
         with caplog.at_level(logging.INFO):
-            await import_kv_file(worker.book, str(path), worker.name)
+            await import_kv_file(worker.namespace, str(path), worker.name)
         assert "Took over 1 key-values" in caplog.text
         await worker.registry.put_kv("ns", "key", "ours", CALLER)
-        await import_kv_file(worker.book, str(path), worker.name)
+        await import_kv_file(worker.namespace, str(path), worker.name)
         assert worker.registry.kv_value("ns", "key") == "ours"
 
 
 async def test_a_long_file_is_taken_over_whole_by_starts_that_come_together(
-    store_url: str, namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store_url: str, namespace_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     values = {f"key-{n}": f"value-{n}" for n in range(3 * ENTRIES_PER_PART + 1)}
     path = written(tmp_path, json.dumps({"configTable": {"ns": values}}))
-    async with running_worker(store_url, namespace) as worker:
+    async with running_worker(store_url, namespace_name) as worker:
         with caplog.at_level(logging.INFO):
-            await asyncio.gather(*(import_kv_file(worker.book, str(path), worker.name) for _ in range(3)))
+            await asyncio.gather(*(import_kv_file(worker.namespace, str(path), worker.name) for _ in range(3)))
         await worker.registry.wait_for_version(len(values))
         assert worker.replica.table.kv == {"ns": values}
         assert worker.registry.version == len(values)
@@ -73,16 +73,16 @@ async def test_a_long_file_is_taken_over_whole_by_starts_that_come_together(
         assert sum(counts) == len(values)
 
 
-async def test_no_file_is_named_by_default(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
-        await import_kv_file(worker.book, "", worker.name)
+async def test_no_file_is_named_by_default(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
+        await import_kv_file(worker.namespace, "", worker.name)
         assert worker.registry.version == 0
 
 
 async def test_all_key_values_are_logged_after_a_minute_and_then_every_ten(
-    store_url: str, namespace: str, caplog: pytest.LogCaptureFixture
+    store_url: str, namespace_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running_worker(store_url, namespace) as worker:
+    async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.put_kv("ns", "plain", "shown", CALLER)
         await worker.registry.put_kv("ns", "db.password", "hidden", CALLER)
         log = KeyValueLog(worker.replica)

@@ -47,8 +47,10 @@ def left(broker_id: int, address: str, offline: str, *receivers: str) -> MinBrok
     return MinBrokerChange("broker-a", broker_id, address, receivers, offline_address=offline)
 
 
-async def test_a_registration_that_lowers_the_smallest_id_is_told_to_the_others(store_url: str, namespace: str) -> None:
-    async with telling(store_url, namespace) as (brokers, told):
+async def test_a_registration_that_lowers_the_smallest_id_is_told_to_the_others(
+    store_url: str, namespace_name: str
+) -> None:
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, B, 1)
         await join(brokers, C, 2)
         assert told == []
@@ -56,17 +58,17 @@ async def test_a_registration_that_lowers_the_smallest_id_is_told_to_the_others(
         assert told == [joined(0, A, B, C)]
 
 
-async def test_the_registration_once_more_is_no_news(store_url: str, namespace: str) -> None:
-    async with telling(store_url, namespace) as (brokers, told):
+async def test_the_registration_once_more_is_no_news(store_url: str, namespace_name: str) -> None:
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, B, 1)
         for worker in (0, 1, 2, 0):
             await join(brokers, A, 0, worker=worker)
         assert len(told) == 1
 
 
-async def test_workers_that_hear_the_same_at_once_say_it_once(store_url: str, namespace: str) -> None:
+async def test_workers_that_hear_the_same_at_once_say_it_once(store_url: str, namespace_name: str) -> None:
     """A broker registers with every name server of its list."""
-    async with telling(store_url, namespace) as (brokers, told):
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, B, 1)
         await asyncio.gather(*(join(brokers, A, 0, worker=n) for n in range(3)))
         assert told == [joined(0, A, B)]
@@ -74,23 +76,23 @@ async def test_workers_that_hear_the_same_at_once_say_it_once(store_url: str, na
         assert told[1:] == [left(1, B, A, B)]
 
 
-async def test_a_sole_member_that_lowers_its_own_id_tells_itself(store_url: str, namespace: str) -> None:
-    async with telling(store_url, namespace) as (brokers, told):
+async def test_a_sole_member_that_lowers_its_own_id_tells_itself(store_url: str, namespace_name: str) -> None:
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, A, 1, acting_master=False)
         await join(brokers, A, 0, acting_master=False)
         assert told == [joined(0, A, A)]
 
 
-async def test_larger_ids_and_first_members_are_no_news(store_url: str, namespace: str) -> None:
-    async with telling(store_url, namespace) as (brokers, told):
+async def test_larger_ids_and_first_members_are_no_news(store_url: str, namespace_name: str) -> None:
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, A, 0)
         await join(brokers, B, 1)
         await leave(brokers, B, 1)
         assert told == []
 
 
-async def test_a_group_that_loses_its_smallest_id_is_told_all_of_it(store_url: str, namespace: str) -> None:
-    async with telling(store_url, namespace) as (brokers, told):
+async def test_a_group_that_loses_its_smallest_id_is_told_all_of_it(store_url: str, namespace_name: str) -> None:
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, A, 0)
         await join(brokers, B, 1)
         await join(brokers, C, 2)
@@ -99,9 +101,9 @@ async def test_a_group_that_loses_its_smallest_id_is_told_all_of_it(store_url: s
 
 
 async def test_several_departures_of_a_batch_are_told_once_with_the_last_address(
-    store_url: str, namespace: str
+    store_url: str, namespace_name: str
 ) -> None:
-    async with telling(store_url, namespace) as (brokers, told):
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, A, 0)
         await join(brokers, B, 1)
         await join(brokers, C, 2)
@@ -109,16 +111,18 @@ async def test_several_departures_of_a_batch_are_told_once_with_the_last_address
         assert told == [left(2, C, B, C)]
 
 
-async def test_only_groups_that_act_without_a_master_are_told_of_a_departure(store_url: str, namespace: str) -> None:
-    async with telling(store_url, namespace) as (brokers, told):
+async def test_only_groups_that_act_without_a_master_are_told_of_a_departure(
+    store_url: str, namespace_name: str
+) -> None:
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, A, 0, acting_master=False)
         await join(brokers, B, 1, acting_master=False)
         await leave(brokers, A, 0)
         assert told == []
 
 
-async def test_a_departure_under_a_wrong_id_is_not_told(store_url: str, namespace: str) -> None:
-    async with telling(store_url, namespace) as (brokers, told):
+async def test_a_departure_under_a_wrong_id_is_not_told(store_url: str, namespace_name: str) -> None:
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, A, 0)
         await join(brokers, B, 1)
         await leave(brokers, A, 7)
@@ -126,40 +130,40 @@ async def test_a_departure_under_a_wrong_id_is_not_told(store_url: str, namespac
         assert told == []
 
 
-async def test_a_departure_that_removes_nobody_is_not_told(store_url: str, namespace: str) -> None:
-    async with telling(store_url, namespace) as (brokers, told):
+async def test_a_departure_that_removes_nobody_is_not_told(store_url: str, namespace_name: str) -> None:
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, A, 0)
         await join(brokers, B, 1)
         await leave(brokers, C, 0)
         assert told == []
 
 
-async def test_an_expiry_is_told_by_the_leader(store_url: str, namespace: str) -> None:
-    async with telling(store_url, namespace) as (brokers, told):
+async def test_an_expiry_is_told_by_the_leader(store_url: str, namespace_name: str) -> None:
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, A, 0)
         await join(brokers, B, 1)
-        await make_due(brokers.workers[0].book, registration(A).member)
+        await make_due(brokers.workers[0].namespace, registration(A).member)
         await until(lambda: told == [left(1, B, A, B)])
 
 
-async def test_an_unregistration_over_http_is_told_too(store_url: str, namespace: str) -> None:
-    async with telling(store_url, namespace) as (brokers, told):
+async def test_an_unregistration_over_http_is_told_too(store_url: str, namespace_name: str) -> None:
+    async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, A, 0)
         await join(brokers, B, 1)
         await brokers.workers[2].registry.unregister("east", "broker-a", 0, CALLER)
         assert told == [left(1, B, A, B)]
 
 
-async def test_nobody_is_told_unless_the_setting_says_so(store_url: str, namespace: str) -> None:
-    async with telling(store_url, namespace, notify_min_broker_id_changed=False) as (brokers, told):
+async def test_nobody_is_told_unless_the_setting_says_so(store_url: str, namespace_name: str) -> None:
+    async with telling(store_url, namespace_name, notify_min_broker_id_changed=False) as (brokers, told):
         await join(brokers, B, 1)
         await join(brokers, A, 0)
         assert told == []
 
 
-async def test_the_switch_is_read_each_time(store_url: str, namespace: str) -> None:
+async def test_the_switch_is_read_each_time(store_url: str, namespace_name: str) -> None:
     told: list[MinBrokerChange] = []
-    async with fleet(store_url, namespace) as brokers:
+    async with fleet(store_url, namespace_name) as brokers:
         first, *_ = brokers.workers
         first.registry.on_min_broker_change = told.append
         await join(brokers, B, 1)

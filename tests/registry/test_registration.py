@@ -14,8 +14,8 @@ from tests.support.in_process import CALLER, running_worker
 from tests.support.waiting import until
 
 
-async def test_a_registration_is_visible_here_when_it_is_answered(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_a_registration_is_visible_here_when_it_is_answered(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         for n in range(20):
             topic = f"topic-{n}"
             said = registration(data_version=version(n), topics=topics("orders", topic))
@@ -24,16 +24,16 @@ async def test_a_registration_is_visible_here_when_it_is_answered(store_url: str
             assert worker.registry.version >= result.version
 
 
-async def test_another_worker_sees_it_and_has_the_same_digest(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as one, running_worker(store_url, namespace) as other:
+async def test_another_worker_sees_it_and_has_the_same_digest(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as one, running_worker(store_url, namespace_name) as other:
         result = await one.registry.register(registration(), CALLER)
         await other.registry.wait_for_version(result.version)
         assert other.registry.find_route("orders") == one.registry.find_route("orders")
         assert other.replica.digest == one.replica.digest
 
 
-async def test_the_same_again_changes_nothing_on_any_worker(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as one, running_worker(store_url, namespace) as other:
+async def test_the_same_again_changes_nothing_on_any_worker(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as one, running_worker(store_url, namespace_name) as other:
         first = await one.registry.register(registration(), CALLER)
         await other.registry.wait_for_version(first.version)
         again = await other.registry.register(registration(), CALLER)
@@ -41,8 +41,8 @@ async def test_the_same_again_changes_nothing_on_any_worker(store_url: str, name
         assert again.incarnation == first.incarnation
 
 
-async def test_a_slave_is_told_its_master_also_when_nothing_changed(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_a_slave_is_told_its_master_also_when_nothing_changed(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.register(registration(A, 0), CALLER)
         slave = registration(B, 1)
         for expected in ("changed", "unchanged"):
@@ -51,9 +51,9 @@ async def test_a_slave_is_told_its_master_also_when_nothing_changed(store_url: s
             assert result.master_ha_address == "127.0.0.1:10912"
 
 
-async def test_workers_that_register_one_group_at_once_all_get_through(store_url: str, namespace: str) -> None:
+async def test_workers_that_register_one_group_at_once_all_get_through(store_url: str, namespace_name: str) -> None:
     """Each works on what it knows; whoever is overtaken starts over."""
-    async with running_worker(store_url, namespace) as one, running_worker(store_url, namespace) as other:
+    async with running_worker(store_url, namespace_name) as one, running_worker(store_url, namespace_name) as other:
         members = [
             registration(f"127.0.0.{n + 1}:10911", n, topics=topics("orders", f"own-{n}", "shared")) for n in range(20)
         ]
@@ -64,8 +64,8 @@ async def test_workers_that_register_one_group_at_once_all_get_through(store_url
         assert one.replica.digest == other.replica.digest
 
 
-async def test_a_hundred_registrations_at_once_end_in_one_state(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as one, running_worker(store_url, namespace) as other:
+async def test_a_hundred_registrations_at_once_end_in_one_state(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as one, running_worker(store_url, namespace_name) as other:
         said = [
             registration(
                 f"127.0.1.{n}:10911", broker=f"broker-{n % 25}", broker_id=n // 25, topics=topics(f"t{n}", "all")
@@ -75,15 +75,15 @@ async def test_a_hundred_registrations_at_once_end_in_one_state(store_url: str, 
         await asyncio.gather(*((one if n % 3 else other).registry.register(r, CALLER) for n, r in enumerate(said)))
         await until(lambda: one.replica.digest == other.replica.digest)
         assert sum(len(one.registry.broker(name).group.addresses) for name in one.registry.brokers()) == 100
-        changes = await changes_between(one.book, 0, 10_000)
+        changes = await changes_between(one.namespace, 0, 10_000)
         assert [change.version for change in changes] == list(range(1, len(changes) + 1))
         assert sum(change.kind == "broker-registered" for change in changes) == 100
 
 
 async def test_one_topic_from_an_unknown_broker_is_refused_unless_it_is_the_whole_table(
-    store_url: str, namespace: str
+    store_url: str, namespace_name: str
 ) -> None:
-    async with running_worker(store_url, namespace) as worker:
+    async with running_worker(store_url, namespace_name) as worker:
         single = registration(topics=topics("only"))
         with pytest.raises(RefusedError, match="one topic"):
             await worker.registry.register(single, CALLER)
@@ -91,8 +91,8 @@ async def test_one_topic_from_an_unknown_broker_is_refused_unless_it_is_the_whol
         assert worker.registry.topics() == ("only",)
 
 
-async def test_replacing_removes_what_is_not_named_and_merging_does_not(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_replacing_removes_what_is_not_named_and_merging_does_not(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.register(registration(), CALLER)
         await worker.registry.register(registration(data_version=version(2), topics=topics("a", "b")), CALLER)
         assert set(worker.registry.topics()) == {"orders", "payments", "a", "b"}
@@ -101,8 +101,8 @@ async def test_replacing_removes_what_is_not_named_and_merging_does_not(store_ur
         assert set(worker.registry.topics()) == {"a", "b"}
 
 
-async def test_turning_the_deletion_option_on_is_seen_by_the_next_repeat(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_turning_the_deletion_option_on_is_seen_by_the_next_repeat(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.register(registration(), CALLER)
         await worker.registry.register(registration(data_version=version(2), topics=topics("a", "b")), CALLER)
         await worker.registry.change_setting("delete_topic_with_broker_registration", "true", CALLER)
@@ -110,8 +110,8 @@ async def test_turning_the_deletion_option_on_is_seen_by_the_next_repeat(store_u
         assert set(worker.registry.topics()) == {"a", "b"}
 
 
-async def test_a_table_of_ten_thousand_topics_is_whole_or_not_there(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as one, running_worker(store_url, namespace) as other:
+async def test_a_table_of_ten_thousand_topics_is_whole_or_not_there(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as one, running_worker(store_url, namespace_name) as other:
         many = {f"topic-{n:05d}": QueueData(flags=n % 7) for n in range(10_000)}
         seen: set[int] = set()
 
@@ -143,16 +143,16 @@ async def test_a_table_of_ten_thousand_topics_is_whole_or_not_there(store_url: s
     ids=str,
 )
 async def test_what_cannot_be_right_is_refused_before_anything_starts(
-    store_url: str, namespace: str, wrong: dict[str, object]
+    store_url: str, namespace_name: str, wrong: dict[str, object]
 ) -> None:
-    async with running_worker(store_url, namespace) as worker:
+    async with running_worker(store_url, namespace_name) as worker:
         with pytest.raises(InvalidInputError):
             await worker.registry.register(replace(registration(), **wrong), CALLER)  # type: ignore[arg-type]
         assert worker.registry.version == 0
 
 
-async def test_leaving_takes_effect_before_the_answer(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_leaving_takes_effect_before_the_answer(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.register(registration(), CALLER)
         await worker.registry.unregister("east", "broker-a", 0, CALLER)
         with pytest.raises(NotFoundError):
@@ -163,9 +163,9 @@ async def test_leaving_takes_effect_before_the_answer(store_url: str, namespace:
             await worker.registry.heartbeat("east", "broker-a", 0, CALLER)
 
 
-async def test_what_was_sent_before_is_recognised_unread(store_url: str, namespace: str) -> None:
+async def test_what_was_sent_before_is_recognised_unread(store_url: str, namespace_name: str) -> None:
     """A port digests the bytes as they come; the group's next change, or a setting's, makes them unknown again."""
-    async with running_worker(store_url, namespace) as worker:
+    async with running_worker(store_url, namespace_name) as worker:
         seat = ("east", "broker-a", 0)
         assert await worker.registry.touch(*seat, "bytes", CALLER) is None
         await worker.registry.register(registration(), CALLER, body_digest="bytes")
@@ -182,9 +182,9 @@ async def test_what_was_sent_before_is_recognised_unread(store_url: str, namespa
         assert await worker.registry.touch(*seat, "bytes", CALLER) is None
 
 
-async def test_mappings_of_another_host_are_never_taken_for_known(store_url: str, namespace: str) -> None:
+async def test_mappings_of_another_host_are_never_taken_for_known(store_url: str, namespace_name: str) -> None:
     """Without a data version they are written each time, and the host's group is not the one that was digested."""
-    async with running_worker(store_url, namespace) as worker:
+    async with running_worker(store_url, namespace_name) as worker:
         said = registration(data_version=None, mappings={"orders": mapping(bname="broker-b")})
         await worker.registry.register(said, CALLER, body_digest="bytes")
         assert await worker.registry.touch("east", "broker-a", 0, "bytes", CALLER) is None

@@ -22,7 +22,7 @@ MEMBER = registration(A).member
 async def held(worker: InProcessWorker, asked: InProcessWorker | None = None) -> dict[str, str]:
     """Member → incarnation, as the store has it of that worker."""
     other = asked or worker
-    flat = await other.client.call("HGETALL", other.book.keys.of("sessions", worker.name))
+    flat = await other.client.call("HGETALL", other.namespace.keys.of("sessions", worker.name))
     return {flat[i].decode(): flat[i + 1].decode().split(" ")[1] for i in range(0, len(flat), 2)}
 
 
@@ -32,12 +32,14 @@ def stay(worker: InProcessWorker, member: str = MEMBER) -> str:
 
 async def opened(worker: InProcessWorker) -> int:
     """Its number of openings so far, which the store keeps beside the stay."""
-    said = await worker.client.call("HGET", worker.book.keys.of("sessions", worker.name), MEMBER)
+    said = await worker.client.call("HGET", worker.namespace.keys.of("sessions", worker.name), MEMBER)
     return int(said.split(b" ")[0])
 
 
-async def test_a_registration_opens_a_session_and_its_repetitions_open_none(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_a_registration_opens_a_session_and_its_repetitions_open_none(
+    store_url: str, namespace_name: str
+) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         connection = FakeConnection()
         await worker.registry.register(registration(), CALLER, body_digest=DIGEST, connection=connection)
         assert await held(worker) == {MEMBER: stay(worker)}
@@ -48,10 +50,10 @@ async def test_a_registration_opens_a_session_and_its_repetitions_open_none(stor
         assert await opened(worker) == first
 
 
-async def test_a_touch_over_another_connection_opens_a_session_for_it(store_url: str, namespace: str) -> None:
+async def test_a_touch_over_another_connection_opens_a_session_for_it(store_url: str, namespace_name: str) -> None:
     async with (
-        running_worker(store_url, namespace) as here,
-        running_worker(store_url, namespace) as there,
+        running_worker(store_url, namespace_name) as here,
+        running_worker(store_url, namespace_name) as there,
     ):
         await here.registry.register(registration(), CALLER, body_digest=DIGEST)
         assert await held(here) == {}
@@ -60,8 +62,10 @@ async def test_a_touch_over_another_connection_opens_a_session_for_it(store_url:
         assert await held(there) == {MEMBER: stay(here)}
 
 
-async def test_a_connection_is_bound_anew_when_its_broker_begins_another_stay(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_a_connection_is_bound_anew_when_its_broker_begins_another_stay(
+    store_url: str, namespace_name: str
+) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         connection = FakeConnection()
         await worker.registry.register(registration(), CALLER, connection=connection)
         former = stay(worker)
@@ -71,8 +75,8 @@ async def test_a_connection_is_bound_anew_when_its_broker_begins_another_stay(st
         assert await held(worker) == {MEMBER: stay(worker)}
 
 
-async def test_a_registration_that_is_turned_down_opens_none(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_a_registration_that_is_turned_down_opens_none(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.register(registration(data_version=version(state=2)), CALLER)
         other = registration("127.0.0.7:10911", data_version=version(state=1))
         await worker.registry.register(other, CALLER, connection=FakeConnection())
@@ -80,13 +84,13 @@ async def test_a_registration_that_is_turned_down_opens_none(store_url: str, nam
         assert len(worker.registry.sessions) == 0
 
 
-async def test_a_call_that_nobody_answered_may_have_opened_a_session(store_url: str, namespace: str) -> None:
+async def test_a_call_that_nobody_answered_may_have_opened_a_session(store_url: str, namespace_name: str) -> None:
     """Its connection counts as carrying the broker; and its end removes the broker all the same."""
     with BrokerHosts() as hosts:
         async with (
             FaultProxy.before(store_url) as proxy,
-            fleet(store_url, namespace, size=1) as others,
-            running_worker(proxy.url, namespace, connection_grace_ms=300, store_timeout_ms=1000) as worker,
+            fleet(store_url, namespace_name, size=1) as others,
+            running_worker(proxy.url, namespace_name, connection_grace_ms=300, store_timeout_ms=1000) as worker,
         ):
             said = registration(hosts.refusing())
             (other,) = others.workers
@@ -108,13 +112,13 @@ async def _holds(worker: InProcessWorker, asked: InProcessWorker, member: str) -
     return member in await held(worker, asked)
 
 
-async def test_a_closing_waits_for_the_store(store_url: str, namespace: str) -> None:
+async def test_a_closing_waits_for_the_store(store_url: str, namespace_name: str) -> None:
     """The grace begins when the store is told: until then nobody could have come back."""
     with BrokerHosts() as hosts:
         async with (
             FaultProxy.before(store_url) as proxy,
-            fleet(store_url, namespace, size=1) as others,
-            running_worker(proxy.url, namespace, connection_grace_ms=300, store_timeout_ms=1000) as worker,
+            fleet(store_url, namespace_name, size=1) as others,
+            running_worker(proxy.url, namespace_name, connection_grace_ms=300, store_timeout_ms=1000) as worker,
         ):
             (other,) = others.workers
             connection = FakeConnection()
@@ -125,20 +129,20 @@ async def test_a_closing_waits_for_the_store(store_url: str, namespace: str) -> 
             assert other.registry.brokers() == ("broker-a",)
             await proxy.accept()
             await until(lambda: other.registry.brokers() == ())
-            removed = (await changes_between(other.book, 0, 1000))[-1].fields
+            removed = (await changes_between(other.namespace, 0, 1000))[-1].fields
             assert removed["cause"] == "connection-lost"
 
 
 async def test_a_worker_that_is_cut_off_from_the_store_closes_the_connections_of_its_brokers(
-    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They come back through the balancer to one that can; when it is in touch again, nobody is removed for it."""
     monkeypatch.setattr(module, "MOVE_WITHIN_S", 0.5)
     with BrokerHosts() as hosts:
         async with (
             FaultProxy.before(store_url) as proxy,
-            fleet(store_url, namespace, size=1) as others,
-            running_worker(proxy.url, namespace, store_cut_off_ms=3000, store_timeout_ms=1000) as worker,
+            fleet(store_url, namespace_name, size=1) as others,
+            running_worker(proxy.url, namespace_name, store_cut_off_ms=3000, store_timeout_ms=1000) as worker,
         ):
             (other,) = others.workers
             worker.lead()
@@ -159,24 +163,24 @@ async def test_a_worker_that_is_cut_off_from_the_store_closes_the_connections_of
             assert len(other.registry.brokers()) == 4
 
 
-async def test_an_expiry_closes_the_session_on_whichever_worker_it_is(store_url: str, namespace: str) -> None:
-    async with fleet(store_url, namespace) as brokers:
+async def test_an_expiry_closes_the_session_on_whichever_worker_it_is(store_url: str, namespace_name: str) -> None:
+    async with fleet(store_url, namespace_name) as brokers:
         first, second, third = brokers.workers
         connection, bystander = FakeConnection(), FakeConnection()
         await third.registry.register(registration(), CALLER, connection=connection)
         await second.registry.register(registration("127.0.0.8:1", broker="broker-b"), CALLER, connection=bystander)
-        await make_due(first.book, MEMBER)
+        await make_due(first.namespace, MEMBER)
         await until(lambda: connection.closed_for)
         assert "silent" in connection.closed_for[0]
         assert bystander.closed_for == []
 
 
-async def test_an_expiry_of_an_earlier_stay_closes_nothing(store_url: str, namespace: str) -> None:
-    async with fleet(store_url, namespace, size=2) as brokers:
+async def test_an_expiry_of_an_earlier_stay_closes_nothing(store_url: str, namespace_name: str) -> None:
+    async with fleet(store_url, namespace_name, size=2) as brokers:
         first, second = brokers.workers
         former, later = FakeConnection(), FakeConnection()
         await second.registry.register(registration(), CALLER, connection=former)
-        await make_due(first.book, MEMBER)
+        await make_due(first.namespace, MEMBER)
         await until(lambda: former.closed_for)
         await second.registry.register(registration(), CALLER, connection=later)
         await until(lambda: _shows(second, stay(second)))
@@ -187,29 +191,29 @@ def _shows(worker: InProcessWorker, incarnation: str) -> bool:
     return worker.replica.version > 0 and stay(worker) == incarnation
 
 
-async def test_a_worker_that_was_taken_for_dead_opens_its_sessions_again(store_url: str, namespace: str) -> None:
-    async with fleet(store_url, namespace, size=2) as brokers:
+async def test_a_worker_that_was_taken_for_dead_opens_its_sessions_again(store_url: str, namespace_name: str) -> None:
+    async with fleet(store_url, namespace_name, size=2) as brokers:
         first, second = brokers.workers
         await second.registry.register(registration(), CALLER, connection=FakeConnection())
         await until(lambda: _holds(second, first, MEMBER))
-        await first.client.call("ZADD", first.book.keys.table("workers"), 1, second.name)
-        await first.client.call("DEL", first.book.keys.of("sessions", second.name))
-        await first.client.call("HDEL", first.book.keys.table("workers:about"), second.name)
+        await first.client.call("ZADD", first.namespace.keys.table("workers"), 1, second.name)
+        await first.client.call("DEL", first.namespace.keys.of("sessions", second.name))
+        await first.client.call("HDEL", first.namespace.keys.table("workers:about"), second.name)
         await until(lambda: _holds(second, first, MEMBER))
 
 
-async def test_sessions_that_a_failover_lost_are_opened_again(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_sessions_that_a_failover_lost_are_opened_again(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.register(registration(), CALLER, connection=FakeConnection())
-        await worker.client.call("DEL", worker.book.keys.of("sessions", worker.name))
+        await worker.client.call("DEL", worker.namespace.keys.of("sessions", worker.name))
         history = worker.replica.history
-        await begin_history(worker.book, history=history)
+        await begin_history(worker.namespace, history=history)
         await until(lambda: worker.replica.history != history)
         await until(lambda: _holds(worker, worker, MEMBER))
 
 
-async def test_a_connection_that_is_gone_is_not_opened_again(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace) as worker:
+async def test_a_connection_that_is_gone_is_not_opened_again(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
         connection = FakeConnection()
         await worker.registry.register(registration(), CALLER, connection=connection)
         worker.registry.sessions.reopen()

@@ -146,8 +146,8 @@ async def test_what_never_comes_back_goes_with_the_recovery_window() -> None:
                 worker.registry.find_route("billing")
 
 
-async def test_a_cold_worker_on_a_young_store_may_be_told_to_wait(store_url: str, namespace: str) -> None:
-    async with running_worker(store_url, namespace, warm_up_ms=600) as worker:
+async def test_a_cold_worker_on_a_young_store_may_be_told_to_wait(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, warm_up_ms=600) as worker:
         with pytest.raises(NotReadyError, match="warming up"):
             worker.registry.find_route("orders")
         await asyncio.sleep(0.7)

@@ -9,8 +9,8 @@ from tests.remoting_api.port import PortUnderTest, remoting_port
 
 
 @pytest.fixture
-async def port(store_url: str, namespace: str) -> AsyncIterator[PortUnderTest]:
-    async with remoting_port(store_url, namespace) as port:
+async def port(store_url: str, namespace_name: str) -> AsyncIterator[PortUnderTest]:
+    async with remoting_port(store_url, namespace_name) as port:
         yield port
 
 

@@ -17,9 +17,9 @@ def quick_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port_module, "SWEEP_S", 0.05)
 
 
-async def test_a_full_queue_answers_busy_at_once_and_lookups_go_on(store_url: str, namespace: str) -> None:
+async def test_a_full_queue_answers_busy_at_once_and_lookups_go_on(store_url: str, namespace_name: str) -> None:
     bounds = {"default_thread_pool_nums": 1, "default_thread_pool_queue_capacity": 3}
-    async with remoting_port(store_url, namespace, **bounds) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name, **bounds) as port, await Peer.to(port.address) as peer:
         await register(peer)
         lists = [peer.request(206) for _ in range(20)]
         peer.write(b"".join([*lists, peer.request(105, {"topic": "TopicA"})]))
@@ -33,18 +33,18 @@ async def test_a_full_queue_answers_busy_at_once_and_lookups_go_on(store_url: st
         assert (await peer.ask(206)).code == 0
 
 
-async def test_a_full_queue_drops_oneways_silently(store_url: str, namespace: str) -> None:
+async def test_a_full_queue_drops_oneways_silently(store_url: str, namespace_name: str) -> None:
     bounds = {"default_thread_pool_nums": 1, "default_thread_pool_queue_capacity": 1}
-    async with remoting_port(store_url, namespace, **bounds) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name, **bounds) as port, await Peer.to(port.address) as peer:
         peer.write(b"".join(peer.request(904, flag=2) for _ in range(20)))
         await until(lambda: port.server.port.queue.refused and not port.server.port.queue.length)
         assert (await peer.ask(206)).code == 0
 
 
-async def test_bodies_that_wait_are_bounded_in_bytes(store_url: str, namespace: str) -> None:
+async def test_bodies_that_wait_are_bounded_in_bytes(store_url: str, namespace_name: str) -> None:
     bounds = {"max_frame_bytes": 1_000_000, "max_queued_bytes": 1_048_576}
     async with (
-        remoting_port(store_url, namespace, **bounds) as port,
+        remoting_port(store_url, namespace_name, **bounds) as port,
         await Peer.to(port.address) as peer,
     ):
         peer.write(b"".join(peer.request(206, body=b"x" * 400_000) for _ in range(5)))
@@ -54,9 +54,9 @@ async def test_bodies_that_wait_are_bounded_in_bytes(store_url: str, namespace: 
         await until(lambda: not port.server.port.queue.queued_bytes)
 
 
-async def test_a_reader_that_never_reads_is_cut_off(store_url: str, namespace: str, quick_sweeps: None) -> None:
+async def test_a_reader_that_never_reads_is_cut_off(store_url: str, namespace_name: str, quick_sweeps: None) -> None:
     deadlines = {"incomplete_frame_timeout_ms": 300, "max_output_bytes": 65_536}
-    async with remoting_port(store_url, namespace, **deadlines) as port:
+    async with remoting_port(store_url, namespace_name, **deadlines) as port:
         async with await Peer.to(port.address) as peer:
             await register(peer, body=registration_body(*(f"T{number}" for number in range(200))))
         with socket.create_connection(("127.0.0.1", port.number)) as deaf:
@@ -71,11 +71,11 @@ async def test_a_reader_that_never_reads_is_cut_off(store_url: str, namespace: s
 
 
 async def test_an_idle_peer_that_has_not_taken_its_answers_is_cut_off_in_the_end(
-    store_url: str, namespace: str, quick_sweeps: None
+    store_url: str, namespace_name: str, quick_sweeps: None
 ) -> None:
     """Closed, it would wait for ever for a peer that does not read; and be counted again with every sweep."""
     deadlines = {"incomplete_frame_timeout_ms": 2_000, "server_channel_max_idle_time_seconds": 3}
-    async with remoting_port(store_url, namespace, server_socket_snd_buf_size=65_536, **deadlines) as port:
+    async with remoting_port(store_url, namespace_name, server_socket_snd_buf_size=65_536, **deadlines) as port:
         async with await Peer.to(port.address) as peer:
             await register(peer, body=registration_body(*(f"T{number}" * 20 for number in range(300))))
             length = len((await peer.ask(206)).body)
@@ -90,18 +90,18 @@ async def test_an_idle_peer_that_has_not_taken_its_answers_is_cut_off_in_the_end
             assert port.server.port.cut == {"idle": 1, "it does not take its answers": 1}
 
 
-async def test_after_one_very_large_body_a_connection_is_read_from_again(store_url: str, namespace: str) -> None:
+async def test_after_one_very_large_body_a_connection_is_read_from_again(store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace, max_frame_bytes=64 * 2**20) as port,
+        remoting_port(store_url, namespace_name, max_frame_bytes=64 * 2**20) as port,
         await Peer.to(port.address) as peer,
     ):
         assert (await peer.ask(206, body=b"x" * (40 * 2**20))).code == 0
         assert (await peer.ask(206)).code == 0
 
 
-async def test_a_pipelining_peer_that_reads_late_gets_every_answer(store_url: str, namespace: str) -> None:
+async def test_a_pipelining_peer_that_reads_late_gets_every_answer(store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace, max_output_bytes=65_536) as port,
+        remoting_port(store_url, namespace_name, max_output_bytes=65_536) as port,
         await Peer.to(port.address) as peer,
     ):
         await register(peer)
@@ -113,10 +113,10 @@ async def test_a_pipelining_peer_that_reads_late_gets_every_answer(store_url: st
 
 
 async def test_a_frame_that_is_not_finished_in_time_ends_the_connection(
-    store_url: str, namespace: str, quick_sweeps: None
+    store_url: str, namespace_name: str, quick_sweeps: None
 ) -> None:
     async with (
-        remoting_port(store_url, namespace, incomplete_frame_timeout_ms=300) as port,
+        remoting_port(store_url, namespace_name, incomplete_frame_timeout_ms=300) as port,
         await Peer.to(port.address) as slow,
         await Peer.to(port.address) as well,
     ):
@@ -133,10 +133,10 @@ async def test_a_frame_that_is_not_finished_in_time_ends_the_connection(
 
 
 async def test_a_quiet_connection_is_closed_after_the_idle_time(
-    store_url: str, namespace: str, quick_sweeps: None
+    store_url: str, namespace_name: str, quick_sweeps: None
 ) -> None:
     async with (
-        remoting_port(store_url, namespace, server_channel_max_idle_time_seconds=1) as port,
+        remoting_port(store_url, namespace_name, server_channel_max_idle_time_seconds=1) as port,
         await Peer.to(port.address) as quiet,
         await Peer.to(port.address) as lively,
     ):
@@ -149,8 +149,8 @@ async def test_a_quiet_connection_is_closed_after_the_idle_time(
         assert (await lively.ask(206)).code == 0
 
 
-async def test_too_long_a_frame_is_refused_on_its_first_four_bytes(store_url: str, namespace: str) -> None:
-    async with remoting_port(store_url, namespace, max_frame_bytes=1_048_576) as port:
+async def test_too_long_a_frame_is_refused_on_its_first_four_bytes(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name, max_frame_bytes=1_048_576) as port:
         async with await Peer.to(port.address) as peer:
             await register(peer)
             peer.write((1_048_576 - 4 + 1).to_bytes(4, "big"))
@@ -172,19 +172,21 @@ async def test_a_peer_that_leaves_in_the_middle_disturbs_nobody(port: PortUnderT
 
 
 async def test_the_watermark_is_logged_as_apache_does(
-    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server_module, "WATERMARK_AFTER_S", 0.01)
     monkeypatch.setattr(server_module, "WATERMARK_PERIOD_S", 0.01)
     with caplog.at_level("DEBUG", logger="routebook.watermark"):
-        async with remoting_port(store_url, namespace):
+        async with remoting_port(store_url, namespace_name):
             await until(lambda: "[WATERMARK]" in caplog.text)
     assert "ClientQueueSize:0 ClientQueueSlowTime:0 DefaultQueueSize:0 DefaultQueueSlowTime:0" in caplog.text
 
 
-async def test_reading_goes_on_when_the_buffer_has_fallen_to_the_low_water_mark(store_url: str, namespace: str) -> None:
+async def test_reading_goes_on_when_the_buffer_has_fallen_to_the_low_water_mark(
+    store_url: str, namespace_name: str
+) -> None:
     marks = {"write_buffer_high_water_mark": 400_000, "write_buffer_low_water_mark": 100_000}
-    async with remoting_port(store_url, namespace, **marks) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name, **marks) as port, await Peer.to(port.address) as peer:
         await register(peer)
         (connection,) = port.server.port.connections
         transport = connection._transport  # type: ignore[attr-defined]  # what asyncio was told is only known there
@@ -195,11 +197,11 @@ async def test_reading_goes_on_when_the_buffer_has_fallen_to_the_low_water_mark(
 
 
 async def test_unfinished_frames_share_a_bound_and_the_largest_goes_first(
-    store_url: str, namespace: str, quick_sweeps: None
+    store_url: str, namespace_name: str, quick_sweeps: None
 ) -> None:
     bounds = {"max_frame_bytes": 900_000, "max_queued_bytes": 1_048_576}
     async with (
-        remoting_port(store_url, namespace, **bounds) as port,
+        remoting_port(store_url, namespace_name, **bounds) as port,
         await Peer.to(port.address) as large,
         await Peer.to(port.address) as larger,
         await Peer.to(port.address) as small,

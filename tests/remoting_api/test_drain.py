@@ -9,8 +9,8 @@ from tests.remoting_api.port import lookup, register, remoting_port
 from tests.support.waiting import until
 
 
-async def test_who_knows_go_away_is_told_to_move_and_others_are_served(store_url: str, namespace: str) -> None:
-    async with remoting_port(store_url, namespace) as port, await Peer.to(port.address) as peer:
+async def test_who_knows_go_away_is_told_to_move_and_others_are_served(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name) as port, await Peer.to(port.address) as peer:
         await register(peer)
         draining = asyncio.ensure_future(port.server.drain(30, asyncio.Event()))
         await until(lambda: port.server.port.is_draining)
@@ -25,8 +25,8 @@ async def test_who_knows_go_away_is_told_to_move_and_others_are_served(store_url
         await asyncio.wait_for(draining, 5)
 
 
-async def test_a_second_signal_ends_the_drain(store_url: str, namespace: str) -> None:
-    async with remoting_port(store_url, namespace) as port, await Peer.to(port.address) as peer:
+async def test_a_second_signal_ends_the_drain(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name) as port, await Peer.to(port.address) as peer:
         await register(peer)
         forced = asyncio.Event()
         draining = asyncio.ensure_future(port.server.drain(30, forced))
@@ -36,9 +36,9 @@ async def test_a_second_signal_ends_the_drain(store_url: str, namespace: str) ->
         assert await peer.is_closed()
 
 
-async def test_without_a_graceful_shutdown_connections_are_just_closed(store_url: str, namespace: str) -> None:
+async def test_without_a_graceful_shutdown_connections_are_just_closed(store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace, enable_shutdown_gracefully="false") as port,
+        remoting_port(store_url, namespace_name, enable_shutdown_gracefully="false") as port,
         await Peer.to(port.address) as peer,
     ):
         await register(peer)
@@ -48,8 +48,8 @@ async def test_without_a_graceful_shutdown_connections_are_just_closed(store_url
         assert await peer.is_closed()
 
 
-async def test_what_was_asked_before_the_end_is_answered(store_url: str, namespace: str) -> None:
-    async with remoting_port(store_url, namespace) as port, await Peer.to(port.address) as peer:
+async def test_what_was_asked_before_the_end_is_answered(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name) as port, await Peer.to(port.address) as peer:
         peer.write(b"".join(peer.request(206) for _ in range(100)))
         await peer.read()
         await port.server.close()
@@ -58,10 +58,10 @@ async def test_what_was_asked_before_the_end_is_answered(store_url: str, namespa
         assert await peer.is_closed()
 
 
-async def test_a_worker_that_goes_removes_nobody(store_url: str, namespace: str) -> None:
-    async with remoting_port(store_url, namespace, connection_grace_ms=0) as stays:
+async def test_a_worker_that_goes_removes_nobody(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name, connection_grace_ms=0) as stays:
         async with (
-            remoting_port(store_url, namespace, connection_grace_ms=0) as goes,
+            remoting_port(store_url, namespace_name, connection_grace_ms=0) as goes,
             await Peer.to(goes.address) as peer,
         ):
             await register(peer)

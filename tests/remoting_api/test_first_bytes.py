@@ -53,8 +53,8 @@ async def test_behind_a_believed_header_all_is_as_ever(port: PortUnderTest, head
 
 
 @pytest.mark.parametrize("header", [V1, V2, V2_LOCAL], ids=["v1", "v2", "v2 local"])
-async def test_from_elsewhere_a_header_ends_the_connection(store_url: str, namespace: str, header: bytes) -> None:
-    async with remoting_port(store_url, namespace, proxy_from="192.0.2.0/24") as port:
+async def test_from_elsewhere_a_header_ends_the_connection(store_url: str, namespace_name: str, header: bytes) -> None:
+    async with remoting_port(store_url, namespace_name, proxy_from="192.0.2.0/24") as port:
         async with await Peer.to(port.address) as peer:
             peer.write(header + peer.request(206))
             assert await peer.is_closed()
@@ -66,8 +66,8 @@ async def test_from_elsewhere_a_header_ends_the_connection(store_url: str, names
     ("mode", "takes_tls", "takes_plain"),
     [("permissive", True, True), ("enforcing", True, False), ("disabled", False, True)],
 )
-async def test_each_mode(store_url: str, namespace: str, mode: str, takes_tls: bool, takes_plain: bool) -> None:
-    async with remoting_port(store_url, namespace, tls=await opened(mode=mode)) as port:
+async def test_each_mode(store_url: str, namespace_name: str, mode: str, takes_tls: bool, takes_plain: bool) -> None:
+    async with remoting_port(store_url, namespace_name, tls=await opened(mode=mode)) as port:
         if takes_tls:
             async with await secured(port) as peer:
                 await register(peer)
@@ -84,17 +84,17 @@ async def test_each_mode(store_url: str, namespace: str, mode: str, takes_tls: b
 
 
 @pytest.mark.parametrize("header", [V1, V2])
-async def test_tls_behind_a_proxy_header(store_url: str, namespace: str, header: bytes) -> None:
+async def test_tls_behind_a_proxy_header(store_url: str, namespace_name: str, header: bytes) -> None:
     async with (
-        remoting_port(store_url, namespace, tls=await opened()) as port,
+        remoting_port(store_url, namespace_name, tls=await opened()) as port,
         await secured(port, first=header) as peer,
     ):
         assert (await peer.ask(206)).code == 0
         assert peers_known(port) == {"192.0.2.7:56324"}
 
 
-async def test_a_large_body_and_a_pipeline_pass_through_tls(store_url: str, namespace: str) -> None:
-    async with remoting_port(store_url, namespace, tls=await opened()) as port, await secured(port) as peer:
+async def test_a_large_body_and_a_pipeline_pass_through_tls(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name, tls=await opened()) as port, await secured(port) as peer:
         topics = [f"Topic{number}" for number in range(2000)]
         assert (await register(peer, *topics)).code == 0
         peer.write(b"".join(peer.request(105, {"topic": "Topic7"}) for _ in range(500)))
@@ -111,8 +111,10 @@ async def test_a_short_frame_waits_for_what_comes_after_it(port: PortUnderTest) 
         assert 1 in {(await peer.read()).opaque, (await peer.read()).opaque}
 
 
-async def test_a_first_frame_byte_by_byte_is_answered_and_a_stalled_one_ended(store_url: str, namespace: str) -> None:
-    async with remoting_port(store_url, namespace, incomplete_frame_timeout_ms=400) as port:
+async def test_a_first_frame_byte_by_byte_is_answered_and_a_stalled_one_ended(
+    store_url: str, namespace_name: str
+) -> None:
+    async with remoting_port(store_url, namespace_name, incomplete_frame_timeout_ms=400) as port:
         async with await Peer.to(port.address) as peer:
             for byte in peer.request(206):
                 peer.write(bytes([byte]))
@@ -139,7 +141,7 @@ async def test_the_first_frames_deadline_counts_from_its_first_byte(port: PortUn
 
 
 async def test_a_hundred_certificates_leave_every_broker_connected(
-    store_url: str, namespace: str, tmp_path: Path
+    store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
     """Fault 32. Two in turn, since making one takes longer than all else here."""
     authority = Authority(tmp_path)
@@ -153,7 +155,7 @@ async def test_a_hundred_certificates_leave_every_broker_connected(
     write(0)
     tls = await opened(test_mode=False, **{name: str(path) for name, path in files.items()})
     async with (
-        remoting_port(store_url, namespace, tls=tls) as port,
+        remoting_port(store_url, namespace_name, tls=tls) as port,
         await secured(port, authority.client()) as broker,
         await Peer.to(port.address) as plain,
     ):
@@ -172,14 +174,14 @@ async def test_a_hundred_certificates_leave_every_broker_connected(
 
 
 async def test_at_the_bound_brokers_keep_their_place(
-    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 26 in small: idle connections of both kinds, more than there is room for."""
     monkeypatch.setattr(port_module, "SWEEP_S", 0.05)
     monkeypatch.setattr(acceptor_module, "SPARED_SECONDS", 0.0)
     monkeypatch.setattr(acceptor_module, "ROOM_AT_ONCE", 2)
     monkeypatch.setattr(port_module, "SPARED_AT_ONCE", 2)
-    async with remoting_port(store_url, namespace, max_connections=10) as port:
+    async with remoting_port(store_url, namespace_name, max_connections=10) as port:
         broker = await Peer.to(port.address)
         await register(broker)
         idle = [await Peer.to(port.address) for _ in range(9)]

@@ -16,9 +16,9 @@ async def calls_so_far(port: PortUnderTest) -> int:
     return sum(int(line.split("calls=")[1].split(",")[0]) for line in text.splitlines() if "calls=" in line)
 
 
-async def test_a_thousand_lookups_cost_the_store_nothing(namespace: str) -> None:
+async def test_a_thousand_lookups_cost_the_store_nothing(namespace_name: str) -> None:
     with EmbeddedStore(None, port=0) as store:
-        async with remoting_port(store.url, namespace) as port, await Peer.to(port.address) as peer:
+        async with remoting_port(store.url, namespace_name) as port, await Peer.to(port.address) as peer:
             await register(peer)
             before = await calls_so_far(port)
             for name in ("TopicA", "TopicB", "NoSuch"):
@@ -28,10 +28,10 @@ async def test_a_thousand_lookups_cost_the_store_nothing(namespace: str) -> None
             assert await calls_so_far(port) - before < 100
 
 
-async def test_known_topics_are_answered_and_unknown_ones_doubted_while_the_store_is_away(namespace: str) -> None:
+async def test_known_topics_are_answered_and_unknown_ones_doubted_while_the_store_is_away(namespace_name: str) -> None:
     with EmbeddedStore(None, port=0) as store:
         async with (
-            remoting_port(store.url, namespace, store_timeout_ms=300, lease_ms=2000) as port,
+            remoting_port(store.url, namespace_name, store_timeout_ms=300, lease_ms=2000) as port,
             await Peer.to(port.address) as peer,
         ):
             await register(peer)
@@ -45,11 +45,11 @@ async def test_known_topics_are_answered_and_unknown_ones_doubted_while_the_stor
             assert (await peer.ask(206)).code == 0
 
 
-async def test_a_silent_store_makes_nobody_wait_behind_others(store_url: str, namespace: str) -> None:
+async def test_a_silent_store_makes_nobody_wait_behind_others(store_url: str, namespace_name: str) -> None:
     """One call waits for a second; forty one behind the other would wait for longer than a peer does."""
     async with (
         FaultProxy.before(store_url) as proxy,
-        remoting_port(proxy.url, namespace, default_thread_pool_nums=2) as port,
+        remoting_port(proxy.url, namespace_name, default_thread_pool_nums=2) as port,
         await Peer.to(port.address) as peer,
     ):
         await register(peer)
@@ -74,12 +74,12 @@ async def test_a_silent_store_makes_nobody_wait_behind_others(store_url: str, na
 
 
 async def test_a_broker_that_comes_to_a_worker_cut_off_from_the_store_is_sent_elsewhere(
-    store_url: str, namespace: str
+    store_url: str, namespace_name: str
 ) -> None:
     """Also one that was never here before: behind the balancer there are workers that can write down that it lives."""
     async with (
         FaultProxy.before(store_url) as proxy,
-        remoting_port(proxy.url, namespace, store_cut_off_ms=4_000) as port,
+        remoting_port(proxy.url, namespace_name, store_cut_off_ms=4_000) as port,
     ):
         proxy.stall()
         await until(lambda: port.worker.client.contact_age_ms() > 4_000)

@@ -43,11 +43,11 @@ class Broker:
             yield address
 
 
-async def test_the_members_of_a_group_read_who_leads_them_now(store_url: str, namespace: str) -> None:
+async def test_the_members_of_a_group_read_who_leads_them_now(store_url: str, namespace_name: str) -> None:
     slave = Broker()
     async with (
         slave.listening() as there,
-        remoting_port(store_url, namespace, notify_min_broker_id_changed=True) as port,
+        remoting_port(store_url, namespace_name, notify_min_broker_id_changed=True) as port,
         await Peer.to(port.address) as peer,
     ):
         await register(peer, brokerId="1", brokerAddr=there, enableActingMaster="true")

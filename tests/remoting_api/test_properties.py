@@ -10,9 +10,9 @@ from tests.remoting_api.port import lookup, register, registration_body, remotin
 from tests.support.waiting import until
 
 
-async def test_support_acting_master_shows_the_smallest_id_as_master(store_url: str, namespace: str) -> None:
+async def test_support_acting_master_shows_the_smallest_id_as_master(store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace, support_acting_master="true") as port,
+        remoting_port(store_url, namespace_name, support_acting_master="true") as port,
         await Peer.to(port.address) as peer,
     ):
         await register(peer, enableActingMaster="true")
@@ -34,9 +34,9 @@ async def test_support_acting_master_shows_the_smallest_id_as_master(store_url: 
 
 
 @pytest.mark.parametrize(("value", "shown"), [("true", "broker-a:8"), ("false", None)])
-async def test_order_message_enable(value: str, shown: str | None, store_url: str, namespace: str) -> None:
+async def test_order_message_enable(value: str, shown: str | None, store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace, order_message_enable=value) as port,
+        remoting_port(store_url, namespace_name, order_message_enable=value) as port,
         await Peer.to(port.address) as peer,
     ):
         await peer.ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "value": "broker-a:8"})
@@ -44,9 +44,9 @@ async def test_order_message_enable(value: str, shown: str | None, store_url: st
         assert (await route(peer, "TopicA")).get("orderTopicConf") == shown
 
 
-async def test_return_order_topic_config_to_broker(store_url: str, namespace: str) -> None:
+async def test_return_order_topic_config_to_broker(store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace, return_order_topic_config_to_broker="false") as port,
+        remoting_port(store_url, namespace_name, return_order_topic_config_to_broker="false") as port,
         await Peer.to(port.address) as peer,
     ):
         await peer.ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "value": "broker-a:8"})
@@ -56,16 +56,19 @@ async def test_return_order_topic_config_to_broker(store_url: str, namespace: st
 @pytest.mark.parametrize(
     ("setting", "codes"), [("enable_all_topic_list", {206}), ("enable_topic_list", {224, 311, 312, 313})]
 )
-async def test_listings_can_be_switched_off(setting: str, codes: set[int], store_url: str, namespace: str) -> None:
-    async with remoting_port(store_url, namespace, **{setting: "false"}) as port, await Peer.to(port.address) as peer:
+async def test_listings_can_be_switched_off(setting: str, codes: set[int], store_url: str, namespace_name: str) -> None:
+    async with (
+        remoting_port(store_url, namespace_name, **{setting: "false"}) as port,
+        await Peer.to(port.address) as peer,
+    ):
         for code in (206, 224, 304, 311, 312, 313):
             answer = await peer.ask(code)
             assert (answer.code, answer.remark) == ((1, "disable") if code in codes else (0, None))
 
 
-async def test_need_wait_for_service_concerns_lookups_only(store_url: str, namespace: str) -> None:
+async def test_need_wait_for_service_concerns_lookups_only(store_url: str, namespace_name: str) -> None:
     waits = {"need_wait_for_service": "true", "wait_seconds_for_service": 2}
-    async with remoting_port(store_url, namespace, **waits) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name, **waits) as port, await Peer.to(port.address) as peer:
         assert (await register(peer)).code == 0
         for name in ("TopicA", "NoSuch"):
             answer = await lookup(peer, name)
@@ -79,9 +82,9 @@ async def test_need_wait_for_service_concerns_lookups_only(store_url: str, names
         assert (await lookup(peer, "NoSuch")).code == 17
 
 
-async def test_delete_topic_with_broker_registration(store_url: str, namespace: str) -> None:
+async def test_delete_topic_with_broker_registration(store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace, delete_topic_with_broker_registration="true") as port,
+        remoting_port(store_url, namespace_name, delete_topic_with_broker_registration="true") as port,
         await Peer.to(port.address) as peer,
     ):
         await register(peer, "TopicA", "TopicB", "TopicC")
@@ -90,9 +93,9 @@ async def test_delete_topic_with_broker_registration(store_url: str, namespace: 
         assert (await lookup(peer, "TopicB")).code == 0
 
 
-async def test_unregister_broker_queue_capacity(store_url: str, namespace: str) -> None:
+async def test_unregister_broker_queue_capacity(store_url: str, namespace_name: str) -> None:
     bounds = {"unregister_broker_queue_capacity": 1, "default_thread_pool_nums": 64}
-    async with remoting_port(store_url, namespace, **bounds) as port:
+    async with remoting_port(store_url, namespace_name, **bounds) as port:
         peers = [await Peer.to(port.address) for _ in range(20)]
         for number, peer in enumerate(peers):
             ext = {"clusterName": "c", "brokerName": f"b{number}", "brokerAddr": "127.0.0.9:1", "brokerId": "0"}
@@ -105,7 +108,7 @@ async def test_unregister_broker_queue_capacity(store_url: str, namespace: str) 
             peer.cut()
 
 
-async def test_pools_answer_busy_beyond_their_queue(store_url: str, namespace: str) -> None:
+async def test_pools_answer_busy_beyond_their_queue(store_url: str, namespace_name: str) -> None:
     """The pool of lookups has work only in a cluster test: all others are answered as they come."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -113,7 +116,9 @@ async def test_pools_answer_busy_beyond_their_queue(store_url: str, namespace: s
         upstream = f"127.0.0.1:{silent.getsockname()[1]}"
         bounds = {"client_request_thread_pool_nums": 1, "client_request_thread_pool_queue_capacity": 2}
         async with (
-            remoting_port(store_url, namespace, cluster_test="true", cluster_test_upstream=upstream, **bounds) as port,
+            remoting_port(
+                store_url, namespace_name, cluster_test="true", cluster_test_upstream=upstream, **bounds
+            ) as port,
             await Peer.to(port.address) as peer,
         ):
             peer.write(b"".join(peer.request(105, {"topic": "NoSuch"}) for _ in range(5)))
@@ -121,10 +126,10 @@ async def test_pools_answer_busy_beyond_their_queue(store_url: str, namespace: s
             assert codes == [2, 2]
 
 
-async def test_cluster_test_asks_another_name_server(store_url: str, namespace: str) -> None:
+async def test_cluster_test_asks_another_name_server(store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace + "-up") as upstream,
-        remoting_port(store_url, namespace, cluster_test="true", cluster_test_upstream=upstream.address) as port,
+        remoting_port(store_url, namespace_name + "-up") as upstream,
+        remoting_port(store_url, namespace_name, cluster_test="true", cluster_test_upstream=upstream.address) as port,
         await Peer.to(upstream.address) as above,
         await Peer.to(port.address) as peer,
     ):
@@ -139,12 +144,12 @@ async def test_cluster_test_asks_another_name_server(store_url: str, namespace: 
 
 
 async def test_what_a_cluster_test_cannot_find_out_is_not_a_topic_that_does_not_exist(
-    store_url: str, namespace: str
+    store_url: str, namespace_name: str
 ) -> None:
     warming_up = {"need_wait_for_service": "true", "wait_seconds_for_service": 600}
     async with (
-        remoting_port(store_url, namespace + "-up", **warming_up) as upstream,
-        remoting_port(store_url, namespace, cluster_test="true", cluster_test_upstream=upstream.address) as port,
+        remoting_port(store_url, namespace_name + "-up", **warming_up) as upstream,
+        remoting_port(store_url, namespace_name, cluster_test="true", cluster_test_upstream=upstream.address) as port,
         await Peer.to(port.address) as peer,
     ):
         assert (await lookup(peer, "NoSuch")).code == 1
@@ -168,10 +173,10 @@ async def test_what_a_cluster_test_cannot_find_out_is_not_a_topic_that_does_not_
     ],
 )
 async def test_configuration_updates(
-    name: str, body: bytes, code: int, remark: str | None, store_url: str, namespace: str
+    name: str, body: bytes, code: int, remark: str | None, store_url: str, namespace_name: str
 ) -> None:
     async with (
-        remoting_port(store_url, namespace, remoting_config_updates="true") as port,
+        remoting_port(store_url, namespace_name, remoting_config_updates="true") as port,
         await Peer.to(port.address) as peer,
     ):
         answer = await peer.ask(318, body=body)
@@ -180,15 +185,17 @@ async def test_configuration_updates(
         assert listed == (1 if name == "wipes" else 0)
 
 
-async def test_configuration_updates_are_refused_unless_a_setting_allows_them(store_url: str, namespace: str) -> None:
-    async with remoting_port(store_url, namespace) as port, await Peer.to(port.address) as peer:
+async def test_configuration_updates_are_refused_unless_a_setting_allows_them(
+    store_url: str, namespace_name: str
+) -> None:
+    async with remoting_port(store_url, namespace_name) as port, await Peer.to(port.address) as peer:
         assert (await peer.ask(318, body=b"enableTopicList=false\n")).code == 16
         assert (await peer.ask(224)).code == 0
 
 
-async def test_the_configuration_is_shown_as_properties(store_url: str, namespace: str) -> None:
+async def test_the_configuration_is_shown_as_properties(store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace, support_acting_master="true", admin_token="hunter2") as port,
+        remoting_port(store_url, namespace_name, support_acting_master="true", admin_token="hunter2") as port,
         await Peer.to(port.address) as peer,
     ):
         text = (await peer.ask(319)).body.decode()
@@ -200,17 +207,17 @@ async def test_the_configuration_is_shown_as_properties(store_url: str, namespac
         assert "hunter2" not in text
 
 
-async def test_serialize_type_is_that_of_all_answers(store_url: str, namespace: str) -> None:
+async def test_serialize_type_is_that_of_all_answers(store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace, serialize_type="ROCKETMQ") as port,
+        remoting_port(store_url, namespace_name, serialize_type="ROCKETMQ") as port,
         await Peer.to(port.address) as peer,
     ):
         peer.write(peer.request(206))
         assert (await peer.frame())[4] == 1
 
 
-async def test_broker_timeout_and_zone_of_a_registration(store_url: str, namespace: str) -> None:
-    async with remoting_port(store_url, namespace) as port, await Peer.to(port.address) as peer:
+async def test_broker_timeout_and_zone_of_a_registration(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name) as port, await Peer.to(port.address) as peer:
         await register(peer, heartbeatTimeoutMillis="10000", __ZONE_NAME="az-1")
         (instance,) = port.worker.replica.view.instances.values()
         assert instance.timeout_ms == 10_000

@@ -157,7 +157,7 @@ async def test_the_data_version_is_asked_for(peer: Peer) -> None:
 @pytest.mark.parametrize("code", [322, 904])
 async def test_a_sign_of_life_moves_the_deadline(code: int, port: PortUnderTest, peer: Peer) -> None:
     await register(peer)
-    heartbeats = port.worker.book.keys.table("heartbeats")
+    heartbeats = port.worker.namespace.keys.table("heartbeats")
     before = await port.worker.client.call("ZSCORE", heartbeats, "DefaultCluster/127.0.0.11:10911")
     time.sleep(0.005)  # The store's clock counts milliseconds.
     assert (await peer.ask(code, BROKER_A)).code == 0

@@ -175,9 +175,9 @@ async def test_it_is_closed_while_the_port_drains(port: PortUnderTest, peer: Pee
     assert (await peer.read()).code == 1500
 
 
-async def test_it_is_closed_while_the_service_warms_up(store_url: str, namespace: str) -> None:
+async def test_it_is_closed_while_the_service_warms_up(store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace, wait_seconds_for_service=600) as port,
+        remoting_port(store_url, namespace_name, wait_seconds_for_service=600) as port,
         await Peer.to(port.address) as peer,
     ):
         await register(peer)
@@ -190,9 +190,9 @@ async def test_it_is_closed_while_the_service_warms_up(store_url: str, namespace
         assert (await peer.read()).code == 0
 
 
-async def test_binary_answers_do_not_come_from_it(store_url: str, namespace: str) -> None:
+async def test_binary_answers_do_not_come_from_it(store_url: str, namespace_name: str) -> None:
     async with (
-        remoting_port(store_url, namespace, serialize_type="ROCKETMQ") as port,
+        remoting_port(store_url, namespace_name, serialize_type="ROCKETMQ") as port,
         await Peer.to(port.address) as peer,
     ):
         peer.write(peer.request(103, BROKER_A, registration_body("TopicA", "TopicB")))

@@ -41,10 +41,10 @@ async def test_a_oneway_heartbeat_gets_no_answer(peer: Peer) -> None:
     assert await asked(peer, frames["E8"] + frames["E9a"]) == frames["E9b"]
 
 
-async def test_a_port_that_speaks_binary(store_url: str, namespace: str) -> None:
+async def test_a_port_that_speaks_binary(store_url: str, namespace_name: str) -> None:
     frames = golden_frames()
     async with (
-        remoting_port(store_url, namespace, serialize_type="ROCKETMQ") as port,
+        remoting_port(store_url, namespace_name, serialize_type="ROCKETMQ") as port,
         await Peer.to(port.address) as peer,
     ):
         await asked(peer, frames["E5"])

@@ -7,9 +7,9 @@ from typing import Any
 
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, load
-from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.keys import Keys
+from routebook.store.namespace import Namespace
 from routebook.store.reads import read_heads
 from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.scripts import ScriptSet
@@ -21,9 +21,9 @@ from tests.support.waiting import until
 Snapshot = Mapping[bytes, bytes]
 
 
-def new_replica(book: Book, **settings: object) -> Replica:
+def new_replica(namespace: Namespace, **settings: object) -> Replica:
     flags = {name: str(value).lower() for name, value in settings.items()}
-    return Replica(book, LiveSettings(load(flags)))
+    return Replica(namespace, LiveSettings(load(flags)))
 
 
 @asynccontextmanager
@@ -39,8 +39,8 @@ async def running(replica: Replica) -> AsyncIterator[Replica]:
 
 
 @asynccontextmanager
-async def following(book: Book, **settings: object) -> AsyncIterator[Replica]:
-    async with running(new_replica(book, **settings)) as replica:
+async def following(namespace: Namespace, **settings: object) -> AsyncIterator[Replica]:
+    async with running(new_replica(namespace, **settings)) as replica:
         yield replica
 
 
@@ -57,25 +57,27 @@ async def client_at(url: str, keys: Keys) -> AsyncIterator[StoreClient]:
 @asynccontextmanager
 async def following_at(url: str, keys: Keys, scripts: ScriptSet) -> AsyncIterator[Replica]:
     """By a way of its own to the tables, for instance through a proxy."""
-    async with client_at(url, keys) as client, following(Book(client, keys, scripts)) as replica:
+    async with client_at(url, keys) as client, following(Namespace(client, keys, scripts)) as replica:
         yield replica
 
 
-async def register(book: Book, *args: Any, **changes: Any) -> int:
+async def register(namespace: Namespace, *args: Any, **changes: Any) -> int:
     """The version after it; one topic is enough for a new broker."""
-    return (await PlainWorker(book).register(registration(*args, **({"full": True} | changes)))).version
+    return (await PlainWorker(namespace).register(registration(*args, **({"full": True} | changes)))).version
 
 
-async def unregister(book: Book, broker: str, address: str, *, broker_id: int = 0, carried: bool = False) -> int:
+async def unregister(
+    namespace: Namespace, broker: str, address: str, *, broker_id: int = 0, carried: bool = False
+) -> int:
     departure = Departure("east", broker, broker_id, address, carried=carried)
-    return (await unregister_brokers(book, [(departure, CALLER)])).version
+    return (await unregister_brokers(namespace, [(departure, CALLER)])).version
 
 
-async def caught_up(book: Book, *replicas: Replica) -> None:
+async def caught_up(namespace: Namespace, *replicas: Replica) -> None:
     """All have seen what the store holds now."""
 
     async def same() -> bool:
-        heads = await read_heads(book)
+        heads = await read_heads(namespace)
         return all(
             (one.identity, one.history, one.version) == (heads.identity, heads.history, heads.version)
             for one in replicas
@@ -84,30 +86,30 @@ async def caught_up(book: Book, *replicas: Replica) -> None:
     await until(same)
 
 
-async def keys_of(book: Book) -> list[bytes]:
+async def keys_of(namespace: Namespace) -> list[bytes]:
     found: list[bytes] = []
     cursor = b"0"
     while True:
-        cursor, keys = await book.client.call("SCAN", cursor, "MATCH", book.keys.table("*"), "COUNT", 1000)
+        cursor, keys = await namespace.client.call("SCAN", cursor, "MATCH", namespace.keys.table("*"), "COUNT", 1000)
         found += keys
         if cursor == b"0":
             return found
 
 
-async def take_snapshot(book: Book) -> Snapshot:
+async def take_snapshot(namespace: Namespace) -> Snapshot:
     """What a replica that lags behind would hold."""
-    keys = await keys_of(book)
-    dumps = await book.client.pipeline([("DUMP", key) for key in keys])
+    keys = await keys_of(namespace)
+    dumps = await namespace.client.pipeline([("DUMP", key) for key in keys])
     return dict(zip(keys, dumps, strict=True))
 
 
-async def lose_everything(book: Book) -> None:
-    if keys := await keys_of(book):
-        await book.client.call("UNLINK", *keys)
+async def lose_everything(namespace: Namespace) -> None:
+    if keys := await keys_of(namespace):
+        await namespace.client.call("UNLINK", *keys)
 
 
-async def fall_back(book: Book, snapshot: Snapshot) -> None:
+async def fall_back(namespace: Namespace, snapshot: Snapshot) -> None:
     """A failover to a primary that lacks the newest changes."""
-    remove = [("UNLINK", key) for key in await keys_of(book) if key not in snapshot]
+    remove = [("UNLINK", key) for key in await keys_of(namespace) if key not in snapshot]
     restore = [("RESTORE", key, 0, dump, "REPLACE") for key, dump in snapshot.items()]
-    await book.client.pipeline([("MULTI",), *remove, *restore, ("EXEC",)])
+    await namespace.client.pipeline([("MULTI",), *remove, *restore, ("EXEC",)])

@@ -8,8 +8,8 @@ import pytest
 
 from routebook.errors import NotReadyError, NotSeenYetError
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
-from routebook.store.book import Book
 from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.namespace import Namespace
 from routebook.store.reads import read_heads
 from routebook.store.topics import delete_topic, register_topic, set_write_permission
 from tests.properties.plain_worker import CALLER
@@ -29,55 +29,55 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.waiting import until
 
 
-async def test_an_empty_store_is_opened_and_complete(book: Book) -> None:
-    async with following(book) as replica:
+async def test_an_empty_store_is_opened_and_complete(namespace: Namespace) -> None:
+    async with following(namespace) as replica:
         assert replica.complete
         assert (replica.version, bool(replica.identity), bool(replica.history)) == (0, True, True)
         assert replica.current
         assert replica.route_bytes("orders") is None
 
 
-async def test_what_was_there_is_loaded_and_what_comes_is_followed(book: Book) -> None:
-    await register(book, A)
-    async with following(book) as replica:
+async def test_what_was_there_is_loaded_and_what_comes_is_followed(namespace: Namespace) -> None:
+    await register(namespace, A)
+    async with following(namespace) as replica:
         assert replica.version == 1
         assert set(replica.table.topics) == {"orders", "payments"}
-        await replica.wait_for(await register(book, B, broker="broker-b", topics=topics("orders")), 2000)
+        await replica.wait_for(await register(namespace, B, broker="broker-b", topics=topics("orders")), 2000)
         assert list(replica.view.brokers_of("orders")) == ["broker-a", "broker-b"]
         assert replica.counts.loads == 1
 
 
-async def test_the_lag_is_what_is_known_and_not_shown(book: Book) -> None:
-    async with following(book) as replica:
-        await register(book, A)
-        await caught_up(book, replica)
+async def test_the_lag_is_what_is_known_and_not_shown(namespace: Namespace) -> None:
+    async with following(namespace) as replica:
+        await register(namespace, A)
+        await caught_up(namespace, replica)
         assert replica.lag() == (0, 0.0)
-        heads = await read_heads(book)
+        heads = await read_heads(namespace)
         replica.check_heads(replace(heads, version=heads.version + 2))
         changes, seconds = replica.lag()
         assert (changes, seconds >= 0) == (2, True)
         await until(lambda: replica.lag()[1] > 0.05)
         for number in range(2):
-            await put_kv(book, "n", f"k{number}", "v", caller=CALLER)
+            await put_kv(namespace, "n", f"k{number}", "v", caller=CALLER)
         await until(lambda: replica.lag() == (0, 0.0))
 
 
-async def test_every_kind_of_change_arrives(book: Book) -> None:
-    async with following(book) as replica:
-        await register(book, A, mappings={"orders": mapping()}, filters=("f",), zone="z")
-        await register(book, B, 1, acting_master=True)
-        await register(book, C, broker="broker-c", mappings={"orders": mapping(bname="elsewhere")})
-        await register_topic(book, "asked-for", {"broker-a": QueueData(2, 2)}, caller=CALLER)
-        await delete_topic(book, "payments", caller=CALLER)
-        await set_write_permission(book, "broker-c", writable=False, caller=CALLER)
-        await put_kv(book, ORDER_TOPIC_NAMESPACE, "orders", "broker-a:8", caller=CALLER)
-        await put_kv(book, "other", "gone", "x", caller=CALLER)
-        await delete_kv(book, "other", "gone", caller=CALLER)
-        await set_setting(book, "hold_percent", "44", "44", caller=CALLER)
-        await unregister(book, "broker-a", A)
-        await caught_up(book, replica)
+async def test_every_kind_of_change_arrives(namespace: Namespace) -> None:
+    async with following(namespace) as replica:
+        await register(namespace, A, mappings={"orders": mapping()}, filters=("f",), zone="z")
+        await register(namespace, B, 1, acting_master=True)
+        await register(namespace, C, broker="broker-c", mappings={"orders": mapping(bname="elsewhere")})
+        await register_topic(namespace, "asked-for", {"broker-a": QueueData(2, 2)}, caller=CALLER)
+        await delete_topic(namespace, "payments", caller=CALLER)
+        await set_write_permission(namespace, "broker-c", writable=False, caller=CALLER)
+        await put_kv(namespace, ORDER_TOPIC_NAMESPACE, "orders", "broker-a:8", caller=CALLER)
+        await put_kv(namespace, "other", "gone", "x", caller=CALLER)
+        await delete_kv(namespace, "other", "gone", caller=CALLER)
+        await set_setting(namespace, "hold_percent", "44", "44", caller=CALLER)
+        await unregister(namespace, "broker-a", A)
+        await caught_up(namespace, replica)
         assert replica.counts.loads == 1
-        async with following(book) as fresh:
+        async with following(namespace) as fresh:
             assert fresh.digest == replica.digest == replica.table.compute_digest()
         table = replica.table
         assert table.groups["broker-a"].addresses == {1: B}
@@ -88,29 +88,29 @@ async def test_every_kind_of_change_arrives(book: Book) -> None:
         assert table.settings == {"hold_percent": "44"}
 
 
-async def test_a_group_that_went_leaves_nothing(book: Book) -> None:
-    async with following(book) as replica:
+async def test_a_group_that_went_leaves_nothing(namespace: Namespace) -> None:
+    async with following(namespace) as replica:
         empty = replica.digest
-        await register(book, A)
-        await replica.wait_for(await unregister(book, "broker-a", A), 2000)
+        await register(namespace, A)
+        await replica.wait_for(await unregister(namespace, "broker-a", A), 2000)
         assert replica.route_bytes("orders") is None
         assert replica.digest == empty
 
 
-async def test_replicas_fed_in_different_portions_have_the_same_digest(book: Book) -> None:
-    async with following(book) as early:
+async def test_replicas_fed_in_different_portions_have_the_same_digest(namespace: Namespace) -> None:
+    async with following(namespace) as early:
         for count in range(20):
-            await register(book, A, data_version=version(count), topics=topics(*(f"t-{n}" for n in range(count))))
-            await register(book, B, 1, filters=(f"f{count}",))
-        async with following(book) as late:
-            await register(book, C, broker="broker-c")
-            await unregister(book, "broker-a", B, broker_id=1)
-            await caught_up(book, early, late)
+            await register(namespace, A, data_version=version(count), topics=topics(*(f"t-{n}" for n in range(count))))
+            await register(namespace, B, 1, filters=(f"f{count}",))
+        async with following(namespace) as late:
+            await register(namespace, C, broker="broker-c")
+            await unregister(namespace, "broker-a", B, broker_id=1)
+            await caught_up(namespace, early, late)
             assert early.digest == late.digest == early.table.compute_digest() == late.table.compute_digest()
             assert early.counts.changes > late.counts.changes
 
 
-async def test_no_registration_is_ever_half_visible(book: Book) -> None:
+async def test_no_registration_is_ever_half_visible(namespace: Namespace) -> None:
     """Two names are always registered with equal queue numbers for all their topics; a reader that looks all the
     time never sees them differ within one broker."""
     names = [f"topic-{n}" for n in range(50)]
@@ -119,9 +119,9 @@ async def test_no_registration_is_ever_half_visible(book: Book) -> None:
     async def keep_registering(broker: str, address: str) -> None:
         for number in range(1, rounds + 1):
             said = topics(*names, read_queues=number)
-            await register(book, address, broker=broker, data_version=version(number), topics=said)
+            await register(namespace, address, broker=broker, data_version=version(number), topics=said)
 
-    async with following(book) as replica, asyncio.TaskGroup() as group:
+    async with following(namespace) as replica, asyncio.TaskGroup() as group:
         writers = [group.create_task(keep_registering(f"broker-{a[-7]}", a)) for a in (A, B)]
         looks = 0
         while not all(writer.done() for writer in writers):
@@ -133,115 +133,127 @@ async def test_no_registration_is_ever_half_visible(book: Book) -> None:
         assert looks > rounds
 
 
-async def test_a_change_in_many_parts_is_visible_at_once(book: Book) -> None:
+async def test_a_change_in_many_parts_is_visible_at_once(namespace: Namespace) -> None:
     many = {f"topic-{n:05d}": QueueData() for n in range(5_500)}
-    async with following(book) as replica:
+    async with following(namespace) as replica:
         with replica.subscribe() as subscription:
-            await register(book, A, topics=many)
+            await register(namespace, A, topics=many)
             first = await anext(subscription)
             assert len(replica.view.topics) == len(many)
             assert first.version == replica.version
 
 
-async def test_a_lookup_asks_the_store_nothing(book: Book, store_url: str) -> None:
-    await register(book, A)
-    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book.keys, book.scripts) as replica:
+async def test_a_lookup_asks_the_store_nothing(namespace: Namespace, store_url: str) -> None:
+    await register(namespace, A)
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
+    ):
         proxy.stall()
         for topic in ("orders", "payments", "nobody-has-this"):
             assert (replica.route_bytes(topic) is None) == (topic == "nobody-has-this")
         proxy.heal()
 
 
-async def test_an_answer_is_kept_until_its_route_changes(book: Book) -> None:
-    await register(book, A)
-    async with following(book) as replica:
+async def test_an_answer_is_kept_until_its_route_changes(namespace: Namespace) -> None:
+    await register(namespace, A)
+    async with following(namespace) as replica:
         first = replica.route_bytes("orders")
-        await replica.wait_for(await register(book, B, broker="broker-b", topics=topics("other")), 2000)
+        await replica.wait_for(await register(namespace, B, broker="broker-b", topics=topics("other")), 2000)
         assert replica.route_bytes("orders") is first
-        await replica.wait_for(await register(book, C, 1), 2000)
+        await replica.wait_for(await register(namespace, C, 1), 2000)
         assert json.loads(replica.route_bytes("orders") or b"")["brokerDatas"][0]["brokerAddrs"] == {"0": A, "1": C}
 
 
-async def test_settings_of_the_store_shape_the_answers(book: Book) -> None:
-    await register(book, A, acting_master=True)
-    await register(book, B, 1, acting_master=True)
-    await unregister(book, "broker-a", A)
-    async with following(book) as replica:
+async def test_settings_of_the_store_shape_the_answers(namespace: Namespace) -> None:
+    await register(namespace, A, acting_master=True)
+    await register(namespace, B, 1, acting_master=True)
+    await unregister(namespace, "broker-a", A)
+    async with following(namespace) as replica:
         with replica.subscribe("orders") as subscription:
             assert json.loads(replica.route_bytes("orders") or b"")["brokerDatas"][0]["brokerAddrs"] == {"1": B}
-            await set_setting(book, "support_acting_master", "true", "true", caller=CALLER)
+            await set_setting(namespace, "support_acting_master", "true", "true", caller=CALLER)
             assert (await anext(subscription)).topic == "orders"
             assert json.loads(replica.route_bytes("orders") or b"")["brokerDatas"][0]["brokerAddrs"] == {"0": B}
 
 
-async def test_waiting_for_a_version_ends_with_it_or_says_how_far_it_is(book: Book) -> None:
-    async with following(book) as replica:
+async def test_waiting_for_a_version_ends_with_it_or_says_how_far_it_is(namespace: Namespace) -> None:
+    async with following(namespace) as replica:
         waiting = asyncio.create_task(replica.wait_for(1, 5000))
-        await register(book, A)
+        await register(namespace, A)
         await waiting
         with pytest.raises(NotSeenYetError) as caught:
             await replica.wait_for(99, 10)
         assert (caught.value.wanted, caught.value.seen) == (99, 1)
 
 
-async def test_a_replica_that_cannot_load_says_so(book: Book) -> None:
-    replica = new_replica(book)
+async def test_a_replica_that_cannot_load_says_so(namespace: Namespace) -> None:
+    replica = new_replica(namespace)
     with pytest.raises(NotReadyError):
         await replica.wait_complete(10)
     assert not replica.complete
     assert not replica.current
 
 
-async def test_a_missing_entry_is_noticed_and_everything_loaded_anew(book: Book) -> None:
-    async with following(book) as replica:
+async def test_a_missing_entry_is_noticed_and_everything_loaded_anew(namespace: Namespace) -> None:
+    async with following(namespace) as replica:
         before = replica.history
-        await replica.wait_for(await register(book, A), 2000)
+        await replica.wait_for(await register(namespace, A), 2000)
         # As if a change had been made whose entry never came.
-        await book.client.call("HINCRBY", book.keys.meta, "version", 1)
-        await register(book, B, broker="broker-b")
-        await caught_up(book, replica)
+        await namespace.client.call("HINCRBY", namespace.keys.meta, "version", 1)
+        await register(namespace, B, broker="broker-b")
+        await caught_up(namespace, replica)
         assert (replica.counts.gaps, replica.counts.loads) == (1, 2)
         assert (replica.history, replica.recovery) == (before, None)
         assert "broker-b" in replica.view.groups
 
 
-async def test_a_missing_newest_entry_is_noticed_without_another_change(book: Book) -> None:
-    async with following(book) as replica:
-        await book.client.call("HINCRBY", book.keys.meta, "version", 1)
-        await caught_up(book, replica)
+async def test_a_missing_newest_entry_is_noticed_without_another_change(namespace: Namespace) -> None:
+    async with following(namespace) as replica:
+        await namespace.client.call("HINCRBY", namespace.keys.meta, "version", 1)
+        await caught_up(namespace, replica)
         assert replica.counts.gaps == 1
 
 
-async def test_trimming_what_was_read_is_no_gap(book: Book, store_url: str) -> None:
-    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book.keys, book.scripts) as replica:
-        await replica.wait_for(await register(book, A), 2000)
-        await book.client.call("XTRIM", book.keys.changes, "MAXLEN", 0)
+async def test_trimming_what_was_read_is_no_gap(namespace: Namespace, store_url: str) -> None:
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
+    ):
+        await replica.wait_for(await register(namespace, A), 2000)
+        await namespace.client.call("XTRIM", namespace.keys.changes, "MAXLEN", 0)
         proxy.cut()
         await until(lambda: replica.counts.reconnects == 1)
-        await register(book, B, broker="broker-b")
-        await caught_up(book, replica)
+        await register(namespace, B, broker="broker-b")
+        await caught_up(namespace, replica)
         assert (replica.counts.loads, replica.counts.gaps, replica.counts.lost_tails) == (1, 0, 0)
 
 
-async def test_a_reconnect_to_the_same_history_goes_on_where_it_was(book: Book, store_url: str) -> None:
-    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book.keys, book.scripts) as replica:
-        await replica.wait_for(await register(book, A), 2000)
+async def test_a_reconnect_to_the_same_history_goes_on_where_it_was(namespace: Namespace, store_url: str) -> None:
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
+    ):
+        await replica.wait_for(await register(namespace, A), 2000)
         proxy.cut()
-        await register(book, B, broker="broker-b")
-        await caught_up(book, replica)
+        await register(namespace, B, broker="broker-b")
+        await caught_up(namespace, replica)
         assert (replica.counts.loads, replica.counts.reconnects) == (1, 1)
         assert replica.current
 
 
-async def test_while_the_store_is_away_answers_go_on_and_age(book: Book, store_url: str) -> None:
-    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book.keys, book.scripts) as replica:
-        await replica.wait_for(await register(book, A), 2000)
+async def test_while_the_store_is_away_answers_go_on_and_age(namespace: Namespace, store_url: str) -> None:
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
+    ):
+        await replica.wait_for(await register(namespace, A), 2000)
         known = replica.route_bytes("orders")
         await proxy.refuse()
         await until(lambda: replica.stale_ms() > 300)
         assert not replica.current
         assert replica.route_bytes("orders") == known
-        await register(book, B, broker="broker-b")
+        await register(namespace, B, broker="broker-b")
         await proxy.accept()
         async with asyncio.timeout(3):
             await replica.wait_for(2, 3000)
@@ -249,16 +261,16 @@ async def test_while_the_store_is_away_answers_go_on_and_age(book: Book, store_u
         assert replica.counts.loads == 1
 
 
-async def test_a_lost_tail_begins_a_new_history_once(book: Book) -> None:
-    async with following(book) as one, following(book) as other:
-        await register(book, A)
-        snapshot = await take_snapshot(book)
-        await register(book, B, broker="broker-b")
-        await caught_up(book, one, other)
+async def test_a_lost_tail_begins_a_new_history_once(namespace: Namespace) -> None:
+    async with following(namespace) as one, following(namespace) as other:
+        await register(namespace, A)
+        snapshot = await take_snapshot(namespace)
+        await register(namespace, B, broker="broker-b")
+        await caught_up(namespace, one, other)
         before = one.history
-        await fall_back(book, snapshot)
+        await fall_back(namespace, snapshot)
         await until(lambda: one.history != before and other.history != before)
-        await caught_up(book, one, other)
+        await caught_up(namespace, one, other)
         assert one.history == other.history
         assert one.version == 1
         assert one.counts.lost_tails + other.counts.lost_tails >= 1
@@ -266,35 +278,40 @@ async def test_a_lost_tail_begins_a_new_history_once(book: Book) -> None:
         assert one.route_bytes("orders") == other.route_bytes("orders")
         assert "broker-b" in one.view.groups, "what was lost is shown until it is back"
         assert "broker-b" not in one.table.groups
-        await register(book, B, broker="broker-b")
-        await caught_up(book, one, other)
+        await register(namespace, B, broker="broker-b")
+        await caught_up(namespace, one, other)
         assert "broker-b" in one.table.groups
 
 
-async def test_a_lost_tail_is_noticed_though_new_changes_reach_the_same_version(book: Book, store_url: str) -> None:
+async def test_a_lost_tail_is_noticed_though_new_changes_reach_the_same_version(
+    namespace: Namespace, store_url: str
+) -> None:
     """Only the id of our last entry tells: the version is there again, with another time."""
-    async with FaultProxy.before(store_url) as proxy, following_at(proxy.url, book.keys, book.scripts) as replica:
-        await register(book, A)
-        snapshot = await take_snapshot(book)
-        await replica.wait_for(await register(book, B, broker="broker-b"), 2000)
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
+    ):
+        await register(namespace, A)
+        snapshot = await take_snapshot(namespace)
+        await replica.wait_for(await register(namespace, B, broker="broker-b"), 2000)
         before = replica.history
         await proxy.refuse()
-        await fall_back(book, snapshot)
-        await register(book, C, broker="broker-c")
-        await register(book, C, 1, broker="broker-c", topics=topics("more", "topics"))
+        await fall_back(namespace, snapshot)
+        await register(namespace, C, broker="broker-c")
+        await register(namespace, C, 1, broker="broker-c", topics=topics("more", "topics"))
         await proxy.accept()
         await until(lambda: replica.history != before)
-        await caught_up(book, replica)
+        await caught_up(namespace, replica)
         assert replica.counts.lost_tails == 1
         assert replica.view.groups.keys() == {"broker-a", "broker-b", "broker-c"}
 
 
-async def test_an_entry_that_cannot_be_read_does_not_stop_it(book: Book) -> None:
-    async with following(book) as replica:
-        await replica.wait_for(await register(book, A), 2000)
-        heads = await book.client.call("HMGET", book.keys.meta, "ms")
-        await book.client.call("XADD", book.keys.changes, f"{int(heads[0]) + 1}-2", "d", "not json")
-        await book.client.call("HSET", book.keys.meta, "version", 2, "ms", int(heads[0]) + 1)
-        await register(book, B, broker="broker-b")
-        await caught_up(book, replica)
+async def test_an_entry_that_cannot_be_read_does_not_stop_it(namespace: Namespace) -> None:
+    async with following(namespace) as replica:
+        await replica.wait_for(await register(namespace, A), 2000)
+        heads = await namespace.client.call("HMGET", namespace.keys.meta, "ms")
+        await namespace.client.call("XADD", namespace.keys.changes, f"{int(heads[0]) + 1}-2", "d", "not json")
+        await namespace.client.call("HSET", namespace.keys.meta, "version", 2, "ms", int(heads[0]) + 1)
+        await register(namespace, B, broker="broker-b")
+        await caught_up(namespace, replica)
         assert "broker-b" in replica.view.groups

@@ -10,10 +10,10 @@ from routebook.replica.contents import Contents
 from routebook.replica.load import Position
 from routebook.replica.recovery import SETTLE_MS, Recovery, carry_over
 from routebook.replica.table import Table
-from routebook.store.book import Book
 from routebook.store.changes import Change
 from routebook.store.kv import delete_kv, put_kv, set_setting
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from routebook.store.recovery import restore_kv, restore_queues, restore_settings
 from routebook.store.topics import delete_topic, register_topic
 from tests.properties.plain_worker import CALLER
@@ -179,12 +179,12 @@ def test_it_ends_with_its_window_whatever_is_missing() -> None:
 # -- against a store
 
 
-async def test_an_emptied_store_leaves_the_known_answers_and_new_ones_win(book: Book) -> None:
-    await register(book, A, mappings={"orders": mapping()})
-    await register(book, B, broker="broker-b", topics=topics("orders", "billing"))
-    async with following(book) as replica:
+async def test_an_emptied_store_leaves_the_known_answers_and_new_ones_win(namespace: Namespace) -> None:
+    await register(namespace, A, mappings={"orders": mapping()})
+    await register(namespace, B, broker="broker-b", topics=topics("orders", "billing"))
+    async with following(namespace) as replica:
         old, known = replica.identity, replica.route_bytes("orders")
-        await lose_everything(book)
+        await lose_everything(namespace)
         await until(lambda: replica.identity != old)
         assert replica.route_bytes("orders") == known
         assert replica.is_recovering
@@ -192,26 +192,26 @@ async def test_an_emptied_store_leaves_the_known_answers_and_new_ones_win(book: 
         assert replica.recovery.awaited_seats == 2
         assert not replica.table.groups
         assert replica.counts.losses == 1
-        await register(book, A, data_version=version(5), topics=topics("orders", read_queues=3))
-        await caught_up(book, replica)
+        await register(namespace, A, data_version=version(5), topics=topics("orders", read_queues=3))
+        await caught_up(namespace, replica)
         assert replica.view.brokers_of("orders") == {"broker-a": QueueData(read_queues=3), "broker-b": QUEUE}
         assert replica.recovery.awaited_seats == 1
         assert set(replica.view.topics) == {"orders", "payments", "billing"}
         assert set(replica.table.topics) == {"orders"}
 
 
-async def test_deletions_in_the_new_history_apply_to_what_is_carried(book: Book) -> None:
-    await register(book, A, topics=topics("orders", "payments"))
-    await register(book, B, broker="broker-b", topics=topics("orders"))
-    await put_kv(book, "n", "k", "v", caller=CALLER)
-    async with following(book) as replica:
+async def test_deletions_in_the_new_history_apply_to_what_is_carried(namespace: Namespace) -> None:
+    await register(namespace, A, topics=topics("orders", "payments"))
+    await register(namespace, B, broker="broker-b", topics=topics("orders"))
+    await put_kv(namespace, "n", "k", "v", caller=CALLER)
+    async with following(namespace) as replica:
         old = replica.identity
-        await lose_everything(book)
+        await lose_everything(namespace)
         await until(lambda: replica.identity != old)
-        await delete_topic(book, "payments", caller=CALLER, carried_by={"broker-a": "east"})
-        await unregister(book, "broker-b", B, carried=True)
-        await delete_kv(book, "n", "k", caller=CALLER, carried=True)
-        await caught_up(book, replica)
+        await delete_topic(namespace, "payments", caller=CALLER, carried_by={"broker-a": "east"})
+        await unregister(namespace, "broker-b", B, carried=True)
+        await delete_kv(namespace, "n", "k", caller=CALLER, carried=True)
+        await caught_up(namespace, replica)
         assert replica.view.brokers_of("orders").keys() == {"broker-a"}
         assert replica.route_bytes("payments") is None
         assert "broker-b" not in replica.view.groups
@@ -221,39 +221,39 @@ async def test_deletions_in_the_new_history_apply_to_what_is_carried(book: Book)
 
 
 async def test_what_no_broker_brings_can_be_written_back_and_then_it_ends(
-    book: Book, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery_module, "SETTLE_MS", 0)
-    await register(book, A)
-    await register_topic(book, "asked-for", {"broker-a": QueueData(2, 2)}, caller=CALLER)
-    await put_kv(book, "n", "k", "v", caller=CALLER)
-    await set_setting(book, "hold_percent", "44", "44", caller=CALLER)
-    async with following(book) as replica:
+    await register(namespace, A)
+    await register_topic(namespace, "asked-for", {"broker-a": QueueData(2, 2)}, caller=CALLER)
+    await put_kv(namespace, "n", "k", "v", caller=CALLER)
+    await set_setting(namespace, "hold_percent", "44", "44", caller=CALLER)
+    async with following(namespace) as replica:
         old = replica.identity
-        await lose_everything(book)
+        await lose_everything(namespace)
         await until(lambda: replica.identity != old)
         assert replica.carried_kv() == {"n": {"k": "v"}}
         assert replica.carried_settings() == {"hold_percent": "44"}
         assert replica.carried_queues() == {}, "its broker is not back"
-        await restore_kv(book, "n", {"k": "v"}, caller=CALLER)
-        await restore_settings(book, {"hold_percent": ("44", "44")}, caller=CALLER)
-        await register(book, A)
-        await caught_up(book, replica)
+        await restore_kv(namespace, "n", {"k": "v"}, caller=CALLER)
+        await restore_settings(namespace, {"hold_percent": ("44", "44")}, caller=CALLER)
+        await register(namespace, A)
+        await caught_up(namespace, replica)
         carried = replica.carried_queues()
         assert carried == {"broker-a": {"asked-for": QueueData(2, 2, by_request=True)}}
         revision = replica.table.groups["broker-a"].revision
-        await restore_queues(book, "broker-a", carried["broker-a"], revision=revision, caller=CALLER)
+        await restore_queues(namespace, "broker-a", carried["broker-a"], revision=revision, caller=CALLER)
         await until(lambda: not replica.is_recovering)
         assert replica.view is replica.table
         assert (replica.carried_kv(), replica.carried_settings(), replica.carried_queues()) == ({}, {}, {})
         assert "asked-for" in replica.view.topics
 
 
-async def test_the_window_ends_what_never_came_back(book: Book) -> None:
-    await register(book, A)
-    async with following(book, recovery_window_ms=1500) as replica:
+async def test_the_window_ends_what_never_came_back(namespace: Namespace) -> None:
+    await register(namespace, A)
+    async with following(namespace, recovery_window_ms=1500) as replica:
         old = replica.identity
-        await lose_everything(book)
+        await lose_everything(namespace)
         await until(lambda: replica.identity != old)
         with replica.subscribe("orders") as subscription:
             assert replica.route_bytes("orders")
@@ -262,54 +262,54 @@ async def test_the_window_ends_what_never_came_back(book: Book) -> None:
             assert (await anext(subscription)).topic == "orders"
 
 
-async def test_a_second_loss_carries_what_is_shown(book: Book) -> None:
-    await register(book, A, topics=topics("orders"))
-    async with following(book) as replica:
+async def test_a_second_loss_carries_what_is_shown(namespace: Namespace) -> None:
+    await register(namespace, A, topics=topics("orders"))
+    async with following(namespace) as replica:
         first = replica.identity
-        await lose_everything(book)
+        await lose_everything(namespace)
         await until(lambda: replica.identity != first)
-        await register(book, B, broker="broker-b", topics=topics("billing"))
-        await caught_up(book, replica)
+        await register(namespace, B, broker="broker-b", topics=topics("billing"))
+        await caught_up(namespace, replica)
         second = replica.identity
-        await lose_everything(book)
+        await lose_everything(namespace)
         await until(lambda: replica.identity not in {first, second})
         assert set(replica.view.topics) == {"orders", "billing"}
         assert replica.recovery
         assert replica.recovery.awaited_seats == 2
 
 
-async def test_a_gap_during_recovery_keeps_what_is_carried(book: Book) -> None:
-    await register(book, A, topics=topics("orders"))
-    async with following(book) as replica:
+async def test_a_gap_during_recovery_keeps_what_is_carried(namespace: Namespace) -> None:
+    await register(namespace, A, topics=topics("orders"))
+    async with following(namespace) as replica:
         old = replica.identity
-        await lose_everything(book)
+        await lose_everything(namespace)
         await until(lambda: replica.identity != old)
-        await register(book, B, broker="broker-b", topics=topics("billing"))
-        await caught_up(book, replica)
-        await book.client.call("HINCRBY", book.keys.meta, "version", 1)
+        await register(namespace, B, broker="broker-b", topics=topics("billing"))
+        await caught_up(namespace, replica)
+        await namespace.client.call("HINCRBY", namespace.keys.meta, "version", 1)
         await until(lambda: replica.counts.gaps == 1 and replica.counts.loads == 3)
         assert set(replica.view.topics) == {"orders", "billing"}
-        await unregister(book, "broker-b", B)
-        await caught_up(book, replica)
+        await unregister(namespace, "broker-b", B)
+        await caught_up(namespace, replica)
         assert set(replica.view.topics) == {"orders"}
 
 
-async def test_a_cold_worker_carries_nothing(book: Book) -> None:
-    await register(book, A)
-    await lose_everything(book)
-    await open_book(book)
-    async with following(book) as replica:
+async def test_a_cold_worker_carries_nothing(namespace: Namespace) -> None:
+    await register(namespace, A)
+    await lose_everything(namespace)
+    await open_namespace(namespace)
+    async with following(namespace) as replica:
         assert not replica.is_recovering
         assert replica.route_bytes("orders") is None
 
 
-async def test_a_read_only_entry_of_the_new_history_wins(book: Book) -> None:
-    await register(book, A, acting_master=True)
-    async with following(book) as replica:
+async def test_a_read_only_entry_of_the_new_history_wins(namespace: Namespace) -> None:
+    await register(namespace, A, acting_master=True)
+    async with following(namespace) as replica:
         old = replica.identity
-        await lose_everything(book)
+        await lose_everything(namespace)
         await until(lambda: replica.identity != old)
-        await register(book, B, 1, acting_master=True)
-        await caught_up(book, replica)
+        await register(namespace, B, 1, acting_master=True)
+        await caught_up(namespace, replica)
         assert replica.view.groups["broker-a"].addresses == {0: A, 1: B}
         assert replica.view.queues_of("broker-a")["orders"].perm == PERM_READ

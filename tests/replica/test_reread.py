@@ -10,10 +10,10 @@ from routebook.replica.difference import changed_topics
 from routebook.replica.load import load
 from routebook.replica.reread import Named, reread
 from routebook.replica.table import Table
-from routebook.store.book import Book
 from routebook.store.changes import Change, read_changes
 from routebook.store.kv import delete_kv, put_kv, set_setting
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from routebook.store.topics import delete_topic, register_topic, set_write_permission
 from tests.properties.plain_worker import CALLER
 from tests.reference.build import mapping, topics, version
@@ -21,8 +21,8 @@ from tests.replica.build import A, B, C
 from tests.replica.following import register, unregister
 
 
-async def changes_after(book: Book, number: int) -> list[Change]:
-    return [change for change in await read_changes(book, (0, 0), count=10_000) if change.version > number]
+async def changes_after(namespace: Namespace, number: int) -> list[Change]:
+    return [change for change in await read_changes(namespace, (0, 0), count=10_000) if change.version > number]
 
 
 def change(kind: str, **fields: object) -> Change:
@@ -56,84 +56,84 @@ def test_key_values_settings_and_members_are_named() -> None:
     assert (named.namespaces, named.settings, named.members) == ({"n", "m"}, True, {"c/h:1"})
 
 
-async def test_of_a_group_that_has_moved_on_everything_is_read(book: Book) -> None:
+async def test_of_a_group_that_has_moved_on_everything_is_read(namespace: Namespace) -> None:
     """The second change is in what is read of the first one: then it must be there whole."""
     table = Table()
-    await register(book, A)
-    (await reread(book, await changes_after(book, 0))).apply_to(table)
-    await register(book, A, data_version=version(1), topics=topics("orders", read_queues=2))
-    await register(book, A, data_version=version(2), topics=topics("orders", "payments", read_queues=3))
-    first, _ = await changes_after(book, 1)
+    await register(namespace, A)
+    (await reread(namespace, await changes_after(namespace, 0))).apply_to(table)
+    await register(namespace, A, data_version=version(1), topics=topics("orders", read_queues=2))
+    await register(namespace, A, data_version=version(2), topics=topics("orders", "payments", read_queues=3))
+    first, _ = await changes_after(namespace, 1)
     assert first.topics == frozenset({"orders"})
-    (await reread(book, [first])).apply_to(table)
+    (await reread(namespace, [first])).apply_to(table)
     assert table.queues_of("broker-a") == topics("orders", "payments", read_queues=3)
 
 
-async def test_topics_of_a_group_that_went_go_though_no_entry_names_them(book: Book) -> None:
+async def test_topics_of_a_group_that_went_go_though_no_entry_names_them(namespace: Namespace) -> None:
     table = Table()
-    await register(book, A)
-    (await reread(book, await changes_after(book, 0))).apply_to(table)
-    await unregister(book, "broker-a", A)
-    (await reread(book, await changes_after(book, 1))).apply_to(table)
+    await register(namespace, A)
+    (await reread(namespace, await changes_after(namespace, 0))).apply_to(table)
+    await unregister(namespace, "broker-a", A)
+    (await reread(namespace, await changes_after(namespace, 1))).apply_to(table)
     assert table.digest == Table().digest
     assert not table.names()
 
 
-async def test_a_load_misses_nothing_of_what_happens_meanwhile(book: Book) -> None:
-    await open_book(book)
+async def test_a_load_misses_nothing_of_what_happens_meanwhile(namespace: Namespace) -> None:
+    await open_namespace(namespace)
 
     async def keep_changing() -> None:
         for number in range(60):
             names = [f"t-{n}" for n in range(number % 7)]
-            await register(book, A, data_version=version(number), topics=topics(*names, read_queues=number))
-            await register(book, B, broker=f"b-{number % 5}", filters=(f"f-{number}",))
-            await put_kv(book, f"n-{number % 3}", "k", str(number), caller=CALLER)
+            await register(namespace, A, data_version=version(number), topics=topics(*names, read_queues=number))
+            await register(namespace, B, broker=f"b-{number % 5}", filters=(f"f-{number}",))
+            await put_kv(namespace, f"n-{number % 3}", "k", str(number), caller=CALLER)
             if number % 4 == 3:
-                await unregister(book, f"b-{number % 5}", B)
+                await unregister(namespace, f"b-{number % 5}", B)
 
     changing = asyncio.create_task(keep_changing())
     loaded = []
     while not changing.done():
-        loaded.append(await load(book))
+        loaded.append(await load(namespace))
     await changing
-    last, _ = await load(book)
+    last, _ = await load(namespace)
     assert len(loaded) > 5
     assert last.digest == last.compute_digest()
     for table, position in loaded:
-        if changes := await changes_after(book, position.version):
-            (await reread(book, changes)).apply_to(table)
+        if changes := await changes_after(namespace, position.version):
+            (await reread(namespace, changes)).apply_to(table)
         assert table.digest == last.digest
 
 
-async def test_a_load_takes_names_that_have_no_group_and_hosts_that_have_no_broker(book: Book) -> None:
-    await register(book, A, topics={"orders": QueueData()}, full=False)
-    table, position = await load(book)
+async def test_a_load_takes_names_that_have_no_group_and_hosts_that_have_no_broker(namespace: Namespace) -> None:
+    await register(namespace, A, topics={"orders": QueueData()}, full=False)
+    table, position = await load(namespace)
     assert position.version == 1
     assert table.clusters == {"east": {"broker-a"}}
     assert table.groups["broker-a"].addresses == {}
 
 
-async def change_at_random(book: Book, dice: random.Random) -> None:
+async def change_at_random(namespace: Namespace, dice: random.Random) -> None:
     broker, address = dice.choice(["broker-a", "broker-b"]), dice.choice([A, B, C])
     names = dice.sample(["orders", "payments", "returns", "billing"], k=dice.randrange(4))
     match dice.randrange(12):
         case 0:
-            await unregister(book, broker, address, broker_id=dice.randrange(3))
+            await unregister(namespace, broker, address, broker_id=dice.randrange(3))
         case 1:
-            await delete_topic(book, "orders", caller=CALLER, cluster=dice.choice(["", "east", "west"]))
+            await delete_topic(namespace, "orders", caller=CALLER, cluster=dice.choice(["", "east", "west"]))
         case 2:
-            await set_write_permission(book, broker, writable=dice.random() < 0.5, caller=CALLER)
+            await set_write_permission(namespace, broker, writable=dice.random() < 0.5, caller=CALLER)
         case 3:
-            await register_topic(book, "asked-for", {broker: QueueData(dice.randrange(4))}, caller=CALLER)
+            await register_topic(namespace, "asked-for", {broker: QueueData(dice.randrange(4))}, caller=CALLER)
         case 4:
-            await put_kv(book, dice.choice(["n", "m"]), dice.choice(["k", "l"]), str(dice.random()), caller=CALLER)
+            await put_kv(namespace, dice.choice(["n", "m"]), dice.choice(["k", "l"]), str(dice.random()), caller=CALLER)
         case 5:
-            await delete_kv(book, dice.choice(["n", "m"]), dice.choice(["k", "l"]), caller=CALLER)
+            await delete_kv(namespace, dice.choice(["n", "m"]), dice.choice(["k", "l"]), caller=CALLER)
         case 6:
-            await set_setting(book, "hold_percent", str(dice.randrange(5)), "x", caller=CALLER)
+            await set_setting(namespace, "hold_percent", str(dice.randrange(5)), "x", caller=CALLER)
         case _:
             await register(
-                book,
+                namespace,
                 address,
                 dice.randrange(3),
                 broker=broker,
@@ -150,23 +150,23 @@ async def change_at_random(book: Book, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_however_the_history_is_cut_the_table_becomes_the_stores(book: Book, seed: int) -> None:
+async def test_however_the_history_is_cut_the_table_becomes_the_stores(namespace: Namespace, seed: int) -> None:
     """Applied late and in portions of any size, as by a worker that is slow, or was away."""
     dice = random.Random(seed)
-    await open_book(book)
+    await open_namespace(namespace)
     tables = [Table() for _ in range(3)]
     seen = [0] * len(tables)
     for _ in range(150):
-        await change_at_random(book, dice)
+        await change_at_random(namespace, dice)
         which = dice.randrange(2 * len(tables))
-        if which < len(tables) and (changes := await changes_after(book, seen[which])):
+        if which < len(tables) and (changes := await changes_after(namespace, seen[which])):
             portion = changes[: dice.randrange(1, len(changes) + 1)]
-            (await reread(book, portion)).apply_to(tables[which])
+            (await reread(namespace, portion)).apply_to(tables[which])
             seen[which] = portion[-1].version
-    loaded, position = await load(book)
+    loaded, position = await load(namespace)
     assert position.version > 50
     for table, number in zip(tables, seen, strict=True):
-        if changes := await changes_after(book, number):
-            (await reread(book, changes)).apply_to(table)
+        if changes := await changes_after(namespace, number):
+            (await reread(namespace, changes)).apply_to(table)
         assert table.digest == loaded.digest
         assert not list(filter(None, changed_topics(table, loaded)))

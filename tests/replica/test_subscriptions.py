@@ -4,7 +4,7 @@ import asyncio
 
 from routebook.replica import subscriptions
 from routebook.replica.subscriptions import RouteEvent, Subscriptions
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from tests.reference.build import topics
 from tests.replica.build import A, B
 from tests.replica.following import following, register
@@ -60,23 +60,23 @@ async def test_a_reader_that_does_not_keep_up_is_let_go_and_told_so() -> None:
     assert len([event async for event in slow]) == subscriptions.QUEUE_LENGTH
 
 
-async def test_a_change_is_told_once_and_only_when_the_route_differs(book: Book) -> None:
-    await register(book, A)
-    async with following(book) as replica:
+async def test_a_change_is_told_once_and_only_when_the_route_differs(namespace: Namespace) -> None:
+    await register(namespace, A)
+    async with following(namespace) as replica:
         with replica.subscribe("orders") as subscription:
             before = replica.route_bytes("orders")
             # A new heartbeat timeout is a change, but not one of the route.
-            await replica.wait_for(await register(book, A, timeout_ms=99_000), 2000)
-            version = await register(book, B, 1, timeout_ms=99_000)
+            await replica.wait_for(await register(namespace, A, timeout_ms=99_000), 2000)
+            version = await register(namespace, B, 1, timeout_ms=99_000)
             event = await anext(subscription)
             assert (event.topic, event.version) == ("orders", version)
             assert replica.route_bytes("orders") != before
 
 
-async def test_of_all_routes_the_last_event_of_a_version_is_marked(book: Book) -> None:
-    async with following(book) as replica:
+async def test_of_all_routes_the_last_event_of_a_version_is_marked(namespace: Namespace) -> None:
+    async with following(namespace) as replica:
         with replica.subscribe() as subscription:
-            await register(book, A, topics=topics("a", "b", "c"))
+            await register(namespace, A, topics=topics("a", "b", "c"))
             events = [await anext(subscription) for _ in range(3)]
             assert [(event.topic, event.last) for event in events] == [("a", False), ("b", False), ("c", True)]
             assert {event.version for event in events} == {1}

@@ -106,7 +106,7 @@ def test_the_properties_that_change_at_run_time_are_apaches() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["connection_grace_ms", "network_ill_percent", "network_ill_minimum", "store_cut_off_ms"],
+    ["connection_grace_ms", "mass_disconnect_percent", "mass_disconnect_minimum", "store_cut_off_ms"],
 )
 def test_what_is_tuned_in_the_middle_of_trouble_changes_at_run_time(name: str) -> None:
     live = LiveSettings(load())

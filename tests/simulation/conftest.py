@@ -21,13 +21,13 @@ def _serving(store_url: str, namespace: str, folder: Path) -> Iterator[Running]:
 
 
 @pytest.fixture
-def service(store_url: str, namespace: str, tmp_path: Path) -> Iterator[Running]:
-    with _serving(store_url, namespace, tmp_path) as running:
+def service(store_url: str, namespace_name: str, tmp_path: Path) -> Iterator[Running]:
+    with _serving(store_url, namespace_name, tmp_path) as running:
         yield running
 
 
 @pytest.fixture
-def other_service(store_url: str, namespace: str, tmp_path: Path) -> Iterator[Running]:
+def other_service(store_url: str, namespace_name: str, tmp_path: Path) -> Iterator[Running]:
     """On the same store, and so of the same mind."""
-    with _serving(store_url, namespace, tmp_path) as running:
+    with _serving(store_url, namespace_name, tmp_path) as running:
         yield running

@@ -1,4 +1,4 @@
-"""A simulated fleet and a real service: what the journal tells is what the book holds."""
+"""A simulated fleet and a real service: what the journal tells is what the route table holds."""
 
 import asyncio
 from pathlib import Path

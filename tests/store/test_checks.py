@@ -80,16 +80,16 @@ def test_each_rule(facts: StoreFacts, level: str, subject: str, sets: str) -> No
         assert sets in finding.advice
 
 
-async def test_the_run_s_store_is_suitable_and_nothing_is_left_in_it(client: StoreClient, namespace: str) -> None:
-    facts = await check_store(client, namespace)
+async def test_the_run_s_store_is_suitable_and_nothing_is_left_in_it(client: StoreClient, namespace_name: str) -> None:
+    facts = await check_store(client, namespace_name)
     assert facts.server in str(facts)
     assert facts.version in str(facts)
-    assert [finding.subject for finding in await diagnose(client, namespace)][:3] == [
+    assert [finding.subject for finding in await diagnose(client, namespace_name)][:3] == [
         "store version",
         "eviction policy",
         "permission",
     ]
-    assert await client.call("KEYS", f"rb:{{{namespace}}}:probe:*") == []
+    assert await client.call("KEYS", f"rb:{{{namespace_name}}}:probe:*") == []
 
 
 async def test_an_evicting_store_is_refused(own_client: StoreClient) -> None:
@@ -130,7 +130,7 @@ async def test_a_user_that_may_not_write_the_stream_is_refused_by_name(own_store
 async def test_a_user_of_another_name_space_is_refused(own_store: EmbeddedStore) -> None:
     client = new_client(as_user(own_store, "book", "~rb:{other}:*", "+@all"))
     await client.open()
-    with pytest.raises(StoreUnsuitableError, match="name space default"):
+    with pytest.raises(StoreUnsuitableError, match="namespace default"):
         await check_store(client, NAMESPACE)
     await client.close()
 
@@ -194,7 +194,7 @@ def test_the_probe_covers_every_command_of_this_package() -> None:
     used = {
         command
         for source in sources
-        for command in re.findall(r"[\[(]\"([A-Z]{3,})\", (?:book|key|script|\"LOAD|\"COUNT|\"BLOCK)", source)
+        for command in re.findall(r"[\[(]\s*\"([A-Z]{3,})\",\s+(?:namespace|key|script|\"LOAD|\"COUNT|\"BLOCK)", source)
     }
     assert {"XREAD", "XTRIM", "EVAL"} <= used
     assert used <= {words[0] for words in probes(NAMESPACE)}

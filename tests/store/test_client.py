@@ -19,8 +19,8 @@ def new_client(url: str, *, timeout_ms: int = 5000, connections: int = 8) -> Sto
 
 
 @pytest.fixture
-def key(namespace: str) -> str:
-    return f"rb:{{{namespace}}}:test"
+def key(namespace_name: str) -> str:
+    return f"rb:{{{namespace_name}}}:test"
 
 
 @pytest.fixture
@@ -163,13 +163,13 @@ async def test_a_store_that_is_not_there_is_said_with_its_address_but_no_passwor
     await client.close()
 
 
-async def test_close_tells_those_who_wait_and_leaves_no_task(store_url: str, namespace: str) -> None:
+async def test_close_tells_those_who_wait_and_leaves_no_task(store_url: str, namespace_name: str) -> None:
     before = asyncio.all_tasks()
     client = new_client(store_url)
     await client.open()
     waiting = [
-        asyncio.create_task(client.call("BLPOP", f"rb:{{{namespace}}}:never", 0)),
-        asyncio.create_task(client.call_blocking("BLPOP", f"rb:{{{namespace}}}:never", 0, block_ms=60_000)),
+        asyncio.create_task(client.call("BLPOP", f"rb:{{{namespace_name}}}:never", 0)),
+        asyncio.create_task(client.call_blocking("BLPOP", f"rb:{{{namespace_name}}}:never", 0, block_ms=60_000)),
     ]
     await asyncio.sleep(0.05)
     await client.close()

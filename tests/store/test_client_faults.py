@@ -83,9 +83,9 @@ async def test_a_process_that_is_stopped_is_given_up_and_found_again() -> None:
 
 
 async def test_an_answer_that_is_lost_is_not_asked_for_again(
-    proxy: FaultProxy, client: StoreClient, namespace: str
+    proxy: FaultProxy, client: StoreClient, namespace_name: str
 ) -> None:
-    key = f"rb:{{{namespace}}}:count"
+    key = f"rb:{{{namespace_name}}}:count"
     proxy.hold_answers()
     with pytest.raises(StoreUnavailableError):
         await client.call("INCR", key)

@@ -1,4 +1,4 @@
-"""On a cluster: the name space's slot decides whose connection, and MOVED is followed without a caller noticing."""
+"""On a cluster: the namespace's slot decides whose connection, and MOVED is followed without a caller noticing."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,10 +38,10 @@ async def test_every_name_space_is_found_from_any_node(trio: ClusterTrio) -> Non
     assert served_by == set(trio.ports)
 
 
-async def test_a_moved_slot_is_followed_by_the_very_call(trio: ClusterTrio, namespace: str) -> None:
-    client = new_client(trio.url, namespace)
+async def test_a_moved_slot_is_followed_by_the_very_call(trio: ClusterTrio, namespace_name: str) -> None:
+    client = new_client(trio.url, namespace_name)
     await client.open()
-    key = f"rb:{{{namespace}}}:k"
+    key = f"rb:{{{namespace_name}}}:k"
     await client.call("SET", key, "kept")
     for epoch in (2, 3):
         await asyncio.to_thread(trio.move_slot, key_slot(key.encode()))
@@ -50,10 +50,10 @@ async def test_a_moved_slot_is_followed_by_the_very_call(trio: ClusterTrio, name
     await client.close()
 
 
-async def test_a_pipeline_to_a_moved_slot_fails_once(trio: ClusterTrio, namespace: str) -> None:
-    client = new_client(trio.url, namespace)
+async def test_a_pipeline_to_a_moved_slot_fails_once(trio: ClusterTrio, namespace_name: str) -> None:
+    client = new_client(trio.url, namespace_name)
     await client.open()
-    key = f"rb:{{{namespace}}}:k"
+    key = f"rb:{{{namespace_name}}}:k"
     await asyncio.to_thread(trio.move_slot, key_slot(key.encode()))
     commands = [("RPUSH", key, number) for number in range(20)]
     with pytest.raises(StoreUnavailableError, match="MOVED"):
@@ -62,13 +62,13 @@ async def test_a_pipeline_to_a_moved_slot_fails_once(trio: ClusterTrio, namespac
     await client.close()
 
 
-async def test_a_dead_node_that_is_not_ours_does_no_harm(namespace: str) -> None:
+async def test_a_dead_node_that_is_not_ours_does_no_harm(namespace_name: str) -> None:
     with ClusterTrio() as trio:
-        owner = trio.owner_of(key_slot(f"{{{namespace}}}".encode()))
+        owner = trio.owner_of(key_slot(f"{{{namespace_name}}}".encode()))
         kill(next(node for node in trio.nodes if node.port != owner))
-        client = new_client(trio.url, namespace)
+        client = new_client(trio.url, namespace_name)
         await client.open()
-        key = f"rb:{{{namespace}}}:k"
+        key = f"rb:{{{namespace_name}}}:k"
         await until(lambda: client.call("SET", key, "v"))
         kill(next(node for node in trio.nodes if node.port == owner))
         with pytest.raises(StoreUnavailableError):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from routebook.store.book import Book
 from routebook.store.changes import BASELINE_KINDS, KINDS
+from routebook.store.namespace import Namespace
 from tests.architecture.sources import ROOT
 from tests.support.every_kind import live_through_every_kind
 
@@ -80,12 +80,12 @@ PULSES = {
 
 
 @pytest.fixture
-async def appended(book: Book) -> list[tuple[str, dict[str, Any]]]:
+async def appended(namespace: Namespace) -> list[tuple[str, dict[str, Any]]]:
     """Name of the stream, entry."""
-    await live_through_every_kind(book)
+    await live_through_every_kind(namespace)
     found = []
     for stream in ("changes", "pulse"):
-        for _, fields in await book.client.call("XRANGE", book.keys.table(stream), "-", "+"):
+        for _, fields in await namespace.client.call("XRANGE", namespace.keys.table(stream), "-", "+"):
             assert fields[0] == b"d"
             found.append((stream, json.loads(fields[1])))
     return found

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from routebook.model.topic import QueueData
-from routebook.store.book import Book
 from routebook.store.lease import acquire_lease
+from routebook.store.namespace import Namespace
 from routebook.store.presence import renew_worker
 from routebook.store.reads import read_groups
 from routebook.store.registration import heartbeat_broker
@@ -24,76 +24,76 @@ def long_names(count: int, letter: str = "語") -> list[str]:
     return [f"{n:04d}" + letter * 296 for n in range(count)]
 
 
-async def parts_of(book: Book, after: int = 0) -> list[dict[str, Any]]:
+async def parts_of(namespace: Namespace, after: int = 0) -> list[dict[str, Any]]:
     """`read_history` looks at the size of each entry."""
-    return [payload for _, number, payload in await read_history(book) if number > after]
+    return [payload for _, number, payload in await read_history(namespace) if number > after]
 
 
-async def test_long_names_make_more_parts_and_none_is_too_large(book: Book) -> None:
+async def test_long_names_make_more_parts_and_none_is_too_large(namespace: Namespace) -> None:
     names = long_names(1000)
-    await PlainWorker(book).register(registration(topics=topics(*names)))
-    parts = await parts_of(book)
+    await PlainWorker(namespace).register(registration(topics=topics(*names)))
+    parts = await parts_of(namespace)
     assert [part["part"] for part in parts] == list(range(parts[0]["parts"]))
     assert [item["t"] for part in parts for item in part["queues"]] == names
 
 
-async def test_new_and_differing_topics_do_not_exceed_an_entry_together(book: Book) -> None:
-    worker, old, new = PlainWorker(book), long_names(150), long_names(150, "字")
+async def test_new_and_differing_topics_do_not_exceed_an_entry_together(namespace: Namespace) -> None:
+    worker, old, new = PlainWorker(namespace), long_names(150), long_names(150, "字")
     await worker.register(registration(topics=topics(*old)))
-    before = len(await history(book))
+    before = len(await history(namespace))
     await worker.register(registration(data_version=version(1), topics=topics(*new) | topics(*old, perm=4)))
-    parts = await parts_of(book, before)
+    parts = await parts_of(namespace, before)
     assert len(parts) == 2
     assert {item["t"] for part in parts for item in part["queues"]} == {*old, *new}
 
 
-async def test_hosts_of_mappings_are_parted_too(book: Book) -> None:
+async def test_hosts_of_mappings_are_parted_too(namespace: Namespace) -> None:
     hosts = long_names(500)
     mappings = {f"t{n}": mapping(f"t{n}", host) for n, host in enumerate(hosts)}
-    await PlainWorker(book).register(registration(mappings=mappings))
-    parts = await parts_of(book)
+    await PlainWorker(namespace).register(registration(mappings=mappings))
+    parts = await parts_of(namespace)
     assert len(parts) > 1
     assert sorted(host for part in parts for host in part.get("mapped", ())) == sorted(hosts)
 
 
-async def test_a_hold_names_as_many_brokers_as_an_entry_holds(book: Book) -> None:
-    _, lease = await acquire_lease(book, "worker-1", 60_000)
-    await hold_expiry(book, lease.whole, long_names(1000), caller=CALLER)
-    [held] = await parts_of(book)
+async def test_a_hold_names_as_many_brokers_as_an_entry_holds(namespace: Namespace) -> None:
+    _, lease = await acquire_lease(namespace, "worker-1", 60_000)
+    await hold_expiry(namespace, lease.whole, long_names(1000), caller=CALLER)
+    [held] = await parts_of(namespace)
     assert 200 < len(held["brokers"]) < 1000
 
 
-async def test_a_permission_that_is_given_and_taken_can_be_rebuilt(book: Book) -> None:
+async def test_a_permission_that_is_given_and_taken_can_be_rebuilt(namespace: Namespace) -> None:
     """The last entry alone does not say it: from 2 to 6 to 4."""
-    await PlainWorker(book).register(registration(topics=topics("orders", "bills", perm=2)))
-    await set_write_permission(book, "broker-a", writable=True, caller=CALLER)
-    await set_write_permission(book, "broker-a", writable=False, caller=CALLER)
-    image = (await read_groups(book, {"broker-a": None}))["broker-a"]
+    await PlainWorker(namespace).register(registration(topics=topics("orders", "bills", perm=2)))
+    await set_write_permission(namespace, "broker-a", writable=True, caller=CALLER)
+    await set_write_permission(namespace, "broker-a", writable=False, caller=CALLER)
+    image = (await read_groups(namespace, {"broker-a": None}))["broker-a"]
     assert image.queues["orders"] == QueueData(perm=4)
-    assert {key: queue[2] for key, queue in queues_at(await read_history(book)).items()} == {
+    assert {key: queue[2] for key, queue in queues_at(await read_history(namespace)).items()} == {
         ("orders", "broker-a"): 4,
         ("bills", "broker-a"): 4,
     }
 
 
-async def test_an_outage_is_told_once_however_many_come_back(book: Book) -> None:
-    await PlainWorker(book).register(registration())
-    _, lease = await acquire_lease(book, "worker-1", 60_000)
-    await renew_worker(book, "worker-1", 30_000, "{}", caller=CALLER)
+async def test_an_outage_is_told_once_however_many_come_back(namespace: Namespace) -> None:
+    await PlainWorker(namespace).register(registration())
+    _, lease = await acquire_lease(namespace, "worker-1", 60_000)
+    await renew_worker(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     for outage in (1, 2):
-        await book.client.call("HINCRBY", book.keys.meta, "alive_ms", -HOUR_MS)
+        await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", -HOUR_MS)
         await asyncio.gather(
-            *(renew_worker(book, f"worker-{n}", 30_000, "{}", caller=CALLER) for n in range(5)),
-            *(heartbeat_broker(book, "east", "", 0, caller=CALLER, address=A) for _ in range(5)),
-            scan_deadlines(book, lease.whole, caller=CALLER, limit=10, window_ms=0),
+            *(renew_worker(namespace, f"worker-{n}", 30_000, "{}", caller=CALLER) for n in range(5)),
+            *(heartbeat_broker(namespace, "east", "", 0, caller=CALLER, address=A) for _ in range(5)),
+            scan_deadlines(namespace, lease.whole, caller=CALLER, limit=10, window_ms=0),
         )
-        blind = [change.fields for change in await history(book) if change.kind == "blind"]
-        assert len(blind) == outage
-        assert blind[-1]["to_ms"] - blind[-1]["from_ms"] >= HOUR_MS
+        paused = [change.fields for change in await history(namespace) if change.kind == "expiry-paused"]
+        assert len(paused) == outage
+        assert paused[-1]["to_ms"] - paused[-1]["from_ms"] >= HOUR_MS
 
 
-async def test_a_clock_that_steps_back_is_no_outage(book: Book) -> None:
-    await renew_worker(book, "worker-1", 30_000, "{}", caller=CALLER)
-    await book.client.call("HINCRBY", book.keys.meta, "alive_ms", HOUR_MS)
-    await renew_worker(book, "worker-1", 30_000, "{}", caller=CALLER)
-    assert await kinds(book) == []
+async def test_a_clock_that_steps_back_is_no_outage(namespace: Namespace) -> None:
+    await renew_worker(namespace, "worker-1", 30_000, "{}", caller=CALLER)
+    await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", HOUR_MS)
+    await renew_worker(namespace, "worker-1", 30_000, "{}", caller=CALLER)
+    assert await kinds(namespace) == []

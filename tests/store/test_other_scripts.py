@@ -1,14 +1,14 @@
-"""Topics, key-values, settings, the opening of a book, and what is written back after a loss."""
+"""Topics, key-values, settings, opening a namespace, and what is written back after a loss."""
 
 import pytest
 
 from routebook.errors import StoreUnsuitableError
 from routebook.model.topic import QueueData
-from routebook.store.book import Book
 from routebook.store.changes import changes_between, first_change, has_change
 from routebook.store.history import read_history_state, trim_history
 from routebook.store.kv import delete_kv, put_kv, set_setting
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from routebook.store.reads import read_groups, read_heads, read_kv, read_settings
 from routebook.store.recovery import begin_history, finish_restoring, restore_kv, restore_queues, restore_settings
 from routebook.store.removal import Departure, unregister_brokers
@@ -19,157 +19,157 @@ from tests.reference.build import A, registration, topics
 from tests.support.scripts import history, kinds, newest
 
 
-async def test_a_topic_registered_by_request_is_marked_as_such(book: Book) -> None:
-    await PlainWorker(book).register(registration())
-    await register_topic(book, "extra", {"broker-a": QueueData(4, 4)}, caller=CALLER)
-    image = (await read_groups(book, {"broker-a": frozenset({"extra"})}))["broker-a"]
+async def test_a_topic_registered_by_request_is_marked_as_such(namespace: Namespace) -> None:
+    await PlainWorker(namespace).register(registration())
+    await register_topic(namespace, "extra", {"broker-a": QueueData(4, 4)}, caller=CALLER)
+    image = (await read_groups(namespace, {"broker-a": frozenset({"extra"})}))["broker-a"]
     assert image.queues == {"extra": QueueData(4, 4, by_request=True)}
-    assert (await newest(book)).fields["cause"] == "register-topic"
+    assert (await newest(namespace)).fields["cause"] == "register-topic"
 
 
-async def test_a_new_topic_with_an_unknown_broker_is_not_put_at_all(book: Book) -> None:
-    await PlainWorker(book).register(registration())
-    reply = await register_topic(book, "extra", {"broker-a": QueueData(), "nobody": QueueData()}, caller=CALLER)
+async def test_a_new_topic_with_an_unknown_broker_is_not_put_at_all(namespace: Namespace) -> None:
+    await PlainWorker(namespace).register(registration())
+    reply = await register_topic(namespace, "extra", {"broker-a": QueueData(), "nobody": QueueData()}, caller=CALLER)
     assert (reply.status, reply.count) == (Status.UNKNOWN, 0)
 
 
-async def test_a_known_topic_is_put_up_to_the_first_unknown_broker(book: Book) -> None:
-    await PlainWorker(book).register(registration())
+async def test_a_known_topic_is_put_up_to_the_first_unknown_broker(namespace: Namespace) -> None:
+    await PlainWorker(namespace).register(registration())
     wanted = {"broker-a": QueueData(1, 1), "nobody": QueueData()}
-    reply = await register_topic(book, "orders", wanted, caller=CALLER)
+    reply = await register_topic(namespace, "orders", wanted, caller=CALLER)
     assert (reply.status, reply.count) == (Status.UNKNOWN, 1)
 
 
-async def test_a_deleted_topic_is_told_for_each_broker(book: Book) -> None:
-    worker = PlainWorker(book)
+async def test_a_deleted_topic_is_told_for_each_broker(namespace: Namespace) -> None:
+    worker = PlainWorker(namespace)
     await worker.register(registration())
     await worker.register(registration("127.0.0.9:1", broker="broker-b", cluster="west"))
-    reply = await delete_topic(book, "orders", caller=CALLER, cluster="west")
+    reply = await delete_topic(namespace, "orders", caller=CALLER, cluster="west")
     assert reply.count == 1
-    assert (await newest(book)).fields["broker"] == "broker-b"
-    reply = await delete_topic(book, "orders", caller=CALLER)
+    assert (await newest(namespace)).fields["broker"] == "broker-b"
+    reply = await delete_topic(namespace, "orders", caller=CALLER)
     assert reply.count == 1
-    assert (await newest(book)).fields["queues"] == [{"t": "orders", "x": 1}]
+    assert (await newest(namespace)).fields["queues"] == [{"t": "orders", "x": 1}]
 
 
-async def test_deleting_what_is_not_there_says_nothing_to_the_history(book: Book) -> None:
-    assert (await delete_topic(book, "orders", caller=CALLER)).status is Status.UNCHANGED
-    assert await kinds(book) == []
+async def test_deleting_what_is_not_there_says_nothing_to_the_history(namespace: Namespace) -> None:
+    assert (await delete_topic(namespace, "orders", caller=CALLER)).status is Status.UNCHANGED
+    assert await kinds(namespace) == []
 
 
-async def test_a_deletion_during_recovery_reaches_what_workers_still_show(book: Book) -> None:
-    reply = await delete_topic(book, "orders", caller=CALLER, carried_by={"broker-a": "east"})
+async def test_a_deletion_during_recovery_reaches_what_workers_still_show(namespace: Namespace) -> None:
+    reply = await delete_topic(namespace, "orders", caller=CALLER, carried_by={"broker-a": "east"})
     assert reply.status is Status.DONE
-    assert (await newest(book)).fields["broker"] == "broker-a"
+    assert (await newest(namespace)).fields["broker"] == "broker-a"
 
 
-async def test_the_history_shows_a_hash_of_a_value_and_not_the_value(book: Book) -> None:
-    await put_kv(book, "ns", "key", "secret", caller=CALLER)
-    change = await newest(book)
+async def test_the_history_shows_a_hash_of_a_value_and_not_the_value(namespace: Namespace) -> None:
+    await put_kv(namespace, "ns", "key", "secret", caller=CALLER)
+    change = await newest(namespace)
     assert "secret" not in str(change.fields)
     assert len(change.fields["sha256"]) == 64
 
 
-async def test_an_emptied_namespace_stays(book: Book) -> None:
-    await put_kv(book, "ns", "key", "value", caller=CALLER)
-    assert (await delete_kv(book, "ns", "key", caller=CALLER)).status is Status.DONE
-    assert (await delete_kv(book, "ns", "key", caller=CALLER)).status is Status.UNKNOWN
-    assert await book.client.call("SISMEMBER", book.keys.table("kv"), "ns") == 1
+async def test_an_emptied_namespace_stays(namespace: Namespace) -> None:
+    await put_kv(namespace, "ns", "key", "value", caller=CALLER)
+    assert (await delete_kv(namespace, "ns", "key", caller=CALLER)).status is Status.DONE
+    assert (await delete_kv(namespace, "ns", "key", caller=CALLER)).status is Status.UNKNOWN
+    assert await namespace.client.call("SISMEMBER", namespace.keys.table("kv"), "ns") == 1
 
 
-async def test_a_setting_is_told_as_it_may_be_shown(book: Book) -> None:
-    await set_setting(book, "some_key", "hidden", "***", caller=CALLER)
-    assert await read_settings(book) == {"some_key": "hidden"}
-    assert (await newest(book)).fields["value"] == "***"
+async def test_a_setting_is_told_as_it_may_be_shown(namespace: Namespace) -> None:
+    await set_setting(namespace, "some_key", "hidden", "***", caller=CALLER)
+    assert await read_settings(namespace) == {"some_key": "hidden"}
+    assert (await newest(namespace)).fields["value"] == "***"
 
 
-async def test_a_store_gets_one_identity_and_one_history(book: Book) -> None:
-    first, second = await open_book(book), await open_book(book)
+async def test_a_store_gets_one_identity_and_one_history(namespace: Namespace) -> None:
+    first, second = await open_namespace(namespace), await open_namespace(namespace)
     assert first == second
     assert first.identity
-    assert (await read_heads(book)).history == first.history
+    assert (await read_heads(namespace)).history == first.history
 
 
-async def test_a_layout_newer_than_ours_is_refused(book: Book) -> None:
-    await book.client.call("HSET", book.keys.meta, "schema", 99)
+async def test_a_layout_newer_than_ours_is_refused(namespace: Namespace) -> None:
+    await namespace.client.call("HSET", namespace.keys.meta, "schema", 99)
     with pytest.raises(StoreUnsuitableError, match="layout 99"):
-        await open_book(book)
+        await open_namespace(namespace)
 
 
-async def test_a_history_that_lost_its_tail_is_renamed_once(book: Book) -> None:
-    lost = (await open_book(book)).history
-    renamed = await begin_history(book, history=lost)
+async def test_a_history_that_lost_its_tail_is_renamed_once(namespace: Namespace) -> None:
+    lost = (await open_namespace(namespace)).history
+    renamed = await begin_history(namespace, history=lost)
     assert renamed != lost
-    assert await begin_history(book, history=lost) == renamed
+    assert await begin_history(namespace, history=lost) == renamed
 
 
-async def test_a_second_loss_is_written_back_too(book: Book) -> None:
-    lost = (await open_book(book)).history
-    await finish_restoring(book)
-    await begin_history(book, history=lost)
-    assert (await restore_kv(book, "ns", {"key": "old"}, caller=CALLER)).count == 1
+async def test_a_second_loss_is_written_back_too(namespace: Namespace) -> None:
+    lost = (await open_namespace(namespace)).history
+    await finish_restoring(namespace)
+    await begin_history(namespace, history=lost)
+    assert (await restore_kv(namespace, "ns", {"key": "old"}, caller=CALLER)).count == 1
 
 
-async def test_only_absent_values_are_written_back_and_only_until_one_has_finished(book: Book) -> None:
-    await put_kv(book, "ns", "kept", "new", caller=CALLER)
-    assert (await restore_kv(book, "ns", {"kept": "old", "lost": "old"}, caller=CALLER)).count == 1
-    assert (await restore_settings(book, {"s": ("1", "1")}, caller=CALLER)).count == 1
-    await finish_restoring(book)
-    assert (await restore_kv(book, "ns", {"late": "old"}, caller=CALLER)).count == 0
-    assert await read_kv(book, "ns") == {"kept": "new", "lost": "old"}
+async def test_only_absent_values_are_written_back_and_only_until_one_has_finished(namespace: Namespace) -> None:
+    await put_kv(namespace, "ns", "kept", "new", caller=CALLER)
+    assert (await restore_kv(namespace, "ns", {"kept": "old", "lost": "old"}, caller=CALLER)).count == 1
+    assert (await restore_settings(namespace, {"s": ("1", "1")}, caller=CALLER)).count == 1
+    await finish_restoring(namespace)
+    assert (await restore_kv(namespace, "ns", {"late": "old"}, caller=CALLER)).count == 0
+    assert await read_kv(namespace, "ns") == {"kept": "new", "lost": "old"}
 
 
-async def test_topics_by_request_come_back_when_their_broker_did(book: Book) -> None:
+async def test_topics_by_request_come_back_when_their_broker_did(namespace: Namespace) -> None:
     lost = {"extra": QueueData(by_request=True), "orders": QueueData(1, 1, by_request=True)}
-    assert (await restore_queues(book, "broker-a", lost, revision=1, caller=CALLER)).status is Status.STALE
-    await PlainWorker(book).register(registration())
-    assert (await restore_queues(book, "broker-a", lost, revision=1, caller=CALLER)).count == 1
+    assert (await restore_queues(namespace, "broker-a", lost, revision=1, caller=CALLER)).status is Status.STALE
+    await PlainWorker(namespace).register(registration())
+    assert (await restore_queues(namespace, "broker-a", lost, revision=1, caller=CALLER)).count == 1
 
 
-async def test_topics_deleted_since_are_not_written_back(book: Book) -> None:
-    await PlainWorker(book).register(registration())
-    known = (await read_groups(book, {"broker-a": None}))["broker-a"].group
+async def test_topics_deleted_since_are_not_written_back(namespace: Namespace) -> None:
+    await PlainWorker(namespace).register(registration())
+    known = (await read_groups(namespace, {"broker-a": None}))["broker-a"].group
     assert known is not None
-    await delete_topic(book, "extra", caller=CALLER, carried_by={"broker-a": "east"})
+    await delete_topic(namespace, "extra", caller=CALLER, carried_by={"broker-a": "east"})
     lost = {"extra": QueueData(by_request=True)}
-    reply = await restore_queues(book, "broker-a", lost, revision=known.revision, caller=CALLER)
+    reply = await restore_queues(namespace, "broker-a", lost, revision=known.revision, caller=CALLER)
     assert reply.status is Status.STALE
 
 
-async def test_a_removed_group_makes_all_its_topics_doubtful(book: Book) -> None:
+async def test_a_removed_group_makes_all_its_topics_doubtful(namespace: Namespace) -> None:
     """What stands under its name afterwards may have other ones."""
-    worker = PlainWorker(book)
+    worker = PlainWorker(namespace)
     await worker.register(registration())
-    await unregister_brokers(book, [(Departure("east", "broker-a", 0), CALLER)])
-    assert (await newest(book)).topics is None
+    await unregister_brokers(namespace, [(Departure("east", "broker-a", 0), CALLER)])
+    assert (await newest(namespace)).topics is None
 
 
-async def test_changes_are_found_by_version_also_after_trimming(book: Book) -> None:
+async def test_changes_are_found_by_version_also_after_trimming(namespace: Namespace) -> None:
     for n in range(30):
-        await put_kv(book, "ns", f"k{n}", "v", caller=CALLER)
-    assert [change.version for change in await changes_between(book, 10, 5)] == [11, 12, 13, 14, 15]
-    assert [change.version for change in await changes_between(book, 28, 5)] == [29, 30]
-    assert await changes_between(book, 30, 5) == []
-    await book.client.call("XTRIM", book.keys.changes, "MAXLEN", 5)
-    assert [change.version for change in await changes_between(book, 0, 2)] == [26, 27]
-    first = await first_change(book)
+        await put_kv(namespace, "ns", f"k{n}", "v", caller=CALLER)
+    assert [change.version for change in await changes_between(namespace, 10, 5)] == [11, 12, 13, 14, 15]
+    assert [change.version for change in await changes_between(namespace, 28, 5)] == [29, 30]
+    assert await changes_between(namespace, 30, 5) == []
+    await namespace.client.call("XTRIM", namespace.keys.changes, "MAXLEN", 5)
+    assert [change.version for change in await changes_between(namespace, 0, 2)] == [26, 27]
+    first = await first_change(namespace)
     assert first is not None
-    assert await has_change(book, *first)
-    assert not await has_change(book, first[0], 3)
+    assert await has_change(namespace, *first)
+    assert not await has_change(namespace, first[0], 3)
 
 
-async def test_versions_go_on_after_everything_was_trimmed(book: Book) -> None:
-    await put_kv(book, "ns", "a", "v", caller=CALLER)
-    await book.client.call("XTRIM", book.keys.changes, "MAXLEN", 0)
-    assert await trim_history(book, await read_history_state(book), 10) == 0
-    await put_kv(book, "ns", "b", "v", caller=CALLER)
-    assert [change.version for change in await history(book)] == [2]
+async def test_versions_go_on_after_everything_was_trimmed(namespace: Namespace) -> None:
+    await put_kv(namespace, "ns", "a", "v", caller=CALLER)
+    await namespace.client.call("XTRIM", namespace.keys.changes, "MAXLEN", 0)
+    assert await trim_history(namespace, await read_history_state(namespace), 10) == 0
+    await put_kv(namespace, "ns", "b", "v", caller=CALLER)
+    assert [change.version for change in await history(namespace)] == [2]
 
 
-async def test_odd_names_survive_the_history(book: Book) -> None:
+async def test_odd_names_survive_the_history(namespace: Namespace) -> None:
     odd = '%RETRY%grüppe "x"\\/日本'
-    await PlainWorker(book).register(registration(A, broker=odd, topics=topics(odd, "orders")))
-    change = await newest(book)
+    await PlainWorker(namespace).register(registration(A, broker=odd, topics=topics(odd, "orders")))
+    change = await newest(namespace)
     assert change.broker == odd
     assert change.topics == frozenset({odd, "orders"})
-    assert odd in (await read_groups(book, {odd: None}))[odd].queues
+    assert odd in (await read_groups(namespace, {odd: None}))[odd].queues

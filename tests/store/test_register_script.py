@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from routebook.model.topic import QueueData
-from routebook.store.book import Book
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from routebook.store.reads import read_groups, read_instances
 from routebook.store.registration import (
     STAGE_FROM_TOPICS,
@@ -22,12 +22,12 @@ from tests.support.scripts import history, kinds, newest
 DIGEST = "d" * 32
 
 
-async def registered(book: Book, *, base: int = 0, **changes: object) -> Status:
+async def registered(namespace: Namespace, *, base: int = 0, **changes: object) -> Status:
     """One registration, worked out against the revision named."""
     said = registration(**changes)  # type: ignore[arg-type]
-    history_name = (await open_book(book)).history
+    history_name = (await open_namespace(namespace)).history
     reply = await register_broker(
-        book,
+        namespace,
         said,
         QueueDifference(new=said.topics),
         caller=CALLER,
@@ -39,9 +39,9 @@ async def registered(book: Book, *, base: int = 0, **changes: object) -> Status:
     return reply.status
 
 
-async def test_a_new_broker_is_one_entry_with_all_its_queues(book: Book) -> None:
-    await registered(book)
-    (change,) = await history(book)
+async def test_a_new_broker_is_one_entry_with_all_its_queues(namespace: Namespace) -> None:
+    await registered(namespace)
+    (change,) = await history(namespace)
     assert change.kind == "broker-registered"
     assert change.version == 1
     assert change.fields["first"] is True
@@ -52,55 +52,55 @@ async def test_a_new_broker_is_one_entry_with_all_its_queues(book: Book) -> None
     assert {"v", "actor", "source", "incarnation", "zone", "acting", "ha", "timeout_ms"} <= change.fields.keys()
 
 
-async def test_the_same_again_is_a_touch_that_the_history_does_not_mention(book: Book) -> None:
-    await registered(book)
-    reply = await touch_broker(book, registration(), caller=CALLER, digest=DIGEST)
+async def test_the_same_again_is_a_touch_that_the_history_does_not_mention(namespace: Namespace) -> None:
+    await registered(namespace)
+    reply = await touch_broker(namespace, registration(), caller=CALLER, digest=DIGEST)
     assert reply.status is Status.UNCHANGED
-    assert await kinds(book) == ["broker-registered"]
+    assert await kinds(namespace) == ["broker-registered"]
 
 
-async def test_a_touch_moves_heartbeat_and_deadline(book: Book) -> None:
-    await registered(book)
-    member, table = registration().member, book.keys.table
-    await book.client.call("ZADD", table("heartbeats"), 5, member)
-    await book.client.call("ZADD", table("deadlines"), 5, member)
-    await touch_broker(book, registration(), caller=CALLER, digest=DIGEST)
-    assert int(await book.client.call("ZSCORE", table("heartbeats"), member)) > 5
-    assert int(await book.client.call("ZSCORE", table("deadlines"), member)) > 5
+async def test_a_touch_moves_heartbeat_and_deadline(namespace: Namespace) -> None:
+    await registered(namespace)
+    member, table = registration().member, namespace.keys.table
+    await namespace.client.call("ZADD", table("heartbeats"), 5, member)
+    await namespace.client.call("ZADD", table("deadlines"), 5, member)
+    await touch_broker(namespace, registration(), caller=CALLER, digest=DIGEST)
+    assert int(await namespace.client.call("ZSCORE", table("heartbeats"), member)) > 5
+    assert int(await namespace.client.call("ZSCORE", table("deadlines"), member)) > 5
 
 
-async def test_a_digest_no_longer_holds_when_the_group_changed(book: Book) -> None:
-    await registered(book)
-    await delete_topic(book, "orders", caller=CALLER)
-    reply = await touch_broker(book, registration(), caller=CALLER, digest=DIGEST)
+async def test_a_digest_no_longer_holds_when_the_group_changed(namespace: Namespace) -> None:
+    await registered(namespace)
+    await delete_topic(namespace, "orders", caller=CALLER)
+    reply = await touch_broker(namespace, registration(), caller=CALLER, digest=DIGEST)
     assert reply.status is Status.STALE
 
 
-async def test_parts_of_one_table_are_all_recognised_again(book: Book) -> None:
-    worker = PlainWorker(book)
+async def test_parts_of_one_table_are_all_recognised_again(namespace: Namespace) -> None:
+    worker = PlainWorker(namespace)
     parts = [registration(topics=topics(f"t{n}")) for n in range(3)]
     full = [replace(part, full=True) for part in parts]
     for _ in range(2):
         for part in full:
             await worker.register(part)
-    before = (await history(book))[-1].version
+    before = (await history(namespace))[-1].version
     results = [await worker.register(part) for part in full]
     assert [result.status for result in results] == ["unchanged"] * 3
-    assert (await history(book))[-1].version == before
+    assert (await history(namespace))[-1].version == before
 
 
-async def test_a_difference_against_an_older_state_is_refused(book: Book) -> None:
-    await registered(book)
-    assert await registered(book, base=0, data_version=version(2)) is Status.STALE
-    assert await kinds(book) == ["broker-registered"]
+async def test_a_difference_against_an_older_state_is_refused(namespace: Namespace) -> None:
+    await registered(namespace)
+    assert await registered(namespace, base=0, data_version=version(2)) is Status.STALE
+    assert await kinds(namespace) == ["broker-registered"]
 
 
-async def test_a_difference_against_another_history_is_refused(book: Book) -> None:
-    await registered(book)
-    await book.client.call("HSET", book.keys.meta, "history", "another")
+async def test_a_difference_against_another_history_is_refused(namespace: Namespace) -> None:
+    await registered(namespace)
+    await namespace.client.call("HSET", namespace.keys.meta, "history", "another")
     said = registration(data_version=version(2))
     reply = await register_broker(
-        book,
+        namespace,
         said,
         QueueDifference(),
         caller=CALLER,
@@ -112,35 +112,35 @@ async def test_a_difference_against_another_history_is_refused(book: Book) -> No
     assert reply.status is Status.STALE
 
 
-async def test_a_table_of_thousands_appears_in_one_step_and_in_several_entries(book: Book) -> None:
+async def test_a_table_of_thousands_appears_in_one_step_and_in_several_entries(namespace: Namespace) -> None:
     many = {f"topic-{n:05d}": QueueData(flags=n % 3) for n in range(STAGE_FROM_TOPICS + 500)}
-    assert await registered(book, topics=many) is Status.DONE
-    image = (await read_groups(book, {"broker-a": None}))["broker-a"]
+    assert await registered(namespace, topics=many) is Status.DONE
+    image = (await read_groups(namespace, {"broker-a": None}))["broker-a"]
     assert image.queues == many
-    changes = await history(book)
+    changes = await history(namespace)
     assert [change.fields["part"] for change in changes] == [0, 1, 2, 3, 4]
     assert {change.fields["parts"] for change in changes} == {5}
     told = {item["t"]: item["f"] for change in changes for item in change.fields["queues"]}
     assert told == {topic: queue.flags for topic, queue in many.items()}
 
 
-async def test_a_staged_table_leaves_nothing_behind(book: Book) -> None:
-    worker = PlainWorker(book)
+async def test_a_staged_table_leaves_nothing_behind(namespace: Namespace) -> None:
+    worker = PlainWorker(namespace)
     many = {f"topic-{n:05d}": QueueData() for n in range(STAGE_FROM_TOPICS)}
     await worker.register(registration(topics=many))
     fewer = {topic: QueueData(perm=4) for topic in many}
     await worker.register(registration(topics=fewer, data_version=version(2), replace_topics=True))
-    image = (await read_groups(book, {"broker-a": None}))["broker-a"]
+    image = (await read_groups(namespace, {"broker-a": None}))["broker-a"]
     assert image.queues == fewer
-    assert await book.client.call("KEYS", book.keys.of("staged", "*")) == []
-    assert await book.client.call("PTTL", book.keys.of("queues", "broker-a")) == -1
+    assert await namespace.client.call("KEYS", namespace.keys.of("staged", "*")) == []
+    assert await namespace.client.call("PTTL", namespace.keys.of("queues", "broker-a")) == -1
 
 
-async def test_a_move_to_another_id_is_a_removal_then_a_registration(book: Book) -> None:
-    worker = PlainWorker(book)
+async def test_a_move_to_another_id_is_a_removal_then_a_registration(namespace: Namespace) -> None:
+    worker = PlainWorker(namespace)
     await worker.register(registration(B, 1, acting_master=None))
     await worker.register(registration(B, 0))
-    changes = await history(book)
+    changes = await history(namespace)
     assert [(c.kind, c.fields.get("cause"), c.fields["id"]) for c in changes] == [
         ("broker-registered", None, 1),
         ("broker-removed", "moved", 1),
@@ -148,11 +148,11 @@ async def test_a_move_to_another_id_is_a_removal_then_a_registration(book: Book)
     ]
 
 
-async def test_a_replaced_address_is_told_before_its_successor(book: Book) -> None:
-    worker = PlainWorker(book)
+async def test_a_replaced_address_is_told_before_its_successor(namespace: Namespace) -> None:
+    worker = PlainWorker(namespace)
     await worker.register(registration(A, 0))
     await worker.register(registration(B, 0))
-    changes = await history(book)
+    changes = await history(namespace)
     assert [(c.kind, c.fields.get("cause"), c.fields["addr"]) for c in changes[1:]] == [
         ("broker-removed", "replaced", A),
         ("broker-registered", None, B),
@@ -160,52 +160,52 @@ async def test_a_replaced_address_is_told_before_its_successor(book: Book) -> No
     assert changes[1].fields["incarnation"] == changes[0].fields["incarnation"]
 
 
-async def test_one_that_is_turned_down_leaves_only_its_mark(book: Book) -> None:
-    worker = PlainWorker(book)
+async def test_one_that_is_turned_down_leaves_only_its_mark(namespace: Namespace) -> None:
+    worker = PlainWorker(namespace)
     await worker.register(registration(A, 0, data_version=version(state=5)))
     result = await worker.register(registration(B, 0, zone="z2", data_version=version(state=4)))
     assert result.status == "turned-down"
-    change = await newest(book)
+    change = await newest(namespace)
     assert (change.kind, change.fields["zone"]) == ("group-changed", "z2")
-    assert (await read_instances(book, [registration(B).member])) == {registration(B).member: None}
+    assert (await read_instances(namespace, [registration(B).member])) == {registration(B).member: None}
 
 
-async def test_a_refused_single_topic_leaves_an_empty_group(book: Book) -> None:
-    result = await PlainWorker(book).register(registration(topics=topics("only")))
+async def test_a_refused_single_topic_leaves_an_empty_group(namespace: Namespace) -> None:
+    result = await PlainWorker(namespace).register(registration(topics=topics("only")))
     assert result.status == "refused"
-    image = (await read_groups(book, {"broker-a": None}))["broker-a"]
+    image = (await read_groups(namespace, {"broker-a": None}))["broker-a"]
     assert image.group is not None
     assert image.group.addresses == {}
-    assert await kinds(book) == ["group-changed"]
+    assert await kinds(namespace) == ["group-changed"]
 
 
-async def test_a_mapping_for_another_host_counts_as_a_change_of_that_host(book: Book) -> None:
-    worker = PlainWorker(book)
+async def test_a_mapping_for_another_host_counts_as_a_change_of_that_host(namespace: Namespace) -> None:
+    worker = PlainWorker(namespace)
     await worker.register(registration(B, broker="broker-b"))
-    before = (await read_groups(book, {"broker-b": None}))["broker-b"].group
+    before = (await read_groups(namespace, {"broker-b": None}))["broker-b"].group
     await worker.register(registration(A, mappings={"orders": mapping(bname="broker-b")}))
-    after = (await read_groups(book, {"broker-b": None}))["broker-b"]
+    after = (await read_groups(namespace, {"broker-b": None}))["broker-b"]
     assert before is not None
     assert after.group is not None
     assert after.group.revision > before.revision
     assert after.mappings == {"orders": mapping(bname="broker-b")}
 
 
-async def test_permission_of_many_topics_is_one_entry(book: Book) -> None:
-    await registered(book)
-    reply = await set_write_permission(book, "broker-a", writable=False, caller=CALLER)
-    change = await newest(book)
+async def test_permission_of_many_topics_is_one_entry(namespace: Namespace) -> None:
+    await registered(namespace)
+    reply = await set_write_permission(namespace, "broker-a", writable=False, caller=CALLER)
+    change = await newest(namespace)
     assert (reply.count, change.kind, change.fields["rule"]) == (2, "write-permission", "clear-write")
     assert change.fields["touched"] == 2
 
 
-async def test_a_heartbeat_creates_nothing(book: Book) -> None:
-    reply = await heartbeat_broker(book, "east", "broker-a", 0, caller=CALLER)
+async def test_a_heartbeat_creates_nothing(namespace: Namespace) -> None:
+    reply = await heartbeat_broker(namespace, "east", "broker-a", 0, caller=CALLER)
     assert reply.status is Status.UNKNOWN
-    assert await book.client.call("ZCARD", book.keys.table("deadlines")) == 0
+    assert await namespace.client.call("ZCARD", namespace.keys.table("deadlines")) == 0
 
 
-async def test_a_heartbeat_finds_its_seat_and_tells_the_data_version(book: Book) -> None:
-    await registered(book, data_version=version(7))
-    reply = await heartbeat_broker(book, "east", "broker-a", 0, caller=CALLER)
+async def test_a_heartbeat_finds_its_seat_and_tells_the_data_version(namespace: Namespace) -> None:
+    await registered(namespace, data_version=version(7))
+    reply = await heartbeat_broker(namespace, "east", "broker-a", 0, caller=CALLER)
     assert (reply.status, reply.data_version) == (Status.UNCHANGED, version(7))

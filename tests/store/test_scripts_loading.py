@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from routebook.errors import ScriptError
-from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
 from routebook.store.kv import put_kv
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from routebook.store.reads import read_groups
 from routebook.store.scripts import ScriptSet
 from routebook.store.url import StoreUrl
@@ -66,11 +66,11 @@ async def test_scripts_that_the_store_forgot_are_sent_again() -> None:
     with EmbeddedStore(None, port=0) as store:
         client = StoreClient(StoreUrl.parse(store.url), slot_key="rb:{t}:meta", timeout_ms=5000)
         await client.open()
-        book = Book(client, Keys("t"), ScriptSet.load())
-        await open_book(book)
+        namespace = Namespace(client, Keys("t"), ScriptSet.load())
+        await open_namespace(namespace)
         for n in range(3):
             await client.call("SCRIPT", "FLUSH")
-            await put_kv(book, "ns", f"k{n}", "v", caller=CALLER)
+            await put_kv(namespace, "ns", f"k{n}", "v", caller=CALLER)
             await client.call("SCRIPT", "FLUSH")
-            assert (await read_groups(book, {"nobody": None}))["nobody"].group is None
+            assert (await read_groups(namespace, {"nobody": None}))["nobody"].group is None
         await client.close()

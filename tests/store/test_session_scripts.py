@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from routebook.store.book import Book
 from routebook.store.lease import acquire_lease
+from routebook.store.namespace import Namespace
 from routebook.store.presence import WORKER_LEASE_MS, forget_worker, renew_worker
 from routebook.store.registration import touch_broker
 from routebook.store.removal import Departure, unregister_brokers
@@ -18,7 +18,7 @@ from routebook.store.sessions import (
     close_sessions,
     count_sessions,
     open_sessions,
-    settle_losses,
+    resolve_lost_connections,
 )
 from routebook.store.statuses import Status
 from tests.properties.plain_worker import CALLER, PlainWorker
@@ -28,186 +28,192 @@ from tests.support.scripts import deadline_of, history, newest
 MEMBER = registration(A).member
 
 
-async def registered(book: Book, address: str = A, **changes: Any) -> str:
-    return (await PlainWorker(book).register(registration(address, **changes))).incarnation
+async def registered(namespace: Namespace, address: str = A, **changes: Any) -> str:
+    return (await PlainWorker(namespace).register(registration(address, **changes))).incarnation
 
 
-async def open_one(book: Book, worker: str, incarnation: str, stamp: int = 1, member: str = MEMBER) -> Status:
-    return (await open_sessions(book, worker, [OpenedSession(member, incarnation, stamp)], caller=CALLER))[0]
+async def open_one(namespace: Namespace, worker: str, incarnation: str, stamp: int = 1, member: str = MEMBER) -> Status:
+    return (await open_sessions(namespace, worker, [OpenedSession(member, incarnation, stamp)], caller=CALLER))[0]
 
 
-async def close_one(book: Book, worker: str, incarnation: str, stamp: int = 1) -> tuple[Status, Loss | None]:
-    return (await close_sessions(book, worker, [EndedSession(MEMBER, incarnation, stamp, ago_ms=0)]))[0]
+async def close_one(namespace: Namespace, worker: str, incarnation: str, stamp: int = 1) -> tuple[Status, Loss | None]:
+    return (await close_sessions(namespace, worker, [EndedSession(MEMBER, incarnation, stamp, ago_ms=0)]))[0]
 
 
 def lost_departure(incarnation: str) -> Departure:
     return Departure("east", "broker-a", 0, A, incarnation, cause="connection-lost", lost_ms=1)
 
 
-async def lost_in_store(book: Book) -> int:
-    return int(await book.client.call("HLEN", book.keys.table("lost")))
+async def lost_in_store(namespace: Namespace) -> int:
+    return int(await namespace.client.call("HLEN", namespace.keys.table("lost")))
 
 
-async def leads(book: Book, worker: str) -> str:
-    return (await acquire_lease(book, worker, 30_000))[1].whole
+async def leads(namespace: Namespace, worker: str) -> str:
+    return (await acquire_lease(namespace, worker, 30_000))[1].whole
 
 
-async def test_a_lost_connection_removes_nobody_who_is_connected_elsewhere(book: Book) -> None:
-    stay = await registered(book)
-    await open_one(book, "worker-2", stay)
-    assert await close_one(book, "worker-1", stay) == (Status.UNCHANGED, None)
-    reply = await unregister_brokers(book, [(lost_departure(stay), CALLER)])
+async def test_a_lost_connection_removes_nobody_who_is_connected_elsewhere(namespace: Namespace) -> None:
+    stay = await registered(namespace)
+    await open_one(namespace, "worker-2", stay)
+    assert await close_one(namespace, "worker-1", stay) == (Status.UNCHANGED, None)
+    reply = await unregister_brokers(namespace, [(lost_departure(stay), CALLER)])
     assert reply.statuses == (Status.STALE,)
-    status, loss = await close_one(book, "worker-2", stay)
+    status, loss = await close_one(namespace, "worker-2", stay)
     assert (status, loss is not None) == (Status.DONE, True)
-    reply = await unregister_brokers(book, [(lost_departure(stay), CALLER)])
+    reply = await unregister_brokers(namespace, [(lost_departure(stay), CALLER)])
     assert reply.statuses == (Status.DONE,)
-    assert (await newest(book)).fields["lost_ms"] == 1
-    assert (await newest(book)).fields["cause"] == "connection-lost"
+    assert (await newest(namespace)).fields["lost_ms"] == 1
+    assert (await newest(namespace)).fields["cause"] == "connection-lost"
 
 
-async def test_a_closing_that_a_newer_opening_overtook_closes_nothing(book: Book) -> None:
-    stay = await registered(book)
-    await open_one(book, "worker-1", stay, stamp=5)
-    assert await close_one(book, "worker-1", stay, stamp=4) == (Status.UNCHANGED, None)
-    status, _ = await close_one(book, "worker-1", stay, stamp=5)
+async def test_a_closing_that_a_newer_opening_overtook_closes_nothing(namespace: Namespace) -> None:
+    stay = await registered(namespace)
+    await open_one(namespace, "worker-1", stay, stamp=5)
+    assert await close_one(namespace, "worker-1", stay, stamp=4) == (Status.UNCHANGED, None)
+    status, _ = await close_one(namespace, "worker-1", stay, stamp=5)
     assert status is Status.DONE
 
 
-async def test_opening_and_closing_may_be_repeated(book: Book) -> None:
-    stay = await registered(book)
+async def test_opening_and_closing_may_be_repeated(namespace: Namespace) -> None:
+    stay = await registered(namespace)
     for _ in range(2):
-        assert await open_one(book, "worker-1", stay) is Status.DONE
+        assert await open_one(namespace, "worker-1", stay) is Status.DONE
     for _ in range(2):
-        status, loss = await close_one(book, "worker-1", stay)
+        status, loss = await close_one(namespace, "worker-1", stay)
         assert status is Status.DONE
         assert loss is not None
         assert (loss.cluster, loss.address, loss.broker, loss.broker_id) == ("east", A, "broker-a", 0)
-    assert await lost_in_store(book) == 1
+    assert await lost_in_store(namespace) == 1
 
 
-async def test_of_an_earlier_stay_nothing_is_opened_and_nothing_lost(book: Book) -> None:
-    await registered(book)
-    assert await open_one(book, "worker-1", "0" * 16) is Status.STALE
-    assert await close_one(book, "worker-1", "0" * 16) == (Status.STALE, None)
-    assert (await count_sessions(book, 0)).ended == 0
+async def test_of_an_earlier_stay_nothing_is_opened_and_nothing_lost(namespace: Namespace) -> None:
+    await registered(namespace)
+    assert await open_one(namespace, "worker-1", "0" * 16) is Status.STALE
+    assert await close_one(namespace, "worker-1", "0" * 16) == (Status.STALE, None)
+    assert (await count_sessions(namespace, 0)).ended == 0
 
 
-async def test_who_does_not_know_which_stay_it_opened_loses_what_the_store_knows(book: Book) -> None:
-    stay = await registered(book)
-    assert await close_one(book, "worker-1", "") == (Status.STALE, None)
-    await open_one(book, "worker-1", stay)
-    status, loss = await close_one(book, "worker-1", "")
+async def test_who_does_not_know_which_stay_it_opened_loses_what_the_store_knows(namespace: Namespace) -> None:
+    stay = await registered(namespace)
+    assert await close_one(namespace, "worker-1", "") == (Status.STALE, None)
+    await open_one(namespace, "worker-1", stay)
+    status, loss = await close_one(namespace, "worker-1", "")
     assert (status, loss and loss.incarnation) == (Status.DONE, stay)
 
 
-async def test_a_session_opened_again_ends_the_search(book: Book) -> None:
-    stay = await registered(book)
-    await open_one(book, "worker-1", stay)
-    await close_one(book, "worker-1", stay)
-    assert await lost_in_store(book) == 1
-    await open_one(book, "worker-2", stay)
-    assert await lost_in_store(book) == 0
-    reply = await unregister_brokers(book, [(lost_departure(stay), CALLER)])
+async def test_a_session_opened_again_ends_the_search(namespace: Namespace) -> None:
+    stay = await registered(namespace)
+    await open_one(namespace, "worker-1", stay)
+    await close_one(namespace, "worker-1", stay)
+    assert await lost_in_store(namespace) == 1
+    await open_one(namespace, "worker-2", stay)
+    assert await lost_in_store(namespace) == 0
+    reply = await unregister_brokers(namespace, [(lost_departure(stay), CALLER)])
     assert reply.statuses == (Status.STALE,)
 
 
-async def test_registration_and_touch_open_a_session_in_the_same_step(book: Book) -> None:
+async def test_registration_and_touch_open_a_session_in_the_same_step(namespace: Namespace) -> None:
     digest = "d" * 32
-    stay = await registered(book)
-    await book.client.call("HSET", book.keys.of("instance", MEMBER), "digests", digest)
-    reply = await touch_broker(book, registration(), caller=CALLER, digest=digest, session=SessionMark("worker-1", 7))
+    stay = await registered(namespace)
+    await namespace.client.call("HSET", namespace.keys.of("instance", MEMBER), "digests", digest)
+    reply = await touch_broker(
+        namespace, registration(), caller=CALLER, digest=digest, session=SessionMark("worker-1", 7)
+    )
     assert (reply.status, reply.incarnation) == (Status.UNCHANGED, stay)
-    held = await book.client.call("HGET", book.keys.of("sessions", "worker-1"), MEMBER)
+    held = await namespace.client.call("HGET", namespace.keys.of("sessions", "worker-1"), MEMBER)
     assert held == f"7 {stay}".encode()
-    assert (await close_one(book, "worker-2", stay))[0] is Status.UNCHANGED
+    assert (await close_one(namespace, "worker-2", stay))[0] is Status.UNCHANGED
 
 
-async def test_a_worker_counts_from_its_first_session_though_its_first_sign_of_life_comes_later(book: Book) -> None:
-    stay = await registered(book)
-    await open_one(book, "worker-9", stay)
-    assert (await close_one(book, "worker-1", stay))[0] is Status.UNCHANGED
-    assert not (await renew_worker(book, "worker-9", 10_000, "{}", caller=CALLER)).is_known
-    assert (await renew_worker(book, "worker-9", 10_000, "{}", caller=CALLER)).is_known
+async def test_a_worker_counts_from_its_first_session_though_its_first_sign_of_life_comes_later(
+    namespace: Namespace,
+) -> None:
+    stay = await registered(namespace)
+    await open_one(namespace, "worker-9", stay)
+    assert (await close_one(namespace, "worker-1", stay))[0] is Status.UNCHANGED
+    assert not (await renew_worker(namespace, "worker-9", 10_000, "{}", caller=CALLER)).is_known
+    assert (await renew_worker(namespace, "worker-9", 10_000, "{}", caller=CALLER)).is_known
 
 
-async def test_settling_ends_the_search_for_that_stay_only(book: Book) -> None:
-    stay = await registered(book)
-    _, loss = await close_one(book, "worker-1", stay)
+async def test_settling_ends_the_search_for_that_stay_only(namespace: Namespace) -> None:
+    stay = await registered(namespace)
+    _, loss = await close_one(namespace, "worker-1", stay)
     assert loss is not None
-    assert await settle_losses(book, [Loss(MEMBER, "broker-a", 0, "0" * 16, 1)]) == 0
-    assert await settle_losses(book, [loss]) == 1
-    assert await settle_losses(book, [loss]) == 0
+    assert await resolve_lost_connections(namespace, [Loss(MEMBER, "broker-a", 0, "0" * 16, 1)]) == 0
+    assert await resolve_lost_connections(namespace, [loss]) == 1
+    assert await resolve_lost_connections(namespace, [loss]) == 0
 
 
-async def test_the_leader_takes_over_from_the_dead_and_not_from_the_living(book: Book) -> None:
-    stay = await registered(book)
-    await renew_worker(book, "worker-1", 30_000, "{}", caller=CALLER)
-    _, loss = await close_one(book, "worker-1", stay)
-    lease = await leads(book, "worker-2")
-    assert await adopt_losses(book, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, ())
-    await book.client.call("ZADD", book.keys.table("workers"), 1, "worker-1")
-    assert await adopt_losses(book, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, (loss,))
+async def test_the_leader_takes_over_from_the_dead_and_not_from_the_living(namespace: Namespace) -> None:
+    stay = await registered(namespace)
+    await renew_worker(namespace, "worker-1", 30_000, "{}", caller=CALLER)
+    _, loss = await close_one(namespace, "worker-1", stay)
+    lease = await leads(namespace, "worker-2")
+    assert await adopt_losses(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, ())
+    await namespace.client.call("ZADD", namespace.keys.table("workers"), 1, "worker-1")
+    assert await adopt_losses(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, (loss,))
     # It is the leader's from now on, which looks into it already.
-    assert await adopt_losses(book, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, ())
-    assert (await adopt_losses(book, "1:worker-9:x", "worker-9", caller=CALLER))[0] is Status.FENCED
+    assert await adopt_losses(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, ())
+    assert (await adopt_losses(namespace, "1:worker-9:x", "worker-9", caller=CALLER))[0] is Status.FENCED
 
 
-async def test_what_left_meanwhile_is_not_taken_over(book: Book) -> None:
-    stay = await registered(book)
-    await close_one(book, "worker-1", stay)
-    await unregister_brokers(book, [(Departure("east", "broker-a", 0, A), CALLER)])
-    assert await lost_in_store(book) == 0
-    assert await adopt_losses(book, await leads(book, "w"), "w", caller=CALLER) == (Status.UNCHANGED, ())
+async def test_what_left_meanwhile_is_not_taken_over(namespace: Namespace) -> None:
+    stay = await registered(namespace)
+    await close_one(namespace, "worker-1", stay)
+    await unregister_brokers(namespace, [(Departure("east", "broker-a", 0, A), CALLER)])
+    assert await lost_in_store(namespace) == 0
+    assert await adopt_losses(namespace, await leads(namespace, "w"), "w", caller=CALLER) == (Status.UNCHANGED, ())
 
 
-async def test_sessions_that_ended_are_counted_once_each(book: Book) -> None:
-    stay, other = await registered(book), await registered(book, B, broker_id=1)
-    await open_one(book, "worker-1", stay)
-    await open_one(book, "worker-2", other, member=registration(B).member)
-    await close_one(book, "worker-1", stay)
-    await close_one(book, "worker-1", stay)
-    counts = await count_sessions(book, 0)
+async def test_sessions_that_ended_are_counted_once_each(namespace: Namespace) -> None:
+    stay, other = await registered(namespace), await registered(namespace, B, broker_id=1)
+    await open_one(namespace, "worker-1", stay)
+    await open_one(namespace, "worker-2", other, member=registration(B).member)
+    await close_one(namespace, "worker-1", stay)
+    await close_one(namespace, "worker-1", stay)
+    counts = await count_sessions(namespace, 0)
     assert (counts.ended, counts.open, counts.lost) == (1, 1, 1)
-    assert (await count_sessions(book, 2**50)).ended == 0
+    assert (await count_sessions(namespace, 2**50)).ended == 0
 
 
-async def test_the_brokers_of_a_worker_that_died_get_a_full_timeout_from_its_last_sign_of_life(book: Book) -> None:
-    stay = await registered(book, timeout_ms=60_000)
-    lease = await leads(book, "worker-1")
-    await renew_worker(book, "worker-2", WORKER_LEASE_MS, "{}", caller=CALLER)
-    await open_one(book, "worker-2", stay)
-    await book.client.call("ZADD", book.keys.table("deadlines"), "XX", 1, MEMBER)
-    lease_end = int(await book.client.call("ZINCRBY", book.keys.table("workers"), -15_000, "worker-2"))
-    assert await forget_worker(book, "worker-2", caller=CALLER, lease=lease) is Status.DONE
-    assert await deadline_of(book, MEMBER) == lease_end - WORKER_LEASE_MS + 60_000
-    assert await book.client.call("EXISTS", book.keys.of("sessions", "worker-2")) == 0
+async def test_the_brokers_of_a_worker_that_died_get_a_full_timeout_from_its_last_sign_of_life(
+    namespace: Namespace,
+) -> None:
+    stay = await registered(namespace, timeout_ms=60_000)
+    lease = await leads(namespace, "worker-1")
+    await renew_worker(namespace, "worker-2", WORKER_LEASE_MS, "{}", caller=CALLER)
+    await open_one(namespace, "worker-2", stay)
+    await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, MEMBER)
+    lease_end = int(await namespace.client.call("ZINCRBY", namespace.keys.table("workers"), -15_000, "worker-2"))
+    assert await forget_worker(namespace, "worker-2", caller=CALLER, lease=lease) is Status.DONE
+    assert await deadline_of(namespace, MEMBER) == lease_end - WORKER_LEASE_MS + 60_000
+    assert await namespace.client.call("EXISTS", namespace.keys.of("sessions", "worker-2")) == 0
 
 
-async def test_the_brokers_of_a_worker_that_leaves_get_a_full_timeout(book: Book) -> None:
-    stay = await registered(book, timeout_ms=60_000)
-    await renew_worker(book, "worker-2", WORKER_LEASE_MS, "{}", caller=CALLER)
-    await open_one(book, "worker-2", stay)
-    before = await deadline_of(book, MEMBER)
-    await book.client.call("ZADD", book.keys.table("deadlines"), "XX", 1, MEMBER)
-    assert await forget_worker(book, "worker-2", caller=CALLER) is Status.DONE
-    assert await deadline_of(book, MEMBER) >= before
+async def test_the_brokers_of_a_worker_that_leaves_get_a_full_timeout(namespace: Namespace) -> None:
+    stay = await registered(namespace, timeout_ms=60_000)
+    await renew_worker(namespace, "worker-2", WORKER_LEASE_MS, "{}", caller=CALLER)
+    await open_one(namespace, "worker-2", stay)
+    before = await deadline_of(namespace, MEMBER)
+    await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, MEMBER)
+    assert await forget_worker(namespace, "worker-2", caller=CALLER) is Status.DONE
+    assert await deadline_of(namespace, MEMBER) >= before
 
 
-async def test_a_forgotten_worker_that_lives_is_told_so(book: Book) -> None:
-    await renew_worker(book, "worker-2", 10_000, "{}", caller=CALLER)
-    await book.client.call("ZADD", book.keys.table("workers"), 1, "worker-2")
-    await forget_worker(book, "worker-2", caller=CALLER, lease=await leads(book, "worker-1"))
-    assert not (await renew_worker(book, "worker-2", 10_000, "{}", caller=CALLER)).is_known
-    assert (await renew_worker(book, "worker-2", 10_000, "{}", caller=CALLER)).is_known
+async def test_a_forgotten_worker_that_lives_is_told_so(namespace: Namespace) -> None:
+    await renew_worker(namespace, "worker-2", 10_000, "{}", caller=CALLER)
+    await namespace.client.call("ZADD", namespace.keys.table("workers"), 1, "worker-2")
+    await forget_worker(namespace, "worker-2", caller=CALLER, lease=await leads(namespace, "worker-1"))
+    assert not (await renew_worker(namespace, "worker-2", 10_000, "{}", caller=CALLER)).is_known
+    assert (await renew_worker(namespace, "worker-2", 10_000, "{}", caller=CALLER)).is_known
 
 
 @pytest.mark.parametrize("workers", [1, 100])
-async def test_a_batch_stops_before_it_blocks_the_store_for_long(book: Book, workers: int) -> None:
+async def test_a_batch_stops_before_it_blocks_the_store_for_long(namespace: Namespace, workers: int) -> None:
     for n in range(workers):
-        await renew_worker(book, f"worker-{n}", 30_000, "{}", caller=CALLER)
+        await renew_worker(namespace, f"worker-{n}", 30_000, "{}", caller=CALLER)
     ended = [EndedSession(f"east/127.0.0.{n}:1", "0" * 16, 1, 0) for n in range(250)]
-    told = await close_sessions(book, "worker-0", ended)
+    told = await close_sessions(namespace, "worker-0", ended)
     assert 0 < len(told) <= 250
     assert (len(told) < 250) == (workers == 100)
-    assert await history(book) == []
+    assert await history(namespace) == []

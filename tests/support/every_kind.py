@@ -1,13 +1,13 @@
-"""A short life of a book in which every kind of change happens, with every cause."""
+"""A short life of a namespace in which every kind of change happens, with every cause."""
 
 from typing import Any
 
 from routebook.model.topic import QueueData
 from routebook.store.baseline import write_baseline
-from routebook.store.book import Book
 from routebook.store.kv import delete_kv, put_kv, set_setting
 from routebook.store.lease import acquire_lease
-from routebook.store.presence import open_book, renew_worker
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace, renew_worker
 from routebook.store.pulse import GapRow, append_pulse
 from routebook.store.removal import (
     Departure,
@@ -26,27 +26,27 @@ D = "127.0.0.4:10911"
 WORKER = "name-service-0.17.5f0c9a"
 
 
-async def live_through_every_kind(book: Book) -> None:
-    await open_book(book)
-    _, lease = await acquire_lease(book, WORKER, 600_000)
-    await _brokers_come_and_change(book)
-    await _topics_change(book)
-    await _brokers_go(book, lease.whole)
-    await _odd_groups(book)
-    await put_kv(book, "ORDER_TOPIC_CONFIG", "orders", "broker-a:8", caller=CALLER)
-    await delete_kv(book, "ORDER_TOPIC_CONFIG", "orders", caller=CALLER)
-    await set_setting(book, "broker_timeout_ms", "60000", "60000", caller=CALLER)
-    await hold_expiry(book, lease.whole, ["broker-a", "broker-b"], caller=CALLER)
-    await release_expiry(book, caller=CALLER, let_go=True)
-    await _nobody_hears_for_an_hour(book)
-    async for _ in write_baseline(book, lease.whole, caller=CALLER, cause="daily"):
+async def live_through_every_kind(namespace: Namespace) -> None:
+    await open_namespace(namespace)
+    _, lease = await acquire_lease(namespace, WORKER, 600_000)
+    await _brokers_come_and_change(namespace)
+    await _topics_change(namespace)
+    await _brokers_go(namespace, lease.whole)
+    await _odd_groups(namespace)
+    await put_kv(namespace, "ORDER_TOPIC_CONFIG", "orders", "broker-a:8", caller=CALLER)
+    await delete_kv(namespace, "ORDER_TOPIC_CONFIG", "orders", caller=CALLER)
+    await set_setting(namespace, "broker_timeout_ms", "60000", "60000", caller=CALLER)
+    await hold_expiry(namespace, lease.whole, ["broker-a", "broker-b"], caller=CALLER)
+    await release_expiry(namespace, caller=CALLER, let_go=True)
+    await _nobody_hears_for_an_hour(namespace)
+    async for _ in write_baseline(namespace, lease.whole, caller=CALLER, cause="daily"):
         pass
     rows = [GapRow("east", "broker-a", 0, 30_012, {66: 1, 67: 1}).pack()]
-    await append_pulse(book, WORKER, rows, span_ms=60_000, max_bytes=1_000_000)
+    await append_pulse(namespace, WORKER, rows, span_ms=60_000, max_bytes=1_000_000)
 
 
-async def _brokers_come_and_change(book: Book) -> None:
-    worker = PlainWorker(book)
+async def _brokers_come_and_change(namespace: Namespace) -> None:
+    worker = PlainWorker(namespace)
     said: dict[str, Any] = {
         "acting_master": True,
         "zone": "zone-1",
@@ -61,49 +61,49 @@ async def _brokers_come_and_change(book: Book) -> None:
     await worker.register(registration(C, broker="broker-b", topics=many))
 
 
-async def _topics_change(book: Book) -> None:
-    await register_topic(book, "by-request", {"broker-a": QueueData(4, 4)}, caller=CALLER)
-    await register_topic(book, "gone-soon", {"broker-a": QueueData(4, 4)}, caller=CALLER)
-    await delete_topic(book, "gone-soon", caller=CALLER)
-    await set_write_permission(book, "broker-a", writable=True, caller=CALLER)
-    await set_write_permission(book, "broker-a", writable=False, caller=CALLER)
-    await set_write_permission(book, "broker-a", writable=True, caller=CALLER)
+async def _topics_change(namespace: Namespace) -> None:
+    await register_topic(namespace, "by-request", {"broker-a": QueueData(4, 4)}, caller=CALLER)
+    await register_topic(namespace, "gone-soon", {"broker-a": QueueData(4, 4)}, caller=CALLER)
+    await delete_topic(namespace, "gone-soon", caller=CALLER)
+    await set_write_permission(namespace, "broker-a", writable=True, caller=CALLER)
+    await set_write_permission(namespace, "broker-a", writable=False, caller=CALLER)
+    await set_write_permission(namespace, "broker-a", writable=True, caller=CALLER)
 
 
-async def _brokers_go(book: Book, lease: str) -> None:
-    worker = PlainWorker(book)
-    lost = Departure("east", "broker-a", 0, A, await _incarnation(book, A), cause="connection-lost", lost_ms=1)
-    await unregister_brokers(book, [(lost, CALLER)])  # and with it the write permission of an acting group
+async def _brokers_go(namespace: Namespace, lease: str) -> None:
+    worker = PlainWorker(namespace)
+    lost = Departure("east", "broker-a", 0, A, await _incarnation(namespace, A), cause="connection-lost", lost_ms=1)
+    await unregister_brokers(namespace, [(lost, CALLER)])  # and with it the write permission of an acting group
     await worker.register(registration(B, 0, acting_master=True, data_version=version(state=3)))  # moved
     await worker.register(registration(D, 0, acting_master=True, data_version=version(state=4)))  # replaces it
     await worker.register(registration(C, 1, acting_master=True, data_version=version(state=1)))
     await worker.register(registration(C, 0, acting_master=True, data_version=version(state=1)))  # turned down
-    await unregister_brokers(book, [(Departure("east", "broker-b", 0, C), CALLER)])
+    await unregister_brokers(namespace, [(Departure("east", "broker-b", 0, C), CALLER)])
     await worker.register(registration("127.0.0.5:10911", broker="broker-c"))
-    await unregister_brokers(book, [(Departure("east", "broker-c", 0, cause="operator"), CALLER)])
+    await unregister_brokers(namespace, [(Departure("east", "broker-c", 0, cause="operator"), CALLER)])
     await worker.register(registration("127.0.0.6:10911", broker="broker-c"))
     silent = registration("127.0.0.6:10911").member
-    await make_due(book, silent)
-    due = DueMember(silent, await _incarnation(book, "127.0.0.6:10911"), 1)
-    await expire_brokers(book, lease, [due], caller=CALLER)
+    await make_due(namespace, silent)
+    due = DueMember(silent, await _incarnation(namespace, "127.0.0.6:10911"), 1)
+    await expire_brokers(namespace, lease, [due], caller=CALLER)
 
 
-async def _odd_groups(book: Book) -> None:
+async def _odd_groups(namespace: Namespace) -> None:
     """One that never had a seat, and a name that a cluster lists though its group is gone."""
-    worker = PlainWorker(book)
+    worker = PlainWorker(namespace)
     await worker.register(registration(D, broker="broker-d", topics=topics("one")))  # refused
-    await unregister_brokers(book, [(Departure("east", "broker-d", 0, D), CALLER)])
+    await unregister_brokers(namespace, [(Departure("east", "broker-d", 0, D), CALLER)])
     await worker.register(registration("127.0.0.7:10911", broker="broker-e"))
     await worker.register(registration("127.0.0.7:10911", broker="broker-e", cluster="west"))
-    await unregister_brokers(book, [(Departure("east", "broker-e", 0, "127.0.0.7:10911"), CALLER)])
+    await unregister_brokers(namespace, [(Departure("east", "broker-e", 0, "127.0.0.7:10911"), CALLER)])
 
 
-async def _incarnation(book: Book, address: str) -> str:
-    key = book.keys.of("instance", registration(address).member)
-    return (await book.client.call("HGET", key, "inc")).decode()  # type: ignore[no-any-return]
+async def _incarnation(namespace: Namespace, address: str) -> str:
+    key = namespace.keys.of("instance", registration(address).member)
+    return (await namespace.client.call("HGET", key, "inc")).decode()  # type: ignore[no-any-return]
 
 
-async def _nobody_hears_for_an_hour(book: Book) -> None:
-    await renew_worker(book, WORKER, 30_000, "{}", caller=CALLER)
-    await book.client.call("HINCRBY", book.keys.meta, "alive_ms", -3_600_000)
-    await renew_worker(book, WORKER, 30_000, "{}", caller=CALLER)
+async def _nobody_hears_for_an_hour(namespace: Namespace) -> None:
+    await renew_worker(namespace, WORKER, 30_000, "{}", caller=CALLER)
+    await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", -3_600_000)
+    await renew_worker(namespace, WORKER, 30_000, "{}", caller=CALLER)

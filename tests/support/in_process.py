@@ -16,10 +16,10 @@ from routebook.registry.restoring import Restoring
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.settings.loading import load
-from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.keys import Keys
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from routebook.store.scripts import ScriptSet
 from routebook.store.url import StoreUrl
 
@@ -30,7 +30,7 @@ CALLER = Caller("operator", "127.0.0.1:1")
 class InProcessWorker:
     name: str
     client: StoreClient
-    book: Book
+    namespace: Namespace
     live: LiveSettings
     replica: Replica
     registry: Registry
@@ -59,30 +59,30 @@ class InProcessWorker:
         await self.client.close()
 
 
-async def start_worker(store_url: str, namespace: str, **settings: Any) -> InProcessWorker:
+async def start_worker(store_url: str, namespace_name: str, **settings: Any) -> InProcessWorker:
     flags = {name: str(value) for name, value in settings.items()}
-    live = LiveSettings(load(flags | {"redis_url": store_url, "namespace": namespace}, {}, None, profile="serve"))
+    live = LiveSettings(load(flags | {"redis_url": store_url, "namespace": namespace_name}, {}, None, profile="serve"))
     name = f"worker-{secrets.token_hex(3)}"
-    keys = Keys(namespace)
+    keys = Keys(namespace_name)
     client = StoreClient(
         StoreUrl.parse(store_url), slot_key=keys.meta, timeout_ms=live.current.store_timeout_ms, connections=4
     )
     await client.open()
-    book = Book(client, keys, ScriptSet.load())
-    await open_book(book)
+    namespace = Namespace(client, keys, ScriptSet.load())
+    await open_namespace(namespace)
     metrics = Metrics()
-    replica = Replica(book, live)
-    registry = Registry(book, replica, live, worker=name, metrics=metrics)
+    replica = Replica(namespace, live)
+    registry = Registry(namespace, replica, live, worker=name, metrics=metrics)
     worker = InProcessWorker(
         name=name,
         client=client,
-        book=book,
+        namespace=namespace,
         live=live,
         replica=replica,
         registry=registry,
         metrics=metrics,
         leader=Leader(
-            book,
+            namespace,
             replica,
             live,
             name,
@@ -90,8 +90,8 @@ async def start_worker(store_url: str, namespace: str, **settings: Any) -> InPro
             sessions=registry.sessions,
             min_broker_changes=registry.min_broker_changes,
         ),
-        presence=Presence(book, replica, name, {}, on_unknown=registry.sessions.reopen),
-        restoring=Restoring(book, replica, live, name),
+        presence=Presence(namespace, replica, name, {}, on_unknown=registry.sessions.reopen),
+        restoring=Restoring(namespace, replica, live, name),
     )
     worker.spawn(replica.run())
     worker.spawn(worker.registry.sessions.run())

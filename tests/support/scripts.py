@@ -4,39 +4,39 @@ import json
 from typing import Any
 
 from routebook.model.caller import Caller
-from routebook.store.book import Book
 from routebook.store.changes import Change, read_changes
+from routebook.store.namespace import Namespace
 
 CALLER = Caller("worker-1", "127.0.0.1:40000")
 
 
-async def history(book: Book, *, after: int = 0) -> list[Change]:
+async def history(namespace: Namespace, *, after: int = 0) -> list[Change]:
     """All changes, or those after a version."""
-    return [change for change in await read_changes(book, (0, 0), count=10_000) if change.version > after]
+    return [change for change in await read_changes(namespace, (0, 0), count=10_000) if change.version > after]
 
 
-async def kinds(book: Book, *, after: int = 0) -> list[str]:
-    return [change.kind for change in await history(book, after=after)]
+async def kinds(namespace: Namespace, *, after: int = 0) -> list[str]:
+    return [change.kind for change in await history(namespace, after=after)]
 
 
-async def newest(book: Book) -> Change:
-    return (await history(book))[-1]
+async def newest(namespace: Namespace) -> Change:
+    return (await history(namespace))[-1]
 
 
-async def raw_payload(book: Book, index: int = -1) -> Any:
-    entries = await book.client.call("XRANGE", book.keys.changes, "-", "+")
+async def raw_payload(namespace: Namespace, index: int = -1) -> Any:
+    entries = await namespace.client.call("XRANGE", namespace.keys.changes, "-", "+")
     return json.loads(entries[index][1][1])
 
 
-async def meta(book: Book, field: str) -> int:
-    return int(await book.client.call("HGET", book.keys.meta, field) or 0)
+async def meta(namespace: Namespace, field: str) -> int:
+    return int(await namespace.client.call("HGET", namespace.keys.meta, field) or 0)
 
 
-async def deadline_of(book: Book, member: str) -> int:
-    return int(await book.client.call("ZSCORE", book.keys.table("deadlines"), member))
+async def deadline_of(namespace: Namespace, member: str) -> int:
+    return int(await namespace.client.call("ZSCORE", namespace.keys.table("deadlines"), member))
 
 
-async def make_due(book: Book, *members: str) -> None:
+async def make_due(namespace: Namespace, *members: str) -> None:
     """Their deadlines have passed, as the deadline clock sees it."""
     for member in members:
-        await book.client.call("ZADD", book.keys.table("deadlines"), "XX", 1, member)
+        await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, member)

@@ -1,4 +1,4 @@
-"""Simulated fleets in tests, and what their journals say must be in the book."""
+"""Simulated fleets in tests, and what their journals say must be in the route table."""
 
 import json
 import random

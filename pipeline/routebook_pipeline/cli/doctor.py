@@ -98,7 +98,7 @@ def _store(namespace: str, url_env: str) -> Finding:
     except PipelineError as error:
         return Finding.of("store", error)
     kept = f"keeps changes from version {first.version}" if first is not None else "keeps no changes"
-    return Finding("ok", "store", f"name space {namespace!r} is at version {newest.version}; {kept}")
+    return Finding("ok", "store", f"namespace {namespace!r} is at version {newest.version}; {kept}")
 
 
 def _lake(lake: str | None, namespace: str) -> Finding:

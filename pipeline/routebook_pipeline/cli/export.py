@@ -56,7 +56,7 @@ def lines_of(stream: "StreamReader") -> Iterator[str]:
         yield from _lines(stream)
     except HistoryMissingError as error:
         first = stream.first()
-        are = f"RB_MISSING: the changes {error.first} to {error.last} of name space {stream.namespace!r} are"
+        are = f"RB_MISSING: the changes {error.first} to {error.last} of namespace {stream.namespace!r} are"
         if first is None or first.version > error.last:
             raise HistoryError(
                 f"{are} gone: the stream was trimmed while it was read. Nothing was written. Run it again: it begins "
@@ -69,7 +69,7 @@ def lines_of(stream: "StreamReader") -> Iterator[str]:
         ) from error
     except HistoryForkError as error:
         raise HistoryError(
-            f"RB_FORK: the store lost its last changes or was emptied while it was read: name space "
+            f"RB_FORK: the store lost its last changes or was emptied while it was read: namespace "
             f"{stream.namespace!r} was at version {error.ours} and is at {error.newest}. Nothing was written. Run it "
             "again for what the store holds now, or export from a copy of it from before (--url-env)."
         ) from error

@@ -79,8 +79,8 @@ def read_past_midnight(spark: "SparkSession", site: Site, progress: Progress, be
         ingest_into(spark, site, progress, threading.Event(), once=True)
         if not lake.changes.pin().files:
             raise AnswerIsNoError(
-                f"There is no history of the name space {site.namespace!r} yet, so there is nothing to report: its "
-                "workers have written no change. Is it the right name space (--namespace)?"
+                f"There is no history of the namespace {site.namespace!r} yet, so there is nothing to report: its "
+                "workers have written no change. Is it the right namespace (--namespace)?"
             )
         # Not what the store says now: the next step would be told less, if something comes in between.
         until_ms = complete_until(lake, None)

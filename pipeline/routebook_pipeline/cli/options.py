@@ -111,7 +111,7 @@ def _lake(given: str | None) -> str:
 
 def checked_namespace(given: str) -> str:
     if not _NAMESPACE.fullmatch(given):
-        raise WrongUsageError(f"{given!r} cannot be a name space. Allowed: up to 64 of letters, digits, _ . -")
+        raise WrongUsageError(f"{given!r} cannot be a namespace. Allowed: up to 64 of letters, digits, _ . -")
     return given
 
 

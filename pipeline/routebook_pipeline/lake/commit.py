@@ -181,5 +181,5 @@ def _check_it_is_ours(found: dict[str, Any]) -> None:
     if found["entries"] >= WRONG_STREAM_ENTRIES and found["spoilt"] == found["entries"]:
         raise WrongUsageError(
             f"None of the {found['entries']} entries from version {found['first']} to {found['last']} can be read: "
-            "this is no stream written by Routebook. Look at the address of the store and at the name space."
+            "this is no stream written by Routebook. Look at the address of the store and at the namespace."
         )

@@ -1,4 +1,4 @@
-"""Both streams of a name space into its lake, once or for as long as it is let.
+"""Both streams of a namespace into its lake, once or for as long as it is let.
 
 An endless ingest gives up only where starting again cannot help: wrong usage, a history that is missing or another one,
 and a Java that is gone. Everything else is started again, after one second, then two, four, … up to a minute; a

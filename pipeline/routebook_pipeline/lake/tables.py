@@ -1,4 +1,4 @@
-"""The tables of a name space: Delta, written by Spark and committed by the `deltalake` wheel.
+"""The tables of a namespace: Delta, written by Spark and committed by the `deltalake` wheel.
 
 A table is what its log says at one version. Spark never looks into the folder: it is given the files of a pinned
 version, so that a question sees one state throughout, whatever is committed, joined or thrown away meanwhile.
@@ -216,7 +216,7 @@ class Pinned:
 
 @dataclass(frozen=True)
 class Lake:
-    """`root` holds a folder for each name space."""
+    """`root` holds a folder for each namespace."""
 
     root: str
     namespace: str
@@ -229,7 +229,7 @@ class Lake:
                 f"A lake cannot be kept in {self.root!r}: the library that reads tables takes a backslash, and a % "
                 "before two digits, for other characters. Choose a name without."
             )
-        # A name space may be called "..", and none has a @ in its name.
+        # A namespace may be called "..", and none has a @ in its name.
         name = self.namespace if self.namespace.strip(".") else f"@{self.namespace}"
         return root / name
 

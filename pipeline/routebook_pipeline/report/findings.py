@@ -56,7 +56,7 @@ class Findings:
     heartbeat_gaps_by_cluster: Rows = ()
     heartbeat_gaps_by_seat: Rows = ()
     gap_buckets: Mapping[int, int] = field(default_factory=dict)
-    """Heartbeat gaps of the whole name space: bucket of the pulse -> number. Empty: no picture, the tables stay."""
+    """Heartbeat gaps of the whole namespace: bucket of the pulse -> number. Empty: no picture, the tables stay."""
     exposure_by_cluster: Rows = ()
     exposure_by_group: Rows = ()
     capacity: Rows = ()

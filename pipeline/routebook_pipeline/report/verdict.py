@@ -92,8 +92,8 @@ def _odd(findings: Findings) -> list[str]:
     known = sum((row["up_ms"] or 0) + (row["unplanned_ms"] or 0) for row in findings.availability_by_cluster)
     if unknown:
         said.append(f"For {formats.share(unknown / (unknown + known))} of the time nobody knows which brokers were up.")
-    if blind := max((row["blind_ms"] or 0 for row in findings.availability_by_cluster), default=0):
-        said.append(f"The service itself could hear nobody for {formats.duration(blind)}.")
+    if paused := max((row["paused_ms"] or 0 for row in findings.availability_by_cluster), default=0):
+        said.append(f"The service itself could not receive heartbeats for {formats.duration(paused)}.")
     return said
 
 

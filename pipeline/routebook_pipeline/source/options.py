@@ -20,7 +20,7 @@ _LOOKS_LIKE_ADDRESS: Final = re.compile(r"^\s*[a-z]+://|@")
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """One name space is one stream, one query, one lake folder."""
+    """One namespace is one stream, one query, one lake folder."""
 
     stream: str = CHANGES
     namespace: str = "default"
@@ -86,7 +86,7 @@ def _refuse_addresses(values: Mapping[str, str]) -> None:
 
 def _namespace(value: str) -> str:
     if not value or set(value) & set("{}: "):
-        _refuse("The option namespace of the source routebook is no name space: it has no braces, colons or blanks.")
+        _refuse("The option namespace of the source routebook is no namespace: it has no braces, colons or blanks.")
     return value
 
 

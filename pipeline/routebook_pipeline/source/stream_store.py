@@ -1,4 +1,4 @@
-"""One stream of a name space in the store: where it begins and ends, what lies in between."""
+"""One stream of a namespace in the store: where it begins and ends, what lies in between."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ DEFAULT_URL_ENV: Final = "ROUTEBOOK_REDIS_URL"
 
 
 def key_of(namespace: str, name: str) -> str:
-    """As the service builds it. The braces are part of the key: all of a name space lies in one slot of a cluster."""
+    """As the service builds it. The braces are part of the key: all of a namespace lies in one slot of a cluster."""
     return f"rb:{{{namespace}}}:{name}"
 
 

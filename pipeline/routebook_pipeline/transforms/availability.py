@@ -49,22 +49,22 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
         .withColumn("spent_ms", F.col("unplanned_ms"))
         .withColumn("met", F.col("availability") >= F.lit(thresholds.objective))
     )
-    return shaped(judged.crossJoin(F.broadcast(blind(history, window))), AVAILABILITY_BY_CLUSTER)
+    return shaped(judged.crossJoin(F.broadcast(paused(history, window))), AVAILABILITY_BY_CLUSTER)
 
 
-def blind(history: History, window: Window) -> DataFrame:
-    """One row: `blind_ms`, how much of the window the service could hear nobody."""
+def paused(history: History, window: Window) -> DataFrame:
+    """One row: `paused_ms`, how much of the window the service could hear nobody."""
     spans = (
         before_end(history.changes, window)
-        .where((F.col("code") == int(Kind.BLIND)) & (F.col("row") == 0))
+        .where((F.col("code") == int(Kind.EXPIRY_PAUSED)) & (F.col("row") == 0))
         .select(
             F.lit(0).alias("all"),
             F.greatest("from_ms", F.lit(window.start_ms)).alias("from_ms"),
             F.least("to_ms", F.lit(window.end_ms)).alias("to_ms"),
         )
     )
-    deaf = segments(spans, ["all"], {"number": F.lit(1)}).where(F.col("number") > 0)
-    return deaf.agg(F.coalesce(F.sum(F.col("to_ms") - F.col("from_ms")), F.lit(0)).alias("blind_ms"))
+    pauses = segments(spans, ["all"], {"number": F.lit(1)}).where(F.col("number") > 0)
+    return pauses.agg(F.coalesce(F.sum(F.col("to_ms") - F.col("from_ms")), F.lit(0)).alias("paused_ms"))
 
 
 def masterless(history: History, window: Window, thresholds: Thresholds) -> DataFrame:

@@ -12,7 +12,7 @@ from routebook.process.exits import AnswerIsNoError
 @as_json
 @asks_service
 def command(service: Service, topic: str, cluster: str | None, json_: bool) -> None:
-    """Delete a topic from the book. It comes back if a broker still registers it."""
+    """Delete a topic from the route table. It comes back if a broker still registers it."""
     done = service.ask("DELETE", f"/v1/topics/{part(topic)}", params={"cluster": cluster})
     if json_:
         print_json(done)

@@ -53,7 +53,7 @@ def delete(service: Service, namespace: str, key: str, json_: bool) -> None:
 @as_json
 @asks_service
 def list_(service: Service, namespace: str, json_: bool) -> None:
-    """All key-values of a name space."""
+    """All key-values of a namespace."""
     table: dict[str, str] = {}
     cursor = None
     while True:

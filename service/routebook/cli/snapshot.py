@@ -33,7 +33,7 @@ PART_TIMEOUT_S: Final = 60.0
 
 @click.group("snapshot")
 def command() -> None:
-    """The whole name space as one JSON document: brokers with their topics, key-values, settings."""
+    """The whole namespace as one JSON document: brokers with their topics, key-values, settings."""
 
 
 @command.command("export")
@@ -62,11 +62,11 @@ def export(service: Service, *, file: str, source: str | None, namespaces: tuple
 @command.command("import")
 @click.argument("file", default=STDIO)
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@click.option("--replace", is_flag=True, help="Where the book says something else, take the snapshot's word.")
+@click.option("--replace", is_flag=True, help="Where the route table says something else, take the snapshot's word.")
 @as_json
 @asks_service
 def import_(service: Service, *, file: str, dry_run: bool, replace: bool, json_: bool) -> int:
-    """Bring a snapshot from FILE, or from standard input, into the book.
+    """Bring a snapshot from FILE, or from standard input, into the route table.
 
     Checked as a whole first. Nothing is deleted; brokers that do not exist expire like any that fall silent. The same
     again changes nothing: an import that was interrupted is simply repeated. Exit code 1: something was left as it was.

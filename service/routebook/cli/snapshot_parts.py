@@ -109,7 +109,7 @@ class Sum:
 
     @property
     def is_complete(self) -> bool:
-        """All of the snapshot is (or would be) in the book."""
+        """All of the snapshot is (or would be) in the route table."""
         return not (self.left_out or self.turned_down or any(counted["keep"] for counted in self.counts.values()))
 
     def document(self, *, dry_run: bool) -> Document:

@@ -80,7 +80,7 @@ class NameServer:
         return self._must(code, said)
 
     async def key_values(self, namespace: str) -> Mapping[str, str] | Declined:
-        """A name space that is not there has nothing in it."""
+        """A namespace that is not there has nothing in it."""
         said = await self._ask(RequestCode.GET_KVLIST_BY_NAMESPACE, answers.read_kv_table, {"namespace": namespace})
         if isinstance(said, Declined) and said.code == ResponseCode.QUERY_NOT_FOUND:
             return {}

@@ -20,7 +20,7 @@ class Said:
     listings: Mapping[int, frozenset[str]] = field(default_factory=dict)
     """By request code: 304, 311 to 313. A code that it declines is missing."""
     key_values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By name space; one that it declines is missing."""
+    """By namespace; one that it declines is missing."""
     settings: Mapping[str, str] | None = None
     declined: Mapping[str, str] = field(default_factory=dict)
     """What it was asked and does not say, with its reason."""

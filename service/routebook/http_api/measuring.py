@@ -13,7 +13,7 @@ from routebook.observability.refusals import Reason
 PATTERN: Final = "routebook.pattern"
 """Where a layer that answers by itself says for which path."""
 REFUSAL: Final = "routebook.refusal"
-"""Where whoever answers with an error of the book says why, in a word of `observability.refusals`."""
+"""Where whoever answers with an error of the route table says why, in a word of `observability.refusals`."""
 
 _BY_STATUS: Final[dict[int, Reason]] = {403: "forbidden", 404: "not_found", 409: "refused", 500: "failed"}
 """Of what this port refuses by itself; the rest of it is invalid, or comes while the worker stops."""

@@ -49,13 +49,13 @@ BROKEN_JSON = Kind("broken-json", 400, "The body is not JSON")
 BAD_REQUEST = Kind("bad-request", 400, "The request cannot be understood")
 FORBIDDEN = Kind("forbidden", 403, "Not allowed from here")
 FOREIGN_ORIGIN = Kind("foreign-origin", 403, "A page of another site may not do this")
-NOT_FOUND = Kind("not-found", 404, "Not in the book")
+NOT_FOUND = Kind("not-found", 404, "Not in the route table")
 UNKNOWN_BROKER = Kind("unknown-broker", 404, "No such broker is registered")
 NO_REPORTS = Kind("no-reports-folder", 404, "There is no folder with reports")
 NO_SUCH_PATH = Kind("no-such-path", 404, "There is nothing at this path")
 WRONG_METHOD = Kind("method-not-allowed", 405, "This path does not take that method")
 TOO_SLOW = Kind("request-too-slow", 408, "The request did not arrive in time", _CLOSE)
-REFUSED = Kind("refused", 409, "The rules of the book say no")
+REFUSED = Kind("refused", 409, "The rules of the route table say no")
 TOO_LARGE = Kind("body-too-large", 413, "The body is larger than allowed", _CLOSE)
 INVALID = Kind("invalid-input", 422, "A value is not allowed")
 INTERNAL = Kind("internal-error", 500, "Routebook made a mistake")
@@ -85,7 +85,7 @@ _BY_STATUS: Final = {404: NO_SUCH_PATH, 405: WRONG_METHOD, 413: TOO_LARGE}
 
 
 class Problem(Exception):  # noqa: N818 - it is what is sent, not only what failed
-    """A problem of this port itself; what the book reports has an error class of its own."""
+    """A problem of this port itself; what the route table reports has an error class of its own."""
 
     def __init__(self, kind: Kind, detail: str, *, advice: str = "") -> None:
         super().__init__(detail)

@@ -1,4 +1,4 @@
-"""A whole name space at one version, as a value: what an export holds and an import brings."""
+"""A whole namespace at one version, as a value: what an export holds and an import brings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

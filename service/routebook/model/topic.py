@@ -13,7 +13,7 @@ FLAG_UNIT: Final = 1
 FLAG_UNIT_SUBSCRIPTION: Final = 2
 
 ORDER_TOPIC_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
-"""The only key-value name space that the name server itself reads."""
+"""The only key-value namespace that the name server itself reads."""
 
 SYNC_MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 """Brokers read their true membership through the route of this topic, so it is never rewritten."""

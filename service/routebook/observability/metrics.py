@@ -26,10 +26,17 @@ LookupResult = Literal["found", "not_found", "not_ready"]
 RegistrationKind = Literal["unchanged", "changed", "refused", "turned_down"]
 
 LossOutcome = Literal[
-    "elsewhere", "returned", "alive", "removed_at_once", "removed_refused", "removed_silent", "network_ill", "undecided"
+    "elsewhere",
+    "returned",
+    "alive",
+    "removed_at_once",
+    "removed_refused",
+    "removed_silent",
+    "mass_disconnect",
+    "undecided",
 ]
-"""What became of a broker whose last connection to a worker was lost. After `network_ill` and `undecided` its deadline
-decides.
+"""What became of a broker whose last connection to a worker was lost. After `mass_disconnect` and `undecided` its
+deadline decides.
 """
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -221,8 +228,8 @@ class Metrics:
     def lost_connection(self, outcome: LossOutcome) -> None:
         self._lost_connections.labels(outcome).inc()
 
-    def network_ill(self) -> None:
-        self._network_ill.inc()
+    def mass_disconnect(self) -> None:
+        self._mass_disconnect.inc()
 
     # What the process is
 
@@ -349,8 +356,8 @@ class Metrics:
         )
         for outcome in get_args(LossOutcome):
             self._lost_connections.labels(outcome)
-        self._network_ill = self._counter(
-            "network_ill_alarms_total",
+        self._mass_disconnect = self._counter(
+            "mass_disconnect_alarms_total",
             "Alarms: so many sessions ended together, or most workers are gone and nobody was heard since, that nobody "
             "is removed for silence.",
         )

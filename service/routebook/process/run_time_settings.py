@@ -3,9 +3,9 @@
 import asyncio
 
 from routebook.settings import Loaded
-from routebook.store.book import Book
 from routebook.store.client import StoreClient
 from routebook.store.keys import Keys
+from routebook.store.namespace import Namespace
 from routebook.store.reads import read_settings
 from routebook.store.scripts import ScriptSet
 from routebook.store.url import StoreUrl
@@ -22,6 +22,6 @@ async def _read(loaded: Loaded) -> dict[str, str]:
     client = StoreClient(StoreUrl.parse(settings.redis_url), slot_key=keys.meta, timeout_ms=settings.store_timeout_ms)
     try:
         await client.open()
-        return await read_settings(Book(client, keys, ScriptSet.load()))
+        return await read_settings(Namespace(client, keys, ScriptSet.load()))
     finally:
         await client.close()

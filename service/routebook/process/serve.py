@@ -27,7 +27,7 @@ def _announce(service: Service) -> None:
     line = (
         f"Routebook {__version__} serves RocketMQ on {service.remoting_address} and {service.http_address}, "
         f"health and metrics {service.admin_address}, "
-        f"name space {settings.namespace} on {StoreUrl.parse(settings.redis_url).masked()}, {workers}."
+        f"namespace {settings.namespace} on {StoreUrl.parse(settings.redis_url).masked()}, {workers}."
     )
     sys.stdout.write(f"{start_line(settings)}\n{line}\n")
     sys.stdout.flush()

@@ -1,6 +1,6 @@
 """One worker: everything long-lived is built here, started in this order, and stopped in the reverse one.
 
-    admin port -> store -> its check -> the book -> replica complete -> presence, leader, sessions … -> public ports
+    admin port -> store -> its check -> the route table -> replica complete -> presence, leader, … -> public ports
 
 A stop takes the public ports away first, so that nobody is answered by half a worker; then gives up the leadership,
 so that the next leader need not wait; then closes the store.
@@ -39,11 +39,11 @@ from routebook.registry.restoring import Restoring
 from routebook.remoting_api.server import RemotingServer
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, Origin, Settings
-from routebook.store.book import Book
 from routebook.store.checks import check_store
 from routebook.store.client import StoreClient
 from routebook.store.keys import Keys
-from routebook.store.presence import open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import open_namespace
 from routebook.store.scripts import ScriptSet
 from routebook.store.url import StoreUrl
 
@@ -73,14 +73,14 @@ class Worker:
             connections=settings.store_connections,
         )
         self._metrics = Metrics()
-        self._book = Book(self._client, keys, MeasuredScripts(ScriptSet.load(), self._metrics))
-        self._replica = Replica(self._book, live, tell_changes=ChangeLog(live.masked).tell)
-        self.registry = Registry(self._book, self._replica, live, worker=self.name, metrics=self._metrics)
+        self._namespace = Namespace(self._client, keys, MeasuredScripts(ScriptSet.load(), self._metrics))
+        self._replica = Replica(self._namespace, live, tell_changes=ChangeLog(live.masked).tell)
+        self.registry = Registry(self._namespace, self._replica, live, worker=self.name, metrics=self._metrics)
         self._presence = Presence(
-            self._book, self._replica, self.name, _about(settings), on_unknown=self.registry.sessions.reopen
+            self._namespace, self._replica, self.name, _about(settings), on_unknown=self.registry.sessions.reopen
         )
         self._leader = Leader(
-            self._book,
+            self._namespace,
             self._replica,
             live,
             self.name,
@@ -88,7 +88,7 @@ class Worker:
             sessions=self.registry.sessions,
             min_broker_changes=self.registry.min_broker_changes,
         )
-        self._restoring = Restoring(self._book, self._replica, live, self.name)
+        self._restoring = Restoring(self._namespace, self._replica, live, self.name)
         self._metrics.before_exposition(self._measure)
         self._ports = public
         self._tls = ServerTls(TlsOptions.of(settings))
@@ -113,8 +113,8 @@ class Worker:
         settings = self._live.current
         await self._admin.start()
         await self._reach_store()
-        await open_book(self._book)
-        await import_kv_file(self._book, settings.kv_config_path, self.name)
+        await open_namespace(self._namespace)
+        await import_kv_file(self._namespace, settings.kv_config_path, self.name)
         self._spawn("replica", self._replica.run())
         await self._replica.wait_complete(LOAD_TIMEOUT_MS)
         self._tell_run_time_settings()

@@ -15,9 +15,9 @@ from typing import Final
 from routebook.errors import NotReadyError, NotSeenYetError, StoreError
 from routebook.model.caller import Caller
 from routebook.registry.min_broker_changes import MinBrokerChanges
-from routebook.registry.sight import Sight
+from routebook.registry.sight import ReadYourWrites
 from routebook.replica.replica import Replica
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.statuses import Status
 
@@ -34,8 +34,8 @@ class _Waiting:
 
 
 class Departures:
-    def __init__(self, book: Book, replica: Replica, min_broker_changes: MinBrokerChanges) -> None:
-        self._book = book
+    def __init__(self, namespace: Namespace, replica: Replica, min_broker_changes: MinBrokerChanges) -> None:
+        self._namespace = namespace
         self._replica = replica
         self._min_broker_changes = min_broker_changes
         self._waiting: deque[_Waiting] = deque()
@@ -67,9 +67,9 @@ class Departures:
                 one.done.cancel()
 
     async def _carry_out(self, batch: list[_Waiting]) -> None:
-        sight = Sight(self._replica)
+        sight = ReadYourWrites(self._replica)
         try:
-            reply = await unregister_brokers(self._book, [(one.departure, one.caller) for one in batch])
+            reply = await unregister_brokers(self._namespace, [(one.departure, one.caller) for one in batch])
         except StoreError as error:
             _log.warning("%d departures did not reach the store: %s", len(batch), error)
             for one in batch:

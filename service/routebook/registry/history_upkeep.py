@@ -24,8 +24,8 @@ from routebook.store.baseline import (
     want_baseline,
     write_baseline,
 )
-from routebook.store.book import Book
 from routebook.store.history import HistoryState, read_history_state, trim_history
+from routebook.store.namespace import Namespace
 
 _log = logging.getLogger(__name__)
 
@@ -41,8 +41,10 @@ AFTER_A_LOSS_MS: Final = 3_600_000
 
 
 class HistoryUpkeep:
-    def __init__(self, book: Book, replica: Replica, live: LiveSettings, worker: str, metrics: Metrics) -> None:
-        self._book = book
+    def __init__(
+        self, namespace: Namespace, replica: Replica, live: LiveSettings, worker: str, metrics: Metrics
+    ) -> None:
+        self._namespace = namespace
         self._replica = replica
         self._live = live
         self._caller = Caller(worker)
@@ -70,11 +72,11 @@ class HistoryUpkeep:
             await self._give_up()
         if self._baseline is None and now >= self._next_look:
             self._next_look = now + LOOK_PERIOD_S
-            cause = self._due(await read_baseline_state(self._book), now)
+            cause = self._due(await read_baseline_state(self._namespace), now)
             if cause:
                 _log.info("A baseline of the table is written into the history (%s).", cause)
                 self._lease = lease
-                self._baseline = write_baseline(self._book, lease, caller=self._caller, cause=cause)
+                self._baseline = write_baseline(self._namespace, lease, caller=self._caller, cause=cause)
         if self._baseline is not None:
             await self._write_on(self._baseline, until=now + STEP_S)
 
@@ -82,10 +84,10 @@ class HistoryUpkeep:
 
     async def trim(self) -> None:
         settings = self._live.current
-        state = await read_history_state(self._book)
+        state = await read_history_state(self._namespace)
         self._warn_of_odd_readers(state)
         bound = bound_in_force(state, settings)
-        gone = await trim_history(self._book, state, bound.below)
+        gone = await trim_history(self._namespace, state, bound.below)
         self._metrics.history(_figures(state, gone, settings))
         first = state.first + gone
         lost = first - max(bound.keep, state.first)
@@ -104,14 +106,14 @@ class HistoryUpkeep:
 
     async def _complete_again(self, first: int) -> None:
         """What is left makes sense to a reader only from a baseline on."""
-        last = await read_baseline_state(self._book)
+        last = await read_baseline_state(self._namespace)
         if last.last_begin < first and last.now_ms - last.last_ms >= AFTER_A_LOSS_MS:
-            await want_baseline(self._book, "trimmed")
+            await want_baseline(self._namespace, "trimmed")
 
     def _warn_of_odd_readers(self, state: HistoryState) -> None:
         odd = frozenset(state.unreadable_readers)
         if odd - self._warned_of:
-            key = self._book.keys.readers
+            key = self._namespace.keys.readers
             _log.warning("%s holds what is no place of a reader, of: %s.", key, ", ".join(sorted(odd)))
         self._warned_of = odd
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from routebook.errors import SettingsError
 from routebook.model.caller import Caller
-from routebook.store.book import Book
 from routebook.store.kv import import_kv
+from routebook.store.namespace import Namespace
 from routebook.store.packing import compact_json, sha256_of
 from routebook.store.statuses import Status
 
@@ -49,18 +49,18 @@ def _broken(path: Path, reason: str) -> SettingsError:
     )
 
 
-async def import_kv_file(book: Book, path: str, worker: str) -> None:
+async def import_kv_file(namespace: Namespace, path: str, worker: str) -> None:
     if not path:
         return
     table = await asyncio.to_thread(read_kv_file, Path(path))
     if not table:
         return
-    written = await _import(book, table, Caller(worker, source=path))
+    written = await _import(namespace, table, Caller(worker, source=path))
     if written:
         _log.info("Took over %d key-values from %s.", written, path)
 
 
-async def _import(book: Book, table: Mapping[str, Mapping[str, str]], caller: Caller) -> int:
+async def _import(namespace: Namespace, table: Mapping[str, Mapping[str, str]], caller: Caller) -> int:
     """In parts, since the store is blocked by each. The store knows how far the file was taken, so a start that was
     killed is continued by the next one, and two that start together share the work.
     """
@@ -70,7 +70,7 @@ async def _import(book: Book, table: Mapping[str, Mapping[str, str]], caller: Ca
     while True:
         end = start + ENTRIES_PER_PART
         is_last = end >= len(entries)
-        reply = await import_kv(book, entries[start:end], file=file, start=start, is_last=is_last, caller=caller)
+        reply = await import_kv(namespace, entries[start:end], file=file, start=start, is_last=is_last, caller=caller)
         written += reply.written
         if reply.status is Status.UNCHANGED or (reply.status is Status.DONE and is_last):
             return written

@@ -21,8 +21,8 @@ from routebook.registry.sessions import Sessions
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.baseline import FencedError
-from routebook.store.book import Book
 from routebook.store.lease import Lease, acquire_lease, release_lease, renew_lease
+from routebook.store.namespace import Namespace
 from routebook.store.presence import forget_worker
 from routebook.store.reads import read_service_state
 from routebook.store.removal import (
@@ -50,7 +50,7 @@ SHORTEST_PAUSE_S: Final = 0.02
 class Leader:
     def __init__(
         self,
-        book: Book,
+        namespace: Namespace,
         replica: Replica,
         live: LiveSettings,
         worker: str,
@@ -59,7 +59,7 @@ class Leader:
         sessions: Sessions,
         min_broker_changes: MinBrokerChanges,
     ) -> None:
-        self._book = book
+        self._namespace = namespace
         self._replica = replica
         self._live = live
         self._worker = worker
@@ -68,7 +68,7 @@ class Leader:
         self._min_broker_changes = min_broker_changes
         self._caller = Caller(worker)
         self._key_values = KeyValueLog(replica)
-        self._history = HistoryUpkeep(book, replica, live, worker, metrics)
+        self._history = HistoryUpkeep(namespace, replica, live, worker, metrics)
         self._lease: Lease | None = None
         self._next_scan = 0.0
         self._renewed = 0.0
@@ -104,17 +104,17 @@ class Leader:
         if not self._lease:
             return
         try:
-            await release_lease(self._book, self._lease)
+            await release_lease(self._namespace, self._lease)
         except StoreError as error:
             _log.warning("Stepped down without saying so (%s); the lease ends by itself.", error)
         self._lease = None
 
     async def _keep_lease(self, lease_ms: int) -> None:
-        if self._lease and not await renew_lease(self._book, self._lease, lease_ms):
+        if self._lease and not await renew_lease(self._namespace, self._lease, lease_ms):
             _log.warning("Lost the lease with token %d.", self._lease.token)
             self._lease = None
         if not self._lease:
-            ours, lease = await acquire_lease(self._book, self._worker, lease_ms)
+            ours, lease = await acquire_lease(self._namespace, self._worker, lease_ms)
             if ours:
                 self._lease = lease
                 self._next_scan = time.monotonic()
@@ -146,7 +146,7 @@ class Leader:
         while True:
             window_ms = self._live.current.hold_window_ms
             scan = await scan_deadlines(
-                self._book, lease.whole, caller=self._caller, limit=MEMBERS_PER_SCAN, window_ms=window_ms
+                self._namespace, lease.whole, caller=self._caller, limit=MEMBERS_PER_SCAN, window_ms=window_ms
             )
             if scan.status is Status.FENCED:
                 self._lease = None
@@ -174,7 +174,7 @@ class Leader:
         self._metrics.expiry_due(scan.due)
         if held:
             names = sorted({self._broker_of(member) for member in scan.members if not _may_go(member, scan)})
-            outcome = await hold_expiry(self._book, lease.whole, names, caller=self._caller)
+            outcome = await hold_expiry(self._namespace, lease.whole, names, caller=self._caller)
             if outcome.status is Status.DONE:
                 self._metrics.hold_began()
                 _log.error(
@@ -185,12 +185,12 @@ class Leader:
                     scan.expired_lately,
                 )
         elif scan.held_since_ms is not None:
-            await release_expiry(self._book, caller=self._caller, let_go=False, lease=lease.whole)
+            await release_expiry(self._namespace, caller=self._caller, let_go=False, lease=lease.whole)
             _log.warning("Expiry is no longer held: %d of %d brokers are due.", scan.due, scan.instances)
 
     def _tell_cut_off(self, scan: Scan) -> None:
         if scan.cut_off and not self._cut_off:
-            self._metrics.network_ill()
+            self._metrics.mass_disconnect()
             _log.error(
                 "Most workers are gone and nobody was heard since: deadlines stand still until a broker is heard or "
                 "workers are back. Look at the network between this worker, the others and the brokers."
@@ -205,7 +205,7 @@ class Leader:
 
     async def _expire(self, lease: Lease, due: list[DueMember]) -> None:
         while due:
-            reply = await expire_brokers(self._book, lease.whole, due, caller=self._caller)
+            reply = await expire_brokers(self._namespace, lease.whole, due, caller=self._caller)
             if reply.status is Status.FENCED:
                 self._lease = None
                 return
@@ -216,13 +216,13 @@ class Leader:
     # -- workers
 
     async def _forget_dead_workers(self, lease: Lease) -> None:
-        state = await read_service_state(self._book)
+        state = await read_service_state(self._namespace)
         for worker, left_ms in state.workers.items():
             if left_ms >= 0:
                 continue
             status = Status.STALE
             while status is Status.STALE:
-                status = await forget_worker(self._book, worker, caller=self._caller, lease=lease.whole)
+                status = await forget_worker(self._namespace, worker, caller=self._caller, lease=lease.whole)
             if status is Status.DONE:
                 _log.warning("Worker %s is gone; its brokers get one full timeout more.", worker)
 

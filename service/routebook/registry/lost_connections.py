@@ -27,8 +27,8 @@ from routebook.observability.metrics import LossOutcome, Metrics
 from routebook.registry.departures import Departures
 from routebook.registry.dialling import Look, dial
 from routebook.settings.live import LiveSettings
-from routebook.store.book import Book
-from routebook.store.sessions import Loss, count_sessions, settle_losses
+from routebook.store.namespace import Namespace
+from routebook.store.sessions import Loss, count_sessions, resolve_lost_connections
 from routebook.store.statuses import Status
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Share:
 class LostConnections:
     def __init__(
         self,
-        book: Book,
+        namespace: Namespace,
         live: LiveSettings,
         departures: Departures,
         metrics: Metrics,
@@ -68,7 +68,7 @@ class LostConnections:
         """`own_share` is asked with a number of seconds; `tell_again` begins anew with a loss that could not be looked
         into to its end.
         """
-        self._book = book
+        self._namespace = namespace
         self._live = live
         self._departures = departures
         self._metrics = metrics
@@ -146,32 +146,32 @@ class LostConnections:
             case Look.UNDECIDED:
                 return "undecided"
             case Look.SILENT:
-                return "network_ill" if await self._is_network_ill(loss, grace_s) else "removed_silent"
+                return "mass_disconnect" if await self._is_mass_disconnect(loss, grace_s) else "removed_silent"
 
     async def _remove(self, loss: Loss, outcome: LossOutcome) -> LossOutcome:
         status = await self._departures.add(loss.departure(), self._caller)
         return outcome if status is Status.DONE else "returned"
 
-    async def _is_network_ill(self, loss: Loss, grace_s: float) -> bool:
+    async def _is_mass_disconnect(self, loss: Loss, grace_s: float) -> bool:
         """From one grace before the loss on: who was cut last has seen the others go before it. This worker's own
         network may be ill while the others' are well, so its own share counts as well.
         """
-        looked_at, is_ill = self._verdict
+        looked_at, is_mass_disconnect = self._verdict
         if time.monotonic() - looked_at > COUNT_KEPT_S:
-            counts = await count_sessions(self._book, loss.lost_ms - int(grace_s * 1000))
+            counts = await count_sessions(self._namespace, loss.lost_ms - int(grace_s * 1000))
             own = self._own_share(2 * grace_s + LEAST_DIAL_S)
             of_all = Share(counts.ended, counts.open + counts.lost)
-            is_ill = counts.cut_off or self._is_much(of_all) or self._is_much(own)
-            self._verdict = time.monotonic(), is_ill
-            if is_ill:
+            is_mass_disconnect = counts.cut_off or self._is_much(of_all) or self._is_much(own)
+            self._verdict = time.monotonic(), is_mass_disconnect
+            if is_mass_disconnect:
                 self._alarm(of_all, own)
-        return is_ill
+        return is_mass_disconnect
 
     def _is_much(self, share: Share) -> bool:
         settings = self._live.current
         return (
-            share.ended >= settings.network_ill_minimum
-            and share.ended * 100 >= settings.network_ill_percent * share.total
+            share.ended >= settings.mass_disconnect_minimum
+            and share.ended * 100 >= settings.mass_disconnect_percent * share.total
         )
 
     def _alarm(self, of_all: Share, own: Share) -> None:
@@ -179,9 +179,9 @@ class LostConnections:
         if now < self._next_alarm:
             return
         self._next_alarm = now + ALARM_PERIOD_S
-        self._metrics.network_ill()
+        self._metrics.mass_disconnect()
         _log.error(
-            "The network is ill: %d sessions of %d ended together (%d of %d on this worker), and brokers do not answer "
+            "Mass disconnect: %d sessions of %d ended together (%d of %d on this worker), and brokers do not answer "
             "at their addresses. None of them is removed before its own deadline. Look at the network between "
             "Routebook and the brokers.",
             of_all.ended,
@@ -194,7 +194,7 @@ class LostConnections:
         while self._settled:
             batch = self._settled[:LOSSES_PER_CALL]
             try:
-                await settle_losses(self._book, batch)
+                await resolve_lost_connections(self._namespace, batch)
             except StoreError:
                 await asyncio.sleep(RETRY_S)
             else:

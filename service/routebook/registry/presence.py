@@ -9,7 +9,7 @@ from typing import Any, Final
 from routebook.errors import StoreError
 from routebook.model.caller import Caller
 from routebook.replica.replica import Replica
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from routebook.store.presence import WORKER_LEASE_MS, forget_worker, renew_worker
 from routebook.store.statuses import Status
 
@@ -21,15 +21,15 @@ PERIOD_S: Final = 1.0
 class Presence:
     def __init__(
         self,
-        book: Book,
+        namespace: Namespace,
         replica: Replica,
         worker: str,
         about: dict[str, Any],
         *,
         on_unknown: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_unknown`: the book did not know this worker, so what it had told the book before is forgotten."""
-        self._book = book
+        """`on_unknown`: called when the store has no record of this worker."""
+        self._namespace = namespace
         self._replica = replica
         self._worker = worker
         self._about = json.dumps(about)
@@ -41,7 +41,7 @@ class Presence:
         while True:
             try:
                 renewal = await renew_worker(
-                    self._book, self._worker, WORKER_LEASE_MS, self._about, caller=self._caller
+                    self._namespace, self._worker, WORKER_LEASE_MS, self._about, caller=self._caller
                 )
             except StoreError as error:
                 self._note_failure(error)
@@ -66,7 +66,7 @@ class Presence:
     async def leave(self) -> None:
         """Its sessions are forgotten, and the brokers it heard get a full timeout: nobody is removed since we go."""
         try:
-            while await forget_worker(self._book, self._worker, caller=self._caller) is Status.STALE:
+            while await forget_worker(self._namespace, self._worker, caller=self._caller) is Status.STALE:
                 pass
         except StoreError as error:
             _log.warning("Left without saying so (%s); the lease ends by itself.", error)

@@ -14,7 +14,7 @@ from typing import Final
 
 from routebook.errors import StoreError
 from routebook.settings.live import LiveSettings
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from routebook.store.pulse import ROWS_BYTES, GapRow, append_pulse
 
 _log = logging.getLogger(__name__)
@@ -43,9 +43,9 @@ class _Gaps:
 
 class Pulse:
     def __init__(
-        self, book: Book, live: LiveSettings, worker: str, *, clock: Callable[[], float] = time.monotonic
+        self, namespace: Namespace, live: LiveSettings, worker: str, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._book = book
+        self._namespace = namespace
         self._live = live
         self._worker = worker
         self._clock = clock
@@ -71,7 +71,7 @@ class Pulse:
 
     async def write_down(self) -> None:
         """All that was counted. While the store is out of touch it is kept: nothing is heard then."""
-        if not self._book.client.in_touch:
+        if not self._namespace.client.in_touch:
             return
         seats, self._seats = self._seats, {}
         began, self._since = self._since, self._clock()
@@ -79,7 +79,7 @@ class Pulse:
             for rows in _entries(seats):
                 span_ms = int((self._clock() - began) * 1000)
                 max_bytes = self._live.current.pulse_max_bytes
-                await append_pulse(self._book, self._worker, rows, span_ms=span_ms, max_bytes=max_bytes)
+                await append_pulse(self._namespace, self._worker, rows, span_ms=span_ms, max_bytes=max_bytes)
         except StoreError as error:
             _log.warning("Heartbeat gaps of %d seats were not written down. %s", len(seats), error)
 

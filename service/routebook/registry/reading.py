@@ -120,7 +120,7 @@ class Reading:
             )
         if (time.monotonic() - self._started) * 1000 < self.live.current.warm_up_ms:
             raise NotReadyError(
-                f"{what} {name!r} is not in the book yet, and this worker is warming up.",
+                f"{what} {name!r} is not in the route table yet, and this worker is warming up.",
                 advice="Try again; brokers register every 30 s. The setting is warm_up_ms.",
             )
         raise NotFoundError(what, name, advice=_ADVICE.get(what, ""))

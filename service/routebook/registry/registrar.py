@@ -1,4 +1,4 @@
-"""How a registration reaches the book: first the question whether it changes anything, then only what it changes."""
+"""How a registration reaches the route table: first whether it changes anything, then only what it changes."""
 
 import asyncio
 import random
@@ -15,10 +15,10 @@ from routebook.model.names import MAX_NAME_CHARACTERS, check_address, check_brok
 from routebook.registry.difference import registration_digest, replaces_known_topics, work_out_difference
 from routebook.registry.min_broker_changes import MinBrokerChanges
 from routebook.registry.pulse import Pulse
-from routebook.registry.sight import Sight
+from routebook.registry.sight import ReadYourWrites
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from routebook.store.registration import SeatReply, register_broker, touch_broker
 from routebook.store.sessions import NO_SESSION, SessionMark
 from routebook.store.statuses import Status
@@ -55,9 +55,14 @@ def check_registration(registration: Registration) -> None:
 
 class Registrar:
     def __init__(
-        self, book: Book, replica: Replica, live: LiveSettings, min_broker_changes: MinBrokerChanges, pulse: Pulse
+        self,
+        namespace: Namespace,
+        replica: Replica,
+        live: LiveSettings,
+        min_broker_changes: MinBrokerChanges,
+        pulse: Pulse,
     ) -> None:
-        self._book = book
+        self._namespace = namespace
         self._replica = replica
         self._live = live
         self._min_broker_changes = min_broker_changes
@@ -89,7 +94,7 @@ class Registrar:
             touched = await self._touched(registration, digest, caller, session)
             if touched is not None:
                 return touched
-        sight = Sight(self._replica)
+        sight = ReadYourWrites(self._replica)
         async with self._turn(registration.broker):
             reply = await self._register_in_full(registration, caller, digest, session)
         self._pulse.heard(registration.cluster, registration.broker, registration.broker_id, reply.gap_ms)
@@ -99,7 +104,7 @@ class Registrar:
         await sight.wait(reply.version)
         if reply.status is Status.REFUSED:
             raise RefusedError(
-                f"Broker {registration.broker} id {registration.broker_id} is not in the book and sent one topic.",
+                f"Broker {registration.broker} id {registration.broker_id} is unknown and sent one topic.",
                 advice="Send its whole table first; a single topic is an increment.",
             )
         return _result(reply)
@@ -110,7 +115,7 @@ class Registrar:
         """Until what it was worked out against is what the store has."""
         began, attempts = time.monotonic(), 0
         while True:
-            sight = Sight(self._replica)
+            sight = ReadYourWrites(self._replica)
             reply = await self._register_once(registration, caller, digest, session)
             if reply.status is not Status.STALE:
                 return reply
@@ -135,7 +140,7 @@ class Registrar:
             settings.delete_topic_with_broker_registration and not registration.mappings
         )
         return await register_broker(
-            self._book,
+            self._namespace,
             registration,
             work_out_difference(table, registration, drops_missing=drops_missing),
             caller=caller,
@@ -162,13 +167,13 @@ class Registrar:
     async def _touched(
         self, who: Registration | Instance, digest: str, caller: Caller, session: SessionMark
     ) -> RegistrationResult | None:
-        reply = await touch_broker(self._book, who, caller=caller, digest=digest, session=session)
+        reply = await touch_broker(self._namespace, who, caller=caller, digest=digest, session=session)
         if reply.status is not Status.UNCHANGED:
             return None
         self._pulse.heard(who.cluster, who.broker, who.broker_id, reply.gap_ms)
         return _result(reply)
 
-    async def _catch_up(self, sight: Sight, version: int) -> None:
+    async def _catch_up(self, sight: ReadYourWrites, version: int) -> None:
         """Not reaching it in time is no failure yet: the next attempt looks anew."""
         with suppress(NotSeenYetError, NotReadyError):
             await sight.wait(version, self._live.current.store_timeout_ms)

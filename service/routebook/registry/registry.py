@@ -22,16 +22,16 @@ from routebook.registry.pulse import Pulse
 from routebook.registry.reading import Reading
 from routebook.registry.registrar import Registrar
 from routebook.registry.sessions import HeldConnection, Sessions
-from routebook.registry.sight import Sight
+from routebook.registry.sight import ReadYourWrites
 from routebook.registry.status import ExpiryState, Status, WorkerInfo, expiry_state, worker_infos
 from routebook.replica.feed import IN_TOUCH_MS
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.baseline import want_baseline
-from routebook.store.book import Book
 from routebook.store.changes import Change, changes_between
 from routebook.store.history import HistoryState, read_history_state
 from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.namespace import Namespace
 from routebook.store.reads import read_service_state
 from routebook.store.registration import HeartbeatReply, heartbeat_broker
 from routebook.store.removal import Cause, Departure, release_expiry, unregister_brokers
@@ -44,8 +44,8 @@ MAX_VALUE_CHARACTERS = 65_536
 """Of a key-value: an order configuration of a thousand brokers has some 20,000."""
 
 
-def check_key_value(namespace: str, key: str, value: str) -> None:
-    check_name("namespace", namespace)
+def check_key_value(kv_namespace: str, key: str, value: str) -> None:
+    check_name("namespace", kv_namespace)
     check_name("key", key)
     if len(value) > MAX_VALUE_CHARACTERS:
         raise InvalidInputError("value", f"{len(value)} characters", f"at most {MAX_VALUE_CHARACTERS} characters")
@@ -53,7 +53,7 @@ def check_key_value(namespace: str, key: str, value: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """How many entries an operator's verb was about, and the version of the book afterwards."""
+    """How many entries an operator's verb was about, and the version of the route table afterwards."""
 
     count: int
     version: int
@@ -61,20 +61,20 @@ class Touched:
 
 class Registry(Reading):
     def __init__(
-        self, book: Book, replica: Replica, live: LiveSettings, *, worker: str, metrics: Metrics | None = None
+        self, namespace: Namespace, replica: Replica, live: LiveSettings, *, worker: str, metrics: Metrics | None = None
     ) -> None:
         super().__init__(replica, live)
         self.worker = worker
         self.min_broker_changes = MinBrokerChanges(live)
-        self._departures = Departures(book, replica, self.min_broker_changes)
-        self.sessions = Sessions(book, replica, live, self._departures, metrics or Metrics(), worker=worker)
-        self.pulse = Pulse(book, live, worker)
-        self._registrar = Registrar(book, replica, live, self.min_broker_changes, self.pulse)
-        self._book = book
+        self._departures = Departures(namespace, replica, self.min_broker_changes)
+        self.sessions = Sessions(namespace, replica, live, self._departures, metrics or Metrics(), worker=worker)
+        self.pulse = Pulse(namespace, live, worker)
+        self._registrar = Registrar(namespace, replica, live, self.min_broker_changes, self.pulse)
+        self._namespace = namespace
 
     @property
     def namespace(self) -> str:
-        return self._book.keys.namespace
+        return self._namespace.keys.namespace
 
     @property
     def on_min_broker_change(self) -> Listener:
@@ -89,7 +89,7 @@ class Registry(Reading):
         """Raises when the store has not answered anything for so long that one more call would only wait out its time
         as well, and everybody behind it. Presence and the feed go on asking.
         """
-        age_ms = self._book.client.contact_age_ms()
+        age_ms = self._namespace.client.contact_age_ms()
         if age_ms > IN_TOUCH_MS + self.live.current.store_timeout_ms:
             raise StoreUnavailableError(
                 f"The store has not answered for {age_ms // 1000} s.",
@@ -163,7 +163,7 @@ class Registry(Reading):
     async def _heartbeat(
         self, cluster: str, broker: str, broker_id: int, caller: Caller, address: str
     ) -> HeartbeatReply:
-        reply = await heartbeat_broker(self._book, cluster, broker, broker_id, caller=caller, address=address)
+        reply = await heartbeat_broker(self._namespace, cluster, broker, broker_id, caller=caller, address=address)
         if address and (known := self.replica.table.instances.get(member_name(cluster, address))):
             broker, broker_id = known.broker, known.broker_id
         if broker:
@@ -184,7 +184,7 @@ class Registry(Reading):
         """Without an address, whoever sits in that seat of the group."""
         group = self.replica.view.groups.get(broker)
         shown = group.addresses.get(broker_id, "") if group and group.cluster == cluster else ""
-        sight = Sight(self.replica)
+        sight = ReadYourWrites(self.replica)
         carried = is_carried_seat(self.replica, broker, address or shown)
         departure = Departure(
             cluster,
@@ -195,7 +195,7 @@ class Registry(Reading):
             cause=cause,
             carried=carried,
         )
-        reply = await unregister_brokers(self._book, [(departure, caller)])
+        reply = await unregister_brokers(self._namespace, [(departure, caller)])
         self.min_broker_changes.tell(reply.notices)
         if reply.statuses[0] is not Outcome.DONE:
             raise NotFoundError(
@@ -221,16 +221,18 @@ class Registry(Reading):
         return self.sessions.depart(departure, caller, connection)
 
     async def set_write_permission(self, broker: str, writable: bool, caller: Caller) -> Touched:
-        sight = Sight(self.replica)
-        outcome = await set_write_permission(self._book, check_name("broker", broker), writable=writable, caller=caller)
+        sight = ReadYourWrites(self.replica)
+        outcome = await set_write_permission(
+            self._namespace, check_name("broker", broker), writable=writable, caller=caller
+        )
         return Touched(outcome.count, await sight.wait(outcome.version))
 
     # -- topics
 
     async def register_topic(self, topic: str, queues: Mapping[str, QueueData], caller: Caller) -> Touched:
         check_name("topic", topic)
-        sight = Sight(self.replica)
-        outcome = await register_topic(self._book, topic, queues, caller=caller)
+        sight = ReadYourWrites(self.replica)
+        outcome = await register_topic(self._namespace, topic, queues, caller=caller)
         await sight.wait(outcome.version)
         if outcome.status is Outcome.UNKNOWN:
             raise NotFoundError(
@@ -241,51 +243,51 @@ class Registry(Reading):
         return Touched(outcome.count, outcome.version)
 
     async def delete_topic(self, topic: str, cluster: str | None, caller: Caller) -> Touched:
-        sight = Sight(self.replica)
+        sight = ReadYourWrites(self.replica)
         carried = carried_brokers_of(self.replica, topic, cluster)
         outcome = await delete_topic(
-            self._book, check_name("topic", topic), cluster=cluster or "", caller=caller, carried_by=carried
+            self._namespace, check_name("topic", topic), cluster=cluster or "", caller=caller, carried_by=carried
         )
         return Touched(outcome.count, await sight.wait(outcome.version))
 
     # -- key-values and settings
 
-    async def put_kv(self, namespace: str, key: str, value: str, caller: Caller) -> int:
-        check_key_value(namespace, key, value)
-        sight = Sight(self.replica)
-        return await sight.wait((await put_kv(self._book, namespace, key, value, caller=caller)).version)
+    async def put_kv(self, kv_namespace: str, key: str, value: str, caller: Caller) -> int:
+        check_key_value(kv_namespace, key, value)
+        sight = ReadYourWrites(self.replica)
+        return await sight.wait((await put_kv(self._namespace, kv_namespace, key, value, caller=caller)).version)
 
-    async def delete_kv(self, namespace: str, key: str, caller: Caller) -> int:
-        sight = Sight(self.replica)
-        carried = is_carried_key(self.replica, namespace, key)
-        outcome = await delete_kv(self._book, namespace, key, caller=caller, carried=carried)
+    async def delete_kv(self, kv_namespace: str, key: str, caller: Caller) -> int:
+        sight = ReadYourWrites(self.replica)
+        carried = is_carried_key(self.replica, kv_namespace, key)
+        outcome = await delete_kv(self._namespace, kv_namespace, key, caller=caller, carried=carried)
         if outcome.status is Outcome.UNKNOWN:
-            raise NotFoundError("key", f"{namespace}/{key}", advice="It was not there, so nothing changed.")
+            raise NotFoundError("key", f"{kv_namespace}/{key}", advice="It was not there, so nothing changed.")
         return await sight.wait(outcome.version)
 
     async def change_setting(self, key: str, value: str, caller: Caller) -> int:
         canonical = self.live.check(key, value)
         shown = self.live.masked(key, canonical)
-        sight = Sight(self.replica)
-        return await sight.wait((await set_setting(self._book, key, canonical, shown, caller=caller)).version)
+        sight = ReadYourWrites(self.replica)
+        return await sight.wait((await set_setting(self._namespace, key, canonical, shown, caller=caller)).version)
 
     # -- what the service says of itself: these ask the store
 
     async def expiry_state(self) -> ExpiryState:
-        return expiry_state(await read_service_state(self._book))
+        return expiry_state(await read_service_state(self._namespace))
 
     async def release_expiry(self, caller: Caller) -> ExpiryState:
-        sight = Sight(self.replica)
-        outcome = await release_expiry(self._book, caller=caller, let_go=True)
+        sight = ReadYourWrites(self.replica)
+        outcome = await release_expiry(self._namespace, caller=caller, let_go=True)
         await sight.wait(outcome.version)
         return await self.expiry_state()
 
     async def changes(self, since: int, limit: int) -> list[Change]:
-        return await changes_between(self._book, since, limit)
+        return await changes_between(self._namespace, since, limit)
 
     async def want_baseline(self) -> int:
         """The leader writes it within some seconds. Since when (ms, the store's clock) one is wanted."""
-        return await want_baseline(self._book, "operator")
+        return await want_baseline(self._namespace, "operator")
 
     async def status(self) -> Status:
         """Answered without the store too, then with what this worker knows alone."""
@@ -293,9 +295,9 @@ class Registry(Reading):
         workers: tuple[WorkerInfo, ...] = ()
         history: HistoryState | None = None
         try:
-            state = await read_service_state(self._book)
+            state = await read_service_state(self._namespace)
             expiry, workers = expiry_state(state), worker_infos(state)
-            history = await read_history_state(self._book)
+            history = await read_history_state(self._namespace)
         except StoreError:
             pass
         view = self.replica.view
@@ -316,5 +318,5 @@ class Registry(Reading):
             clusters=len(view.clusters),
             history_bound=bound_in_force(history, self.live.current) if history else None,
             history_state=history,
-            scripts=self._book.scripts.fingerprint,
+            scripts=self._namespace.scripts.fingerprint,
         )

@@ -16,7 +16,7 @@ from routebook.model.caller import Caller
 from routebook.model.topic import QueueData
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from routebook.store.recovery import finish_restoring, restore_kv, restore_queues, restore_settings
 from routebook.store.statuses import Status
 
@@ -30,8 +30,8 @@ ENTRIES_PER_CALL: Final = 250
 
 
 class Restoring:
-    def __init__(self, book: Book, replica: Replica, live: LiveSettings, worker: str) -> None:
-        self._book = book
+    def __init__(self, namespace: Namespace, replica: Replica, live: LiveSettings, worker: str) -> None:
+        self._namespace = namespace
         self._replica = replica
         self._live = live
         self._caller = Caller(worker)
@@ -53,14 +53,14 @@ class Restoring:
     async def _restore_shared_values(self) -> None:
         history = self._replica.history
         written = 0
-        for namespace, values in self._replica.carried_kv().items():
+        for kv_namespace, values in self._replica.carried_kv().items():
             for part in _parts(values):
-                written += (await restore_kv(self._book, namespace, part, caller=self._caller)).count
+                written += (await restore_kv(self._namespace, kv_namespace, part, caller=self._caller)).count
         settings = {
             key: (value, self._live.masked(key, value)) for key, value in self._replica.carried_settings().items()
         }
-        written += (await restore_settings(self._book, settings, caller=self._caller)).count
-        await finish_restoring(self._book)
+        written += (await restore_settings(self._namespace, settings, caller=self._caller)).count
+        await finish_restoring(self._namespace)
         self._restored = history
         if written:
             _log.warning("The store had lost its data: wrote back %d key-values and settings.", written)
@@ -72,20 +72,20 @@ class Restoring:
             for broker, queues in self._replica.carried_queues().items()
         ]
         for broker, queues, revision in lost:
-            written = await write_back_queues(self._book, broker, queues, revision=revision, caller=self._caller)
+            written = await write_back_queues(self._namespace, broker, queues, revision=revision, caller=self._caller)
             if written:
                 _log.warning("Wrote back %d topics of %s that no broker brings.", written, broker)
 
 
 async def write_back_queues(
-    book: Book, broker: str, queues: Mapping[str, QueueData], *, revision: int, caller: Caller
+    namespace: Namespace, broker: str, queues: Mapping[str, QueueData], *, revision: int, caller: Caller
 ) -> int:
     """As long as the group is what we know of it, our own parts included. Once anybody else has changed it, the rest
     waits until this worker has seen what: a topic may have been deleted.
     """
     written = 0
     for part in _parts(queues):
-        outcome = await restore_queues(book, broker, part, revision=revision, caller=caller)
+        outcome = await restore_queues(namespace, broker, part, revision=revision, caller=caller)
         if outcome.status is Status.STALE:
             break
         if outcome.status is Status.DONE:

@@ -29,8 +29,8 @@ from routebook.registry.lost_connections import LostConnections, Share
 from routebook.replica.replica import Replica
 from routebook.replica.table import Table
 from routebook.settings.live import LiveSettings
-from routebook.store.book import Book
 from routebook.store.changes import Change
+from routebook.store.namespace import Namespace
 from routebook.store.removal import Departure
 from routebook.store.sessions import (
     NO_SESSION,
@@ -71,7 +71,7 @@ class Opening:
 class Sessions:
     def __init__(
         self,
-        book: Book,
+        namespace: Namespace,
         replica: Replica,
         live: LiveSettings,
         departures: Departures,
@@ -79,7 +79,7 @@ class Sessions:
         *,
         worker: str,
     ) -> None:
-        self._book = book
+        self._namespace = namespace
         self._replica = replica
         self._live = live
         self._departures = departures
@@ -97,7 +97,7 @@ class Sessions:
         self._leaving = False
         self._told_of_moving = False
         self._losses = LostConnections(
-            book,
+            namespace,
             live,
             departures,
             metrics,
@@ -198,7 +198,7 @@ class Sessions:
         """As the leader: looks into what dead workers were looking into."""
         if self._leaving:
             return Status.UNCHANGED
-        status, losses = await adopt_losses(self._book, lease, self._worker, caller=self._caller)
+        status, losses = await adopt_losses(self._namespace, lease, self._worker, caller=self._caller)
         self._losses.look_into(losses, grace_over=True)
         return status
 
@@ -246,7 +246,7 @@ class Sessions:
             batch = list(self._to_open.values())[:SESSIONS_PER_CALL]
             carried = [one for one in batch if self._held.is_current(one.member, one.incarnation, one.stamp)]
             if carried:
-                await open_sessions(self._book, self._worker, carried, caller=self._caller)
+                await open_sessions(self._namespace, self._worker, carried, caller=self._caller)
             for one in batch:
                 if self._to_open.get(one.member) is one:
                     del self._to_open[one.member]
@@ -259,7 +259,7 @@ class Sessions:
                 EndedSession(ended.member, ended.incarnation, ended.stamp, int((now - since) * 1000))
                 for ended, since in batch
             ]
-            told = await close_sessions(self._book, self._worker, sessions)
+            told = await close_sessions(self._namespace, self._worker, sessions)
             self._note_closed(batch[: len(told)], told)
 
     def _note_closed(self, batch: Sequence[tuple[Ended, float]], told: Sequence[tuple[Status, Loss | None]]) -> None:
@@ -292,7 +292,7 @@ class Sessions:
                 await self._move_away(carriers)
 
     def _is_cut_off(self) -> bool:
-        return self._book.client.contact_age_ms() > self._live.current.store_cut_off_ms
+        return self._namespace.client.contact_age_ms() > self._live.current.store_cut_off_ms
 
     async def _move_away(self, carriers: list[HeldConnection]) -> None:
         """Their brokers come back, through the balancer, to a worker that can write down that they live."""
@@ -302,7 +302,7 @@ class Sessions:
         _log.log(
             level,
             "The store is out of reach for %.0f s: connections of %d brokers are closed, so that they go elsewhere.",
-            self._book.client.contact_age_ms() / 1000,
+            self._namespace.client.contact_age_ms() / 1000,
             len(self._held),
         )
         random.shuffle(carriers)

@@ -8,7 +8,7 @@ VISIBLE_WITHIN_MS: Final = 5_000
 """The change stream brings a write within milliseconds; a table that is being loaded anew takes seconds."""
 
 
-class Sight:
+class ReadYourWrites:
     """What this worker knew when a write began.
 
     Versions only rise within one history, so an answer below what was known already comes from another one: the store

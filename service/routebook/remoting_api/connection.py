@@ -26,7 +26,7 @@ from routebook.remoting_api.work_queue import Line
 from routebook.wire.codes import V5_3_1, RequestCode, ResponseCode, request_name
 from routebook.wire.command import Request
 from routebook.wire.connection import Connection
-from routebook.wire.lookup_form import LookupForm
+from routebook.wire.lookup_form import LookupTemplate
 from routebook.wire.protocol_error import OwnProtocolError, PeerProtocolError
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class RemotingConnection(asyncio.Protocol):
         self._port = port
         self._lookups = port.lookups
         self._wire = Connection(port.limits, encoding=port.encoding)
-        self._form: LookupForm | None = None
+        self._form: LookupTemplate | None = None
         """The wire's, at hand for the short way, which touches nothing else of the connection's own."""
         self._line = Line(self._handle)
         self._deferred: deque[Any] = deque()

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from routebook.remoting_api.lookups import Lookups
 from routebook.wire.codes import ONEWAY_FLAG
-from routebook.wire.lookup_form import LookupForm
+from routebook.wire.lookup_form import LookupTemplate
 
 BATCH_BYTES: Final = 64 << 10
 """Answers to one chunk of requests leave together up to this; then it is looked whether the peer takes them."""
@@ -22,7 +22,7 @@ MAX_FORMS: Final = 256
 
 
 class Answering(Protocol):
-    def answer(self, form: LookupForm, chunk: bytes, at: int, answers: list[bytes]) -> int:
+    def answer(self, form: LookupTemplate, chunk: bytes, at: int, answers: list[bytes]) -> int:
         """Adds answers to what stands there from `at` on, and says up to where it did; `at` when it did nothing."""
 
 
@@ -31,9 +31,9 @@ class ShortWay:
         """`head`: of an answer, by the digits of its opaque and the length of its body."""
         self._lookups = lookups
         self._head = head
-        self._find: dict[LookupForm, Callable[[str], bytes | None]] = {}
+        self._find: dict[LookupTemplate, Callable[[str], bytes | None]] = {}
 
-    def answer(self, form: LookupForm, chunk: bytes, at: int, answers: list[bytes]) -> int:
+    def answer(self, form: LookupTemplate, chunk: bytes, at: int, answers: list[bytes]) -> int:
         """Adds answers to what stands there from `at` on, and says up to where it did; `at` when it did nothing."""
         find = self._find.get(form) or self._find_of(form)
         if self._lookups.may_refuse:
@@ -52,7 +52,7 @@ class ShortWay:
         self._lookups.found += found
         return at
 
-    def _find_of(self, form: LookupForm) -> Callable[[str], bytes | None]:
+    def _find_of(self, form: LookupTemplate) -> Callable[[str], bytes | None]:
         find = None if form.example.flag & ONEWAY_FLAG else self._lookups.find_kept(form.example)
         if len(self._find) >= MAX_FORMS:
             self._find.clear()

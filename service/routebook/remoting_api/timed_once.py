@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from routebook.remoting_api.short_way import Answering
-from routebook.wire.lookup_form import LookupForm
+from routebook.wire.lookup_form import LookupTemplate
 
 
 class TimedOnce:
@@ -13,7 +13,7 @@ class TimedOnce:
         self._answering = answering
         self._told = told
 
-    def answer(self, form: LookupForm, chunk: bytes, at: int, answers: list[bytes]) -> int:
+    def answer(self, form: LookupTemplate, chunk: bytes, at: int, answers: list[bytes]) -> int:
         began = perf_counter()
         end = self._answering.answer(form, chunk, at, answers)
         if end != at:

@@ -92,7 +92,7 @@ def instance_facts(instance: Instance | None) -> Iterator[int]:
 
 
 def kv_facts(namespace: str, values: Iterable[tuple[str, str]] | None) -> Iterator[int]:
-    """The name space is a fact of its own: it outlives its last key."""
+    """The namespace is a fact of its own: it outlives its last key."""
     if values is None:
         return
     yield hash_fact("kv-namespace", namespace)

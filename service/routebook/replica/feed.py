@@ -17,8 +17,8 @@ from routebook.replica.contents import Contents
 from routebook.replica.lag import Lag
 from routebook.replica.load import CHANGES_PER_READ, GapError, Position, check_contiguous, load
 from routebook.replica.reread import reread
-from routebook.store.book import Book
 from routebook.store.changes import Change, first_change, has_change, read_changes
+from routebook.store.namespace import Namespace
 from routebook.store.presence import Heads
 from routebook.store.reads import read_heads
 from routebook.store.recovery import begin_history
@@ -69,14 +69,14 @@ class Feed:
 
     def __init__(
         self,
-        book: Book,
+        namespace: Namespace,
         contents: Contents,
         audience: Audience,
         *,
         recovery_window_ms: Callable[[], int],
     ) -> None:
         self.counts = FeedCounts()
-        self._book = book
+        self._namespace = namespace
         self._contents = contents
         self._audience = audience
         self._recovery_window_ms = recovery_window_ms
@@ -100,7 +100,7 @@ class Feed:
         age_ms = int((time.monotonic() - self._last_contact) * 1000)
         if self._failing:
             return age_ms
-        age_ms = min(age_ms, self._book.client.contact_age_ms())
+        age_ms = min(age_ms, self._namespace.client.contact_age_ms())
         return age_ms if age_ms > IN_TOUCH_MS else 0
 
     def lag(self) -> tuple[int, float]:
@@ -167,7 +167,7 @@ class Feed:
             await self._follow()
 
     def _is_connected_as_verified(self) -> bool:
-        return self._epoch == self._book.client.epoch
+        return self._epoch == self._namespace.client.epoch
 
     async def _follow(self) -> None:
         try:
@@ -185,7 +185,7 @@ class Feed:
         position = self._contents.position
         check_contiguous(changes, position)
         self._lag.heard_of(changes[-1].version, position.version, time.monotonic())
-        read = await reread(self._book, changes)
+        read = await reread(self._namespace, changes)
         if not self._is_connected_as_verified():
             return  # what was read may be another store's
         self.counts.changes += len(changes)
@@ -208,12 +208,12 @@ class Feed:
     async def _read_after(self, last: Change | None, block_ms: int | None) -> list[Change]:
         position = self._contents.position
         after = (last.ms, last.version) if last else (position.ms, position.version)
-        return await read_changes(self._book, after, count=CHANGES_PER_READ, block_ms=block_ms)
+        return await read_changes(self._namespace, after, count=CHANGES_PER_READ, block_ms=block_ms)
 
     async def _look_at_heads(self) -> None:
         """A store that was emptied keeps its connections and says nothing: only this shows it."""
         position = self._contents.position
-        heads = await read_heads(self._book)
+        heads = await read_heads(self._namespace)
         self._heads_read = time.monotonic()
         if not position.is_same_history(heads) or heads.version < position.version:
             self._doubted = True
@@ -235,14 +235,14 @@ class Feed:
 
     async def _verify(self) -> None:
         """Are these connections to the store whose history we know, and does it still have our last entry?"""
-        epoch = self._book.client.epoch
-        heads = await read_heads(self._book)
+        epoch = self._namespace.client.epoch
+        heads = await read_heads(self._namespace)
         position = self._contents.position
         if not position.is_same_history(heads):
             self._follows = False
         elif not await self._has_our_entry(heads, position):
             await self._meet_lost_tail(position)
-        if epoch == self._book.client.epoch:
+        if epoch == self._namespace.client.epoch:
             self.counts.reconnects += self._epoch != epoch
             self._epoch = epoch
             self._doubted = False
@@ -255,29 +255,29 @@ class Feed:
             return True
         if heads.version == position.version:
             return False
-        if await has_change(self._book, position.ms, position.version):
+        if await has_change(self._namespace, position.ms, position.version):
             return True
-        first = await first_change(self._book)
+        first = await first_change(self._namespace)
         return first is None or first[1] > position.version
 
     async def _meet_lost_tail(self, position: Position) -> None:
         _log.warning("The store has lost changes that were seen here: a new history begins.")
         self.counts.lost_tails += 1
         self._follows = False
-        await begin_history(self._book, history=position.history)
+        await begin_history(self._namespace, history=position.history)
 
     # -- loading anew
 
     async def _load_until_it_holds(self) -> None:
         for _ in range(LOADS_IN_A_ROW):
-            epoch = self._book.client.epoch
+            epoch = self._namespace.client.epoch
             try:
-                table, position = await load(self._book)
+                table, position = await load(self._namespace)
             except GapError as gap:
                 _log.info("The history moved on while it was loaded (%s).", gap)
                 continue
-            heads = await read_heads(self._book)
-            if epoch == self._book.client.epoch and position.is_same_history(heads):
+            heads = await read_heads(self._namespace)
+            if epoch == self._namespace.client.epoch and position.is_same_history(heads):
                 break
         else:
             return

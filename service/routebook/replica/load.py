@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 from routebook.replica.reread import read_key_values, reread
 from routebook.replica.table import Table
-from routebook.store.book import Book
 from routebook.store.changes import Change, read_changes
-from routebook.store.presence import Heads, open_book
+from routebook.store.namespace import Namespace
+from routebook.store.presence import Heads, open_namespace
 from routebook.store.reads import (
     list_broker_names,
     list_mapped,
@@ -66,26 +66,26 @@ def check_contiguous(changes: Sequence[Change], position: Position) -> None:
             raise GapError(f"version {expected} is missing, {change.version} is there")
 
 
-async def load(book: Book) -> tuple[Table, Position]:
-    heads = await read_heads(book)
+async def load(namespace: Namespace) -> tuple[Table, Position]:
+    heads = await read_heads(namespace)
     if not (heads.identity and heads.history):
-        heads = await open_book(book)
+        heads = await open_namespace(namespace)
     table = Table()
-    await _load_groups(book, table)
-    await _load_instances(book, table)
-    for namespace, values in (await read_key_values(book, await read_kv_namespaces(book))).items():
-        table.apply_kv(namespace, values)
-    table.apply_settings(await read_settings(book))
-    return table, await _catch_up(book, table, Position.of(heads))
+    await _load_groups(namespace, table)
+    await _load_instances(namespace, table)
+    for kv_namespace, values in (await read_key_values(namespace, await read_kv_namespaces(namespace))).items():
+        table.apply_kv(kv_namespace, values)
+    table.apply_settings(await read_settings(namespace))
+    return table, await _catch_up(namespace, table, Position.of(heads))
 
 
-async def _load_groups(book: Book, table: Table) -> None:
-    names = {name for _, listed in await list_broker_names(book) for name in listed}
-    remaining = sorted(names.union(await list_mapped(book)))
+async def _load_groups(namespace: Namespace, table: Table) -> None:
+    names = {name for _, listed in await list_broker_names(namespace) for name in listed}
+    remaining = sorted(names.union(await list_mapped(namespace)))
     size = 1
     while remaining:
         portion, remaining = remaining[:size], remaining[size:]
-        images = await read_groups(book, dict.fromkeys(portion))
+        images = await read_groups(namespace, dict.fromkeys(portion))
         for broker, image in images.items():
             table.apply_group(broker, image)
             await asyncio.sleep(0)
@@ -94,16 +94,18 @@ async def _load_groups(book: Book, table: Table) -> None:
         size = min(MAX_GROUPS_PER_READ, 2 * size, max(1, ENTRIES_PER_READ // (largest + 1)))
 
 
-async def _load_instances(book: Book, table: Table) -> None:
-    for portion in _portions(await list_members(book), MEMBERS_PER_READ):
-        for member, instance in (await read_instances(book, portion)).items():
+async def _load_instances(namespace: Namespace, table: Table) -> None:
+    for portion in _portions(await list_members(namespace), MEMBERS_PER_READ):
+        for member, instance in (await read_instances(namespace, portion)).items():
             table.apply_instance(member, instance)
 
 
-async def _catch_up(book: Book, table: Table, position: Position) -> Position:
-    while changes := await read_changes(book, (position.ms, position.version), count=CHANGES_PER_READ, block_ms=None):
+async def _catch_up(namespace: Namespace, table: Table, position: Position) -> Position:
+    while changes := await read_changes(
+        namespace, (position.ms, position.version), count=CHANGES_PER_READ, block_ms=None
+    ):
         check_contiguous(changes, position)
-        (await reread(book, changes)).apply_to(table)
+        (await reread(namespace, changes)).apply_to(table)
         position = position.after(changes[-1])
     return position
 

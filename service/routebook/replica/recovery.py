@@ -64,7 +64,7 @@ class Recovery:
     # -- what has to be written back
 
     def carried_kv(self, table: Table) -> dict[str, dict[str, str]]:
-        """By name space, the keys that the store lacks."""
+        """By namespace, the keys that the store lacks."""
         found = {name: _lacking(values, table.kv.get(name, {})) for name, values in self.shown.kv.items()}
         return {name: values for name, values in found.items() if values}
 

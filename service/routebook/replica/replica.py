@@ -1,4 +1,4 @@
-"""The route table of one name space in the memory of one worker: answers without a step to the store."""
+"""The route table of one namespace in the memory of one worker: answers without a step to the store."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -16,8 +16,8 @@ from routebook.replica.recovery import RecoveryState
 from routebook.replica.subscriptions import Subscription, Subscriptions
 from routebook.replica.table import Table
 from routebook.settings import LiveSettings, Settings
-from routebook.store.book import Book
 from routebook.store.changes import Change
+from routebook.store.namespace import Namespace
 from routebook.store.presence import Heads
 from routebook.wire.bodies.answers import encode_route
 from routebook.wire.bodies.dialect import Dialect
@@ -35,7 +35,7 @@ class Replica:
 
     def __init__(
         self,
-        book: Book,
+        namespace: Namespace,
         live_settings: LiveSettings,
         *,
         tell_changes: TellChanges | None = None,
@@ -46,7 +46,7 @@ class Replica:
         self._listeners = [tell_changes] if tell_changes else []
         self._contents = Contents()
         self._feed = Feed(
-            book,
+            namespace,
             self._contents,
             self,
             recovery_window_ms=lambda: live_settings.current.recovery_window_ms,
@@ -218,7 +218,7 @@ class Replica:
         return self._contents.recovery.state if self._contents.recovery else None
 
     def carried_kv(self) -> dict[str, dict[str, str]]:
-        """By name space: key-values that the store lost and the leader has to write back."""
+        """By namespace: key-values that the store lost and the leader has to write back."""
         recovery = self._contents.recovery
         return recovery.carried_kv(self.table) if recovery else {}
 

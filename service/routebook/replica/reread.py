@@ -8,8 +8,8 @@ from typing import Final
 
 from routebook.model.broker import Instance
 from routebook.replica.table import Table
-from routebook.store.book import Book
 from routebook.store.changes import BASELINE_KINDS, KINDS, Change
+from routebook.store.namespace import Namespace
 from routebook.store.reads import (
     GroupImage,
     read_groups,
@@ -73,41 +73,41 @@ class Reread:
             changed |= table.apply_group(broker, image)
         for member, instance in self.instances.items():
             changed |= table.apply_instance(member, instance)
-        for namespace, values in self.kv.items():
-            changed |= table.apply_kv(namespace, values)
+        for kv_namespace, values in self.kv.items():
+            changed |= table.apply_kv(kv_namespace, values)
         if self.settings is not None:
             table.apply_settings(self.settings)
         return changed
 
 
-async def reread(book: Book, changes: Sequence[Change]) -> Reread:
+async def reread(namespace: Namespace, changes: Sequence[Change]) -> Reread:
     named = Named.by(changes)
     return Reread(
-        groups=await _read_groups_whole(book, named.groups, changes[-1].version),
-        instances=await read_instances(book, sorted(named.members)),
-        kv=await read_key_values(book, named.namespaces),
-        settings=await read_settings(book) if named.settings else None,
+        groups=await _read_groups_whole(namespace, named.groups, changes[-1].version),
+        instances=await read_instances(namespace, sorted(named.members)),
+        kv=await read_key_values(namespace, named.namespaces),
+        settings=await read_settings(namespace) if named.settings else None,
     )
 
 
-async def read_key_values(book: Book, namespaces: Iterable[str]) -> dict[str, dict[str, str] | None]:
-    """None for a name space that is not there; an emptied one is there."""
+async def read_key_values(namespace: Namespace, namespaces: Iterable[str]) -> dict[str, dict[str, str] | None]:
+    """None for a namespace that is not there; an emptied one is there."""
     wanted = sorted(namespaces)
-    known = set(await read_kv_namespaces(book)) if wanted else set()
-    return {name: await read_kv(book, name) if name in known else None for name in wanted}
+    known = set(await read_kv_namespaces(namespace)) if wanted else set()
+    return {name: await read_kv(namespace, name) if name in known else None for name in wanted}
 
 
 async def _read_groups_whole(
-    book: Book, wanted: dict[str, frozenset[str] | None], version: int
+    namespace: Namespace, wanted: dict[str, frozenset[str] | None], version: int
 ) -> dict[str, GroupImage]:
     """Never half of a change. A group may have moved on since `version`: then the topics that the entries
     so far name are not all that belongs to what we saw of it, and all of it is read at one instant. So is a
     group that is gone, since its entries do not name the topics that went with it.
     """
-    images = await read_groups(book, wanted)
+    images = await read_groups(namespace, wanted)
     partial = {
         broker: None
         for broker, image in images.items()
         if not image.all_queues and (image.group is None or image.group.revision > version)
     }
-    return {**images, **await read_groups(book, partial)}
+    return {**images, **await read_groups(namespace, partial)}

@@ -1,7 +1,7 @@
-"""The whole route table of one name space, pure: no clock, no store, no loop.
+"""The whole route table of one namespace, pure: no clock, no store, no loop.
 
 What the store says is applied as images, each a whole consistent thing (a broker group with some or all of
-its queues, an instance, a key-value name space). Every apply method returns the topics whose route may have
+its queues, an instance, a key-value namespace). Every apply method returns the topics whose route may have
 changed, and keeps the digest. Callers get live mappings, not copies: they read, and do not keep them across
 an `await`.
 """

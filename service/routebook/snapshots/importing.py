@@ -1,4 +1,4 @@
-"""Brings a snapshot into the book, through the verbs that brokers and operators use.
+"""Brings a snapshot into the route table, through the verbs that brokers and operators use.
 
 All of it is checked before anything is written. What a rule turns down is told, not forced. Whatever interrupts an
 import: the same again takes up where it was, since what is there already is not written anew.
@@ -24,7 +24,7 @@ from routebook.snapshots.taking import take_snapshot
 AT_ONCE: Final = 8
 """Registrations under way. An import shall take the store's time, not all of it."""
 VALUES_AT_ONCE: Final = 64
-"""Key-values under way: the replica reads their whole name space again for each batch of changes that it sees."""
+"""Key-values under way: the replica reads their whole namespace again for each batch of changes that it sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Snapshots:
             if live.masked(key, value) != value:
                 raise InvalidInputError("setting", key, "settings that are no secrets; those are set by hand")
             live.check(key, value)
-        for namespace, values in snapshot.key_values.items():
+        for kv_namespace, values in snapshot.key_values.items():
             for key, value in values.items():
-                check_key_value(namespace, key, value)
+                check_key_value(kv_namespace, key, value)
         seen: set[str] = set()
         for group in snapshot.groups:
             if group.name in seen:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from routebook.model.caller import Caller
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from routebook.store.packing import pack_caller
 from routebook.store.reads import list_broker_names
 from routebook.store.statuses import Status, status_of, text
@@ -17,43 +17,47 @@ class FencedError(Exception):
     """Another one leads by now."""
 
 
-async def want_baseline(book: Book, why: Cause) -> int:
+async def want_baseline(namespace: Namespace, why: Cause) -> int:
     """Since when (ms) one is wanted."""
-    return int((await book.run("want_baseline", why))[2])
+    return int((await namespace.run("want_baseline", why))[2])
 
 
-async def begin_baseline(book: Book, lease: str, *, caller: Caller, cause: Cause) -> tuple[int, str]:
+async def begin_baseline(namespace: Namespace, lease: str, *, caller: Caller, cause: Cause) -> tuple[int, str]:
     """Version of its first entry, and the wish that it fulfils."""
-    reply = await book.run("begin_baseline", pack_caller(caller), lease, cause)
+    reply = await namespace.run("begin_baseline", pack_caller(caller), lease, cause)
     _check_leads(status_of(reply))
     return int(reply[1]), text(reply[2])
 
 
-async def append_baseline(book: Book, lease: str, broker: str, place: str, *, caller: Caller) -> tuple[int, str]:
+async def append_baseline(
+    namespace: Namespace, lease: str, broker: str, place: str, *, caller: Caller
+) -> tuple[int, str]:
     """How many entries one part of a group took, and where the next begins; empty after the last."""
-    reply = await book.run("append_baseline", pack_caller(caller), lease, broker, place)
+    reply = await namespace.run("append_baseline", pack_caller(caller), lease, broker, place)
     _check_leads(status_of(reply))
     return int(reply[2]), text(reply[3])
 
 
-async def end_baseline(book: Book, lease: str, begin: int, entries: int, wish: str, *, caller: Caller) -> None:
-    reply = await book.run("end_baseline", pack_caller(caller), lease, begin, entries, wish)
+async def end_baseline(
+    namespace: Namespace, lease: str, begin: int, entries: int, wish: str, *, caller: Caller
+) -> None:
+    reply = await namespace.run("end_baseline", pack_caller(caller), lease, begin, entries, wish)
     _check_leads(status_of(reply))
 
 
-async def write_baseline(book: Book, lease: str, *, caller: Caller, cause: Cause) -> AsyncGenerator[int]:
+async def write_baseline(namespace: Namespace, lease: str, *, caller: Caller, cause: Cause) -> AsyncGenerator[int]:
     """All of one, a step a part; yields the number of entries so far. FencedError ends it."""
-    begin, wish = await begin_baseline(book, lease, caller=caller, cause=cause)
+    begin, wish = await begin_baseline(namespace, lease, caller=caller, cause=cause)
     entries = 0
     yield entries
-    for broker in sorted({name for _, names in await list_broker_names(book) for name in names}):
+    for broker in sorted({name for _, names in await list_broker_names(namespace) for name in names}):
         place, is_told = "", False
         while not is_told:
-            appended, place = await append_baseline(book, lease, broker, place, caller=caller)
+            appended, place = await append_baseline(namespace, lease, broker, place, caller=caller)
             entries += appended
             is_told = not place
             yield entries
-    await end_baseline(book, lease, begin, entries, wish, caller=caller)
+    await end_baseline(namespace, lease, begin, entries, wish, caller=caller)
 
 
 def _check_leads(status: Status) -> None:
@@ -73,9 +77,12 @@ class BaselineState:
     now_ms: int
 
 
-async def read_baseline_state(book: Book) -> BaselineState:
-    fields, now = await book.client.pipeline(
-        [("HMGET", book.keys.meta, "baseline_wanted", "baseline_ms", "baseline_begin", "baseline_history"), ("TIME",)]
+async def read_baseline_state(namespace: Namespace) -> BaselineState:
+    fields, now = await namespace.client.pipeline(
+        [
+            ("HMGET", namespace.keys.meta, "baseline_wanted", "baseline_ms", "baseline_begin", "baseline_history"),
+            ("TIME",),
+        ]
     )
     wish = text(fields[0])
     return BaselineState(

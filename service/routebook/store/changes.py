@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from routebook.errors import StoreUnsuitableError
 from routebook.model.names import member_name
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 
 KINDS: Final = (
     "broker-registered",
@@ -21,7 +21,7 @@ KINDS: Final = (
     "settings-changed",
     "expiry-held",
     "expiry-released",
-    "blind",
+    "expiry-paused",
 )
 BASELINE_KINDS: Final = frozenset({"baseline-begin", "baseline-seat", "baseline-queues", "baseline-end"})
 """They say again what is so, and change nothing: nobody who has followed the history needs them."""
@@ -81,7 +81,7 @@ def parse_change(entry_id: bytes, payload: bytes) -> Change:
     except (ValueError, KeyError, TypeError) as error:
         raise StoreUnsuitableError(
             f"Entry {ms}-{version} of the history cannot be read: {error}.",
-            advice="Something other than Routebook writes to this name space.",
+            advice="Something other than Routebook writes to this namespace.",
         ) from error
 
 
@@ -91,47 +91,51 @@ def _parse_entries(entries: list[Any]) -> list[Change]:
     ]
 
 
-async def read_changes(book: Book, after: tuple[int, int], *, count: int, block_ms: int | None = None) -> list[Change]:
+async def read_changes(
+    namespace: Namespace, after: tuple[int, int], *, count: int, block_ms: int | None = None
+) -> list[Change]:
     """What came after that id; waits for something when `block_ms` is given."""
     start = f"{after[0]}-{after[1]}"
-    key = book.keys.changes
+    key = namespace.keys.changes
     if block_ms is None:
-        reply = await book.client.call("XREAD", "COUNT", count, "STREAMS", key, start)
+        reply = await namespace.client.call("XREAD", "COUNT", count, "STREAMS", key, start)
     else:
-        reply = await book.client.call_blocking(
+        reply = await namespace.client.call_blocking(
             "XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", key, start, block_ms=block_ms
         )
     return _parse_entries(reply[0][1]) if reply else []
 
 
-async def has_change(book: Book, ms: int, version: int) -> bool:
+async def has_change(namespace: Namespace, ms: int, version: int) -> bool:
     entry = f"{ms}-{version}"
-    return bool(await book.client.call("XRANGE", book.keys.changes, entry, entry))
+    return bool(await namespace.client.call("XRANGE", namespace.keys.changes, entry, entry))
 
 
-async def first_change(book: Book) -> tuple[int, int] | None:
+async def first_change(namespace: Namespace) -> tuple[int, int] | None:
     """Id of the oldest entry that trimming has left."""
-    reply = await book.client.call("XRANGE", book.keys.changes, "-", "+", "COUNT", 1)
+    reply = await namespace.client.call("XRANGE", namespace.keys.changes, "-", "+", "COUNT", 1)
     return split_id(reply[0][0].decode()) if reply else None
 
 
-async def changes_between(book: Book, since_version: int, limit: int) -> list[Change]:
+async def changes_between(namespace: Namespace, since_version: int, limit: int) -> list[Change]:
     """The entries after that version, oldest first. An id begins with a time, so its place is found by halving."""
-    first = await first_change(book)
+    first = await first_change(namespace)
     if first is None:
         return []
-    newest = await book.client.call("XREVRANGE", book.keys.changes, "+", "-", "COUNT", 1)
-    start = await place_of(book, max(since_version + 1, first[1]), first, split_id(newest[0][0].decode()))
-    reply = await book.client.call("XRANGE", book.keys.changes, f"{start[0]}-{start[1]}", "+", "COUNT", limit)
+    newest = await namespace.client.call("XREVRANGE", namespace.keys.changes, "+", "-", "COUNT", 1)
+    start = await place_of(namespace, max(since_version + 1, first[1]), first, split_id(newest[0][0].decode()))
+    reply = await namespace.client.call("XRANGE", namespace.keys.changes, f"{start[0]}-{start[1]}", "+", "COUNT", limit)
     return _parse_entries(reply)
 
 
-async def place_of(book: Book, version: int, first: tuple[int, int], last: tuple[int, int]) -> tuple[int, int]:
+async def place_of(
+    namespace: Namespace, version: int, first: tuple[int, int], last: tuple[int, int]
+) -> tuple[int, int]:
     """An id at or just before the entry of that version: the largest ms whose first entry is not beyond it."""
     low, high = first[0], last[0]
     while low < high:
         middle = (low + high + 1) // 2
-        reply = await book.client.call("XRANGE", book.keys.changes, middle, "+", "COUNT", 1)
+        reply = await namespace.client.call("XRANGE", namespace.keys.changes, middle, "+", "COUNT", 1)
         if reply and split_id(reply[0][0].decode())[1] <= version:
             low = middle
         else:

@@ -136,7 +136,7 @@ def _judge_memory(facts: StoreFacts) -> Finding:
 def _judge_permission(facts: StoreFacts, namespace: str) -> Finding:
     if not facts.refused_commands:
         return Finding("ok", "permission", "The store's user may do all that is needed.")
-    message = f"The store's user may not use {', '.join(facts.refused_commands)} on keys of name space {namespace}."
+    message = f"The store's user may not use {', '.join(facts.refused_commands)} on keys of namespace {namespace}."
     advice = f"Set it: ACL SETUSER <user> ~rb:{{{namespace}}}:* +@all -@dangerous +info, or list these commands."
     return Finding("error", "permission", message, advice)
 
@@ -150,7 +150,7 @@ def _judge_persistence(facts: StoreFacts) -> Finding:
         return Finding("warning", "persistence", "The store's user may not see whether data is kept.", advice)
     if not facts.append_only:
         message = "The store's append-only file is off: a restart loses what was written since its last snapshot."
-        advice = "Set it: CONFIG SET appendonly yes. Without it the book is filled again by brokers and workers."
+        advice = "Set it: CONFIG SET appendonly yes. Without it the route table is filled again by brokers and workers."
         return Finding("warning", "persistence", message, advice)
     return Finding("ok", "persistence", "The store keeps an append-only file.")
 
@@ -196,7 +196,7 @@ async def _read_min_replicas(client: StoreClient) -> int | None:
 
 
 def probes(namespace: str) -> list[list[str]]:
-    """Each command that Routebook uses, once, really carried out on keys of the name space that nobody else has: not
+    """Each command that Routebook uses, once, really carried out on keys of the namespace that nobody else has: not
     even another worker that starts at the same moment. Those of a start that was cut off vanish by themselves.
     """
     keys = Keys(namespace)

@@ -38,7 +38,7 @@ class StoreClient:
     """Of one worker. Belongs to the event loop that opened it."""
 
     def __init__(self, url: StoreUrl, *, slot_key: str, timeout_ms: int, connections: int = 8) -> None:
-        """`slot_key`: any key of the name space; on a cluster, its slot's owner is the primary."""
+        """`slot_key`: any key of the namespace; on a cluster, its slot's owner is the primary."""
         self.url = url
         self._timeout_ms = timeout_ms
         self._connections = connections

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from routebook.store.book import Book
 from routebook.store.changes import first_change, place_of
+from routebook.store.namespace import Namespace
 from routebook.store.packing import pairs
 
 ENTRIES_PER_TRIM: Final = 2_000
@@ -61,13 +61,13 @@ class HistoryState:
         return next(fitting, self.newest)
 
 
-async def read_history_state(book: Book) -> HistoryState:
-    meta, entries, marks, readers, now = await book.client.pipeline(
+async def read_history_state(namespace: Namespace) -> HistoryState:
+    meta, entries, marks, readers, now = await namespace.client.pipeline(
         [
-            ("HMGET", book.keys.meta, "version", "ms", "bytes"),
-            ("XLEN", book.keys.changes),
-            ("ZRANGE", book.keys.marks, 0, -1, "WITHSCORES"),
-            ("HGETALL", book.keys.readers),
+            ("HMGET", namespace.keys.meta, "version", "ms", "bytes"),
+            ("XLEN", namespace.keys.changes),
+            ("ZRANGE", namespace.keys.marks, 0, -1, "WITHSCORES"),
+            ("HGETALL", namespace.keys.readers),
             ("TIME",),
         ]
     )
@@ -92,25 +92,27 @@ def _reader(name: str, place: str) -> Reader | None:
     return Reader(name, int(version), int(seen_ms))
 
 
-async def trim_history(book: Book, state: HistoryState, below: int) -> int:
+async def trim_history(namespace: Namespace, state: HistoryState, below: int) -> int:
     """Takes away what is older than that version, in bounded steps; how many entries went. Whole nodes of the stream
     go, so up to a hundred entries more may stay.
     """
-    first = await first_change(book)
+    first = await first_change(namespace)
     if first is None or first[1] >= below:
         return 0
-    ms, version = await place_of(book, below, first, (state.newest_ms, state.newest))
+    ms, version = await place_of(namespace, below, first, (state.newest_ms, state.newest))
     gone = 0
     while step := int(
-        await book.client.call("XTRIM", book.keys.changes, "MINID", "~", f"{ms}-{version}", "LIMIT", ENTRIES_PER_TRIM)
+        await namespace.client.call(
+            "XTRIM", namespace.keys.changes, "MINID", "~", f"{ms}-{version}", "LIMIT", ENTRIES_PER_TRIM
+        )
     ):
         gone += step
-    await _forget_marks(book, state.marks, below)
+    await _forget_marks(namespace, state.marks, below)
     return gone
 
 
-async def _forget_marks(book: Book, marks: Sequence[Mark], below: int) -> None:
+async def _forget_marks(namespace: Namespace, marks: Sequence[Mark], below: int) -> None:
     """All but the newest of those that are trimmed: what is kept is counted from there."""
     old = [mark for mark in marks if mark.version < below]
     if len(old) > 1:
-        await book.client.call("ZREMRANGEBYSCORE", book.keys.marks, "-inf", old[-2].bytes)
+        await namespace.client.call("ZREMRANGEBYSCORE", namespace.keys.marks, "-inf", old[-2].bytes)

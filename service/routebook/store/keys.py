@@ -1,4 +1,4 @@
-"""The names of all keys of one name space. Scripts build the same names from `meta` (`lua/include/keys.lua`).
+"""The names of all keys of one namespace. Scripts build the same names from `meta` (`lua/include/keys.lua`).
 
 | key `rb:{ns}:…` | type | holds |
 |---|---|---|
@@ -15,13 +15,13 @@
 | `lost` | hash | `<cluster>/<addr>` → `<incarnation> <lost ms> <worker>`: it has no session, the worker looks |
 | `ended` | sorted set | `<worker> <cluster>/<addr>`: sessions that ended lately, by the server's clock |
 | `workers`, `workers:about` | sorted set, hash | workers by the end of their lease (deadline clock); for `status` |
-| `kv`, `kv:<namespace>` | set, hash | name spaces of key-values, an emptied one stays; their values |
+| `kv`, `kv:<namespace>` | set, hash | amespaces of key-values, an emptied one stays; their values |
 | `settings` | hash | run-time settings |
 | `changes` | stream | the history; id `<ms>-<version>`, one field `d` |
 | `changes:marks` | sorted set | version by the bytes of the history written up to it, one a MiB |
 | `pulse` | stream | heartbeat gaps, summed up; ids as in `changes`, with numbers of its own |
 | `readers` | hash | reader of the history → `<version> <ms>`: what it holds safely, and when it said so |
-| `meta` | hash | schema, history, ms, version, bytes, alive_ms, deaf_ms, kv_imported, restored, pulse_*, baseline_* |
+| `meta` | hash | schema, history, ms, version, bytes, alive_ms, paused_ms, kv_imported, restored, pulse_*, baseline_* |
 | `identity` | string | random, set once |
 | `leader`, `leader:token` | string | the lease `<token>:<worker>:<nonce>`; the last token |
 | `expired` | sorted set | `<cluster>/<addr>` that expired lately, by the deadline clock |
@@ -35,7 +35,7 @@ from routebook.model.names import check_namespace
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The braces make the name space the slot tag, so that one script may touch all of it on a Cluster."""
+    """The braces make the namespace the slot tag, so that one script may touch all of it on a Cluster."""
 
     namespace: str
 

@@ -3,7 +3,7 @@
 import secrets
 from dataclasses import dataclass
 
-from routebook.store.book import Book, Outcome
+from routebook.store.namespace import Namespace, Outcome
 from routebook.store.statuses import Status, status_of, text
 
 
@@ -26,15 +26,15 @@ class Lease:
         return cls(whole) if whole.count(":") >= 2 else None
 
 
-async def acquire_lease(book: Book, worker: str, lease_ms: int) -> tuple[bool, Lease]:
+async def acquire_lease(namespace: Namespace, worker: str, lease_ms: int) -> tuple[bool, Lease]:
     """Whether it is ours now, and the lease in force."""
-    reply = await book.run("acquire_lease", worker, secrets.token_hex(4), lease_ms)
+    reply = await namespace.run("acquire_lease", worker, secrets.token_hex(4), lease_ms)
     return status_of(reply) is Status.DONE, Lease(text(reply[2]))
 
 
-async def renew_lease(book: Book, lease: Lease, lease_ms: int) -> bool:
-    return Outcome.of(await book.run("renew_lease", lease.whole, lease_ms)).status is Status.DONE
+async def renew_lease(namespace: Namespace, lease: Lease, lease_ms: int) -> bool:
+    return Outcome.of(await namespace.run("renew_lease", lease.whole, lease_ms)).status is Status.DONE
 
 
-async def release_lease(book: Book, lease: Lease) -> bool:
-    return Outcome.of(await book.run("release_lease", lease.whole)).status is Status.DONE
+async def release_lease(namespace: Namespace, lease: Lease) -> bool:
+    return Outcome.of(await namespace.run("release_lease", lease.whole)).status is Status.DONE

@@ -1,4 +1,4 @@
-"""open_book, renew_worker, forget_worker: who is there to hear brokers."""
+"""open_namespace, renew_worker, forget_worker: who is there to hear brokers."""
 
 import secrets
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Final
 
 from routebook.errors import StoreUnsuitableError
 from routebook.model.caller import Caller
-from routebook.store.book import SCHEMA, Book, Outcome
+from routebook.store.namespace import SCHEMA, Namespace, Outcome
 from routebook.store.packing import pack_caller
 from routebook.store.statuses import Status, status_of, text
 
@@ -22,9 +22,9 @@ class Heads:
     schema: int = SCHEMA
 
 
-async def open_book(book: Book) -> Heads:
+async def open_namespace(namespace: Namespace) -> Heads:
     """Gives the store an identity and a history when it has none; refuses a layout newer than ours."""
-    reply = await book.run("open_book", secrets.token_hex(8), secrets.token_hex(8), SCHEMA)
+    reply = await namespace.run("open_namespace", secrets.token_hex(8), secrets.token_hex(8), SCHEMA)
     if status_of(reply) is Status.REFUSED:
         raise StoreUnsuitableError(
             f"The store's tables have layout {int(reply[5])}; this Routebook knows up to {SCHEMA}.",
@@ -44,12 +44,12 @@ WORKER_LEASE_MS: Final = 10_000
 """Ten signs of life may be lost before a worker counts as dead."""
 
 
-async def renew_worker(book: Book, worker: str, lease_ms: int, about: str, *, caller: Caller) -> Renewal:
-    reply = await book.run("renew_worker", pack_caller(caller), worker, lease_ms, about)
+async def renew_worker(namespace: Namespace, worker: str, lease_ms: int, about: str, *, caller: Caller) -> Renewal:
+    reply = await namespace.run("renew_worker", pack_caller(caller), worker, lease_ms, about)
     return Renewal(Heads(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2])), bool(reply[5]))
 
 
-async def forget_worker(book: Book, worker: str, *, caller: Caller, lease: str = "") -> Status:
+async def forget_worker(namespace: Namespace, worker: str, *, caller: Caller, lease: str = "") -> Status:
     """STALE says that there is more to forget: call again. Without a lease the worker itself leaves."""
-    reply = await book.run("forget_worker", pack_caller(caller), lease, worker, WORKER_LEASE_MS)
+    reply = await namespace.run("forget_worker", pack_caller(caller), lease, worker, WORKER_LEASE_MS)
     return Outcome.of(reply).status

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from routebook.store.packing import compact_json
 
 ROWS_BYTES: Final = 200_000
@@ -29,8 +29,8 @@ class GapRow:
         return f'{{{names},"i":{self.broker_id},"n":{count},"max":{self.max_ms},"h":[{pairs}]}}'
 
 
-async def append_pulse(book: Book, worker: str, rows: Sequence[str], *, span_ms: int, max_bytes: int) -> int:
+async def append_pulse(namespace: Namespace, worker: str, rows: Sequence[str], *, span_ms: int, max_bytes: int) -> int:
     """One entry of packed rows that fit into one; its version in the stream."""
     joined = "[" + ",".join(rows) + "]"
-    reply = await book.run("append_pulse", compact_json(worker), span_ms, joined, max_bytes)
+    reply = await namespace.run("append_pulse", compact_json(worker), span_ms, joined, max_bytes)
     return int(reply[1])

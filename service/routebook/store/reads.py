@@ -10,8 +10,8 @@ from routebook.model.broker import BrokerGroup, Instance
 from routebook.model.data_version import DataVersion
 from routebook.model.names import split_member
 from routebook.model.topic import QueueData, TopicMapping
-from routebook.store.book import Book
 from routebook.store.lease import Lease
+from routebook.store.namespace import Namespace
 from routebook.store.packing import pairs, unpack_mapping
 from routebook.store.presence import Heads
 from routebook.store.statuses import text
@@ -35,32 +35,34 @@ class GroupImage:
     mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
 
 
-async def read_heads(book: Book) -> Heads:
-    identity, meta = await book.client.pipeline(
+async def read_heads(namespace: Namespace) -> Heads:
+    identity, meta = await namespace.client.pipeline(
         [
-            ("GET", book.keys.table("identity")),
-            ("HMGET", book.keys.meta, "history", "version", "ms", "schema"),
+            ("GET", namespace.keys.table("identity")),
+            ("HMGET", namespace.keys.meta, "history", "version", "ms", "schema"),
         ]
     )
     return Heads(text(identity), text(meta[0]), int(meta[1] or 0), int(meta[2] or 0), int(meta[3] or 0))
 
 
-async def list_broker_names(book: Book) -> list[tuple[str, list[str]]]:
+async def list_broker_names(namespace: Namespace) -> list[tuple[str, list[str]]]:
     """Every cluster with the names it lists; a name may have no group (left over, as in Apache's)."""
-    clusters = sorted(text(name) for name in await book.client.call("SMEMBERS", book.keys.table("clusters")))
+    clusters = sorted(text(name) for name in await namespace.client.call("SMEMBERS", namespace.keys.table("clusters")))
     if not clusters:
         return []
-    listed = await book.client.pipeline([("SMEMBERS", book.keys.of("cluster", cluster)) for cluster in clusters])
+    listed = await namespace.client.pipeline(
+        [("SMEMBERS", namespace.keys.of("cluster", cluster)) for cluster in clusters]
+    )
     return [(cluster, sorted(text(name) for name in names)) for cluster, names in zip(clusters, listed, strict=True)]
 
 
-async def read_groups(book: Book, wanted: Mapping[str, frozenset[str] | None]) -> dict[str, GroupImage]:
+async def read_groups(namespace: Namespace, wanted: Mapping[str, frozenset[str] | None]) -> dict[str, GroupImage]:
     """Each group as one script saw it. `wanted` names the topics to read, None all of them."""
     if not wanted:
         return {}
     topics = {broker: None if names is None else sorted(names) for broker, names in wanted.items()}
     arguments = [[broker, "1"] if names is None else [broker, "0", *names] for broker, names in topics.items()]
-    replies = await book.scripts.run_all(book.client, "read_group", book.keys.meta, arguments)
+    replies = await namespace.scripts.run_all(namespace.client, "read_group", namespace.keys.meta, arguments)
     return {
         broker: _group_image(broker, names, reply)
         for (broker, names), reply in zip(topics.items(), replies, strict=True)
@@ -101,19 +103,19 @@ def _group(broker: str, fields: Mapping[str, str]) -> BrokerGroup | None:
     )
 
 
-async def list_mapped(book: Book) -> list[str]:
-    return sorted(text(name) for name in await book.client.call("SMEMBERS", book.keys.table("mapped")))
+async def list_mapped(namespace: Namespace) -> list[str]:
+    return sorted(text(name) for name in await namespace.client.call("SMEMBERS", namespace.keys.table("mapped")))
 
 
-async def list_members(book: Book) -> list[str]:
-    return [text(member) for member in await book.client.call("ZRANGE", book.keys.table("deadlines"), 0, -1)]
+async def list_members(namespace: Namespace) -> list[str]:
+    return [text(member) for member in await namespace.client.call("ZRANGE", namespace.keys.table("deadlines"), 0, -1)]
 
 
-async def read_instances(book: Book, members: Sequence[str]) -> dict[str, Instance | None]:
+async def read_instances(namespace: Namespace, members: Sequence[str]) -> dict[str, Instance | None]:
     if not members:
         return {}
-    commands: list[list[str]] = [["HGETALL", book.keys.of("instance", member)] for member in members]
-    replies = await book.client.pipeline([*commands, ["HMGET", book.keys.table("filters"), *members]])
+    commands: list[list[str]] = [["HGETALL", namespace.keys.of("instance", member)] for member in members]
+    replies = await namespace.client.pipeline([*commands, ["HMGET", namespace.keys.table("filters"), *members]])
     filters = replies.pop()
     return {
         member: _instance(member, pairs(flat), listed)
@@ -138,16 +140,16 @@ def _instance(member: str, fields: Mapping[str, str], filters: bytes | None) -> 
     )
 
 
-async def read_kv_namespaces(book: Book) -> list[str]:
-    return sorted(text(name) for name in await book.client.call("SMEMBERS", book.keys.table("kv")))
+async def read_kv_namespaces(namespace: Namespace) -> list[str]:
+    return sorted(text(name) for name in await namespace.client.call("SMEMBERS", namespace.keys.table("kv")))
 
 
-async def read_kv(book: Book, namespace: str) -> dict[str, str]:
-    return dict(pairs(await book.client.call("HGETALL", book.keys.of("kv", namespace))))
+async def read_kv(namespace: Namespace, kv_namespace: str) -> dict[str, str]:
+    return dict(pairs(await namespace.client.call("HGETALL", namespace.keys.of("kv", kv_namespace))))
 
 
-async def read_settings(book: Book) -> dict[str, str]:
-    return dict(pairs(await book.client.call("HGETALL", book.keys.table("settings"))))
+async def read_settings(namespace: Namespace) -> dict[str, str]:
+    return dict(pairs(await namespace.client.call("HGETALL", namespace.keys.table("settings"))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,19 +164,19 @@ class ServiceState:
     now_ms: int
 
 
-async def read_service_state(book: Book) -> ServiceState:
-    leader, expiry, workers, about, deaf, now = await book.client.pipeline(
+async def read_service_state(namespace: Namespace) -> ServiceState:
+    leader, expiry, workers, about, paused, now = await namespace.client.pipeline(
         [
-            ("GET", book.keys.table("leader")),
-            ("HGETALL", book.keys.table("expiry")),
-            ("ZRANGE", book.keys.table("workers"), 0, -1, "WITHSCORES"),
-            ("HGETALL", book.keys.table("workers:about")),
-            ("HGET", book.keys.meta, "deaf_ms"),
+            ("GET", namespace.keys.table("leader")),
+            ("HGETALL", namespace.keys.table("expiry")),
+            ("ZRANGE", namespace.keys.table("workers"), 0, -1, "WITHSCORES"),
+            ("HGETALL", namespace.keys.table("workers:about")),
+            ("HGET", namespace.keys.meta, "paused_ms"),
             ("TIME",),
         ]
     )
     now_ms = int(now[0]) * 1000 + int(now[1]) // 1000
-    deadline_now = now_ms - int(deaf or 0)
+    deadline_now = now_ms - int(paused or 0)
     return ServiceState(
         lease=Lease.parse(text(leader)),
         expiry=pairs(expiry),

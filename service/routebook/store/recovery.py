@@ -5,36 +5,40 @@ from collections.abc import Mapping
 
 from routebook.model.caller import Caller
 from routebook.model.topic import QueueData
-from routebook.store.book import Book, CountedOutcome
+from routebook.store.namespace import CountedOutcome, Namespace
 from routebook.store.packing import pack_caller, queue_item, sha256_of
 from routebook.store.statuses import text
 
 
-async def begin_history(book: Book, *, history: str) -> str:
+async def begin_history(namespace: Namespace, *, history: str) -> str:
     """The store lost changes of `history` that we have seen. Whoever comes second gets the name the first one gave."""
-    return text((await book.run("begin_history", history, secrets.token_hex(8)))[2])
+    return text((await namespace.run("begin_history", history, secrets.token_hex(8)))[2])
 
 
-async def restore_kv(book: Book, namespace: str, values: Mapping[str, str], *, caller: Caller) -> CountedOutcome:
+async def restore_kv(
+    namespace: Namespace, kv_namespace: str, values: Mapping[str, str], *, caller: Caller
+) -> CountedOutcome:
     entries = [part for key, value in values.items() for part in (key, value, sha256_of(value))]
-    return CountedOutcome.of(await book.run("restore_kv", pack_caller(caller), namespace, *entries))
+    return CountedOutcome.of(await namespace.run("restore_kv", pack_caller(caller), kv_namespace, *entries))
 
 
-async def restore_settings(book: Book, values: Mapping[str, tuple[str, str]], *, caller: Caller) -> CountedOutcome:
+async def restore_settings(
+    namespace: Namespace, values: Mapping[str, tuple[str, str]], *, caller: Caller
+) -> CountedOutcome:
     """Key → (value, value as the history may show it)."""
     entries = [part for key, (value, shown) in values.items() for part in (key, value, shown)]
-    return CountedOutcome.of(await book.run("restore_settings", pack_caller(caller), *entries))
+    return CountedOutcome.of(await namespace.run("restore_settings", pack_caller(caller), *entries))
 
 
 async def restore_queues(
-    book: Book, broker: str, queues: Mapping[str, QueueData], *, revision: int, caller: Caller
+    namespace: Namespace, broker: str, queues: Mapping[str, QueueData], *, revision: int, caller: Caller
 ) -> CountedOutcome:
     """`revision` of the group as this worker knows it; STALE says that it has changed since. After DONE the revision
     is the reply's version.
     """
     entries = [part for topic, queue in queues.items() for part in (topic, queue.pack(), queue_item(topic, queue))]
-    return CountedOutcome.of(await book.run("restore_queues", pack_caller(caller), broker, revision, *entries))
+    return CountedOutcome.of(await namespace.run("restore_queues", pack_caller(caller), broker, revision, *entries))
 
 
-async def finish_restoring(book: Book) -> None:
-    await book.run("finish_restoring")
+async def finish_restoring(namespace: Namespace) -> None:
+    await namespace.run("finish_restoring")

@@ -1,4 +1,4 @@
-"""register_broker, stage_queues, touch_broker, heartbeat_broker: how a broker comes into the book and stays."""
+"""register_broker, stage_queues, touch_broker, heartbeat_broker: how a broker comes into the route table and stays."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from routebook.model.broker import Instance, Registration
 from routebook.model.caller import Caller
 from routebook.model.data_version import DataVersion
 from routebook.model.topic import QueueData, TopicMapping
-from routebook.store.book import Book
+from routebook.store.namespace import Namespace
 from routebook.store.packing import pack_caller, pack_filters, pack_mapping, queue_item, removed_item, unpack_seats
 from routebook.store.sessions import NO_SESSION, SessionMark
 from routebook.store.statuses import Status, status_of, text
@@ -81,7 +81,7 @@ def new_incarnation() -> str:
 
 
 async def register_broker(
-    book: Book,
+    namespace: Namespace,
     registration: Registration,
     difference: QueueDifference,
     *,
@@ -99,7 +99,7 @@ async def register_broker(
     """
     staged = ""
     if difference.put_count >= STAGE_FROM_TOPICS:
-        staged = await _stage(book, registration.broker, difference, with_differing=replaces_known)
+        staged = await _stage(namespace, registration.broker, difference, with_differing=replaces_known)
         if not staged:
             return SeatReply(Status.STALE, 0, "", "", "")
     acting = registration.acting_master
@@ -127,7 +127,7 @@ async def register_broker(
         session.stamp,
         *_difference_arguments(difference, staged=bool(staged), with_differing=replaces_known),
     ]
-    return SeatReply.of(await book.run("register_broker", *arguments))
+    return SeatReply.of(await namespace.run("register_broker", *arguments))
 
 
 def _difference_arguments(difference: QueueDifference, *, staged: bool, with_differing: bool) -> list[str | int]:
@@ -175,7 +175,7 @@ def _chunks(kind: str, items: list[str]) -> list[str | int]:
     return arguments
 
 
-async def _stage(book: Book, broker: str, difference: QueueDifference, *, with_differing: bool) -> str:
+async def _stage(namespace: Namespace, broker: str, difference: QueueDifference, *, with_differing: bool) -> str:
     """Returns the name of the prepared table; empty when it vanished meanwhile (a pause of a minute)."""
     name = secrets.token_hex(8)
     puts = iter([*difference.new.items(), *(difference.differing.items() if with_differing else ())])
@@ -186,17 +186,22 @@ async def _stage(book: Book, broker: str, difference: QueueDifference, *, with_d
         gone = list(islice(drops, TOPICS_PER_STAGE - len(part)))
         if not part and not gone and not first:
             return name
-        reply = await book.run("stage_queues", name, broker, first, len(part), *_packed(part), *gone)
+        reply = await namespace.run("stage_queues", name, broker, first, len(part), *_packed(part), *gone)
         if status_of(reply) is Status.UNKNOWN:
             return ""
         first = 0
 
 
 async def touch_broker(
-    book: Book, who: Registration | Instance, *, caller: Caller, digest: str, session: SessionMark = NO_SESSION
+    namespace: Namespace,
+    who: Registration | Instance,
+    *,
+    caller: Caller,
+    digest: str,
+    session: SessionMark = NO_SESSION,
 ) -> SeatReply:
     return SeatReply.of(
-        await book.run(
+        await namespace.run(
             "touch_broker",
             pack_caller(caller),
             who.cluster,
@@ -220,8 +225,8 @@ class HeartbeatReply:
 
 
 async def heartbeat_broker(
-    book: Book, cluster: str, broker: str, broker_id: int, *, caller: Caller, address: str = ""
+    namespace: Namespace, cluster: str, broker: str, broker_id: int, *, caller: Caller, address: str = ""
 ) -> HeartbeatReply:
     """Without an address, whoever sits in that seat is meant."""
-    reply = await book.run("heartbeat_broker", pack_caller(caller), cluster, broker, broker_id, address)
+    reply = await namespace.run("heartbeat_broker", pack_caller(caller), cluster, broker, broker_id, address)
     return HeartbeatReply(status_of(reply), int(reply[1]), DataVersion.unpack(text(reply[2])), _gap(reply[3]))

@@ -1,4 +1,4 @@
-"""unregister_brokers, scan_deadlines, expire_brokers, hold_expiry, release_expiry: how a broker leaves the book."""
+"""unregister_brokers, scan_deadlines, expire_brokers, hold_expiry, release_expiry: removing brokers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from routebook.model.caller import Caller
 from routebook.model.min_broker import MinBrokerChange, after_leaving
-from routebook.store.book import Book, Outcome
+from routebook.store.namespace import Namespace, Outcome
 from routebook.store.packing import compact_json, pack_caller, unpack_seats
 from routebook.store.statuses import Status, status_of, text
 
@@ -44,14 +44,14 @@ class DeparturesReply:
     notices: tuple[MinBrokerChange, ...]
 
 
-async def unregister_brokers(book: Book, departures: Sequence[tuple[Departure, Caller]]) -> DeparturesReply:
+async def unregister_brokers(namespace: Namespace, departures: Sequence[tuple[Departure, Caller]]) -> DeparturesReply:
     """Each with who wants it. In as many calls as the store needs not to be blocked."""
     version, statuses, notices = 0, list[Status](), list[MinBrokerChange]()
     while len(statuses) < len(departures):
         arguments: list[str | int] = []
         for departure, caller in departures[len(statuses) :][:DEPARTURES_PER_CALL]:
             arguments += _departure_arguments(departure, caller)
-        reply = await book.run("unregister_brokers", *arguments)
+        reply = await namespace.run("unregister_brokers", *arguments)
         version = int(reply[1])
         statuses += [Status(status) for status in reply[2]]
         notices += _departure_notices(reply[3])
@@ -103,9 +103,9 @@ class Scan:
     members: tuple[DueMember, ...] = ()
 
 
-async def scan_deadlines(book: Book, lease: str, *, caller: Caller, limit: int, window_ms: int) -> Scan:
+async def scan_deadlines(namespace: Namespace, lease: str, *, caller: Caller, limit: int, window_ms: int) -> Scan:
     """Expiries of the last `window_ms` are counted too: brokers that fall silent together fall due one by one."""
-    reply = await book.run("scan_deadlines", pack_caller(caller), lease, limit, window_ms)
+    reply = await namespace.run("scan_deadlines", pack_caller(caller), lease, limit, window_ms)
     if status_of(reply) is Status.FENCED:
         return Scan(Status.FENCED)
     listed = reply[10:]
@@ -135,10 +135,12 @@ class ExpiryReply:
     notices: tuple[MinBrokerChange, ...] = ()
 
 
-async def expire_brokers(book: Book, lease: str, members: Sequence[DueMember], *, caller: Caller) -> ExpiryReply:
+async def expire_brokers(
+    namespace: Namespace, lease: str, members: Sequence[DueMember], *, caller: Caller
+) -> ExpiryReply:
     """Stops early after many members or queue entries: call again with the members after `looked_at`."""
     arguments = [part for due in members for part in (due.member, due.incarnation)]
-    reply = await book.run("expire_brokers", pack_caller(caller), lease, *arguments)
+    reply = await namespace.run("expire_brokers", pack_caller(caller), lease, *arguments)
     return ExpiryReply(
         status=status_of(reply),
         version=int(reply[1]),
@@ -148,9 +150,9 @@ async def expire_brokers(book: Book, lease: str, members: Sequence[DueMember], *
     )
 
 
-async def hold_expiry(book: Book, lease: str, brokers: Sequence[str], *, caller: Caller) -> Outcome:
+async def hold_expiry(namespace: Namespace, lease: str, brokers: Sequence[str], *, caller: Caller) -> Outcome:
     """Of very long names the history names as many as one entry holds."""
-    return Outcome.of(await book.run("hold_expiry", pack_caller(caller), lease, compact_json(_first_of(brokers))))
+    return Outcome.of(await namespace.run("hold_expiry", pack_caller(caller), lease, compact_json(_first_of(brokers))))
 
 
 def _first_of(names: Sequence[str]) -> list[str]:
@@ -158,8 +160,8 @@ def _first_of(names: Sequence[str]) -> list[str]:
     return [name for name, size in zip(names, sizes, strict=True) if size <= NAMES_BYTES]
 
 
-async def release_expiry(book: Book, *, caller: Caller, let_go: bool, lease: str = "") -> Outcome:
+async def release_expiry(namespace: Namespace, *, caller: Caller, let_go: bool, lease: str = "") -> Outcome:
     """`let_go`: those due by now may expire, however many. Without it the hold merely ends: the leader says so, and
     names its lease.
     """
-    return Outcome.of(await book.run("release_expiry", pack_caller(caller), int(let_go), lease))
+    return Outcome.of(await namespace.run("release_expiry", pack_caller(caller), int(let_go), lease))

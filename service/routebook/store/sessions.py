@@ -1,4 +1,4 @@
-"""open_sessions, close_sessions, settle_losses, adopt_losses, count_sessions: who is connected, and who was."""
+"""open_sessions, close_sessions, resolve_lost_connections, adopt_losses, count_sessions: connections of brokers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from routebook.model.caller import Caller
 from routebook.model.names import split_member
-from routebook.store.book import Book, CountedOutcome
+from routebook.store.namespace import CountedOutcome, Namespace
 from routebook.store.packing import pack_caller
 from routebook.store.removal import Departure
 from routebook.store.statuses import Status, status_of, text
@@ -85,18 +85,18 @@ class SessionCounts:
 
 
 async def open_sessions(
-    book: Book, worker: str, sessions: Sequence[OpenedSession], *, caller: Caller
+    namespace: Namespace, worker: str, sessions: Sequence[OpenedSession], *, caller: Caller
 ) -> tuple[Status, ...]:
     """Of each DONE, or STALE when that stay is over."""
     arguments: list[str | int] = [pack_caller(caller), worker]
     for one in sessions:
         arguments += [*split_member(one.member), one.incarnation, one.stamp]
-    reply = await book.run("open_sessions", *arguments)
+    reply = await namespace.run("open_sessions", *arguments)
     return tuple(Status(status) for status in reply[2])
 
 
 async def close_sessions(
-    book: Book, worker: str, sessions: Sequence[EndedSession]
+    namespace: Namespace, worker: str, sessions: Sequence[EndedSession]
 ) -> tuple[tuple[Status, Loss | None], ...]:
     """Of each DONE with the loss, UNCHANGED when it is connected elsewhere, STALE when its stay is over. Maybe of the
     first ones only: call again with the others.
@@ -104,7 +104,7 @@ async def close_sessions(
     arguments: list[str | int] = [worker]
     for one in sessions:
         arguments += [*split_member(one.member), one.incarnation, one.stamp, one.ago_ms]
-    told = (await book.run("close_sessions", *arguments))[2:]
+    told = (await namespace.run("close_sessions", *arguments))[2:]
     looked_at = len(told) // 5
     return tuple(
         (Status(told[5 * i]), _loss([one.member, *told[5 * i + 1 : 5 * i + 5]]) if told[5 * i] == Status.DONE else None)
@@ -112,22 +112,24 @@ async def close_sessions(
     )
 
 
-async def settle_losses(book: Book, losses: Sequence[Loss]) -> int:
+async def resolve_lost_connections(namespace: Namespace, losses: Sequence[Loss]) -> int:
     """Nobody looks into them any more; their deadlines decide."""
     arguments: list[str] = []
     for loss in losses:
         arguments += [loss.cluster, loss.address, loss.incarnation]
-    return CountedOutcome.of(await book.run("settle_losses", *arguments)).count
+    return CountedOutcome.of(await namespace.run("resolve_lost_connections", *arguments)).count
 
 
-async def adopt_losses(book: Book, lease: str, worker: str, *, caller: Caller) -> tuple[Status, tuple[Loss, ...]]:
+async def adopt_losses(
+    namespace: Namespace, lease: str, worker: str, *, caller: Caller
+) -> tuple[Status, tuple[Loss, ...]]:
     """Those that a dead worker was looking into: from now on this one does, the leader."""
-    reply = await book.run("adopt_losses", pack_caller(caller), lease, worker)
+    reply = await namespace.run("adopt_losses", pack_caller(caller), lease, worker)
     return status_of(reply), tuple(_losses(reply[2:]))
 
 
-async def count_sessions(book: Book, since_ms: int) -> SessionCounts:
-    reply = await book.run("count_sessions", since_ms)
+async def count_sessions(namespace: Namespace, since_ms: int) -> SessionCounts:
+    reply = await namespace.run("count_sessions", since_ms)
     return SessionCounts(ended=int(reply[2]), open=int(reply[3]), lost=int(reply[4]), cut_off=bool(reply[5]))
 
 

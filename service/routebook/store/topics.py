@@ -7,7 +7,7 @@ from typing import Final
 
 from routebook.model.caller import Caller
 from routebook.model.topic import QueueData
-from routebook.store.book import Book, CountedOutcome
+from routebook.store.namespace import CountedOutcome, Namespace
 from routebook.store.packing import pack_caller, queue_item
 from routebook.store.statuses import Status, text
 
@@ -24,14 +24,16 @@ def topic_entries(topic: str, queues: Mapping[str, QueueData]) -> list[str]:
     ]
 
 
-async def register_topic(book: Book, topic: str, queues: Mapping[str, QueueData], *, caller: Caller) -> CountedOutcome:
+async def register_topic(
+    namespace: Namespace, topic: str, queues: Mapping[str, QueueData], *, caller: Caller
+) -> CountedOutcome:
     return CountedOutcome.of(
-        await book.run("register_topic", pack_caller(caller), topic, *topic_entries(topic, queues))
+        await namespace.run("register_topic", pack_caller(caller), topic, *topic_entries(topic, queues))
     )
 
 
 async def delete_topic(
-    book: Book, topic: str, *, caller: Caller, cluster: str = "", carried_by: Mapping[str, str] | None = None
+    namespace: Namespace, topic: str, *, caller: Caller, cluster: str = "", carried_by: Mapping[str, str] | None = None
 ) -> CountedOutcome:
     """`carried_by`: brokers whose entry workers still show though the store has lost it, with their clusters.
 
@@ -42,13 +44,13 @@ async def delete_topic(
     while True:
         part, carried = carried[:CARRIED_PER_PART], carried[CARRIED_PER_PART:]
         named = chain.from_iterable(part)
-        reply = await book.run("delete_topic", pack_caller(caller), topic, cluster, place, *named)
+        reply = await namespace.run("delete_topic", pack_caller(caller), topic, cluster, place, *named)
         removed += int(reply[2])
         place = text(reply[3])
         if not part and not place:
             return CountedOutcome(Status.DONE if removed else Status.UNCHANGED, int(reply[1]), removed)
 
 
-async def set_write_permission(book: Book, broker: str, *, writable: bool, caller: Caller) -> CountedOutcome:
+async def set_write_permission(namespace: Namespace, broker: str, *, writable: bool, caller: Caller) -> CountedOutcome:
     """The count is of the broker's topics, changed or not."""
-    return CountedOutcome.of(await book.run("set_write_permission", pack_caller(caller), broker, int(writable)))
+    return CountedOutcome.of(await namespace.run("set_write_permission", pack_caller(caller), broker, int(writable)))

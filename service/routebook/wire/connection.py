@@ -13,7 +13,7 @@ from routebook.wire.codes import ONEWAY_FLAG, SPOKEN_VERSION, RequestCode, Respo
 from routebook.wire.command import Command, Ext, HeaderEncoding, Request, Response
 from routebook.wire.frame import FrameLimits, FrameReader
 from routebook.wire.header import decode_command, encode_command, encode_head, heads_of_success
-from routebook.wire.lookup_form import TOPIC, LookupForm, learn
+from routebook.wire.lookup_form import TOPIC, LookupTemplate, learn
 from routebook.wire.protocol_error import PeerProtocolError
 
 Event = Request | Response | PeerProtocolError
@@ -62,8 +62,8 @@ class Connection:
         None: `answer` knows.
         """
         self._frames = FrameReader(limits)
-        self._form: LookupForm | None = None
-        self.lookup_form: LookupForm | None = None
+        self._form: LookupTemplate | None = None
+        self.lookup_form: LookupTemplate | None = None
         """How the peer writes its lookups; set only where a frame may begin. Who can answer some of a chunk by this
         need not `receive` those.
         """
@@ -116,7 +116,7 @@ class Connection:
             self._form = learn(header, lookup, self._limits) or self._form
 
     @staticmethod
-    def _take_lookups(form: LookupForm, data: bytes, events: list[Event]) -> bytes:
+    def _take_lookups(form: LookupTemplate, data: bytes, events: list[Event]) -> bytes:
         """What is left of the chunk."""
         code, _, ext, _, version, language, flag, remark = form.example
         at, size = 0, len(data)

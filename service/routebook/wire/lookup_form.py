@@ -38,7 +38,7 @@ Lookup = tuple[str, bytes, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LookupForm:
+class LookupTemplate:
     example: Request
     """What all of them say, with a topic and an opaque of no meaning."""
     read: Callable[[bytes, int], list[Lookup]]
@@ -47,7 +47,7 @@ class LookupForm:
     """
 
 
-def learn(header: bytes, lookup: Request, limits: FrameLimits) -> LookupForm | None:
+def learn(header: bytes, lookup: Request, limits: FrameLimits) -> LookupTemplate | None:
     """What the header of that lookup teaches; None when it is not quite a usual one."""
     if not lookup.ext or len(header) > LONGEST_HEADER or b"\\" in header:
         return None
@@ -64,7 +64,7 @@ def learn(header: bytes, lookup: Request, limits: FrameLimits) -> LookupForm | N
 
 
 @lru_cache(maxsize=MAX_FORMS)
-def _form(around: tuple[bytes, bytes, bytes], order: tuple[str, str], limits: FrameLimits) -> LookupForm:
+def _form(around: tuple[bytes, bytes, bytes], order: tuple[str, str], limits: FrameLimits) -> LookupTemplate:
     before, between, after = map(re.escape, around)
     match = re.compile(before + VALUES[order[0]] + between + VALUES[order[1]] + after).fullmatch
     topic_group, opaque_group = (1, 2) if order[0] == TOPIC else (2, 1)
@@ -92,4 +92,4 @@ def _form(around: tuple[bytes, bytes, bytes], order: tuple[str, str], limits: Fr
             at = end
         return lookups
 
-    return LookupForm(cast("Request", decode_json_header(b"1".join(around), b"")), read)
+    return LookupTemplate(cast("Request", decode_json_header(b"1".join(around), b"")), read)

@@ -14,7 +14,7 @@ SETTINGS = {
     "ROUTEBOOK_REMOTING_CONFIG_UPDATES": "true",
     # The histories wait for each lost connection. That many at once would be taken for the network's illness.
     "ROUTEBOOK_CONNECTION_GRACE_MS": "100",
-    "ROUTEBOOK_NETWORK_ILL_MINIMUM": "1000",
+    "ROUTEBOOK_MASS_DISCONNECT_MINIMUM": "1000",
     # All who expire here do so within a minute, which would be taken for the same.
     "ROUTEBOOK_HOLD_MINIMUM": "1000",
 }

@@ -35,7 +35,7 @@ class Mood:
     acting: bool
     """Acting masters are on, and nearly all brokers ask for it."""
     ordered: bool
-    """The name space of ordered topics is used; once made it never goes again."""
+    """The namespace of ordered topics is used; once made it never goes again."""
     losing: bool
     """Connections are lost and moved."""
     deleting: bool
@@ -57,7 +57,7 @@ def mood_of(seed: int) -> Mood:
 
 
 def in_order(seeds: Iterable[int]) -> list[int]:
-    """A name space once made stays: histories that must not see the one of ordered topics come first."""
+    """A namespace once made stays: histories that must not see the one of ordered topics come first."""
     return sorted(seeds, key=lambda seed: mood_of(seed).ordered)
 
 

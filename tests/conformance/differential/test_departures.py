@@ -78,7 +78,7 @@ DEPARTURES = {
     "103 with an empty name": Departure(registered(GOOD, brokerName=""), 0, 1),
     "217 with a long topic": Departure(Request(217, {"topic": "@" + LONG}, QUEUES), 0, 1, registered_before=True),
     "100 with a long value": Departure(Request(100, {"namespace": "@config", "key": "k", "value": "v" * 65_537}), 0, 1),
-    "100 with an empty name space": Departure(Request(100, {"namespace": "", "key": "k", "value": "v"}), 0, 1),
+    "100 with an empty namespace": Departure(Request(100, {"namespace": "", "key": "k", "value": "v"}), 0, 1),
     # Bytes that are not UTF-8 decode to null, as with 5.3.3.
     "217 that is not UTF-8": Departure(Request(217, {"topic": "@one"}, b'"\xff"'), 1, 0),
     "322 that is not UTF-8": Departure(Request(322, seat(), b'"\xff"'), 1, 0),

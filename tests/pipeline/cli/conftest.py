@@ -1,4 +1,4 @@
-"""A name space of the run's store, a lake beside it, and the variables that name both."""
+"""A namespace of the run's store, a lake beside it, and the variables that name both."""
 
 import time
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from tests.pipeline.source.streams import Stream
 
 
 @pytest.fixture
-def stream(store_url: str, namespace: str) -> Iterator[Stream]:
-    with Stream(store_url, namespace) as stream:
+def stream(store_url: str, namespace_name: str) -> Iterator[Stream]:
+    with Stream(store_url, namespace_name) as stream:
         yield stream
 
 
 @pytest.fixture
-def lake(namespace: str, tmp_path: Path) -> Lake:
-    return Lake(str(tmp_path / "lake"), namespace)
+def lake(namespace_name: str, tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "lake"), namespace_name)
 
 
 @pytest.fixture

@@ -49,15 +49,15 @@ class Fleet:
 
 @pytest.mark.slow
 async def test_from_the_services_scripts_to_answers_and_exit_codes(
-    store_url: str, namespace: str, tmp_path: Path
+    store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
     environment = {
         "ROUTEBOOK_REDIS_URL": store_url,
         "ROUTEBOOK_LAKE": str(tmp_path / "lake"),
-        "ROUTEBOOK_NAMESPACE": namespace,
+        "ROUTEBOOK_NAMESPACE": namespace_name,
         "NOBODY_URL": NOBODY,
     }
-    async with running_worker(store_url, namespace) as worker:
+    async with running_worker(store_url, namespace_name) as worker:
         with Shell(environment) as shell:
 
             async def pipeline(*arguments: str) -> Ended:
@@ -100,7 +100,7 @@ async def test_from_the_services_scripts_to_answers_and_exit_codes(
 
             # A stretch is trimmed before it was read.
             await worker.registry.delete_topic("payments", None, CALLER)
-            await trim_everything(worker, namespace)
+            await trim_everything(worker, namespace_name)
             assert await pipeline("ingest", "--once") == Ended(4, "")
             assert (await pipeline("ingest", "--once", "--on-loss", "record")).code == 0
             torn = await pipeline(*beyond, "--allow-partial")

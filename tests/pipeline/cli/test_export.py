@@ -17,10 +17,10 @@ from tests.pipeline.source.streams import BEGAN_MS, URL_ENV, Stream, payload_of
 
 
 @pytest.fixture
-def stream(store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
+def stream(store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
     monkeypatch.setenv(URL_ENV, store_url)
-    monkeypatch.setenv("ROUTEBOOK_NAMESPACE", namespace)
-    with Stream(store_url, namespace) as opened:
+    monkeypatch.setenv("ROUTEBOOK_NAMESPACE", namespace_name)
+    with Stream(store_url, namespace_name) as opened:
         yield opened
 
 

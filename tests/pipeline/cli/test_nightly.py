@@ -40,7 +40,7 @@ def add(stream: Stream, version: int, ms: int) -> None:
 
 def test_a_name_space_without_history_says_so(read: Read) -> None:
     """Not that the lake cannot be reached: a CronJob would try again at once."""
-    with pytest.raises(AnswerIsNoError, match=r"no history of the name space '.*' yet") as said:
+    with pytest.raises(AnswerIsNoError, match=r"no history of the namespace '.*' yet") as said:
         read()
     assert said.value.exit_code == 1
 

@@ -1,4 +1,4 @@
-"""The streams of a name space on the run's store, and a lake beside."""
+"""The streams of a namespace on the run's store, and a lake beside."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +19,8 @@ def lake(tmp_path: Path) -> Lake:
 
 
 @pytest.fixture
-def store(store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def store(store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setenv(URL_ENV, store_url)
-    opened = Store(store_url, namespace)
+    opened = Store(store_url, namespace_name)
     yield opened
     opened.close()

@@ -1,4 +1,4 @@
-"""Both streams of a name space, written as the service writes them."""
+"""Both streams of a namespace, written as the service writes them."""
 
 from collections.abc import Iterable
 

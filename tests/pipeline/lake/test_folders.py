@@ -84,8 +84,8 @@ def test_an_address_of_a_file_and_its_path_are_one_lake(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("namespace", [".", "..", "...", ".a", "-_"])
-def test_a_name_space_lies_in_its_lake_whatever_its_name(tmp_path: Path, namespace: str) -> None:
-    table = Lake(str(tmp_path / "lake"), namespace).changes
+def test_a_name_space_lies_in_its_lake_whatever_its_name(tmp_path: Path, namespace_name: str) -> None:
+    table = Lake(str(tmp_path / "lake"), namespace_name).changes
     table.make()
     assert table.pin().place is None
     assert [folder.name for folder in tmp_path.iterdir()] == ["lake"]

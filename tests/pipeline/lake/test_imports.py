@@ -46,10 +46,10 @@ def export(folder: Path, rows: list[tuple[str, bytes]]) -> str:
 
 @pytest.mark.slow
 def test_a_file_from_before_the_store_lost_its_tail_is_refused(
-    spark: SparkSession, store: Store, tmp_path: Path, namespace: str
+    spark: SparkSession, store: Store, tmp_path: Path, namespace_name: str
 ) -> None:
     """Version for version it would go on right behind the lake."""
-    lake = Lake(str(tmp_path / "lake"), namespace)
+    lake = Lake(str(tmp_path / "lake"), namespace_name)
     table = lake.changes
     table.make()
     dead = entries(1, 20)

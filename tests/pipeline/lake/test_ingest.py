@@ -25,8 +25,8 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def mine(tmp_path: Path, namespace: str) -> Lake:
-    return Lake(str(tmp_path / "lake"), namespace)
+def mine(tmp_path: Path, namespace_name: str) -> Lake:
+    return Lake(str(tmp_path / "lake"), namespace_name)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ GROUP = {"cluster": "c1", "broker": "b1"}
 SEAT = {**GROUP, "id": 1, "addr": "127.0.0.1:10911"}
 QUEUE = {"t": "T", "r": 4, "w": 8, "p": 6, "f": 0}
 WRITTEN = {"actor": "worker-1", "source": "127.0.0.9:40000"}
+PAUSED = "expiry-paused"
 
 
 def entry(kind: Any, **fields: Any) -> bytes:
@@ -87,14 +88,14 @@ READABLE = {
     "setting": Readable(entry("settings-changed", key="k", value=5), [{}]),
     "held": Readable(entry("expiry-held", brokers=3), [{}]),
     "released": Readable(entry("expiry-released", brokers=["b1"], actor="op"), [{"actor": "op"}]),
-    "blind": Readable(entry("blind", from_ms=5, to_ms=9), [{"from_ms": 5, "to_ms": 9}]),
+    PAUSED: Readable(entry(PAUSED, from_ms=5, to_ms=9), [{"from_ms": 5, "to_ms": 9}]),
     "baseline begins": Readable(entry("baseline-begin"), [{}]),
     "baseline seat": Readable(entry("baseline-seat", **SEAT, queues=None), [SEAT_ROW]),
     "baseline queues": Readable(entry("baseline-queues", **GROUP, queues=[QUEUE]), [GROUP, queue_row()]),
     "baseline ends": Readable(entry("baseline-end", entries=4), [{}]),
-    "last name wins": Readable(b'{"v":1,"kind":7,"kind":"blind","from_ms":1,"from_ms":2,"to_ms":3}',
+    "last name wins": Readable(b'{"v":1,"kind":7,"kind":"expiry-paused","from_ms":1,"from_ms":2,"to_ms":3}',
                                [{"from_ms": 2, "to_ms": 3}]),
-    "unknown fields": Readable(entry("blind", from_ms=1, to_ms=2, perm="of another kind", new={"x": [1]}, To_ms="case"),
+    "unknown fields": Readable(entry(PAUSED, from_ms=1, to_ms=2, perm="of another kind", new={"x": [1]}, To_ms="case"),
                                [{"from_ms": 1, "to_ms": 2}]),
     "names that look like values": Readable(
         entry("group-changed", cluster="5", broker="true"), [{"cluster": "5", "broker": "true"}]
@@ -118,9 +119,18 @@ UNREADABLE = {
         b'{"v":1,"kind":"baseline-begin",}',
     ],
     "newer": [b'{"v":2,"kind":"baseline-begin"}', b'{"v":2,"kind":{},"cluster":5}', b'{"v":3}'],
-    "kind": [b'{"v":1}', entry(None), entry(7), entry(["blind"]), entry(True), b'{"v":1,"Kind":"blind"}'],
-    "field:v": [b"{}", b'{"kind":"blind"}', b'{"v":"1","kind":"blind"}', b'{"v":1.0,"kind":"blind"}',
-                b'{"V":1,"kind":"blind"}', b'{"v":2147483648,"kind":"blind"}', b'{"v":null,"kind":"blind"}'],
+    "kind": [
+        b'{"v":1}', entry(None), entry(7), entry([PAUSED]), entry(True),
+        b'{"v":1,"Kind":"expiry-paused"}',
+    ],
+    "field:v": [
+        b"{}", b'{"kind":"expiry-paused"}',
+        b'{"v":"1","kind":"expiry-paused"}',
+        b'{"v":1.0,"kind":"expiry-paused"}',
+        b'{"V":1,"kind":"expiry-paused"}',
+        b'{"v":2147483648,"kind":"expiry-paused"}',
+        b'{"v":null,"kind":"expiry-paused"}',
+    ],
     "field:id": [
         entry("broker-registered", **GROUP, addr="a"), entry("broker-registered", **{**SEAT, "id": "1"}),
         entry("broker-registered", **{**SEAT, "id": None}), entry("broker-registered", **{**SEAT, "id": 1 << 63}),
@@ -131,13 +141,13 @@ UNREADABLE = {
     "field:broker": [entry("group-changed", cluster="c", broker={"name": "b"}),
                      entry("group-changed", cluster="c", Broker="b")],
     "field:addr": [entry("broker-changed", **{**SEAT, "addr": None}), entry("baseline-seat", **{**SEAT, "addr": 1})],
-    "field:cause": [entry("broker-removed", **SEAT), entry("blind", from_ms=1, to_ms=2, cause=5)],
+    "field:cause": [entry("broker-removed", **SEAT), entry(PAUSED, from_ms=1, to_ms=2, cause=5)],
     "field:first": [entry("broker-registered", **SEAT, first=1), entry("broker-registered", **SEAT, first="true")],
     "field:zone": [entry("broker-registered", **SEAT, zone=5)],
     "field:timeout_ms": [entry("broker-registered", **SEAT, timeout_ms="x")],
     "field:perm": [entry("write-permission", **GROUP, rule="set")],
     "field:rule": [entry("write-permission", **GROUP, perm=6)],
-    "field:to_ms": [entry("blind", from_ms=1), entry("blind", from_ms=1, to_ms=10**20)],
+    "field:to_ms": [entry(PAUSED, from_ms=1), entry(PAUSED, from_ms=1, to_ms=10**20)],
     "field:key": [entry("settings-changed")],
     "field:namespace": [entry("kv-put", key="k", namespace=1)],
     "field:queues": [

@@ -167,8 +167,10 @@ def test_a_check_names_what_is_wrong(spark: SparkSession, lake: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_another_history_begins_another_era(spark: SparkSession, store: Store, tmp_path: Path, namespace: str) -> None:
-    lake = Lake(str(tmp_path / "lake"), namespace)
+def test_another_history_begins_another_era(
+    spark: SparkSession, store: Store, tmp_path: Path, namespace_name: str
+) -> None:
+    lake = Lake(str(tmp_path / "lake"), namespace_name)
     lake.changes.make()
     commit(frame(spark, entries(1, 9)), lake.changes, ingested_ms=5)
     store.add(entries(1, 9))
@@ -201,10 +203,10 @@ def test_another_history_begins_another_era(spark: SparkSession, store: Store, t
 
 @pytest.mark.slow
 def test_the_history_begins_anew_where_the_store_is(
-    spark: SparkSession, store: Store, tmp_path: Path, namespace: str
+    spark: SparkSession, store: Store, tmp_path: Path, namespace_name: str
 ) -> None:
     """Emptied and not written to yet; then without its tail, twice."""
-    lake = Lake(str(tmp_path / "lake"), namespace)
+    lake = Lake(str(tmp_path / "lake"), namespace_name)
     lake.changes.make()
     commit(frame(spark, entries(1, 9)), lake.changes, ingested_ms=5)
     before_ms = store.newest().now_ms
@@ -234,10 +236,10 @@ def test_the_history_begins_anew_where_the_store_is(
 
 
 def test_a_pulse_that_began_anew_is_followed_without_a_row(
-    spark: SparkSession, store: Store, tmp_path: Path, namespace: str
+    spark: SparkSession, store: Store, tmp_path: Path, namespace_name: str
 ) -> None:
     """No state depends on it. The changes go on as they were."""
-    lake = Lake(str(tmp_path / "lake"), namespace)
+    lake = Lake(str(tmp_path / "lake"), namespace_name)
     lake.changes.make()
     lake.pulses.make()
     ms = START_MS + 3_000

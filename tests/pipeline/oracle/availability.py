@@ -90,7 +90,7 @@ def _readable(seats: Sequence[Sequence[Interval]], window: Window, thresholds: T
 
 
 def by_cluster(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
-    blind = blind_ms(before(told, window.end_ms), window)
+    paused = paused_ms(before(told, window.end_ms), window)
     clusters: dict[str, list[dict[str, Any]]] = {}
     for group in by_group(told, window, thresholds):
         clusters.setdefault(group["cluster"], []).append(group)
@@ -118,16 +118,18 @@ def by_cluster(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) ->
                 "budget_ms": (1 - thresholds.objective) * (up + unplanned),
                 "spent_ms": unplanned,
                 "met": None if availability is None else availability >= thresholds.objective,
-                "blind_ms": blind,
+                "paused_ms": paused,
             }
         )
     return rows
 
 
-def blind_ms(rows: Sequence[Row], window: Window) -> int:
+def paused_ms(rows: Sequence[Row], window: Window) -> int:
     """Overlaps count once."""
     total, reached = 0, window.start_ms
-    spans = sorted((row["from_ms"], row["to_ms"]) for row in rows if is_entry(row) and row["code"] == Kind.BLIND)
+    spans = sorted(
+        (row["from_ms"], row["to_ms"]) for row in rows if is_entry(row) and row["code"] == Kind.EXPIRY_PAUSED
+    )
     for from_ms, to_ms in spans:
         start, end = max(from_ms, reached), min(to_ms, window.end_ms)
         if end > start:
@@ -135,4 +137,4 @@ def blind_ms(rows: Sequence[Row], window: Window) -> int:
     return total
 
 
-__all__ = ["blind_ms", "by_cluster", "by_group", "by_seat", "counted", "groups_of"]
+__all__ = ["by_cluster", "by_group", "by_seat", "counted", "groups_of", "paused_ms"]

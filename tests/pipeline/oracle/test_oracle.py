@@ -209,10 +209,10 @@ def test_a_cluster_is_the_sum_of_its_masters(told: Writer) -> None:
     told.registered(seat=("c", "bad", 0), at=0)
     told.registered(seat=("c", "slaves", 1), at=0)
     told.removed("expired", ("c", "bad", 0), at=900)
-    told.entry(Kind.BLIND, from_ms=100, to_ms=300, at=950)
-    told.entry(Kind.BLIND, from_ms=200, to_ms=400, at=960)
+    told.entry(Kind.EXPIRY_PAUSED, from_ms=100, to_ms=300, at=950)
+    told.entry(Kind.EXPIRY_PAUSED, from_ms=200, to_ms=400, at=960)
     (cluster,) = availability.by_cluster(as_told(told), Window(0, 1000))
-    assert picked([cluster], "groups", "up_ms", "spent_ms", "worst_group", "blind_ms", "met") == [
+    assert picked([cluster], "groups", "up_ms", "spent_ms", "worst_group", "paused_ms", "met") == [
         (2, 1900, 100, "bad", 300, False)
     ]
     assert cluster["worst_availability"] == 0.9

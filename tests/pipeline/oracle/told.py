@@ -1,4 +1,4 @@
-"""What was told: the rows of one name space as dicts, in their order."""
+"""What was told: the rows of one namespace as dicts, in their order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -113,7 +113,7 @@ def _cluster_row(cluster: str, seats: list[dict[str, Any]]) -> dict[str, Any]:
         "budget_ms": round((1 - DEFAULTS.objective) * (up + unplanned)),
         "spent_ms": unplanned,
         "met": up / (up + unplanned) >= DEFAULTS.objective,
-        "blind_ms": 0,
+        "paused_ms": 0,
     }
 
 

@@ -60,8 +60,8 @@ def test_a_window_that_was_cut_wants_care() -> None:
     assert given.reasons == ("The history reaches only to 2026-11-15 00:00:00; asked was for more.",)
 
 
-def test_unknown_and_blind_time_want_care() -> None:
-    row = {**FLEET.availability_by_cluster[0], "unknown_ms": 1, "up_ms": 3, "unplanned_ms": 0, "blind_ms": 61_000}
+def test_unknown_and_paused_time_want_care() -> None:
+    row = {**FLEET.availability_by_cluster[0], "unknown_ms": 1, "up_ms": 3, "unplanned_ms": 0, "paused_ms": 61_000}
     given = trust(replace(FLEET, availability_by_cluster=[row]))
     assert given.word is Word.CARE
     assert given.reasons == (

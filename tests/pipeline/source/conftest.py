@@ -8,7 +8,7 @@ from tests.pipeline.source.streams import URL_ENV, Stream
 
 
 @pytest.fixture
-def stream(store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
+def stream(store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
     monkeypatch.setenv(URL_ENV, store_url)
-    with Stream(store_url, namespace) as opened:
+    with Stream(store_url, namespace_name) as opened:
         yield opened

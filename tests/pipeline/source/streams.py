@@ -1,4 +1,4 @@
-"""A stream of one name space, and what a reader made of it."""
+"""A stream of one namespace, and what a reader made of it."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -55,8 +55,8 @@ def test_an_address_is_no_option(name: str, value: str) -> None:
         ("entries_per_partition", "-5", "from 1"),
         ("max_entries_per_trigger", "", "from 1"),
         ("start_id", "17", "<ms>-<version>"),
-        ("namespace", "", "no name space"),
-        ("namespace", "a}:{b", "no name space"),
+        ("namespace", "", "no namespace"),
+        ("namespace", "a}:{b", "no namespace"),
         ("max_entries", "5", "max_entries_per_trigger"),
     ],
 )

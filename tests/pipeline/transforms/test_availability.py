@@ -35,9 +35,9 @@ def tell() -> Story:
     story.up("replaced/b/0", 1_600 * S, "127.0.0.2:1")
     story.down("crash/b/1", 1_990 * S)
     story.down("crash/b/0", 1_995 * S)
-    story.tell("blind", 1_700 * S, from_ms=900 * S, to_ms=1_010 * S)
-    story.tell("blind", 1_700 * S, from_ms=1_005 * S, to_ms=1_020 * S)
-    story.tell("blind", 1_700 * S, from_ms=1_050 * S, to_ms=1_060 * S)
+    story.tell("expiry-paused", 1_700 * S, from_ms=900 * S, to_ms=1_010 * S)
+    story.tell("expiry-paused", 1_700 * S, from_ms=1_005 * S, to_ms=1_020 * S)
+    story.tell("expiry-paused", 1_700 * S, from_ms=1_050 * S, to_ms=1_060 * S)
     story.down("whole/b/0", 2_000 * S)  # the end of the window: never counts
     return story
 
@@ -117,5 +117,5 @@ def test_a_cluster_sums_its_masters(clusters: Rows) -> None:
     assert (late.groups, late.up_ms, late.availability, late.worst_group, late.met) == (0, 0, None, None, None)
 
 
-def test_stretches_of_deafness_are_counted_once_and_inside(clusters: Rows) -> None:
-    assert {row.blind_ms for row in clusters.values()} == {30 * S}
+def test_pauses_are_counted_once_and_inside(clusters: Rows) -> None:
+    assert {row.paused_ms for row in clusters.values()} == {30 * S}

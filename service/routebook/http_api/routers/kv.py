@@ -1,4 +1,4 @@
-"""Name-space configuration: key-values in name spaces. Administrative, reading too: values may be secrets."""
+"""Name-space configuration: key-values in amespaces. Administrative, reading too: values may be secrets."""
 
 from typing import Final
 
@@ -20,12 +20,12 @@ _KEY: Final = "/v1/kv/{namespace}/{key:path}"
 
 @router.get(
     "/v1/kv/{namespace}",
-    summary="List a name space",
+    summary="List a namespace",
     responses=answers_with(*READ, *ADMIN, not_found("key-value-namespace")),
     dependencies=[Seen],
 )
 async def list_kv(namespace: KvNamespace, registry: RegistryOf, page: PageOf, caller: AdministratorOf) -> KvTable:
-    """An emptied name space is there still, with nothing in it."""
+    """An emptied namespace is there still, with nothing in it."""
     del caller
     table = registry.kv(namespace)
     keys, next_cursor = page.of(table)
@@ -43,7 +43,7 @@ async def get_kv(namespace: KvNamespace, key: KvKey, registry: RegistryOf, calle
 async def put_kv(
     namespace: KvNamespace, key: KvKey, given: KvGiven, registry: RegistryOf, caller: AdministratorOf
 ) -> Written:
-    """`ORDER_TOPIC_CONFIG` is the one name space that the name server itself reads: key = topic, value =
+    """`ORDER_TOPIC_CONFIG` is the one namespace that the name server itself reads: key = topic, value =
     `broker:queues;…`.
     """
     return Written(version=await registry.put_kv(namespace, key, given.value, caller))
@@ -51,5 +51,5 @@ async def put_kv(
 
 @router.delete(_KEY, summary="Delete a value", responses=answers_with(*INPUT, *ADMIN, *STORE, not_found("key")))
 async def delete_kv(namespace: KvNamespace, key: KvKey, registry: RegistryOf, caller: AdministratorOf) -> Written:
-    """The name space stays, even when it is empty then."""
+    """The namespace stays, even when it is empty then."""
     return Written(version=await registry.delete_kv(namespace, key, caller))

@@ -8,7 +8,7 @@ TopicName = Annotated[str, Path(description="A topic's name.", examples=["TopicA
 ClusterName = Annotated[str, Path(description="A cluster's name.", examples=["DefaultCluster"])]
 BrokerName = Annotated[str, Path(description="The name that a broker group shares.", examples=["broker-a"])]
 BrokerId = Annotated[int, Path(ge=0, le=2**63 - 1, description="The seat in the group; 0 is the master.", examples=[0])]
-KvNamespace = Annotated[str, Path(description="A key-value name space.", examples=["ORDER_TOPIC_CONFIG"])]
+KvNamespace = Annotated[str, Path(description="A key-value namespace.", examples=["ORDER_TOPIC_CONFIG"])]
 KvKey = Annotated[str, Path(description="A key.", examples=["TopicA"])]
 OfCluster = Annotated[str | None, Query(description="Only what belongs to this cluster.", examples=["DefaultCluster"])]
 

@@ -1,4 +1,4 @@
-"""The whole name space as one document: out, and in."""
+"""The whole namespace as one document: out, and in."""
 
 from typing import Annotated, Any, Final
 
@@ -52,7 +52,7 @@ async def import_snapshot(
     caller: AdministratorOf,
     dry_run: Annotated[bool, Query(description="Only say what would change.")] = False,
     replace: Annotated[
-        bool, Query(description="Where the book says something else, take the snapshot's word.")
+        bool, Query(description="Where the route table says something else, take the snapshot's word.")
     ] = False,
 ) -> ImportShown:
     """Brings what is not there. Checked as a whole before anything is written; the same again changes nothing, so an

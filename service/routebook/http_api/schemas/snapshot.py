@@ -1,4 +1,4 @@
-"""A whole name space as a document, and what its import did."""
+"""A whole namespace as a document, and what its import did."""
 
 from typing import Annotated, Any, Literal
 
@@ -67,7 +67,7 @@ class SnapshotQueues(Given):
 
 
 class SnapshotMember(Given):
-    """One seat. What is null or empty stays as it is in the book."""
+    """One seat. What is null or empty stays as it is in the route table."""
 
     id: int = Field(ge=0, le=INT64_MAX)
     address: str
@@ -139,10 +139,10 @@ class StepShown(Answer):
     kind: Literal["setting", "key-value", "group", "broker", "topic", "mapping"]
     name: str = Field(examples=["TopicA @ broker-a"])
     action: Literal["create", "replace", "keep"] = Field(
-        description="keep: the book says something else, and stays as it is; `?replace=true` replaces it."
+        description="keep: the route table says something else, and stays as it is; `?replace=true` replaces it."
     )
     fields: dict[str, list[Any]] = Field(
-        description="What differs: as it is in the book, and in the snapshot.", examples=[{"perm": [6, 4]}]
+        description="What differs: as it is in the route table, and in the snapshot.", examples=[{"perm": [6, 4]}]
     )
 
     @classmethod

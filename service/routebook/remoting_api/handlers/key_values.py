@@ -1,4 +1,4 @@
-"""100, 101, 102, 219: key-values by name space."""
+"""100, 101, 102, 219: key-values by namespace."""
 
 from contextlib import suppress
 from typing import Final
@@ -24,7 +24,7 @@ class KeyValueHandlers:
             return NAMELESS
         await self._registry.put_kv(namespace, key, value or "", asking.caller)
         if value is None:
-            # The reference stores null then: the name space is there, the key reads as absent.
+            # The reference stores null then: the namespace is there, the key reads as absent.
             await self._registry.delete_kv(namespace, key, asking.caller)
         return Reply()
 

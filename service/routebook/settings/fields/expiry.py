@@ -68,15 +68,15 @@ class ExpirySettings(Part):
             at_run_time=True,
         ),
     ] = 3_000
-    network_ill_percent: Annotated[
+    mass_disconnect_percent: Annotated[
         Annotated[int, Field(ge=0, le=100)],
         About(
-            "When this share of all sessions (and network_ill_minimum of them) ended within one grace, the network is "
-            "ill and not the brokers: who does not answer then keeps its deadline.",
+            "When this share of all sessions (and mass_disconnect_minimum of them) ended within one grace, it is a "
+            "mass disconnect: brokers that do not answer then keep their deadlines.",
             at_run_time=True,
         ),
     ] = 20
-    network_ill_minimum: Annotated[
+    mass_disconnect_minimum: Annotated[
         Annotated[int, Field(ge=1, le=1_000_000)],
         About(
             "Fewer lost sessions than this never mean an ill network: one of two is half of a small fleet.",

@@ -1,4 +1,4 @@
-"""Requests over HTTP: how long and how large; and what is shown besides the book."""
+"""Requests over HTTP: how long and how large; and what is shown besides the route table."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The book as one worker holds it: a connection, the keys of one name space, the scripts."""
+"""The route table as one worker holds it: a connection, the keys of one namespace, the scripts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class Namespace:
     client: StoreClient
     keys: Keys
     scripts: ScriptSet
@@ -24,14 +24,14 @@ class Book:
         reply = await self.scripts.run(self.client, script, self.keys.meta, *args)
         if not isinstance(reply, list):
             raise StoreUnsuitableError(
-                f"{script} answered {reply!r}.", advice="Another program may be using this name space."
+                f"{script} answered {reply!r}.", advice="Another program may be using this namespace."
             )
         return reply
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What most scripts say: how it went, and the version of the book afterwards."""
+    """What most scripts say: how it went, and the version of the route table afterwards."""
 
     status: Status
     version: int
