@@ -31,10 +31,10 @@ from routebook.store.embedded import EmbeddedStore
 from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Instant, Window
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.ingest import ingest
+from routebook_pipeline.lake.maintenance import snapshot
 from routebook_pipeline.lake.parsing import parse
 from routebook_pipeline.lake.reading import history_for
 from routebook_pipeline.lake.tables import Lake
-from routebook_pipeline.lake.upkeep import snapshot
 from routebook_pipeline.schemas import CHANGES, PULSES
 from routebook_pipeline.session import build_session
 from routebook_pipeline.source.data_source import register

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DAY_MS
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.lake.attempts import attempt, day_of, put
 from routebook_pipeline.lake.tables import OBSERVED, Lake
+from routebook_pipeline.lake.transactions import attempt, day_of, put
 from routebook_pipeline.schemas import CHANGES
 
 NAMESPACE = "default"

@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVICE = ROOT / "service"
 LUA = ROOT / "lua"
 
 
@@ -34,19 +33,21 @@ def python_files(*folders: str) -> list[Path]:
 
 def module_name(path: Path) -> str:
     """`routebook.model.topic` for service/routebook/model/topic.py, the package for an `__init__`."""
-    parts = path.relative_to(SERVICE).with_suffix("").parts
+    parts = path.relative_to(ROOT).with_suffix("").parts[1:]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @cache
-def modules() -> dict[str, ast.Module]:
-    return {module_name(path): ast.parse(path.read_text(), str(path)) for path in python_files("service")}
+def modules(folder: str = "service") -> dict[str, ast.Module]:
+    """The modules below `folder` (`service` or `pipeline`), parsed, by their dotted names."""
+    return {module_name(path): ast.parse(path.read_text(), str(path)) for path in python_files(folder)}
 
 
-def imports_of(module: str) -> Iterator[tuple[str, int]]:
-    """Every module that one names anywhere in its text, with the line: inside functions too."""
-    is_package = any(other.startswith(module + ".") for other in modules())
-    for node in ast.walk(modules()[module]):
+def imports_of(module: str, folder: str = "service") -> Iterator[tuple[str, int]]:
+    """Every module imported anywhere in the text of `module`, inside functions too, with the line."""
+    known = modules(folder)
+    is_package = any(other.startswith(module + ".") for other in known)
+    for node in ast.walk(known[module]):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -54,7 +55,37 @@ def imports_of(module: str) -> Iterator[tuple[str, int]]:
             base = _absolute(module, node, is_package=is_package)
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
-                yield (inner if inner in modules() else base), node.lineno
+                yield (inner if inner in known else base), node.lineno
+
+
+def import_cycle(folder: str) -> str | None:
+    """The first import cycle among the modules below `folder`."""
+    known = modules(folder)
+    return find_cycle(
+        {
+            module: sorted({name for name, _ in imports_of(module, folder) if name in known} - {module})
+            for module in known
+        }
+    )
+
+
+def find_cycle(edges: dict[str, list[str]]) -> str | None:
+    """The first cycle found, as "a → b → a"."""
+    done: set[str] = set()
+
+    def walk(module: str, path: list[str]) -> str | None:
+        if module in path:
+            return " → ".join([*path[path.index(module) :], module])
+        if module in done:
+            return None
+        for imported in edges[module]:
+            cycle = walk(imported, [*path, module])
+            if cycle:
+                return cycle
+        done.add(module)
+        return None
+
+    return next((cycle for cycle in (walk(module, []) for module in sorted(edges)) if cycle), None)
 
 
 def _absolute(module: str, node: ast.ImportFrom, *, is_package: bool) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.sources import ROOT, python_files
+from tests.architecture.sources import ROOT, import_cycle, python_files
 
 PIPELINE = ROOT / "pipeline" / "routebook_pipeline"
 ONLY_IN = {"redis": {"source"}, "deltalake": {"lake"}, "pyarrow": {"source", "lake", "answers"}, "click": {"cli"}}
@@ -71,3 +71,7 @@ def test_questions_know_neither_store_nor_lake() -> None:
         if name.startswith("routebook_pipeline.") and name.split(".")[1] not in TRANSFORMS_KNOW
     ]
     assert wrong == []
+
+
+def test_there_is_no_import_cycle() -> None:
+    assert import_cycle("pipeline") is None

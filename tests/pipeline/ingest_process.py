@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream import EntryId
 from tests.pipeline.lake.streams import payload
 from tests.pipeline.own_group import OwnGroup
 from tests.pipeline.source.streams import URL_ENV, Stream

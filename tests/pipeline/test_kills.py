@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 as everybody calls it
 
 from routebook_pipeline.history import DAY_MS, History, Window
-from routebook_pipeline.lake.kill_points import VARIABLE, Point
+from routebook_pipeline.lake.commit import VARIABLE, Point
 from routebook_pipeline.lake.tables import Lake
-from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream import EntryId
 from routebook_pipeline.transforms.integrity import by_era
 from tests.pipeline.ingest_process import STARTED, Ingest, Producer
 from tests.pipeline.lake.streams import START_MS, payload

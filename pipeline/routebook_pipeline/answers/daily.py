@@ -19,10 +19,9 @@ from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.answers.made_from import MadeFrom, fingerprint
 from routebook_pipeline.answers.windows import Reach, Settled
 from routebook_pipeline.history import DAY_MS, DEFAULTS, Thresholds, Window
-from routebook_pipeline.lake.attempts import OvertakenError, attempt, put
-from routebook_pipeline.lake.days import SoFar
-from routebook_pipeline.lake.records import records_of
-from routebook_pipeline.lake.tables import Lake, Table
+from routebook_pipeline.lake.snapshots import SoFar
+from routebook_pipeline.lake.tables import Lake, Table, records_of
+from routebook_pipeline.lake.transactions import OvertakenError, attempt, put
 from routebook_pipeline.times import day_of
 
 NOT_KEPT: Final = frozenset({"route", "route-diff"})

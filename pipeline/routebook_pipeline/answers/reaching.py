@@ -7,7 +7,7 @@ from routebook_pipeline.answers.windows import Reach
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake.reading import complete_until
 from routebook_pipeline.lake.tables import Lake, Pinned, Place
-from routebook_pipeline.source.stream_store import StreamEnd, StreamReader
+from routebook_pipeline.source.stream import StreamEnd, StreamReader
 
 
 def reach_of(lake: Lake, url_env: str | None) -> Reach:

@@ -1,15 +1,77 @@
-"""`routebook pipeline backfill`"""
+"""The steps of `backfill`, which `nightly` takes, too.
+
+`routebook pipeline backfill`
+"""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from routebook_pipeline.cli.options import Site, with_site
+from routebook_pipeline.answers.windows import settle
+from routebook_pipeline.cli.options import Site, window_options, with_site, with_thresholds
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.cli.windows import window_options, with_thresholds
 from routebook_pipeline.history import Thresholds
-from routebook_pipeline.times import When
+from routebook_pipeline.times import When, day_of, iso
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from routebook_pipeline.lake.tables import Lake
+
+
+@dataclass(frozen=True)
+class Backfill:
+    spark: "SparkSession"
+    lake: "Lake"
+    site: Site
+    progress: Progress
+    thresholds: Thresholds
+
+    def take_files(self, files: Sequence[str]) -> None:
+        from routebook_pipeline.lake.file_import import import_files
+
+        self.progress.doing(f"reading {len(files)} files")
+        done = import_files(self.spark, self.lake, files)
+        if done is None:
+            self.progress.log("imported: nothing that the lake did not hold")
+        else:
+            self.progress.log(f"imported: {done.entries} entries, versions {done.first} to {done.last}")
+
+    def reparse(self) -> None:
+        from routebook_pipeline.lake.reparse import reparse
+
+        self.progress.doing("reading again what could not be read")
+        done = reparse(self.spark, self.lake)
+        since = f", from {iso(done.first_ms)} on" if done.first_ms is not None else ""
+        self.progress.log(f"reparsed: {done.readable} of {done.raw} entries can be read now{since}")
+
+    def make_days(self, start: When | None, end: When | None, *, again: bool) -> None:
+        from routebook_pipeline.answers.daily import days_between, refresh
+        from routebook_pipeline.answers.reaching import reach_of
+        from routebook_pipeline.lake.snapshots import build_days
+
+        reach = reach_of(self.lake, self.site.store_variable)
+        first = start if start is not None or reach.since_ms is None else When(ms=reach.since_ms)
+        window = settle(reach, first, end, allow_partial=self.site.allow_partial).window
+        days = list(days_between(window.start_ms, window.end_ms))
+        self.progress.doing("building snapshots")
+        names = [day_of(day.start_ms) for day in days]
+        build_days(self.spark, self.lake, names, again=again, say=self.progress.log)
+        made = refresh(
+            self.spark,
+            self.lake,
+            reach,
+            iter(days),
+            thresholds=self.thresholds,
+            again=again,
+            tell=self.progress.doing,
+        )
+        self.progress.log(
+            f"{made} kept answers made, of {len(days)} days, complete until {iso(reach.complete_until_ms)}"
+        )
+
 
 IMPORT: Final = "--import"
 
@@ -64,9 +126,8 @@ def command(
     routebook pipeline backfill --from -7d --threshold objective=0.999
     routebook pipeline backfill --import exports/*.jsonl
     """
-    from routebook_pipeline.cli.backfilling import Backfill  # noqa: PLC0415 Spark's modules take a second
-    from routebook_pipeline.cli.running import spark_for  # noqa: PLC0415
-    from routebook_pipeline.lake.tables import Lake  # noqa: PLC0415
+    from routebook_pipeline.cli.spark import spark_for
+    from routebook_pipeline.lake.tables import Lake
 
     lake = Lake(site.lake, site.namespace)
     if not files:

@@ -63,7 +63,7 @@ def command(lake: str | None, namespace: str, url_env: str, json_: bool) -> int:
 
 
 def _java() -> Iterator[Finding]:
-    from routebook_pipeline.java import find_java_home, java_version  # noqa: PLC0415
+    from routebook_pipeline.java import find_java_home, java_version
 
     try:
         home = find_java_home()
@@ -87,7 +87,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _store(namespace: str, url_env: str) -> Finding:
-    from routebook_pipeline.source.stream_store import StreamReader  # noqa: PLC0415
+    from routebook_pipeline.source.stream import StreamReader
 
     if not os.environ.get(url_env):
         advice = f"Put its address into {url_env}; without, `ingest` cannot read, and nobody knows of later changes."
@@ -102,7 +102,7 @@ def _store(namespace: str, url_env: str) -> Finding:
 
 
 def _lake(lake: str | None, namespace: str) -> Finding:
-    from routebook_pipeline.lake.tables import Lake  # noqa: PLC0415
+    from routebook_pipeline.lake.tables import Lake
 
     if not lake:
         return Finding("warning", "lake", "is not named", f"Name it with --lake or {LAKE_VARIABLE}.")

@@ -13,12 +13,12 @@ from routebook_pipeline.cli.options import (
     checked_namespace,
     checked_url_env,
 )
-from routebook_pipeline.cli.outlet import file_for
+from routebook_pipeline.cli.output import file_for
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.errors import HistoryError, HistoryForkError, HistoryMissingError
 
 if TYPE_CHECKING:
-    from routebook_pipeline.source.stream_store import StreamReader
+    from routebook_pipeline.source.stream import StreamReader
 
 
 @click.command("export")
@@ -32,7 +32,7 @@ def command(out: str, namespace: str, url_env: str) -> int:
 
     `backfill --import FILE` takes them in; what a lake holds already, it leaves out.
     """
-    from routebook_pipeline.source.stream_store import StreamReader  # noqa: PLC0415 help does not need the client
+    from routebook_pipeline.source.stream import StreamReader
 
     checked_namespace(namespace)
     checked_url_env(url_env)
@@ -77,8 +77,8 @@ def lines_of(stream: "StreamReader") -> Iterator[str]:
 
 def _lines(stream: "StreamReader") -> Iterator[str]:
     """HistoryMissingError when some are not there: the file would have a hole."""
-    from routebook_pipeline.source.options import SourceOptions  # noqa: PLC0415
-    from routebook_pipeline.source.reading import Reading, read  # noqa: PLC0415
+    from routebook_pipeline.source.options import SourceOptions
+    from routebook_pipeline.source.reading import Reading, read
 
     how = Reading(SourceOptions.chunk, record_losses=False)
     for batch in read(stream, stream.earliest(), stream.newest().id, how):

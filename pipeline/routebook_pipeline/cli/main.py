@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from routebook_pipeline.errors import PipelineError, WrongUsageError
+from routebook_pipeline.errors import PipelineError, WrongUsageError, translate
 
 _COMMANDS: Final = {
     "ingest": "ingest",
@@ -51,8 +51,6 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            from routebook_pipeline.cli.spark_errors import translate  # noqa: PLC0415 only when something went wrong
-
             known = translate(error)
             if known is None:
                 raise

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from routebook_pipeline.answers.windows import Settled
-from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site
+from routebook_pipeline.cli.backfill import Backfill
+from routebook_pipeline.cli.ingest import ingest_into
+from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site, with_thresholds
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.cli.report import check_writable
-from routebook_pipeline.cli.windows import with_thresholds
+from routebook_pipeline.cli.report import check_writable, make_page
 from routebook_pipeline.errors import AnswerIsNoError
 from routebook_pipeline.history import DAY_MS, Thresholds, Window
 from routebook_pipeline.times import iso
@@ -33,14 +34,12 @@ def command(site: Site, *, out: str, days: int, thresholds: Thresholds, fail: bo
     A step that fails ends it, with its exit code: a report of what could not be read would be wrong.
     """
     refuse(PARTIAL, "a night's report is of whole days.")
-    from routebook_pipeline.answers.answering import Basis  # noqa: PLC0415 Spark's modules take a second
-    from routebook_pipeline.answers.reaching import reach_of  # noqa: PLC0415
-    from routebook_pipeline.cli.backfilling import Backfill  # noqa: PLC0415
-    from routebook_pipeline.cli.pages import make_page  # noqa: PLC0415
-    from routebook_pipeline.cli.running import spark_for  # noqa: PLC0415
-    from routebook_pipeline.lake import upkeep  # noqa: PLC0415
-    from routebook_pipeline.lake.tables import Lake  # noqa: PLC0415
-    from routebook_pipeline.source.stream_store import StreamReader  # noqa: PLC0415
+    from routebook_pipeline.answers.answering import Basis
+    from routebook_pipeline.answers.reaching import reach_of
+    from routebook_pipeline.cli.spark import spark_for
+    from routebook_pipeline.lake.maintenance import compact, vacuum
+    from routebook_pipeline.lake.tables import Lake
+    from routebook_pipeline.source.stream import StreamReader
 
     lake = Lake(site.lake, site.namespace)
     # Before Spark is started: a store that does not answer is said at once.
@@ -54,8 +53,8 @@ def command(site: Site, *, out: str, days: int, thresholds: Thresholds, fail: bo
         check_writable(page)
         Backfill(spark, lake, site, progress, thresholds).make_days(None, None, again=False)
         progress.doing("looking after the files")
-        upkeep.compact(lake, say=progress.log)
-        upkeep.vacuum(lake, say=progress.log)
+        compact(lake, say=progress.log)
+        vacuum(lake, say=progress.log)
         why = make_page(spark, Basis(lake, reach, settled, thresholds, progress.log), page, progress)
     if fail and why:
         raise AnswerIsNoError(f"The answer is no: {why}.")
@@ -68,9 +67,8 @@ def read_past_midnight(spark: "SparkSession", site: Site, progress: Progress, be
     Who finds that something followed what he read knows only that he read until then, which may have been yesterday.
     What followed is of today, so it is read, too.
     """
-    from routebook_pipeline.cli.ingesting import ingest_into  # noqa: PLC0415
-    from routebook_pipeline.lake.reading import complete_until  # noqa: PLC0415
-    from routebook_pipeline.lake.tables import Lake  # noqa: PLC0415
+    from routebook_pipeline.lake.reading import complete_until
+    from routebook_pipeline.lake.tables import Lake
 
     lake = Lake(site.lake, site.namespace)
     midnight_ms = began_ms // DAY_MS * DAY_MS

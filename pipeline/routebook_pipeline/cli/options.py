@@ -1,9 +1,16 @@
-"""Options that all commands share, and what they are checked for before anything is started."""
+"""Options that all commands share, and what they are checked for before anything is started.
+
+Options that hold a duration: 30s, 5m.
+
+`--threshold name=value`: every number of `history.Thresholds`, durations with their unit if liked.
+
+--from, --to, --threshold.
+"""
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import Any, Final
 
@@ -11,6 +18,8 @@ import click
 from click.core import ParameterSource
 
 from routebook_pipeline.errors import WrongUsageError
+from routebook_pipeline.history import DEFAULTS, Thresholds
+from routebook_pipeline.times import When, parse_duration, parse_when
 
 LAKE_VARIABLE: Final = "ROUTEBOOK_LAKE"
 NAMESPACE_VARIABLE: Final = "ROUTEBOOK_NAMESPACE"
@@ -132,3 +141,92 @@ def checked_url_env(given: str) -> str:
             f"Put the address into {STORE_VARIABLE}."
         )
     return given
+
+
+class Duration(click.ParamType[float]):
+    """Seconds."""
+
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ARG002
+        return value if isinstance(value, float) else parse_duration(value) / 1_000
+
+
+DURATION = Duration()
+
+
+_TYPES: Final = {field.name: type(getattr(DEFAULTS, field.name)) for field in fields(Thresholds)}
+
+
+def parse_thresholds(given: Iterable[str]) -> Thresholds:
+    """A name may be written with dashes, and may leave its `_ms` out when the value brings a unit."""
+    chosen: dict[str, float] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        if not equals:
+            raise WrongUsageError(f"--threshold {one!r} has no value. Allowed: NAME=VALUE with NAME of {known()}.")
+        field = _field(name)
+        chosen[field] = _value(field, text)
+    return replace(DEFAULTS, **chosen)  # type: ignore[arg-type]  # checked by _value, field by field
+
+
+def known() -> str:
+    return ", ".join(f"{name} ({getattr(DEFAULTS, name)})" for name in _TYPES)
+
+
+def _field(name: str) -> str:
+    spelled = name.strip().replace("-", "_")
+    for candidate in (spelled, f"{spelled}_ms"):
+        if candidate in _TYPES:
+            return candidate
+    raise WrongUsageError(f"There is no threshold {name!r}. Allowed, with their defaults: {known()}.")
+
+
+def _value(field: str, text: str) -> float:
+    try:
+        value: float = _TYPES[field](text)
+    except ValueError:
+        if not field.endswith("_ms"):
+            wanted = "a whole number" if _TYPES[field] is int else "a number"
+            raise WrongUsageError(f"The threshold {field} is {wanted}, not {text!r}.") from None
+        value = parse_duration(text)
+    if not 0 <= value < float("inf"):
+        raise WrongUsageError(f"The threshold {field} cannot be {text}. Allowed: 0 or more.")
+    if field in {"objective", "mass_loss_share", "late_share"} and value > 1:
+        raise WrongUsageError(f"The threshold {field} is a share, from 0 to 1, not {text}.")
+    return value
+
+
+def _when(_: click.Context, __: click.Parameter, text: str | None) -> When | None:
+    return None if text is None else parse_when(text)
+
+
+def _thresholds(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Thresholds:
+
+    return parse_thresholds(given)
+
+
+def when_option(flag: str, name: str, *, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: A002
+    return click.option(flag, name, callback=_when, metavar="T", help=help)
+
+
+def window_options(*, start: str, end: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a command `start` and `end`, each with what it means when it is left out."""
+
+    def windowed(command: Callable[..., Any]) -> Callable[..., Any]:
+        to = when_option("--to", "end", help=f"End, exclusive. Without: {end}.")
+        return when_option("--from", "start", help=f"2026-05-01T12:00Z, -2h or now. Without: {start}.")(to(command))
+
+    return windowed
+
+
+with_window = window_options(start="a day before the end", end="as far as the history is complete")
+
+with_thresholds = click.option(
+    "--threshold",
+    "thresholds",
+    multiple=True,
+    callback=_thresholds,
+    metavar="NAME=VALUE",
+    help="objective=0.999, flap=30s, …; repeatable. A wrong name lists them all.",
+)

@@ -1,16 +1,50 @@
-"""`routebook pipeline report`"""
+"""The report's page, from the lake to its file.
+
+`routebook pipeline report`
+"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from routebook_pipeline.answers.statement import integrity_line, is_ok, window_line
 from routebook_pipeline.answers.windows import settle
-from routebook_pipeline.cli.options import Site, with_site
+from routebook_pipeline.cli.options import Site, with_site, with_thresholds, with_window
+from routebook_pipeline.cli.output import file_for
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.cli.windows import with_thresholds, with_window
 from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
 from routebook_pipeline.history import Thresholds
 from routebook_pipeline.times import When
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from routebook_pipeline.answers.answering import Basis
+
+
+def make_page(spark: "SparkSession", basis: "Basis", out: str, progress: Progress) -> str:
+    """Why its answer is no; empty when all is well."""
+    from routebook_pipeline.answers.answering import is_no
+    from routebook_pipeline.answers.gathering import gather
+    from routebook_pipeline.report.page import render
+
+    findings = gather(spark, basis, tell=progress.doing, made_by="routebook pipeline report")
+    page = render(findings)
+    progress.clear()
+    if out == "-":
+        click.echo(page)
+    else:
+        # The service may be handing out the page of yesterday from there.
+        with file_for(out) as fresh:
+            fresh.write_text(page, encoding="utf-8")
+        progress.log(f"{out}: {len(page.encode()) // 1024} KiB")
+    window, until_ms = basis.settled.window, basis.reach.complete_until_ms
+    progress.log(window_line(window.start_ms, window.end_ms, until_ms, basis.settled.asked_until_ms))
+    progress.log(integrity_line(findings.integrity))
+    if not is_ok(findings.integrity):
+        return "the history is not ok"
+    return is_no("availability", [dict(row) for row in findings.availability_by_cluster], basis.thresholds)
 
 
 @click.command("report")
@@ -25,10 +59,8 @@ def command(site: Site, *, start: When | None, end: When | None, out: str, thres
     \b
     routebook pipeline report --from -7d --out report.html
     """
-    from routebook_pipeline.answers.answering import Basis  # noqa: PLC0415 Spark's modules take a second
-    from routebook_pipeline.cli.asking import open_lake  # noqa: PLC0415
-    from routebook_pipeline.cli.pages import make_page  # noqa: PLC0415
-    from routebook_pipeline.cli.running import spark_for  # noqa: PLC0415
+    from routebook_pipeline.answers.answering import Basis
+    from routebook_pipeline.cli.spark import open_lake, spark_for
 
     check_writable(out)
     with Progress() as progress:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from routebook_pipeline.answers.windows import Reach, instant_of_version, settle_instant
-from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site
-from routebook_pipeline.cli.outlet import answers_into, out_option
+from routebook_pipeline.cli.options import PARTIAL, Site, refuse, when_option, with_site
+from routebook_pipeline.cli.output import answers_into, out_option, print_json, print_rows
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.cli.windows import when_option
 from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
 from routebook_pipeline.history import Instant
 from routebook_pipeline.times import When, iso
@@ -50,10 +49,8 @@ def command(site: Site, *, topic: str, json_: bool, out: str | None, **when: Any
         raise WrongUsageError("--era goes with --version.")
     if when["version"] is not None:
         refuse(PARTIAL, "it is for a time (--at) that is later than the history. A version is there, or it is not.")
-    from routebook_pipeline.answers.routes import route_at  # noqa: PLC0415 Spark's modules take a second
-    from routebook_pipeline.cli.asking import open_lake  # noqa: PLC0415
-    from routebook_pipeline.cli.outputs import print_json  # noqa: PLC0415
-    from routebook_pipeline.cli.running import spark_for  # noqa: PLC0415
+    from routebook_pipeline.answers.routes import route_at
+    from routebook_pipeline.cli.spark import open_lake, spark_for
 
     with Progress() as progress:
         lake, reach = open_lake(site, progress)
@@ -110,8 +107,6 @@ def _as_json(topic: str, asked: _Asked, reach: Reach, found: "Found") -> dict[st
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from routebook_pipeline.cli.tables import print_rows  # noqa: PLC0415
-
     lines = []
     for row in rows:
         for broker_id, address in sorted(row["addresses"].items()):

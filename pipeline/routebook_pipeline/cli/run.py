@@ -1,18 +1,28 @@
-"""`routebook pipeline run QUESTION`, and the upkeep of the lake."""
+"""`routebook pipeline run compact|vacuum|snapshot|rebase|check`
 
-from typing import Any
+`routebook pipeline run QUESTION`, and the upkeep of the lake.
+"""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from routebook_pipeline.answers.catalogue import QUESTIONS, Question, find_question
-from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site
-from routebook_pipeline.cli.outlet import answers_into, out_option
+from routebook_pipeline.answers.statement import integrity_line
+from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site, with_thresholds, with_window
+from routebook_pipeline.cli.output import answers_into, give, out_option, print_json
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.cli.windows import with_thresholds, with_window
 from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
 from routebook_pipeline.history import Thresholds
 from routebook_pipeline.times import When
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from routebook_pipeline.lake.tables import Lake
+
 
 UPKEEP = {
     "compact": "join the small files of closed days",
@@ -105,8 +115,6 @@ def command(site: Site, question: str, json_: bool, csv_: bool, parquet: str | N
         known = ", ".join([*QUESTIONS, *UPKEEP])
         raise WrongUsageError(f"There is no question {question!r}. Allowed: {known}. One topic's route: `route-at`.")
     _check_upkeep(question)
-    from routebook_pipeline.cli.upkeep import run_upkeep  # noqa: PLC0415 Spark's modules take a second
-
     return run_upkeep(site, question, json_=json_, out=given["out"])
 
 
@@ -134,13 +142,10 @@ def _ask(
     level = question.level(level)
     if start and end and start.ms is not None and end.ms is not None and start.ms > end.ms:
         raise WrongUsageError("The window ends before it starts. Exchange --from and --to.")
-    # Spark's modules take a second, and usage errors shall not wait for it.
-    from routebook_pipeline.answers.answering import Basis, answer, is_no  # noqa: PLC0415
-    from routebook_pipeline.answers.taken import compute  # noqa: PLC0415
-    from routebook_pipeline.answers.windows import settle  # noqa: PLC0415
-    from routebook_pipeline.cli.asking import open_lake  # noqa: PLC0415
-    from routebook_pipeline.cli.outputs import give  # noqa: PLC0415
-    from routebook_pipeline.cli.running import spark_for  # noqa: PLC0415
+    from routebook_pipeline.answers.answering import Basis, answer, is_no
+    from routebook_pipeline.answers.taken import compute
+    from routebook_pipeline.answers.windows import settle
+    from routebook_pipeline.cli.spark import open_lake, spark_for
 
     with Progress() as progress:
         lake, reach = open_lake(site, progress)
@@ -157,3 +162,61 @@ def _ask(
     if why:
         raise AnswerIsNoError(f"The answer is no: {why}.")
     return 0
+
+
+def run_upkeep(site: Site, what: str, *, json_: bool, out: str | None) -> int:
+    from routebook_pipeline.cli.spark import spark_for
+    from routebook_pipeline.lake.tables import Lake
+
+    lake = Lake(site.lake, site.namespace)
+    # A lake that is not there is said before Spark is started.
+    lake.changes.pin()
+    with Progress() as progress:
+        progress.doing(what)
+        if what in WITHOUT_SPARK:
+            told, lines, why = _files(lake, what, progress)
+        else:
+            with spark_for(site, progress) as spark:
+                progress.doing(what)
+                told, lines, why = _with_spark(spark, lake, site, what, progress)
+    with answers_into(out):
+        if json_:
+            print_json(told)
+        else:
+            click.echo("\n".join(lines))
+    if why:
+        raise AnswerIsNoError(f"The answer is no: {why}.")
+    return 0
+
+
+_Done = tuple[dict[str, Any], list[str], str]
+"""For programs, for people, and why the answer is no."""
+
+
+def _files(lake: "Lake", what: str, progress: Progress) -> _Done:
+    from routebook_pipeline.lake.maintenance import compact, vacuum
+
+    if what == "compact":
+        done = compact(lake, say=progress.log)
+        return asdict(done), [f"{done.joined} files joined into {done.into}"], ""
+    deleted = vacuum(lake, say=progress.log)
+    return {"deleted": deleted}, [f"{deleted} files deleted"], ""
+
+
+def _with_spark(spark: "SparkSession", lake: "Lake", site: Site, what: str, progress: Progress) -> _Done:
+    from routebook_pipeline.lake.maintenance import check, snapshot
+    from routebook_pipeline.lake.rebase import rebase
+
+    if what == "snapshot":
+        days = snapshot(spark, lake, say=progress.log)
+        return {"days": days}, [f"{len(days)} snapshots made{': ' if days else ''}{', '.join(days)}"], ""
+    if what == "rebase":
+        done = rebase(spark, lake, url_env=site.url_env)
+        lines = [
+            f"{one.stream}: version {one.old_version} was the last; era {one.era} begins at version {one.first_version}"
+            for one in done
+        ]
+        return {"rebased": [asdict(one) for one in done]}, lines, ""
+    found = check(spark, lake)
+    told = {"ok": found.ok, "rows": found.rows, "problems": found.problems, "integrity": found.eras}
+    return told, [integrity_line(found.eras), *found.problems], "" if found.ok else "the lake is not whole"

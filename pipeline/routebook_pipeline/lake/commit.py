@@ -1,4 +1,8 @@
-"""A batch of the stream into its table, exactly once.
+"""Where a test may end the process, as a power cut would: `ROUTEBOOK_TEST_KILL_AT=<point>:<batch>`.
+
+Proves that a batch is in the lake once, wherever the writer died. Does nothing without the variable.
+
+A batch of the stream into its table, exactly once.
 
 What is new is decided by the table's own record: the transaction named like the table, an `ord`, H. It moves in the
 same commit that adds the rows, and only from the state that was looked at. So whatever the reader repeats, forgets or
@@ -6,8 +10,11 @@ does twice, every version is there once: what ends at or below H is left out, an
 behind H, or has not exactly the versions up to its end, is refused.
 """
 
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, Observation
@@ -15,12 +22,27 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import HistoryError, WrongUsageError
 from routebook_pipeline.kinds import KNOWN_FORMAT
-from routebook_pipeline.lake.attempts import OvertakenError, attempt, day_of, put
-from routebook_pipeline.lake.kill_points import Point
-from routebook_pipeline.lake.parsing import CHANGES_FORM, PULSES_FORM, Batch, Form, above, located
-from routebook_pipeline.lake.readable import NEWER
+from routebook_pipeline.lake.parsing import CHANGES_FORM, NEWER, PULSES_FORM, Batch, Form, above, located
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Pinned, Place, Table
-from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.lake.transactions import OvertakenError, attempt, day_of, put
+from routebook_pipeline.source.stream import EntryId
+
+VARIABLE: Final = "ROUTEBOOK_TEST_KILL_AT"
+
+
+class Point(StrEnum):
+    FILES_WRITTEN = "files-written"
+    COMMITTED = "committed"
+    PLACE_PUBLISHED = "place-published"
+
+
+def reach(point: Point, batch: int) -> None:
+    """Ends the whole process group (the JVM is in it) when this is the place. Whoever sets the variable starts us in a
+    group of our own.
+    """
+    if os.environ.get(VARIABLE) == f"{point}:{batch}":
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
 
 FORMS: Final = {"changes": CHANGES_FORM, "pulses": PULSES_FORM}
 WRONG_STREAM_ENTRIES: Final = 100

@@ -1,9 +1,14 @@
-"""The files below a folder, on this machine or in an object store.
+"""Where Arrow and the `deltalake` wheel are asked: what they raise becomes an error of ours here, and nowhere else.
+
+The files below a folder, on this machine or in an object store.
 
 Three readers open the same place, and each spells it in its own way: Spark, the `deltalake` wheel, and Arrow for the
 little that is done to single files. Credentials are those of the environment.
+
+What Spark needs besides to reach an object store: pip brings it with Hadoop's client only.
 """
 
+import errno
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,15 +16,48 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow
 import pyarrow.fs as arrow_fs
+from deltalake.exceptions import DeltaError
 from pyarrow import parquet
+from pyspark.sql import SparkSession
 
-from routebook_pipeline.errors import UnreachableError, WrongUsageError
-from routebook_pipeline.lake.border import reaching
+from routebook_pipeline.errors import MAKE_ROOM, UnreachableError, WrongUsageError
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_STACK: Final = re.compile(r"\s+\d+: (?:<unknown>|[\w:<>]+\n).*", re.DOTALL)
+"""The wheel adds where in its code it was, for its authors."""
+LONGEST_REASON: Final = 300
+
+
+@contextmanager
+def reaching(place: str, doing: str) -> Iterator[None]:
+    """UnreachableError: `place` cannot be `doing`."""
+    try:
+        yield
+    except (DeltaError, OSError, pyarrow.ArrowException) as error:
+        raise UnreachableError(f"{place} cannot be {doing}: {_reason(error)} {_advice(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """On one line: Spark hands on the text of an error by the line."""
+    words = " ".join(_STACK.sub("", _COLOURS.sub("", str(error))).replace("↳", "").split()).rstrip(".")
+    if len(words) > LONGEST_REASON:
+        return f"{words[:LONGEST_REASON]}…"
+    return f"{words or type(error).__name__}."
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return MAKE_ROOM
+    return (
+        "Is it there, and may this process read and write it? For an object store, its credentials are those of the "
+        "environment."
+    )
+
 
 SCHEMES: Final = ("s3", "s3a", "gs", "abfss", "hdfs")
 _PAGES: Final = (
@@ -171,3 +209,36 @@ class Folder:
             f"A file of the table is missing: {self.uri}/{path}. Nothing is answered from the rest: bring the file "
             "back from a backup, or restore the lake to an earlier version."
         )
+
+
+COORDINATES: Final = {
+    "s3a": "org.apache.hadoop:hadoop-aws",
+    "abfss": "org.apache.hadoop:hadoop-azure",
+    "gs": "org.apache.hadoop:hadoop-gcp",
+}
+"""Of Hadoop's own connectors, each of the same version as the rest of Hadoop."""
+
+
+def check_spark_reaches(spark: SparkSession, folder: Folder) -> None:
+    """UnreachableError says what to give: Java would say it in a hundred lines, and only when something is written."""
+    scheme = folder.for_spark.partition("://")[0]
+    if scheme == "file":
+        return
+    java: Any = spark._jvm
+    try:
+        java.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, spark._jsc.hadoopConfiguration())
+    except Exception as error:
+        hadoop = java.org.apache.hadoop.util.VersionInfo.getVersion()
+        raise UnreachableError(
+            f"Spark has no connector for {scheme}://, so it cannot reach {folder.uri}. {what_to_give(scheme, hadoop)}"
+        ) from error
+
+
+def what_to_give(scheme: str, hadoop: str) -> str:
+    coordinates = COORDINATES.get(scheme)
+    if coordinates is None:
+        return "Give it one with `--conf spark.jars=…`."
+    return (
+        f"Give it one with `--conf spark.jars.packages={coordinates}:{hadoop}`, which Spark fetches at its start, or "
+        "name the same jars with `--conf spark.jars=…`."
+    )

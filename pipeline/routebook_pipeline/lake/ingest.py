@@ -15,12 +15,12 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import HistoryError, WrongUsageError, told_by_spark
-from routebook_pipeline.lake.attempts import OvertakenError, put
 from routebook_pipeline.lake.feeds import Announce, Feed, Habits, Progress
 from routebook_pipeline.lake.tables import OBSERVED, Lake
+from routebook_pipeline.lake.transactions import OvertakenError, put
 from routebook_pipeline.source.data_source import register
 from routebook_pipeline.source.options import SourceOptions
-from routebook_pipeline.source.stream_store import CHANGES, DEFAULT_URL_ENV, PULSE, StreamReader
+from routebook_pipeline.source.stream import CHANGES, DEFAULT_URL_ENV, PULSE, StreamReader
 
 READER: Final = "pipeline"
 FIRST_PAUSE_S: Final = 1.0

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import DAY_MS, HOUR_MS, History, Instant, Window
-from routebook_pipeline.lake.days import start_ms as day_start_ms
 from routebook_pipeline.lake.snapshots import Snapshot, build, newest_before
+from routebook_pipeline.lake.snapshots import start_ms as day_start_ms
 from routebook_pipeline.lake.tables import DataFile, Lake, Pinned
-from routebook_pipeline.source.stream_store import StreamEnd
+from routebook_pipeline.source.stream import StreamEnd
 from routebook_pipeline.times import day_of
 
 OLDEST_SNAPSHOT_MS: Final = 3 * DAY_MS

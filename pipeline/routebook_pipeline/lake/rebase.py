@@ -7,11 +7,10 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import AnswerIsNoError
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.lake.attempts import OvertakenError, attempt, day_of, put
 from routebook_pipeline.lake.ingest import READER
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Pinned, Place, Table
-from routebook_pipeline.source.positions import EntryId
-from routebook_pipeline.source.stream_store import CHANGES, DEFAULT_URL_ENV, PULSE, StreamReader
+from routebook_pipeline.lake.transactions import OvertakenError, attempt, day_of, put
+from routebook_pipeline.source.stream import CHANGES, DEFAULT_URL_ENV, PULSE, EntryId, StreamReader
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.kinds import KNOWN_FORMAT, Kind
-from routebook_pipeline.lake.attempts import OvertakenError, attempt, day_of, put
 from routebook_pipeline.lake.parsing import parse
 from routebook_pipeline.lake.snapshots import drop_after
 from routebook_pipeline.lake.tables import DataFile, Lake
+from routebook_pipeline.lake.transactions import OvertakenError, attempt, day_of, put
 
 _KEPT = (int(Kind.UNKNOWN), int(Kind.UNREADABLE))
 

@@ -1,4 +1,6 @@
-"""A snapshot of a day: of everything before its midnight, the rows that any later question still depends on.
+"""UTC days, as the partitions spell them, and what lies in them.
+
+A snapshot of a day: of everything before its midnight, the rows that any later question still depends on.
 
 It is made of the snapshot before and what followed that, once the day is reached, and then it stands. Only two things
 make it stale: an entry that comes late, with a time before that midnight, and one of before that can be read at last.
@@ -6,19 +8,65 @@ Its records tell both from the changes as they are: up to which `ord` they are i
 kept as raw text. So whoever reads rows that were read again is never given a snapshot of before, whoever made it when.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import groupby
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.lake.attempts import OvertakenError, attempt, put
-from routebook_pipeline.lake.days import SoFar, names_of_days, start_ms
-from routebook_pipeline.lake.records import records_of
-from routebook_pipeline.lake.tables import Lake, Pinned
+from routebook_pipeline.errors import WrongUsageError
+from routebook_pipeline.lake.tables import DataFile, Lake, Pinned, records_of
+from routebook_pipeline.lake.transactions import OvertakenError, attempt, put
 from routebook_pipeline.times import day_of
 from routebook_pipeline.transforms.snapshots import reduce
+
+_EPOCH = date(1970, 1, 1)
+
+
+def start_ms(day: str) -> int:
+    """The midnight that the day begins with."""
+    try:
+        return (date.fromisoformat(day) - _EPOCH).days * 86_400_000
+    except ValueError as error:
+        raise WrongUsageError(f"{day!r} is no day. Allowed: days as 2026-11-18, in UTC.") from error
+
+
+def names_of_days(first: str, last: str) -> list[str]:
+    """Both included."""
+    begin, end = date.fromisoformat(first), date.fromisoformat(last)
+    return [(begin + timedelta(days=number)).isoformat() for number in range((end - begin).days + 1)]
+
+
+class SoFar:
+    """What the log says of a table's files, day by day: of each day together with all before it."""
+
+    def __init__(self, files: Iterable[DataFile]) -> None:
+        self._days: list[str] = []
+        self._told: list[tuple[int, int]] = []
+        newest = raw = 0
+        for day, its in groupby(sorted(files, key=lambda file: file.day), key=lambda file: file.day):
+            for file in its:
+                newest = max(newest, file.last_ord or 0)
+                # Nobody counted: any of them may be.
+                raw += file.rows - (file.without_raw or 0)
+            self._days.append(day)
+            self._told.append((newest, raw))
+
+    def newest(self, day: str) -> int:
+        """`ord`; 0 when there was nothing."""
+        return self._at(day)[0]
+
+    def raw(self, day: str) -> int:
+        return self._at(day)[1]
+
+    def _at(self, day: str) -> tuple[int, int]:
+        place = bisect_right(self._days, day)
+        return self._told[place - 1] if place else (0, 0)
+
 
 FILES: Final = 4
 

@@ -22,9 +22,8 @@ from pyspark.sql.types import StructType
 from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
 from routebook_pipeline.schemas import SOURCE
 from routebook_pipeline.source.options import LATEST, SourceOptions
-from routebook_pipeline.source.positions import EntryId, cut, find_place
 from routebook_pipeline.source.reading import Reading, read
-from routebook_pipeline.source.stream_store import DEFAULT_URL_ENV, StreamReader
+from routebook_pipeline.source.stream import DEFAULT_URL_ENV, EntryId, StreamReader, cut, find_place
 
 NAME: Final = "routebook"
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from routebook_pipeline.errors import WrongUsageError
-from routebook_pipeline.source.positions import EntryId
-from routebook_pipeline.source.stream_store import CHANGES, DEFAULT_URL_ENV, STREAMS
+from routebook_pipeline.source.stream import CHANGES, DEFAULT_URL_ENV, STREAMS, EntryId
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"

@@ -1,4 +1,6 @@
-"""Everything between two places of the stream, and nothing silently left out.
+"""Rows in the place of missing versions: made by the reader, understood by whoever parses entries.
+
+Everything between two places of the stream, and nothing silently left out.
 
 Invariant: behind `start`, versions start+1 … end are expected, one by one. What has been handed out so far, hole rows
 included, is exactly start+1 … place; each round moves `place`, so that no version is missed or doubled however the
@@ -6,6 +8,7 @@ stream is trimmed meanwhile.
 """
 
 import gc
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +17,18 @@ from typing import Any, Final
 import pyarrow
 
 from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
-from routebook_pipeline.source.holes import hole_row
-from routebook_pipeline.source.positions import EntryId
-from routebook_pipeline.source.stream_store import StreamReader
+from routebook_pipeline.source.stream import EntryId, StreamReader
+
+HOLE_PREFIX: Final = "hole:"
+"""Of the entry_id of such a row. An entry of the stream cannot have such an id, whatever its payload claims."""
+
+
+def hole_row(place: EntryId, last: int) -> tuple[str, bytes]:
+    """For the versions behind `place` up to `last`."""
+    first = place.version + 1
+    payload = {"v": 1, "kind": "hole", "from_version": first, "to_version": last}
+    return f"{HOLE_PREFIX}{EntryId(place.ms, first)}", json.dumps(payload, separators=(",", ":")).encode()
+
 
 FIELD: Final = b"d"
 REPLY_BYTES: Final = 16 * 1024 * 1024

@@ -15,10 +15,10 @@ from routebook_pipeline.answers.daily import ALL, Kept, days_between, refresh
 from routebook_pipeline.answers.made_from import MadeFrom, fingerprint
 from routebook_pipeline.answers.windows import Reach, Settled
 from routebook_pipeline.history import DAY_MS, DEFAULTS, HOUR_MS, Thresholds, Window
-from routebook_pipeline.lake.attempts import Attempt, put
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.reparse import reparse
 from routebook_pipeline.lake.tables import Lake, Pinned, Table
+from routebook_pipeline.lake.transactions import Attempt, put
 from routebook_pipeline.times import day_of
 from tests.pipeline.lake.logs import NO_SPARK
 from tests.pipeline.lake.streams import START_MS, frame, paths, payload

@@ -11,8 +11,8 @@ from routebook_pipeline.answers.routes import Doubt, Found, route_at
 from routebook_pipeline.answers.windows import instant_of_version
 from routebook_pipeline.errors import AnswerIsNoError
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.lake.attempts import attempt, day_of, put
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place
+from routebook_pipeline.lake.transactions import attempt, day_of, put
 from routebook_pipeline.schemas import CHANGES
 from tests.pipeline.rows import Writer, item
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from routebook_pipeline.history import DAY_MS, HOUR_MS
-from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream import EntryId
 from tests.pipeline.cli.shell import Ended, Shell
 from tests.pipeline.own_group import OwnGroup
 

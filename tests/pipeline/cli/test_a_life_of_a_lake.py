@@ -14,7 +14,7 @@ import pytest
 from routebook_pipeline.answers.daily import ALL
 from routebook_pipeline.history import DAY_MS
 from routebook_pipeline.lake.tables import Lake
-from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream import EntryId
 from routebook_pipeline.times import day_of
 from tests.pipeline.cli.operator import DAYS, ENTRIES, Entry, Pipeline, last_day, lines_of, told, two_days
 from tests.pipeline.cli.shell import Ended, Shell

@@ -11,8 +11,7 @@ from routebook.cli.main import run as routebook
 from routebook_pipeline.cli.export import lines_of
 from routebook_pipeline.errors import HistoryError
 from routebook_pipeline.source.options import SourceOptions
-from routebook_pipeline.source.positions import EntryId
-from routebook_pipeline.source.stream_store import StreamReader
+from routebook_pipeline.source.stream import EntryId, StreamReader
 from tests.pipeline.source.streams import BEGAN_MS, URL_ENV, Stream, payload_of
 
 

@@ -15,8 +15,7 @@ from routebook_pipeline.history import HOUR_MS
 from routebook_pipeline.lake.feeds import Feed
 from routebook_pipeline.lake.reading import complete_until
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake
-from routebook_pipeline.source.positions import EntryId
-from routebook_pipeline.source.stream_store import CHANGES
+from routebook_pipeline.source.stream import CHANGES, EntryId
 from tests.pipeline.cli.operator import told
 from tests.pipeline.lake.logs import tell
 from tests.pipeline.source.streams import Stream

@@ -20,8 +20,7 @@ from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.answers.files import METADATA_KEY
 from routebook_pipeline.answers.taken import Taken, compute
 from routebook_pipeline.answers.windows import Reach, Settled
-from routebook_pipeline.cli.outlet import answers_into
-from routebook_pipeline.cli.outputs import CSV, JSON, TABLE, give
+from routebook_pipeline.cli.output import CSV, JSON, TABLE, answers_into, give
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import HOUR_MS, Window
 from routebook_pipeline.lake.tables import Lake

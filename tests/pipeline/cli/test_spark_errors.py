@@ -6,9 +6,8 @@ import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from routebook_pipeline.cli.spark_errors import translate
-from routebook_pipeline.errors import MAKE_ROOM, HistoryForkError, UnreachableError
-from routebook_pipeline.lake.border import reaching
+from routebook_pipeline.errors import MAKE_ROOM, HistoryForkError, UnreachableError, translate
+from routebook_pipeline.lake.folders import reaching
 
 FORK = HistoryForkError("ns", 9, 3)
 

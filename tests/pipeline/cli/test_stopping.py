@@ -8,9 +8,8 @@ import pytest
 
 from routebook_pipeline.answers.daily import ALL
 from routebook_pipeline.history import MINUTE_MS
-from routebook_pipeline.lake.records import records_of
-from routebook_pipeline.lake.tables import Lake
-from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.lake.tables import Lake, records_of
+from routebook_pipeline.source.stream import EntryId
 from routebook_pipeline.times import day_of
 from tests.pipeline.cli.operator import ENTRIES, LIGHT, Entry, Running, told, two_days
 from tests.pipeline.source.streams import BEGAN_MS, Stream

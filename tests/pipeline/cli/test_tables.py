@@ -2,7 +2,7 @@
 
 import pytest
 
-from routebook_pipeline.cli.tables import cell, print_rows
+from routebook_pipeline.cli.output import cell, print_rows
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from routebook_pipeline.cli.thresholds import known, parse_thresholds
+from routebook_pipeline.cli.options import known, parse_thresholds
 from routebook_pipeline.errors import WrongUsageError
 from routebook_pipeline.history import DEFAULTS, Thresholds
 

@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
+from routebook_pipeline.cli.ingest import SIGNALS, told_to_stop
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.cli.stopping import SIGNALS, told_to_stop
 
 
 @pytest.mark.parametrize("number", SIGNALS)

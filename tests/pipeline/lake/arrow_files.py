@@ -7,8 +7,8 @@ import pyarrow
 from pyarrow import parquet
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from routebook_pipeline.lake.attempts import attempt, put
 from routebook_pipeline.lake.tables import Table
+from routebook_pipeline.lake.transactions import attempt, put
 from tests.pipeline.lake.streams import DAY_MS
 
 EPOCH_DAY = "1970-01-01"

@@ -7,9 +7,9 @@ from typing import Any
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
-from routebook_pipeline.lake.attempts import put
-from routebook_pipeline.lake.days import start_ms
+from routebook_pipeline.lake.snapshots import start_ms
 from routebook_pipeline.lake.tables import Table
+from routebook_pipeline.lake.transactions import put
 
 _nothing: Any = None
 NO_SPARK: SparkSession = _nothing

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from routebook_pipeline.source.stream_store import StreamEnd, StreamReader, key_of
+from routebook_pipeline.source.stream import StreamEnd, StreamReader, key_of
 from tests.pipeline.source.streams import URL_ENV, Stream
 
 

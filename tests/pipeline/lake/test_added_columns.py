@@ -7,12 +7,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from routebook_pipeline.lake import compaction
-from routebook_pipeline.lake.attempts import attempt, put
+from routebook_pipeline.lake import maintenance
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.folders import Folder
 from routebook_pipeline.lake.reparse import reparse
 from routebook_pipeline.lake.tables import Lake, Table
+from routebook_pipeline.lake.transactions import attempt, put
 from routebook_pipeline.schemas import CHANGES, columns
 from tests.pipeline.lake.streams import START_MS, entries, frame, payload
 
@@ -66,7 +66,7 @@ def test_a_column_that_is_added_is_null_before_and_nobody_elses_matter(spark: Sp
     assert rows_of(spark, older) == [row[:3] for row in told]
 
     # Whoever joins the files.
-    assert compaction.compact(older).into == 1
+    assert maintenance.compact_table(older).into == 1
     assert rows_of(spark, newer) == told
     assert rows_of(spark, older) == [row[:3] for row in told]
     assert [(file.first_ord, file.last_ord, file.without_raw) for file in newer.pin().files] == [(1, 4, 2)]

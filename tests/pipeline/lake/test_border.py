@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 from pyspark.sql.types import LongType
 
 from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.lake import compaction
-from routebook_pipeline.lake.attempts import Attempt, OvertakenError, attempt, put
+from routebook_pipeline.lake import maintenance
 from routebook_pipeline.lake.folders import Folder
 from routebook_pipeline.lake.tables import Lake, Place, Table
+from routebook_pipeline.lake.transactions import Attempt, OvertakenError, attempt, put
 from routebook_pipeline.schemas import columns
 from tests.pipeline.lake.arrow_files import add_file, ords
 from tests.pipeline.lake.streams import paths
@@ -106,5 +106,5 @@ def test_files_that_are_gone_are_named_when_they_are_to_be_joined(lake: Lake) ->
     Path(table.folder.uri, gone).unlink()
     files = paths(table)
     with pytest.raises(UnreachableError, match=f"A file of the table is missing: .*{gone}"):
-        compaction.compact(table)
+        maintenance.compact_table(table)
     assert paths(table) == files

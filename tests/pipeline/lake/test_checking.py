@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.types import LongType
 
 from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.lake.checking import check
+from routebook_pipeline.lake.maintenance import check
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.schemas import columns
 from tests.pipeline.lake.arrow_files import add_file

@@ -7,12 +7,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import WrongUsageError
-from routebook_pipeline.lake.commit import Committed, Noted, NotTheNextError, check_it_continues, commit
-from routebook_pipeline.lake.kill_points import Point
+from routebook_pipeline.lake.commit import Committed, Noted, NotTheNextError, Point, check_it_continues, commit
 from routebook_pipeline.lake.reading import complete_until
 from routebook_pipeline.lake.tables import Lake, Place
-from routebook_pipeline.source.positions import EntryId
-from routebook_pipeline.source.stream_store import StreamEnd
+from routebook_pipeline.source.stream import EntryId, StreamEnd
 from tests.pipeline.lake.streams import START_MS, entries, frame, hole, paths, payload, versions
 
 Add = Callable[..., Committed | None]

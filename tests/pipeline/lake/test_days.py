@@ -1,6 +1,6 @@
 """What lies in the days up to one, as the log has it."""
 
-from routebook_pipeline.lake.days import SoFar
+from routebook_pipeline.lake.snapshots import SoFar
 from routebook_pipeline.lake.tables import DataFile
 
 

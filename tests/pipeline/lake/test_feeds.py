@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from routebook_pipeline.lake.checkpoints import KEPT_MS, Checkpoint, Checkpoints
-from routebook_pipeline.lake.feeds import Feed, Habits, StoppedError
+from routebook_pipeline.lake.feeds import KEPT_MS, Checkpoint, Checkpoints, Feed, Habits, StoppedError
 from routebook_pipeline.lake.folders import Folder
 from routebook_pipeline.lake.tables import Lake
-from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream import EntryId
 
 KEY = "rb:{ns}:changes"
 

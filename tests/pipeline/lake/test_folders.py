@@ -6,10 +6,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import UnreachableError, WrongUsageError
-from routebook_pipeline.lake.attempts import Attempt
-from routebook_pipeline.lake.connectors import check_spark_reaches
-from routebook_pipeline.lake.folders import Folder
+from routebook_pipeline.lake.folders import Folder, check_spark_reaches
 from routebook_pipeline.lake.tables import Lake, Place
+from routebook_pipeline.lake.transactions import Attempt
 from tests.pipeline.lake.streams import entries, frame
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.lake import compaction
+from routebook_pipeline.lake import maintenance
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.tables import Lake, Place
 from tests.pipeline.lake.streams import START_MS, entries, frame, paths, payload, versions
@@ -57,10 +57,10 @@ def test_what_does_not_fit_is_not_there(spark: SparkSession, small_disk: Path) -
     # Not Spark's: the joining of files.
     (small_disk / "filler").write_bytes(b"\0" * (os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize))
     with pytest.raises(UnreachableError, match="Make room"):
-        compaction.compact(table)
+        maintenance.compact_table(table)
     assert paths(table) == before
 
     (small_disk / "filler").unlink()
-    assert compaction.compact(table).into == 1
+    assert maintenance.compact_table(table).into == 1
     assert commit(frame(spark, entries(41, 42, step_ms=HOUR_MS)), table, ingested_ms=5) is not None
     assert versions(spark, table) == [*held, (41, 41), (42, 42)]

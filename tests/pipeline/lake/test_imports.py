@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import HistoryError
 from routebook_pipeline.lake.commit import commit
-from routebook_pipeline.lake.imports import Known, import_files
+from routebook_pipeline.lake.file_import import Known, import_files
 from routebook_pipeline.lake.rebase import rebase
 from routebook_pipeline.lake.tables import Lake, Place
-from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream import EntryId
 from tests.pipeline.lake.stores import Store
 from tests.pipeline.lake.streams import START_MS, entries, frame, hole, payload, versions
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pyarrow
 import pytest
 
-from routebook_pipeline.lake import attempts, compaction
-from routebook_pipeline.lake.attempts import in_groups
-from routebook_pipeline.lake.compaction import Compacted
+from routebook_pipeline.lake import maintenance, transactions
+from routebook_pipeline.lake.maintenance import Compacted
 from routebook_pipeline.lake.tables import Lake, Table
+from routebook_pipeline.lake.transactions import in_groups
 from tests.pipeline.lake.arrow_files import add_file, ords
 
 
@@ -29,7 +29,7 @@ def test_many_small_files_become_one_without_seams(lake: Lake) -> None:
     for part in range(parts):
         add_file(table, range(part * rows, (part + 1) * rows))
     before = sum(sizes(table))
-    assert compaction.compact(table) == Compacted(parts, 1)
+    assert maintenance.compact_table(table) == Compacted(parts, 1)
     (joined,) = table.pin().files
     assert table.folder.footer(joined.path).num_row_groups == 1
     assert joined.size == Path(table.folder.uri, joined.path).stat().st_size
@@ -43,7 +43,7 @@ def test_large_files_do_not_grow_when_they_are_joined(lake: Lake) -> None:
     for part in range(2):
         add_file(table, range(part * rows, (part + 1) * rows))
     files, topics = sum(sizes(table)), size_of(table, "topic")
-    assert compaction.compact(table) == Compacted(2, 1)
+    assert maintenance.compact_table(table) == Compacted(2, 1)
     assert sum(sizes(table)) < files
     assert size_of(table, "topic") < 1.5 * topics
 
@@ -53,8 +53,8 @@ def test_rows_are_collected_up_to_a_number_and_up_to_a_size(monkeypatch: pytest.
         batches = (pyarrow.record_batch({"n": pyarrow.array(range(rows), pyarrow.int64())}) for rows in numbers)
         return [[batch.num_rows for batch in group] for group in in_groups(batches)]
 
-    monkeypatch.setattr(attempts, "ROWS_TOGETHER", 100)
+    monkeypatch.setattr(transactions, "ROWS_TOGETHER", 100)
     assert grouped() == []
     assert grouped(60, 40, 1, 100, 101, 30) == [[60, 40], [1], [100], [101], [30]]
-    monkeypatch.setattr(attempts, "BYTES_TOGETHER", 50 * 8)
+    monkeypatch.setattr(transactions, "BYTES_TOGETHER", 50 * 8)
     assert grouped(20, 20, 20, 60, 5) == [[20, 20], [20], [60], [5]]

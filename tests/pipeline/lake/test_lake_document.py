@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql.types import BooleanType, DataType, IntegerType, LongType, StringType, StructType
 
 from routebook_pipeline.kinds import MADE_HERE, Kind
-from routebook_pipeline.lake.connectors import what_to_give
-from routebook_pipeline.lake.folders import SCHEMES
+from routebook_pipeline.lake.folders import SCHEMES, what_to_give
 from routebook_pipeline.schemas import CHANGES, PULSES
 from tests.architecture.sources import ROOT
 

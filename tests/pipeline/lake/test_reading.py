@@ -12,13 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import Instant, Window
-from routebook_pipeline.lake.attempts import put
 from routebook_pipeline.lake.commit import Noted, commit
 from routebook_pipeline.lake.reading import complete_until, history_for
 from routebook_pipeline.lake.snapshots import build, closed_days
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place
-from routebook_pipeline.source.positions import EntryId
-from routebook_pipeline.source.stream_store import StreamEnd
+from routebook_pipeline.lake.transactions import put
+from routebook_pipeline.source.stream import EntryId, StreamEnd
 from tests.pipeline.lake.logs import tell
 from tests.pipeline.lake.streams import DAY_MS, START_MS, entries, frame
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.lake.attempts import put
-from routebook_pipeline.lake.records import records_of
-from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, Lake, Pinned
+from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, Lake, Pinned, records_of
+from routebook_pipeline.lake.transactions import put
 
 
 def look(lake: Lake) -> Pinned:

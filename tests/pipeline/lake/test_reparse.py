@@ -7,12 +7,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from routebook_pipeline.history import Instant
 from routebook_pipeline.lake import reparse as reparsing
-from routebook_pipeline.lake.attempts import Attempt
 from routebook_pipeline.lake.commit import Noted, commit
 from routebook_pipeline.lake.reading import history_for
 from routebook_pipeline.lake.reparse import reparse
 from routebook_pipeline.lake.snapshots import build, build_days, drop_after
 from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.lake.transactions import Attempt
 from tests.pipeline.lake.streams import DAY_MS, START_MS, entries, frame, payload
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from routebook_pipeline.lake.days import names_of_days, start_ms
-from routebook_pipeline.lake.snapshots import build_days, closed_days
+from routebook_pipeline.lake.snapshots import build_days, closed_days, names_of_days, start_ms
 from routebook_pipeline.lake.tables import OBSERVED, Lake, Pinned, Table
 from tests.pipeline.lake.logs import NO_SPARK, tell
 

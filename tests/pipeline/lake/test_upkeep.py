@@ -10,14 +10,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType
 
 from routebook_pipeline.errors import AnswerIsNoError, HistoryError, WrongUsageError
-from routebook_pipeline.lake import compaction
-from routebook_pipeline.lake.attempts import put
-from routebook_pipeline.lake.commit import commit
-from routebook_pipeline.lake.compaction import Compacted
-from routebook_pipeline.lake.kill_points import Point
+from routebook_pipeline.lake import maintenance
+from routebook_pipeline.lake.commit import Point, commit
+from routebook_pipeline.lake.file_import import import_files
+from routebook_pipeline.lake.maintenance import Compacted, check, compact, vacuum
+from routebook_pipeline.lake.rebase import rebase
+from routebook_pipeline.lake.reparse import reparse
 from routebook_pipeline.lake.snapshots import build
 from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, LAST_MS, Lake, Place, Table
-from routebook_pipeline.lake.upkeep import check, compact, import_files, rebase, reparse, vacuum
+from routebook_pipeline.lake.transactions import put
 from routebook_pipeline.schemas import columns
 from tests.pipeline.lake.arrow_files import add_file, ords
 from tests.pipeline.lake.stores import Store
@@ -51,7 +52,7 @@ def test_files_of_closed_days_are_joined(spark: SparkSession, lake: Lake, monkey
     # Somebody else looked before that. The wheel would join the same files a second time.
     pins = iter([stale])
     monkeypatch.setattr(Table, "pin", lambda self, pin=Table.pin: next(pins, None) or pin(self))
-    assert compaction.compact(table) == Compacted(0, 0)
+    assert maintenance.compact_table(table) == Compacted(0, 0)
     monkeypatch.undo()
     assert versions(spark, table) == [(n, n) for n in range(1, 43)]
 

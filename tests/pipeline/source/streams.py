@@ -15,8 +15,7 @@ from routebook_pipeline.source.data_source import (
     RoutebookDataSource,
     RoutebookStreamReader,
 )
-from routebook_pipeline.source.positions import EntryId
-from routebook_pipeline.source.stream_store import key_of
+from routebook_pipeline.source.stream import EntryId, key_of
 
 URL_ENV = "ROUTEBOOK_REDIS_URL"
 BEGAN_MS = 1_700_000_000_000

@@ -10,8 +10,7 @@ from routebook.store.embedded import EmbeddedStore
 from routebook.store.url import StoreUrl
 from routebook_pipeline.errors import UnreachableError, WrongUsageError
 from routebook_pipeline.source.address import open_client
-from routebook_pipeline.source.positions import EntryId
-from routebook_pipeline.source.stream_store import StreamReader, key_of
+from routebook_pipeline.source.stream import EntryId, StreamReader, key_of
 from tests.pipeline.source.streams import BEGAN_MS, URL_ENV
 from tests.support.topologies import ClusterTrio, SentinelTrio, ask
 

@@ -4,8 +4,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from routebook_pipeline.source import reading
-from routebook_pipeline.source.positions import EntryId
 from routebook_pipeline.source.reading import REPLY_BYTES, next_size
+from routebook_pipeline.source.stream import EntryId
 from tests.pipeline.source.streams import BEGAN_MS, Found, Stream, read_all
 
 

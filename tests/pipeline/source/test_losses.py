@@ -10,8 +10,8 @@ import pytest
 
 from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
 from routebook_pipeline.source.data_source import Range
-from routebook_pipeline.source.holes import HOLE_PREFIX
-from routebook_pipeline.source.positions import BEGINNING, EntryId
+from routebook_pipeline.source.reading import HOLE_PREFIX
+from routebook_pipeline.source.stream import BEGINNING, EntryId
 from tests.pipeline.source.streams import BEGAN_MS, Found, Stream, payload_of, read_all
 
 LAST = 100

@@ -7,8 +7,7 @@ import pytest
 from routebook_pipeline.errors import WrongUsageError
 from routebook_pipeline.source.data_source import RoutebookDataSource
 from routebook_pipeline.source.options import SourceOptions
-from routebook_pipeline.source.positions import EntryId
-from routebook_pipeline.source.stream_store import StreamReader
+from routebook_pipeline.source.stream import EntryId, StreamReader
 from tests.pipeline.source.streams import Stream
 
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routebook_pipeline.errors import HistoryForkError
-from routebook_pipeline.source.positions import BEGINNING, EntryId, Probe, cut, find_place
-from routebook_pipeline.source.stream_store import StreamReader
+from routebook_pipeline.source.stream import BEGINNING, EntryId, Probe, StreamReader, cut, find_place
 from tests.pipeline.source.streams import BEGAN_MS, URL_ENV, Stream, payload_of, read_all
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 as everybody calls it
 from routebook_pipeline.errors import HistoryForkError, HistoryMissingError, WrongUsageError, told_by_spark
 from routebook_pipeline.schemas import SOURCE
 from routebook_pipeline.source.data_source import register
-from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream import EntryId
 from tests.pipeline.source.streams import BEGAN_MS, URL_ENV, Stream
 
 

@@ -21,8 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.lake.connectors import check_spark_reaches
-from routebook_pipeline.lake.folders import FoundFile
+from routebook_pipeline.lake.folders import FoundFile, check_spark_reaches
 from routebook_pipeline.lake.tables import BOUNDS, RAW, REWRITES, DataFile, Pinned, Table
 
 ROWS_TOGETHER: Final = 1 << 20

@@ -16,10 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.errors import HistoryError, WrongUsageError
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.commit import Committed, NotTheNextError, commit
-from routebook_pipeline.lake.connectors import check_spark_reaches
-from routebook_pipeline.lake.folders import Folder
+from routebook_pipeline.lake.folders import Folder, check_spark_reaches
 from routebook_pipeline.lake.tables import Lake, Pinned, Place
-from routebook_pipeline.source.positions import EntryId
+from routebook_pipeline.source.stream import EntryId
 from routebook_pipeline.times import iso
 
 LINE: Final = "id STRING, d STRING"

@@ -1,18 +1,64 @@
-"""Spark for the length of a command, and what a command asks it through."""
+"""The lake and the Spark session that a command works with."""
 
 import logging
+import os
+import sys
+import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from routebook_pipeline.cli.java_messages import JavaMessages
+from routebook_pipeline.answers.reaching import reach_of
+from routebook_pipeline.answers.windows import Reach
 from routebook_pipeline.cli.options import Site, refuse
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.java import find_java_home, java_version
+from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.session import build_session, is_submitted
+
+
+def open_lake(site: Site, progress: Progress) -> tuple[Lake, Reach]:
+    """Before Spark is started: what is refused, is refused at once."""
+    progress.doing("opening the lake")
+    lake = Lake(site.lake, site.namespace)
+    reach = reach_of(lake, site.store_variable)
+    progress.clear()
+    return lake, reach
+
+
+KEPT_LINES: Final = 200
+TOLD_LINES: Final = 3
+
+
+class JavaMessages:
+    def __init__(self, *, shown: bool) -> None:
+        self._shown = shown
+        self._kept: deque[str] = deque(maxlen=KEPT_LINES)
+        out, self.descriptor = os.pipe()
+        # Must go on as long as the JVM: a full pipe would stop it.
+        self._reader = threading.Thread(target=self._read, args=(out,), name="java-messages", daemon=True)
+        self._reader.start()
+
+    def started(self) -> None:
+        """The JVM has its own copy; ours is closed so that the reader ends when the JVM does."""
+        os.close(self.descriptor)
+
+    def last(self) -> str:
+        """What it said last, for an error."""
+        telling = [line for line in self._kept if line and not line.startswith(("WARNING:", "\tat "))]
+        return " / ".join(telling[-TOLD_LINES:])
+
+    def _read(self, out: int) -> None:
+        with os.fdopen(out, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                self._kept.append(line.rstrip())
+                if self._shown:
+                    sys.stderr.write(line)
 
 
 @contextmanager
