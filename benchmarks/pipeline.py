@@ -38,7 +38,7 @@ from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.schemas import CHANGES, PULSES
 from routebook_pipeline.session import build_session
 from routebook_pipeline.source.data_source import register
-from routebook_pipeline.transforms import availability, heartbeat_gaps, route
+from routebook_pipeline.transforms import availability, heartbeat_gaps, routes
 
 ROUNDS = 3
 STREAM_ENTRIES = 1_000_000
@@ -174,7 +174,7 @@ def seats_of(history: History, window: Window) -> list[Row]:
 
 
 def all_routes(history: History, instant: Instant) -> None:
-    everything(route.routes_at(history, instant))
+    everything(routes.routes_at(history, instant))
 
 
 def measure_questions(spark: SparkSession, folder: Path, millions: list[int], results: Results) -> None:
@@ -229,13 +229,16 @@ def _compare_answers(history: History, window: Window, instant: Instant, files: 
         (row.cluster, row.broker, row.broker_id): (row.up_ms, row.unplanned_ms, row.planned_ms)
         for row in seats_of(history, window)
     }
-    routes = route.routes_at(history, instant).count()
+    number_of_routes = routes.routes_at(history, instant).count()
     assert instant.ms is not None
     for rival in rivals:
         theirs = rival.availability(files, window.start_ms, window.end_ms, DEFAULTS.retire_after_ms)
         assert theirs == seats, f"{rival.name} has another availability"
-        assert rival.routes(files, instant.ms) == routes, f"{rival.name} has another route"
-    print(f"    {len(seats):,} seats, {routes:,} queues of topics; the same in {1 + len(rivals)} tools", flush=True)
+        assert rival.routes(files, instant.ms) == number_of_routes, f"{rival.name} has another route"
+    print(
+        f"    {len(seats):,} seats, {number_of_routes:,} queues of topics; the same in {1 + len(rivals)} tools",
+        flush=True,
+    )
 
 
 def measure_keys(spark: SparkSession, folder: Path, results: Results) -> None:
@@ -296,7 +299,7 @@ def measure_snapshots(spark: SparkSession, folder: Path, results: Results) -> No
         instant = Instant(ms=synthetic.end_of(rows, rows_a_day) - DAY_MS // 3)
 
         def ask(lake: Lake = lake, instant: Instant = instant) -> None:
-            route.routes_at(history_for(spark, lake, instant), instant, "topic-00007").collect()
+            routes.routes_at(history_for(spark, lake, instant), instant, "topic-00007").collect()
 
         ask()
         asked.append(ask)

@@ -12,6 +12,9 @@ MINUTE_MS: Final = 60 * SECOND_MS
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
+ERA_SHIFT: Final = 1 << 48
+"""`ord = era * ERA_SHIFT + version` orders all entries of a namespace, across forks."""
+
 
 @dataclass(frozen=True)
 class History:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.replacing import replacing
+from routebook_pipeline.local_files import cache_folder, replacing
 
 OLDEST: Final = 17
 ANSWER_SECONDS: Final = 30
@@ -88,11 +88,3 @@ def _home_of_wheel() -> Path | None:
             fresh.write_text(text)
             fresh.chmod(0o755)
     return home
-
-
-def cache_folder() -> Path:
-    """Ours below the user's cache; made when needed."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(root) / "routebook"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

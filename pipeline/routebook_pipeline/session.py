@@ -10,7 +10,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.java import find_java_home
-from routebook_pipeline.own_package import zip_own_package
+from routebook_pipeline.local_files import zip_own_package
 
 LOCAL: Final = "local[*]"
 APPLICATION: Final = "routebook"

@@ -16,14 +16,12 @@ from routebook_pipeline.transforms import (
     availability,
     capacity,
     churn,
-    diff,
     exposure,
     failovers,
     failures,
-    flaps,
     heartbeat_gaps,
     integrity,
-    route,
+    routes,
 )
 from tests.pipeline import oracle
 from tests.pipeline.oracle import anomalies as oracle_anomalies
@@ -68,12 +66,12 @@ _SEAT, _GROUP, _CLUSTER = "cluster broker broker_id", "cluster broker", "cluster
 QUESTIONS: Mapping[str, Question] = {
     "route_at": Question(
         ("topic", "broker"),
-        lambda history, window: route.routes_at(history, Instant(ms=window.end_ms - 1)),
+        lambda history, window: routes.routes_at(history, Instant(ms=window.end_ms - 1)),
         lambda told, window: oracle_route.routes_at(told, Instant(ms=window.end_ms - 1)),
     ),
     "route_diff": Question(
         ("topic", "broker"),
-        lambda history, window: diff.route_diff(history, Instant(ms=window.start_ms), Instant(ms=window.end_ms)),
+        lambda history, window: routes.route_diff(history, Instant(ms=window.start_ms), Instant(ms=window.end_ms)),
         lambda told, window: oracle_diff.route_diff(told, Instant(ms=window.start_ms), Instant(ms=window.end_ms)),
     ),
     "availability by seat": _both(_SEAT, availability.by_seat, oracle_availability.by_seat),
@@ -81,7 +79,7 @@ QUESTIONS: Mapping[str, Question] = {
     "availability by cluster": _both(_CLUSTER, availability.by_cluster, oracle_availability.by_cluster),
     "failures by seat": _both(_SEAT, failures.by_seat, oracle_failures.by_seat),
     "failures by cluster": _both(_CLUSTER, failures.by_cluster, oracle_failures.by_cluster),
-    "flaps": _both(_SEAT, flaps.by_seat, oracle_flaps.by_seat),
+    "flaps": _both(_SEAT, failures.flaps_by_seat, oracle_flaps.by_seat),
     "heartbeat_gaps by seat": _both(_SEAT, heartbeat_gaps.by_seat, oracle_gaps.by_seat),
     "heartbeat_gaps by cluster": _both(_CLUSTER, heartbeat_gaps.by_cluster, oracle_gaps.by_cluster),
     "churn": _both(_CLUSTER, churn.by_cluster, oracle_churn.by_cluster),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from routebook_pipeline.history import DEFAULTS
 from routebook_pipeline.report import charts
-from routebook_pipeline.report.axes import Scale, picture, rule, text
-from routebook_pipeline.report.findings import PLANNED, UNKNOWN, UNPLANNED, UP, Band
+from routebook_pipeline.report.charts import Scale, picture, rule, text
+from routebook_pipeline.report.data import PLANNED, UNKNOWN, UNPLANNED, UP, Band
 from routebook_pipeline.report.formats import availability as shown
 from routebook_pipeline.report.formats import duration
 from routebook_pipeline.report.markup import Html, tag

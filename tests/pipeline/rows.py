@@ -4,8 +4,9 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
+from routebook_pipeline.history import ERA_SHIFT
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.schemas import CHANGES, ERA_SHIFT, PULSES
+from routebook_pipeline.schemas import CHANGES, PULSES
 
 EMPTY_CHANGE = dict.fromkeys(CHANGES.fieldNames())
 EMPTY_PULSE = dict.fromkeys(PULSES.fieldNames())

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from routebook_pipeline.history import History, Instant, Window
+from routebook_pipeline.history import ERA_SHIFT, History, Instant, Window
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.schemas import ERA_SHIFT
-from routebook_pipeline.transforms.points import Points
-from routebook_pipeline.transforms.route import route_json, routes
+from routebook_pipeline.transforms.instants import Points
+from routebook_pipeline.transforms.routes import route_json, routes
 from tests.pipeline.asking import QUESTIONS, answers, compare
 from tests.pipeline.churned import TIMEOUT_MS, Churned, churn
 from tests.pipeline.oracle.told import Row, Told, in_order

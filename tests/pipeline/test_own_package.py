@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from routebook.cli.main import run as routebook
-from routebook_pipeline.own_package import zip_own_package
+from routebook_pipeline.local_files import zip_own_package
 from routebook_pipeline.session import with_own_package
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from routebook_pipeline.replacing import replacing
+from routebook_pipeline.local_files import replacing
 
 
 def test_what_is_written_is_there_when_it_is_whole(tmp_path: Path) -> None:

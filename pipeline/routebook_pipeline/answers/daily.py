@@ -1,28 +1,82 @@
-"""Answers kept by day, for dashboards and whoever reads the tables with something else than Spark.
+"""Answers stored by day, for dashboards and for tools other than Spark.
 
-A day of an answer is replaced as a whole, in one commit, which also records what it was made from (`made_from.py`).
-What stands and was made from all there is, is left alone: so a rerun costs a look, and an entry that comes late (or is
-imported, or can be read since a reparse), and other thresholds, make the days that rest on them again.
+A day of an answer is replaced as a whole, in one commit. The same commit records what the day was computed from. A day
+whose record shows that nothing has changed since is skipped, so a rerun is cheap. Late entries, imports, reparsed
+entries and changed thresholds make the affected days stale, and the next run computes them again.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
-from routebook_pipeline.answers.answering import Basis, asking
-from routebook_pipeline.answers.asking import WAYS, Asked
 from routebook_pipeline.answers.catalogue import QUESTIONS
-from routebook_pipeline.answers.made_from import MadeFrom, fingerprint
+from routebook_pipeline.answers.computation import WAYS, Asked, Basis, asking
 from routebook_pipeline.answers.windows import Reach, Settled
 from routebook_pipeline.history import DAY_MS, DEFAULTS, Thresholds, Window
 from routebook_pipeline.lake.snapshots import SoFar
 from routebook_pipeline.lake.tables import Lake, Table, records_of
 from routebook_pipeline.lake.transactions import OvertakenError, attempt, put
 from routebook_pipeline.times import day_of
+
+_PARTS: Final = {
+    "changes": "",
+    "raw": "/raw",
+    "pulses": "/pulses",
+    "until_ms": "/until",
+    "thresholds": "/thresholds",
+}
+"""Field -> what the name of its record ends with."""
+_FINGERPRINT_BYTES: Final = 6
+
+
+@dataclass(frozen=True)
+class MadeFrom:
+    changes: int
+    """The newest `ord` of entries of that day or before."""
+    raw: int
+    """So many rows up to there are kept as raw text."""
+    pulses: int
+    """The newest `ord` of heartbeat gaps, where the answer rests on them; else 0."""
+    until_ms: int
+    """How much of the day was over."""
+    thresholds: int
+    """A fingerprint of all of them."""
+
+    def records(self, answer: str, day: str) -> dict[str, int]:
+        return {f"{answer}/{day}{end}": getattr(self, field) for field, end in _PARTS.items()}
+
+    @classmethod
+    def recorded(cls, records: Mapping[str, int], answer: str, day: str) -> "MadeFrom | None":
+        """None: never made, or by a version that recorded less."""
+        found = {field: records.get(f"{answer}/{day}{end}") for field, end in _PARTS.items()}
+        known = {field: number for field, number in found.items() if number is not None}
+        return cls(**known) if len(known) == len(_PARTS) else None
+
+    def covers(self, other: "MadeFrom") -> bool:
+        """Everything that the other was made from, or more."""
+        return (
+            (self.changes, -self.raw) >= (other.changes, -other.raw)
+            and self.pulses >= other.pulses
+            and self.until_ms >= other.until_ms
+        )
+
+    def stands_for(self, other: "MadeFrom") -> bool:
+        """Made from this, an answer need not be made from the other."""
+        return self.covers(other) and self.thresholds == other.thresholds
+
+    def is_newer_than(self, other: "MadeFrom") -> bool:
+        return self.covers(other) and not other.covers(self)
+
+
+def fingerprint(thresholds: Thresholds) -> int:
+    digest = hashlib.sha256(repr(astuple(thresholds)).encode()).digest()
+    return int.from_bytes(digest[:_FINGERPRINT_BYTES], "big")
+
 
 NOT_KEPT: Final = frozenset({"route", "route-diff"})
 """The whole table a day: larger than the history it is made of, and `route-at` answers from a snapshot at once."""

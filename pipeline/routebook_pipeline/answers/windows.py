@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
-from routebook_pipeline.history import DAY_MS, Instant, Window
+from routebook_pipeline.history import DAY_MS, ERA_SHIFT, Instant, Window
 from routebook_pipeline.times import When, iso
 
 DEFAULT_LENGTH_MS: Final = DAY_MS
-ERA_BITS: Final = 48
-"""`schemas.ERA_SHIFT`, which comes with Spark's modules; a test compares them."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ def instant_of_version(reach: Reach, version: int, era: int | None) -> Instant:
             f"The lake holds the history up to version {newest}{f' of era {newest_era}' if newest_era else ''}, and "
             f"{version} is later. `routebook pipeline ingest --once` brings it up to date."
         )
-    return Instant(ord=(wanted << ERA_BITS) + version)
+    return Instant(ord=wanted * ERA_SHIFT + version)
 
 
 def _beginning(reach: Reach) -> str:

@@ -48,8 +48,8 @@ class Backfill:
         self.progress.log(f"reparsed: {done.readable} of {done.raw} entries can be read now{since}")
 
     def make_days(self, start: When | None, end: When | None, *, again: bool) -> None:
+        from routebook_pipeline.answers.computation import reach_of
         from routebook_pipeline.answers.daily import days_between, refresh
-        from routebook_pipeline.answers.reaching import reach_of
         from routebook_pipeline.lake.snapshots import build_days
 
         reach = reach_of(self.lake, self.site.store_variable)

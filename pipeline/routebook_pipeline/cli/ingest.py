@@ -128,8 +128,8 @@ class Refresher:
 
     def refresh(self) -> None:
         """A refresh that fails is told and tried again; the history goes on being read."""
+        from routebook_pipeline.answers.computation import reach_of
         from routebook_pipeline.answers.daily import days_between, refresh
-        from routebook_pipeline.answers.reaching import reach_of
 
         try:
             reach = reach_of(self.lake, self.site.url_env)

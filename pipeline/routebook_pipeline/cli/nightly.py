@@ -34,8 +34,7 @@ def command(site: Site, *, out: str, days: int, thresholds: Thresholds, fail: bo
     A step that fails ends it, with its exit code: a report of what could not be read would be wrong.
     """
     refuse(PARTIAL, "a night's report is of whole days.")
-    from routebook_pipeline.answers.answering import Basis
-    from routebook_pipeline.answers.reaching import reach_of
+    from routebook_pipeline.answers.computation import Basis, reach_of
     from routebook_pipeline.cli.spark import spark_for
     from routebook_pipeline.lake.maintenance import compact, vacuum
     from routebook_pipeline.lake.tables import Lake

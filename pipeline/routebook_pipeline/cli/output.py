@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from routebook_pipeline.answers.statement import integrity_line, window_line
+from routebook_pipeline.answers.computation import integrity_line, window_line
 from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.replacing import replacing
+from routebook_pipeline.local_files import replacing
 from routebook_pipeline.times import iso, length
 
 if TYPE_CHECKING:
-    from routebook_pipeline.answers.taken import Taken
+    from routebook_pipeline.answers.computation import Taken
 
 out_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--out", default=None, metavar="FILE", help="Write the answer there, and not on standard output."
@@ -134,7 +134,7 @@ def give(taken: "Taken", form: str, parquet: str | None) -> None:
 
 
 def _write_parquet(taken: "Taken", out: str) -> None:
-    from routebook_pipeline.answers.files import write_parquet
+    from routebook_pipeline.answers.computation import write_parquet
 
     if "://" in out:
         # An object appears when it is whole.

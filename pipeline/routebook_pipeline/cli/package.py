@@ -15,7 +15,7 @@ def command(out: str) -> int:
     \b
     spark-submit --py-files routebook.zip "$(routebook pipeline package --out routebook.zip)" run integrity --out a.json
     """
-    from routebook_pipeline.own_package import PROGRAM, zip_own_package
+    from routebook_pipeline.local_files import PROGRAM, zip_own_package
 
     with file_for(out) as fresh:
         shutil.copyfile(zip_own_package(), fresh)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from routebook_pipeline.answers.statement import integrity_line, is_ok, window_line
+from routebook_pipeline.answers.computation import integrity_line, is_ok, window_line
 from routebook_pipeline.answers.windows import settle
 from routebook_pipeline.cli.options import Site, with_site, with_thresholds, with_window
 from routebook_pipeline.cli.output import file_for
@@ -20,13 +20,13 @@ from routebook_pipeline.times import When
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from routebook_pipeline.answers.answering import Basis
+    from routebook_pipeline.answers.computation import Basis
 
 
 def make_page(spark: "SparkSession", basis: "Basis", out: str, progress: Progress) -> str:
     """Why its answer is no; empty when all is well."""
-    from routebook_pipeline.answers.answering import is_no
-    from routebook_pipeline.answers.gathering import gather
+    from routebook_pipeline.answers.computation import is_no
+    from routebook_pipeline.answers.report_data import gather
     from routebook_pipeline.report.page import render
 
     findings = gather(spark, basis, tell=progress.doing, made_by="routebook pipeline report")
@@ -59,7 +59,7 @@ def command(site: Site, *, start: When | None, end: When | None, out: str, thres
     \b
     routebook pipeline report --from -7d --out report.html
     """
-    from routebook_pipeline.answers.answering import Basis
+    from routebook_pipeline.answers.computation import Basis
     from routebook_pipeline.cli.spark import open_lake, spark_for
 
     check_writable(out)

@@ -14,7 +14,7 @@ from routebook_pipeline.history import Instant
 from routebook_pipeline.times import When, iso
 
 if TYPE_CHECKING:
-    from routebook_pipeline.answers.routes import Found
+    from routebook_pipeline.answers.route_at import Found
 
 
 @click.command("route-at")
@@ -49,7 +49,7 @@ def command(site: Site, *, topic: str, json_: bool, out: str | None, **when: Any
         raise WrongUsageError("--era goes with --version.")
     if when["version"] is not None:
         refuse(PARTIAL, "it is for a time (--at) that is later than the history. A version is there, or it is not.")
-    from routebook_pipeline.answers.routes import route_at
+    from routebook_pipeline.answers.route_at import route_at
     from routebook_pipeline.cli.spark import open_lake, spark_for
 
     with Progress() as progress:

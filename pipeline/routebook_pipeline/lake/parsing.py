@@ -29,8 +29,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from routebook_pipeline.history import ERA_SHIFT
 from routebook_pipeline.kinds import BY_TITLE, KNOWN_FORMAT, OF_EVERY_ENTRY, OPTIONAL, REQUIRED, Kind
-from routebook_pipeline.schemas import CHANGES, ERA_SHIFT, PULSES
+from routebook_pipeline.schemas import CHANGES, PULSES
 from routebook_pipeline.source.reading import HOLE_PREFIX
 
 NEWER: Final = "newer"

@@ -24,8 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from routebook_pipeline.errors import UnreachableError, WrongUsageError
+from routebook_pipeline.history import ERA_SHIFT
 from routebook_pipeline.lake.folders import Folder, check_spark_reaches, reaching
-from routebook_pipeline.schemas import CHANGES, ERA_SHIFT, PULSES
+from routebook_pipeline.schemas import CHANGES, PULSES
 
 CHECKPOINT_COMMITS: Final = 100
 """So many entries of the log are joined into one file: opening reads that and what follows."""

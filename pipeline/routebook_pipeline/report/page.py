@@ -3,13 +3,11 @@
 from importlib import resources
 from typing import Final
 
-from routebook_pipeline.report import formats, verdict
-from routebook_pipeline.report.findings import Findings
-from routebook_pipeline.report.markup import Html, escape, join, name, tag
+from routebook_pipeline.report import formats, summary
+from routebook_pipeline.report.data import Findings
+from routebook_pipeline.report.markup import Html, Section, escape, join, name, tag
 from routebook_pipeline.report.sections import ALL
-from routebook_pipeline.report.sections.section import Section
-from routebook_pipeline.report.tiles import tiles
-from routebook_pipeline.report.verdict import Verdict
+from routebook_pipeline.report.summary import Verdict, tiles
 
 # Said once more to the browser, for whoever serves the file without headers.
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -56,8 +54,8 @@ def _header(findings: Findings, period: str) -> Html:
 def _summary(findings: Findings) -> Html:
     return tag(
         "section",
-        _card("Is my fleet meeting its objective?", verdict.objective(findings), "#objectives"),
-        _card("Can I trust this page?", verdict.trust(findings), "#integrity"),
+        _card("Is my fleet meeting its objective?", summary.objective(findings), "#objectives"),
+        _card("Can I trust this page?", summary.trust(findings), "#integrity"),
         tag("ul", *tiles(findings), class_="tiles"),
         class_="summary",
         aria_label="Summary",
@@ -65,7 +63,7 @@ def _summary(findings: Findings) -> Html:
 
 
 def _card(question: str, given: Verdict, target: str) -> Html:
-    mark = tag("span", verdict.MARKS[given.word], class_="mark", aria_hidden="true")
+    mark = tag("span", summary.MARKS[given.word], class_="mark", aria_hidden="true")
     reasons = [tag("p", reason) for reason in given.reasons]
     return tag(
         "div",

@@ -1,8 +1,7 @@
-"""The twelve questions, a module each: data frames in, data frames out. Neither the store nor the lake is known
-here.
+"""The twelve questions: data frames in, data frames out. Nothing here knows the store or the lake.
 
-Each rule has one home, and the questions are built from these: `points` (what is the last row of each key at an
-instant), `marks` (holes and baselines, which concern everybody), `states` and `intervals` (seats), `queues` and
-`groups` (the route table), `sweep` (how long did something hold). What the words mean, and what was chosen where the
-specification leaves it open: docs/decisions/0029-pipeline-definitions.md.
+Each rule is implemented once, in one of these modules, and the questions use it: `instants` (the last row of each key
+at an instant), `losses` (holes, forks and baselines, which affect every seat and queue), `seat_states` (the state of
+each seat over time), `route_table` (queues and groups), `frames` (how long something held). The terms, and the choices
+made where the specification leaves something open, are in docs/decisions/0029-pipeline-definitions.md.
 """

@@ -5,11 +5,9 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.shapes import AVAILABILITY_BY_CLUSTER, AVAILABILITY_BY_GROUP, AVAILABILITY_BY_SEAT
-from routebook_pipeline.transforms.intervals import before_end, intervals
-from routebook_pipeline.transforms.shaping import shaped
-from routebook_pipeline.transforms.states import DOWN, UNKNOWN, UP, seats
-from routebook_pipeline.transforms.sweep import segments, unbroken
+from routebook_pipeline.schemas import AVAILABILITY_BY_CLUSTER, AVAILABILITY_BY_GROUP, AVAILABILITY_BY_SEAT
+from routebook_pipeline.transforms.frames import segments, shaped, unbroken
+from routebook_pipeline.transforms.seat_states import DOWN, UNKNOWN, UP, before_end, intervals, seats
 
 LENGTHS = ("up_ms", "unplanned_ms", "planned_ms", "unknown_ms")
 

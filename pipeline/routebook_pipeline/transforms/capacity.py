@@ -7,13 +7,12 @@ from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an inst
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Thresholds, Window
-from routebook_pipeline.shapes import CAPACITY
-from routebook_pipeline.transforms.groups import addresses, groups_at
-from routebook_pipeline.transforms.marks import standing_at
-from routebook_pipeline.transforms.points import Points
-from routebook_pipeline.transforms.queues import READ, WRITE
-from routebook_pipeline.transforms.route import routes
-from routebook_pipeline.transforms.shaping import shaped
+from routebook_pipeline.schemas import CAPACITY
+from routebook_pipeline.transforms.frames import shaped
+from routebook_pipeline.transforms.instants import Points
+from routebook_pipeline.transforms.losses import standing_at
+from routebook_pipeline.transforms.route_table import READ, WRITE, addresses, groups_at
+from routebook_pipeline.transforms.routes import routes
 
 
 def midnights(window: Window) -> list[int]:

@@ -4,10 +4,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
-from routebook_pipeline.shapes import CHURN
-from routebook_pipeline.transforms.intervals import before_end, starts_inside
-from routebook_pipeline.transforms.queues import timeline
-from routebook_pipeline.transforms.shaping import flag, shaped
+from routebook_pipeline.schemas import CHURN
+from routebook_pipeline.transforms.frames import flag, shaped
+from routebook_pipeline.transforms.route_table import timeline
+from routebook_pipeline.transforms.seat_states import before_end, starts_inside
 
 
 def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 one form for all

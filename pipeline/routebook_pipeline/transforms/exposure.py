@@ -4,12 +4,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
-from routebook_pipeline.shapes import EXPOSURE_BY_CLUSTER, EXPOSURE_BY_GROUP
-from routebook_pipeline.transforms.intervals import before_end, intervals, starts_inside
-from routebook_pipeline.transforms.queues import totals
-from routebook_pipeline.transforms.shaping import shaped
-from routebook_pipeline.transforms.states import DOWN, evidence
-from routebook_pipeline.transforms.sweep import segments
+from routebook_pipeline.schemas import EXPOSURE_BY_CLUSTER, EXPOSURE_BY_GROUP
+from routebook_pipeline.transforms.frames import segments, shaped
+from routebook_pipeline.transforms.route_table import totals
+from routebook_pipeline.transforms.seat_states import DOWN, before_end, evidence, intervals, starts_inside
 
 
 def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:

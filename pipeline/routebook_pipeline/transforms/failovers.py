@@ -5,11 +5,10 @@ from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an inst
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
-from routebook_pipeline.shapes import FAILOVERS, FAILOVERS_BY_GROUP
+from routebook_pipeline.schemas import FAILOVERS, FAILOVERS_BY_GROUP
 from routebook_pipeline.transforms.availability import masterless
-from routebook_pipeline.transforms.intervals import before_end, starts_inside
-from routebook_pipeline.transforms.shaping import flag, shaped
-from routebook_pipeline.transforms.states import UP, evidence, is_up, seats, timeline
+from routebook_pipeline.transforms.frames import flag, shaped
+from routebook_pipeline.transforms.seat_states import UP, before_end, evidence, is_up, seats, starts_inside, timeline
 
 
 def each(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 one form for all

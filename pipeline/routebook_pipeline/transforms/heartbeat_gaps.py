@@ -8,8 +8,8 @@ from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an inst
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
-from routebook_pipeline.shapes import HEARTBEAT_GAPS
-from routebook_pipeline.transforms.shaping import shaped
+from routebook_pipeline.schemas import HEARTBEAT_GAPS
+from routebook_pipeline.transforms.frames import shaped
 
 LAST_BUCKET: Final = 127
 """Everything above the one before: it has no upper edge but the longest gap itself."""

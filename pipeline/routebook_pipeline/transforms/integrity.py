@@ -6,10 +6,10 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import History, Window
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.shapes import INTEGRITY
-from routebook_pipeline.transforms.intervals import before_end, starts_inside
-from routebook_pipeline.transforms.marks import LOSSES, baselines
-from routebook_pipeline.transforms.shaping import flag, shaped
+from routebook_pipeline.schemas import INTEGRITY
+from routebook_pipeline.transforms.frames import flag, shaped
+from routebook_pipeline.transforms.losses import LOSSES, baselines
+from routebook_pipeline.transforms.seat_states import before_end, starts_inside
 
 
 def by_era(history: History, window: Window, complete_until_ms: int) -> DataFrame:

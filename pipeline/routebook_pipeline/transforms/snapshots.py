@@ -26,10 +26,9 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 from routebook_pipeline.history import Instant
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import CHANGES
-from routebook_pipeline.transforms.groups import marks_group
-from routebook_pipeline.transforms.marks import baselines, is_entry, losses, losses_with_start, standing_at
-from routebook_pipeline.transforms.points import Points
-from routebook_pipeline.transforms.queues import (
+from routebook_pipeline.transforms.instants import Points
+from routebook_pipeline.transforms.losses import baselines, is_entry, losses, losses_with_start, standing_at
+from routebook_pipeline.transforms.route_table import (
     NEVER,
     ends_of_writing,
     is_named,
@@ -37,9 +36,10 @@ from routebook_pipeline.transforms.queues import (
     is_removal,
     is_writable,
     last_at,
+    marks_group,
     timeline,
 )
-from routebook_pipeline.transforms.states import evidence, is_up
+from routebook_pipeline.transforms.seat_states import evidence, is_up
 
 _END: Final = Points([Instant(ord=(1 << 63) - 1)])
 _PLACE: Final = ("ord", "row")

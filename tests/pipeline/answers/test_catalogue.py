@@ -1,9 +1,9 @@
 """The list of questions, and what is computed for them."""
 
-from routebook_pipeline.answers.asking import WAYS
 from routebook_pipeline.answers.catalogue import QUESTIONS, find_question
-from routebook_pipeline.answers.gathering import PARTS
-from routebook_pipeline.report.findings import Findings
+from routebook_pipeline.answers.computation import WAYS
+from routebook_pipeline.answers.report_data import PARTS
+from routebook_pipeline.report.data import Findings
 
 
 def test_what_is_listed_can_be_asked_and_nothing_else() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from routebook_pipeline.answers.made_from import MadeFrom, fingerprint
+from routebook_pipeline.answers.daily import MadeFrom, fingerprint
 from routebook_pipeline.history import DEFAULTS
 
 STATE = MadeFrom(changes=100, raw=3, pulses=0, until_ms=50, thresholds=7)

@@ -15,16 +15,14 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from routebook_pipeline.answers.answering import Answer, Basis
 from routebook_pipeline.answers.catalogue import QUESTIONS
-from routebook_pipeline.answers.files import METADATA_KEY
-from routebook_pipeline.answers.taken import Taken, compute
+from routebook_pipeline.answers.computation import METADATA_KEY, Answer, Basis, Taken, compute
 from routebook_pipeline.answers.windows import Reach, Settled
 from routebook_pipeline.cli.output import CSV, JSON, TABLE, answers_into, give
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import HOUR_MS, Window
 from routebook_pipeline.lake.tables import Lake
-from routebook_pipeline.shapes import INTEGRITY, ROUTE_DIFF
+from routebook_pipeline.schemas import INTEGRITY, ROUTE_DIFF
 from tests.pipeline.cli.documented import example_with
 
 WINDOW = Window(0, 2 * HOUR_MS)

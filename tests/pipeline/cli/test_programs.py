@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from routebook_pipeline.own_package import PROGRAM
+from routebook_pipeline.local_files import PROGRAM
 
 NOBODY = "redis://127.0.0.1:1"
 PATIENCE_S = 60.0

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from routebook_pipeline.history import ERA_SHIFT
 from routebook_pipeline.kinds import KNOWN_FORMAT, Kind
 from routebook_pipeline.lake.parsing import PULSES_FORM, Batch, located, parse
-from routebook_pipeline.schemas import CHANGES, ERA_SHIFT, PULSES, SOURCE
+from routebook_pipeline.schemas import CHANGES, PULSES, SOURCE
 
 ERA = 3
 MS = 1_700_000_000_000

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from routebook_pipeline.history import DAY_MS, DEFAULTS, HOUR_MS, MINUTE_MS, SECOND_MS, Window
-from routebook_pipeline.report.findings import PLANNED, UNPLANNED, UP, Band, Findings, Row, worst_seats
+from routebook_pipeline.report.data import PLANNED, UNPLANNED, UP, Band, Findings, Row, worst_seats
 from routebook_pipeline.report.page import render
-from routebook_pipeline.transforms.findings import SEVERITIES
+from routebook_pipeline.transforms.anomalies import SEVERITIES
 from tests.pipeline.report.absences import FIRST_VERSION, START_MS, Absence, Absences, Seat, make_absences
 
 CLUSTERS = {"payments": 8, "orders-eu": 12, "orders-us": 10, "telemetry": 16}

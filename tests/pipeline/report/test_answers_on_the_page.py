@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from routebook_pipeline.history import DEFAULTS, History
-from routebook_pipeline.report.findings import Findings
+from routebook_pipeline.report.data import Findings
 from routebook_pipeline.report.page import render
 from routebook_pipeline.schemas import CHANGES, PULSES
 from routebook_pipeline.transforms import (
@@ -19,7 +19,6 @@ from routebook_pipeline.transforms import (
     exposure,
     failovers,
     failures,
-    flaps,
     heartbeat_gaps,
     integrity,
 )
@@ -49,7 +48,7 @@ def findings(spark: SparkSession) -> Findings:
         "availability_by_seat": availability.by_seat(history, WINDOW, DEFAULTS),
         "failures_by_cluster": failures.by_cluster(history, WINDOW, DEFAULTS),
         "failures_by_seat": failures.by_seat(history, WINDOW, DEFAULTS),
-        "flaps": flaps.by_seat(history, WINDOW, DEFAULTS),
+        "flaps": failures.flaps_by_seat(history, WINDOW, DEFAULTS),
         "heartbeat_gaps_by_cluster": heartbeat_gaps.by_cluster(history, WINDOW, DEFAULTS),
         "heartbeat_gaps_by_seat": heartbeat_gaps.by_seat(history, WINDOW, DEFAULTS),
         "exposure_by_cluster": exposure.by_cluster(history, WINDOW, DEFAULTS),

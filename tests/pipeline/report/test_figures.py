@@ -4,9 +4,8 @@ import pytest
 
 from routebook_pipeline.history import DAY_MS, HOUR_MS
 from routebook_pipeline.report import formats
-from routebook_pipeline.report.axes import Scale, both_ways, duration_ticks, time_ticks, value_ticks
-from routebook_pipeline.report.charts import joined
-from routebook_pipeline.report.findings import UNPLANNED, UP, Band, worst_seats
+from routebook_pipeline.report.charts import Scale, both_ways, duration_ticks, joined, time_ticks, value_ticks
+from routebook_pipeline.report.data import UNPLANNED, UP, Band, worst_seats
 from routebook_pipeline.report.markup import shortened
 from routebook_pipeline.report.sections.heartbeats import upper_edge_ms
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from routebook_pipeline import shapes
+from routebook_pipeline import schemas
 from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.history import DAY_MS, Thresholds, Window
-from routebook_pipeline.report.findings import UNKNOWN, UNPLANNED, UP, Band, Findings
+from routebook_pipeline.report.data import UNKNOWN, UNPLANNED, UP, Band, Findings
 from routebook_pipeline.report.page import render
 from tests.pipeline.report.absences import START_MS
 from tests.pipeline.report.reading import Element, pictures, read
@@ -201,22 +201,22 @@ def test_totals_count_for_what_was_not_brought_along() -> None:
 def test_rows_have_the_columns_of_the_answers() -> None:
     """What the page is tried with is what the questions give."""
     for name, shape in {
-        "integrity": shapes.INTEGRITY,
-        "availability_by_cluster": shapes.AVAILABILITY_BY_CLUSTER,
-        "availability_by_group": shapes.AVAILABILITY_BY_GROUP,
-        "availability_by_seat": shapes.AVAILABILITY_BY_SEAT,
-        "failures_by_cluster": shapes.FAILURES,
-        "failures_by_seat": shapes.FAILURES,
-        "flaps": shapes.FLAPS,
-        "heartbeat_gaps_by_cluster": shapes.HEARTBEAT_GAPS,
-        "heartbeat_gaps_by_seat": shapes.HEARTBEAT_GAPS,
-        "exposure_by_cluster": shapes.EXPOSURE_BY_CLUSTER,
-        "exposure_by_group": shapes.EXPOSURE_BY_GROUP,
-        "capacity": shapes.CAPACITY,
-        "churn": shapes.CHURN,
-        "failovers": shapes.FAILOVERS,
-        "failovers_by_group": shapes.FAILOVERS_BY_GROUP,
-        "anomalies": shapes.ANOMALIES,
+        "integrity": schemas.INTEGRITY,
+        "availability_by_cluster": schemas.AVAILABILITY_BY_CLUSTER,
+        "availability_by_group": schemas.AVAILABILITY_BY_GROUP,
+        "availability_by_seat": schemas.AVAILABILITY_BY_SEAT,
+        "failures_by_cluster": schemas.FAILURES,
+        "failures_by_seat": schemas.FAILURES,
+        "flaps": schemas.FLAPS,
+        "heartbeat_gaps_by_cluster": schemas.HEARTBEAT_GAPS,
+        "heartbeat_gaps_by_seat": schemas.HEARTBEAT_GAPS,
+        "exposure_by_cluster": schemas.EXPOSURE_BY_CLUSTER,
+        "exposure_by_group": schemas.EXPOSURE_BY_GROUP,
+        "capacity": schemas.CAPACITY,
+        "churn": schemas.CHURN,
+        "failovers": schemas.FAILOVERS,
+        "failovers_by_group": schemas.FAILOVERS_BY_GROUP,
+        "anomalies": schemas.ANOMALIES,
     }.items():
         rows = getattr(FLEET, name)
         assert rows, name

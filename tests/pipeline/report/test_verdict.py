@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from routebook_pipeline.report.verdict import Word, objective, trust
+from routebook_pipeline.report.summary import Word, objective, trust
 from tests.pipeline.report.sample import fleet
 
 FLEET = fleet()
@@ -66,7 +66,7 @@ def test_unknown_and_paused_time_want_care() -> None:
     assert given.word is Word.CARE
     assert given.reasons == (
         "For 25 % of the time nobody knows which brokers were up.",
-        "The service itself could hear nobody for 1 min 01 s.",
+        "The service itself could not receive heartbeats for 1 min 01 s.",
     )
 
 

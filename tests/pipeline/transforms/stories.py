@@ -6,9 +6,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
-from routebook_pipeline.history import History
+from routebook_pipeline.history import ERA_SHIFT, History
 from routebook_pipeline.kinds import BY_TITLE, Kind
-from routebook_pipeline.schemas import CHANGES, ERA_SHIFT, PULSES
+from routebook_pipeline.schemas import CHANGES, PULSES
 
 NAMES = {kind.value: kind.title for kind in Kind}
 Item = dict[str, Any]

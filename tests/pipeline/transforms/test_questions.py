@@ -6,16 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from routebook_pipeline.history import History, Window
-from routebook_pipeline.transforms import (
-    capacity,
-    churn,
-    exposure,
-    failovers,
-    failures,
-    flaps,
-    heartbeat_gaps,
-    integrity,
-)
+from routebook_pipeline.transforms import capacity, churn, exposure, failovers, failures, heartbeat_gaps, integrity
 from tests.pipeline.transforms.stories import Story, gone, put
 
 pytestmark = pytest.mark.slow
@@ -78,7 +69,7 @@ def test_failures_have_causes_and_lengths(history: History) -> None:
 
 
 def test_flaps_are_short_and_episodes_are_many(history: History) -> None:
-    row = of("back", flaps.by_seat(history, WINDOW))
+    row = of("back", failures.flaps_by_seat(history, WINDOW))
     assert row.flaps == 3
     assert [tuple(episode) for episode in row.episodes] == [(1_000 * S, 1_200 * S, 3)]
 

@@ -3,10 +3,8 @@
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from routebook_pipeline.history import History, Instant
-from routebook_pipeline.schemas import ERA_SHIFT
-from routebook_pipeline.transforms.diff import route_diff
-from routebook_pipeline.transforms.route import route_json, routes_at
+from routebook_pipeline.history import ERA_SHIFT, History, Instant
+from routebook_pipeline.transforms.routes import route_diff, route_json, routes_at
 from tests.pipeline.transforms.stories import Story, gone, put
 
 S = 1_000

@@ -20,9 +20,8 @@ from routebook_pipeline.transforms import (
     exposure,
     failovers,
     failures,
-    flaps,
     integrity,
-    route,
+    routes,
 )
 from routebook_pipeline.transforms.snapshots import reduce
 from tests.pipeline.histories import TROUBLED, random_history
@@ -33,11 +32,11 @@ CLUSTERS, STEPS = 60, 1_500
 Rows = list[dict[str, Any]]
 
 QUESTIONS: dict[str, Callable[[History, Window], DataFrame]] = {
-    "route_at": lambda history, window: route.routes_at(history, Instant(ms=window.start_ms)),
+    "route_at": lambda history, window: routes.routes_at(history, Instant(ms=window.start_ms)),
     "availability by seat": availability.by_seat,
     "availability by group": availability.by_group,
     "failures": failures.by_seat,
-    "flaps": flaps.by_seat,
+    "flaps": failures.flaps_by_seat,
     "churn": churn.by_cluster,
     "capacity": lambda history, window: capacity.by_cluster(history, [window.start_ms, window.end_ms - 1]),
     "exposure": exposure.by_group,

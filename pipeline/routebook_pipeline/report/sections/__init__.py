@@ -3,32 +3,20 @@
 from collections.abc import Callable
 from typing import Final
 
-from routebook_pipeline.report.findings import Findings
-from routebook_pipeline.report.sections import (
-    anomalies,
-    bands,
-    capacity,
-    churn,
-    definitions,
-    exposure,
-    failovers,
-    failures,
-    heartbeats,
-    integrity,
-    objectives,
-)
-from routebook_pipeline.report.sections.section import Section
+from routebook_pipeline.report.data import Findings
+from routebook_pipeline.report.markup import Section
+from routebook_pipeline.report.sections import availability, definitions, failures, heartbeats, integrity, topics
 
 ALL: Final[tuple[Callable[[Findings], Section], ...]] = (
-    integrity.section,
-    objectives.section,
-    bands.section,
-    failures.section,
-    heartbeats.section,
-    exposure.section,
-    capacity.section,
-    churn.section,
-    failovers.section,
-    anomalies.section,
-    definitions.section,
+    integrity.integrity_section,
+    availability.objective_section,
+    availability.band_section,
+    failures.failure_section,
+    heartbeats.heartbeat_section,
+    heartbeats.exposure_section,
+    topics.capacity_section,
+    topics.churn_section,
+    failures.failover_section,
+    integrity.anomaly_section,
+    definitions.definition_section,
 )

@@ -1,12 +1,11 @@
 """How each figure is defined, with the thresholds that were in force."""
 
 from routebook_pipeline.report import formats
-from routebook_pipeline.report.findings import Findings
-from routebook_pipeline.report.markup import tag
-from routebook_pipeline.report.sections.section import Section
+from routebook_pipeline.report.data import Findings
+from routebook_pipeline.report.markup import Section, tag
 
 
-def section(findings: Findings) -> Section:
+def definition_section(findings: Findings) -> Section:
     entries = [one for term, said in terms(findings) for one in (tag("dt", term), tag("dd", said))]
     return Section(
         "definitions", "How each figure is defined", "With the thresholds of this report.", (tag("dl", *entries),)

@@ -1,12 +1,14 @@
-"""Do brokers speak as often as they should?"""
+"""The sections "Heartbeat gaps" and "Exposure": how regular heartbeats were, and how long routes had dead addresses."""
 
 import math
+from collections import defaultdict
+from datetime import UTC, datetime
 
+from routebook_pipeline.history import DAY_MS, SECOND_MS
 from routebook_pipeline.report import charts, formats
-from routebook_pipeline.report.findings import Findings, Row
-from routebook_pipeline.report.markup import Html
-from routebook_pipeline.report.sections.section import Section, command
-from routebook_pipeline.report.tables import Column, chart, figure, named, nothing, table
+from routebook_pipeline.report.charts import duration_ticks
+from routebook_pipeline.report.data import Findings, Row
+from routebook_pipeline.report.markup import Column, Html, Section, chart, command, figure, many, named, nothing, table
 
 BUCKETS = 128
 STEPS_PER_DOUBLING = 8
@@ -14,7 +16,7 @@ FIRST_EDGE_MS = 100.0
 MOST_COLUMNS = 64
 
 
-def section(findings: Findings) -> Section:
+def heartbeat_section(findings: Findings) -> Section:
     title, clusters = "Heartbeat gaps", sorted(findings.heartbeat_gaps_by_cluster, key=_late)
     if not clusters:
         said = "No gaps were written in this time."
@@ -97,3 +99,117 @@ def _histogram(findings: Findings) -> list[Html]:
     columns = [named("Length", "length"), figure("Gaps", "number")]
     tabled = table("Gaps by length", columns, counted, limit=MOST_COLUMNS)
     return [chart("Gaps by length, all clusters; each line is ten times the one below", picture, None, tabled)]
+
+
+CLUSTERS_DRAWN = 5
+MOST_COLUMNS_exposure = 92
+MOST_DAYS = 3660
+"""Beyond ten years only days on which something failed are drawn."""
+
+
+def exposure_section(findings: Findings) -> Section:
+    title, rows = "Exposure", sorted(findings.exposure_by_cluster, key=lambda row: (row["day"], row["cluster"]))
+    rows = [row for row in rows if row["number"]]
+    if not rows:
+        said = "No address was handed out after its broker was gone."
+        return Section("exposure", title, said, (nothing(said),))
+    failed, waited = (sum(row[key] or 0 for row in rows) for key in ("number", "detection_ms"))
+    longest = max(row["max_ms"] or 0 for row in rows)
+    gist = (
+        f"{many(failed, 'dead address', 'dead addresses')} handed out for {formats.duration(waited)} in all, "
+        f"{formats.duration(longest)} at the longest."
+    )
+    return Section("exposure", title, gist, (_days(findings, rows), _groups(findings)))
+
+
+def _days(findings: Findings, rows: list[Row]) -> Html:
+    tabled = table(
+        "Time from a broker's last sign of life to its removal, by cluster and day",
+        [
+            named("Cluster", "cluster"),
+            named("Day", "day"),
+            figure("Failures", "number"),
+            figure("In all", "detection_ms", formats.duration),
+            figure("Half below", "p50_ms", formats.duration),
+            figure("95 %", "p95_ms", formats.duration),
+            figure("Longest", "max_ms", formats.duration),
+            figure("A client, mean", "client_mean_ms", formats.duration),
+            figure("A client, worst", "client_worst_ms", formats.duration),
+            figure("Queue seconds", "queue_seconds", formats.count),
+        ],
+        sorted(rows, key=lambda row: (-(row["detection_ms"] or 0), row["day"], row["cluster"])),
+        total=findings.total("exposure_by_cluster"),
+        more=command(findings, "exposure", "cluster"),
+    )
+    days = _days_of(findings, rows)
+    place = {day: number // _together(len(days)) for number, day in enumerate(days)}
+    by_cluster: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for row in rows:
+        by_cluster[row["cluster"]][place[row["day"]]] += row["detection_ms"] or 0
+    titles = [_short(day) for day in days[:: _together(len(days))]]
+    columns = range(len(titles))
+    most = sorted(by_cluster, key=lambda one: (-sum(by_cluster[one].values()), one))
+    parts = [
+        charts.Part(cluster, f"s{number}", [by_cluster[cluster][n] for n in columns])
+        for number, cluster in enumerate(most[:CLUSTERS_DRAWN])
+    ]
+    if rest := most[CLUSTERS_DRAWN:]:
+        parts.append(charts.Part("others", "s5", [sum(by_cluster[one][n] for one in rest) for n in columns]))
+    picture = charts.columns(
+        "Time dead addresses were handed out, by day",
+        titles,
+        parts,
+        formats.duration,
+        steps=duration_ticks,
+    )
+    key = charts.legend(*((part.css, part.name) for part in parts))
+    span = _together(len(days))
+    each = "by day" if span == 1 else f"every {span} days"
+    return chart(f"Dead addresses handed out, {each}", picture, key, tabled)
+
+
+def _days_of(findings: Findings, rows: list[Row]) -> list[str]:
+    """All of the window, so that a quiet day shows as one; and whatever else the rows speak of."""
+    window = findings.window
+    first, last = window.start_ms // DAY_MS, -(-window.end_ms // DAY_MS)
+    if last - first > MOST_DAYS:
+        return sorted({row["day"] for row in rows})
+    quiet = {datetime.fromtimestamp(day * DAY_MS / SECOND_MS, UTC).strftime("%Y-%m-%d") for day in range(first, last)}
+    return sorted(quiet | {row["day"] for row in rows})
+
+
+def _together(days: int) -> int:
+    """So many days share a column."""
+    return max(1, -(-days // MOST_COLUMNS_exposure))
+
+
+def _short(day: str) -> str:
+    """`2026-11-09` as `9 Nov`; whatever else it says stays."""
+    try:
+        at = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return day
+    return formats.day(int(at.timestamp() * SECOND_MS))
+
+
+def _groups(findings: Findings) -> Html:
+    rows = sorted(
+        findings.exposure_by_group, key=lambda row: (-(row["exposed_ms"] or 0), row["cluster"], row["broker"])
+    )
+    rows = [row for row in rows if row["number"]]
+    if not rows:
+        return nothing("No broker group was concerned.")
+    return table(
+        "Broker groups, the longest exposed first",
+        [
+            named("Group", "cluster", "broker"),
+            figure("Failures", "number"),
+            figure("Exposed", "exposed_ms", formats.duration),
+            figure("Sum of detections", "detection_ms", formats.duration),
+            figure("Queue seconds", "queue_seconds", formats.count),
+        ],
+        rows,
+        total=findings.total("exposure_by_group"),
+        more=command(findings, "exposure", "group"),
+        limit=10,
+    )

@@ -1,10 +1,28 @@
-"""How many hold at a time: +1 where one begins, -1 where it ends, those of an instant summed before the running sum."""
+"""Operations on data frames that every question uses: the answer's columns, and counts over time spans."""
 
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an instant to another
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql.types import StructType
+
+from routebook_pipeline.history import ERA_SHIFT
+
+
+def shaped(frame: DataFrame, shape: StructType) -> DataFrame:
+    """Exactly these columns, in this order and of these types."""
+    return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in shape.fields])
+
+
+def version_of(place: str = "ord") -> Column:
+    """The version within its era, of an `ord`."""
+    return F.col(place).bitwiseAND(F.lit(ERA_SHIFT - 1))
+
+
+def flag(condition: Column) -> Column:
+    """1 where the condition holds, else 0, also where it is null: to be summed."""
+    return F.when(condition, F.lit(1)).otherwise(F.lit(0)).cast("long")
 
 
 def segments(spans: DataFrame, keys: Sequence[str], counts: Mapping[str, Column]) -> DataFrame:

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
-from routebook_pipeline.answers.answering import Basis, Row, asking, take_rows
-from routebook_pipeline.answers.asking import WAYS, Asked
 from routebook_pipeline.answers.catalogue import QUESTIONS
-from routebook_pipeline.report.findings import PLANNED, UNKNOWN, UNPLANNED, UP, Band, Findings, Rows, worst_seats
-from routebook_pipeline.transforms import heartbeat_gaps, states
-from routebook_pipeline.transforms.intervals import intervals
+from routebook_pipeline.answers.computation import WAYS, Asked, Basis, Row, asking, take_rows
+from routebook_pipeline.report.data import PLANNED, UNKNOWN, UNPLANNED, UP, Band, Findings, Rows, worst_seats
+from routebook_pipeline.transforms import heartbeat_gaps, seat_states
+from routebook_pipeline.transforms.seat_states import intervals
 
 PARTS = {
     "integrity": ("integrity", "era"),
@@ -66,10 +65,10 @@ def _bands(spark: SparkSession, asked: Asked, seats: Rows) -> list[Band]:
         [tuple(seat[name] for name in names) for seat in seats], "cluster STRING, broker STRING, broker_id BIGINT"
     )
     changes = asked.history.changes
-    of_seats = states.seats(changes).select("seat_key", *names).join(F.broadcast(wanted), list(names))
+    of_seats = seat_states.seats(changes).select("seat_key", *names).join(F.broadcast(wanted), list(names))
     found = (
         intervals(changes, asked.window, asked.thresholds)
-        .where((F.col("length_ms") > 0) & F.col("state").isin(states.UP, states.DOWN, states.UNKNOWN))
+        .where((F.col("length_ms") > 0) & F.col("state").isin(seat_states.UP, seat_states.DOWN, seat_states.UNKNOWN))
         .join(F.broadcast(of_seats), "seat_key")
         .select(*names, "state", "unplanned", "from_ms", "to_ms")
         .orderBy(*names, "from_ms")
@@ -81,9 +80,9 @@ def _bands(spark: SparkSession, asked: Asked, seats: Rows) -> list[Band]:
 
 
 def _state(state: int, unplanned: bool | None) -> str:
-    if state == states.DOWN:
+    if state == seat_states.DOWN:
         return UNPLANNED if unplanned else PLANNED
-    return UP if state == states.UP else UNKNOWN
+    return UP if state == seat_states.UP else UNKNOWN
 
 
 def _buckets(asked: Asked) -> dict[int, int]:

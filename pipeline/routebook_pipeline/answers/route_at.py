@@ -7,17 +7,17 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
-from routebook_pipeline.answers.answering import Row, take_rows
+from routebook_pipeline.answers.computation import Row, take_rows
 from routebook_pipeline.answers.windows import Reach
 from routebook_pipeline.errors import AnswerIsNoError
 from routebook_pipeline.history import Instant
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.reading import history_for
 from routebook_pipeline.lake.tables import Lake, Place
-from routebook_pipeline.shapes import ROUTE
-from routebook_pipeline.transforms.marks import standing_at
-from routebook_pipeline.transforms.points import Points, sees
-from routebook_pipeline.transforms.route import route_json, routes_at
+from routebook_pipeline.schemas import ROUTE
+from routebook_pipeline.transforms.instants import Points, sees
+from routebook_pipeline.transforms.losses import standing_at
+from routebook_pipeline.transforms.routes import route_json, routes_at
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an inst
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.transforms.points import Points
+from routebook_pipeline.transforms.instants import Points
 
 LOSSES: Final = (int(Kind.HOLE), int(Kind.FORK))
 _MARKS: Final = (*LOSSES, int(Kind.BASELINE_BEGIN), int(Kind.BASELINE_END))

@@ -1,0 +1,334 @@
+"""Computes the answer to a question over a window, together with the statement of what it rests on.
+
+`WAYS` says what is computed for each question and level of the catalogue.
+"""
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow
+import pyarrow.parquet
+from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from routebook_pipeline import schemas
+from routebook_pipeline.answers.catalogue import Question
+from routebook_pipeline.answers.windows import Reach, Settled
+from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.history import DEFAULTS, History, Instant, Thresholds, Window
+from routebook_pipeline.lake.reading import complete_until, history_for
+from routebook_pipeline.lake.tables import Lake, Pinned, Place
+from routebook_pipeline.schemas import INTEGRITY
+from routebook_pipeline.source.stream import StreamEnd, StreamReader
+from routebook_pipeline.times import iso
+from routebook_pipeline.transforms import (
+    anomalies,
+    availability,
+    capacity,
+    churn,
+    exposure,
+    failovers,
+    failures,
+    heartbeat_gaps,
+    integrity,
+    routes,
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    history: History
+    window: Window
+    thresholds: Thresholds
+    complete_until_ms: int
+
+    @property
+    def before(self) -> Instant:
+        """Everything before the window."""
+        return Instant(ms=self.window.start_ms - 1)
+
+    @property
+    def end(self) -> Instant:
+        """Everything before the window's end."""
+        return Instant(ms=self.window.end_ms - 1)
+
+
+@dataclass(frozen=True)
+class Way:
+    shape: StructType
+    ask: Callable[[Asked], DataFrame]
+
+
+_Usual = Callable[[History, Window, Thresholds], DataFrame]
+
+
+def _usual(shape: StructType, ask: _Usual) -> Way:
+    return Way(shape, lambda asked: ask(asked.history, asked.window, asked.thresholds))
+
+
+def _capacity(asked: Asked) -> DataFrame:
+    return capacity.by_cluster(asked.history, instants(asked.window), asked.thresholds)
+
+
+def instants(window: Window) -> list[int]:
+    """When the capacity is looked at."""
+    if window.length_ms == 0:
+        return []
+    return sorted({*capacity.midnights(window), window.end_ms - 1})
+
+
+WAYS: Final[dict[tuple[str, str], Way]] = {
+    ("route", "topic"): Way(schemas.ROUTE, lambda asked: routes.routes_at(asked.history, asked.end)),
+    ("route-diff", "topic"): Way(
+        schemas.ROUTE_DIFF, lambda asked: routes.route_diff(asked.history, asked.before, asked.end)
+    ),
+    ("availability", "cluster"): _usual(schemas.AVAILABILITY_BY_CLUSTER, availability.by_cluster),
+    ("availability", "group"): _usual(schemas.AVAILABILITY_BY_GROUP, availability.by_group),
+    ("availability", "seat"): _usual(schemas.AVAILABILITY_BY_SEAT, availability.by_seat),
+    ("failures", "cluster"): _usual(schemas.FAILURES, failures.by_cluster),
+    ("failures", "seat"): _usual(schemas.FAILURES, failures.by_seat),
+    ("flaps", "seat"): _usual(schemas.FLAPS, failures.flaps_by_seat),
+    ("heartbeat-gaps", "cluster"): _usual(schemas.HEARTBEAT_GAPS, heartbeat_gaps.by_cluster),
+    ("heartbeat-gaps", "seat"): _usual(schemas.HEARTBEAT_GAPS, heartbeat_gaps.by_seat),
+    ("churn", "cluster"): _usual(schemas.CHURN, churn.by_cluster),
+    ("capacity", "cluster"): Way(schemas.CAPACITY, _capacity),
+    ("exposure", "cluster"): _usual(schemas.EXPOSURE_BY_CLUSTER, exposure.by_cluster),
+    ("exposure", "group"): _usual(schemas.EXPOSURE_BY_GROUP, exposure.by_group),
+    ("failovers", "each"): _usual(schemas.FAILOVERS, failovers.each),
+    ("failovers", "group"): _usual(schemas.FAILOVERS_BY_GROUP, failovers.by_group),
+    ("anomalies", "finding"): _usual(schemas.ANOMALIES, anomalies.anomalies),
+    ("integrity", "era"): Way(
+        schemas.INTEGRITY,
+        lambda asked: integrity.by_era(asked.history, asked.window, asked.complete_until_ms),
+    ),
+}
+
+
+def is_ok(integrity: Sequence[Mapping[str, Any]]) -> bool:
+    """No entries at all leave nothing out."""
+    return all(row["ok"] for row in integrity)
+
+
+def integrity_line(integrity: Sequence[Mapping[str, Any]]) -> str:
+    if not integrity:
+        return "history ok: no entries in the window"
+    state = "ok" if is_ok(integrity) else "NOT ok"
+    return f"history {state}: " + "; ".join(_era(row, several=len(integrity) > 1) for row in integrity)
+
+
+def window_line(start_ms: int, end_ms: int, complete_until_ms: int, asked_until_ms: int | None = None) -> str:
+    line = f"{iso(start_ms)} to {iso(end_ms)}, complete until {iso(complete_until_ms)}"
+    if asked_until_ms is not None and asked_until_ms > end_ms:
+        line += f"; PARTIAL: asked until {iso(asked_until_ms)}"
+    return line
+
+
+def _era(row: Mapping[str, Any], *, several: bool) -> str:
+    parts = [f"versions {row['first_version']} to {row['last_version']}", f"{row['entries']} entries"]
+    if row["missing"]:
+        ranges = ", ".join(f"{hole['from_version']}-{hole['to_version']}" for hole in row["holes"])
+        parts.append(f"{row['missing']} missing ({ranges})")
+    parts += [f"{row[name]} {name}" for name in ("forks", "late", "duplicates") if row[name]]
+    parts += [f"{number} unreadable ({reason})" for reason, number in sorted((row["unreadable"] or {}).items())]
+    return (f"era {row['era']}: " if several else "") + ", ".join(parts)
+
+
+_ORDER = ("rule", "subject", "topic", "cluster", "broker", "broker_id", "day", "at_ms", "era", "version", "from_ms")
+"""Answers are sorted by those of these columns that they have."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What every question of one command is asked of."""
+
+    lake: Lake
+    reach: Reach
+    settled: Settled
+    thresholds: Thresholds = DEFAULTS
+    say: Callable[[str], None] = lambda _: None
+    """Told what was done besides: a snapshot built on the way."""
+
+    @property
+    def since_ms(self) -> int:
+        """From when on there is evidence at all."""
+        start = self.settled.window.start_ms
+        return start if self.reach.since_ms is None else max(start, self.reach.since_ms)
+
+    def asked(self, history: History) -> Asked:
+        return Asked(history, self.settled.window, self.thresholds, self.reach.complete_until_ms)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Nothing is computed before the rows are taken."""
+
+    question: Question
+    level: str
+    basis: Basis
+    shape: StructType
+    rows: DataFrame
+    integrity: DataFrame
+    """As `shapes.INTEGRITY`, over the same window."""
+
+
+def answer(spark: SparkSession, basis: Basis, question: Question, level: str) -> Answer:
+    asked = basis.asked(_history(spark, basis, [question]))
+    way = WAYS[question.name, level]
+    return Answer(question, level, basis, way.shape, way.ask(asked), WAYS["integrity", "era"].ask(asked))
+
+
+@contextmanager
+def asking(spark: SparkSession, basis: Basis, questions: Collection[Question]) -> Iterator[Asked]:
+    """One history for all of them, held in memory until the block ends: some twenty jobs read the same rows."""
+    history = _history(spark, basis, questions)
+    history.changes.persist()
+    history.pulses.persist()
+    try:
+        yield basis.asked(history)
+    finally:
+        history.changes.unpersist()
+        history.pulses.unpersist()
+
+
+def _history(spark: SparkSession, basis: Basis, questions: Collection[Question]) -> History:
+    return history_for(
+        spark,
+        basis.lake,
+        basis.settled.window,
+        lookback_ms=max(question.lookback_ms(basis.thresholds) for question in questions),
+        pulses=any(question.pulses for question in questions),
+        say=basis.say,
+    )
+
+
+def take(rows: DataFrame, shape: StructType) -> pyarrow.Table:
+    """Sorted by what names a row, columns in their documented order."""
+    table = rows.select(*shape.names).toArrow()
+    order = [(name, "ascending") for name in _ORDER if name in shape.names]
+    return table.sort_by(order) if order else table
+
+
+def take_rows(rows: DataFrame, shape: StructType) -> list[Row]:
+    return plain_rows(take(rows, shape))
+
+
+def plain_rows(table: pyarrow.Table) -> list[Row]:
+    """Maps as dictionaries: Arrow hands them out as pairs."""
+    maps = {one.name for one in table.schema if pyarrow.types.is_map(one.type)}
+    return [
+        {name: dict(value) if name in maps and value is not None else value for name, value in row.items()}
+        for row in table.to_pylist()
+    ]
+
+
+def is_no(name: str, rows: list[Row], thresholds: Thresholds) -> str:
+    """Why the answer is no, for `--fail`; empty when it is not."""
+    match name:
+        case "availability":
+            missed = [
+                row for row in rows if (share := row["availability"]) is not None and share < thresholds.objective
+            ]
+            return f"{len(missed)} of {len(rows)} miss the objective of {thresholds.objective}" if missed else ""
+        case "anomalies":
+            return f"{len(rows)} anomalies" if rows else ""
+        case "integrity":
+            return "" if is_ok(rows) else "the history is not ok"
+        case _:
+            return ""
+
+
+@dataclass(frozen=True)
+class Taken:
+    answer: Answer
+    table: pyarrow.Table
+    integrity: list[Row]
+
+    @property
+    def rows(self) -> list[Row]:
+        return plain_rows(self.table)
+
+    @property
+    def is_ok(self) -> bool:
+        return is_ok(self.integrity)
+
+    def statement(self) -> dict[str, Any]:
+        """Without the rows. Times as text; inside rows they are milliseconds, as in the lake."""
+        basis = self.answer.basis
+        settled = basis.settled
+        return {
+            "question": self.answer.question.name,
+            "by": self.answer.level,
+            "window": {"from": iso(settled.window.start_ms), "to": iso(settled.window.end_ms)},
+            "since": iso(basis.since_ms),
+            "complete_until": iso(basis.reach.complete_until_ms),
+            "partial": settled.is_partial,
+            "ok": self.is_ok,
+            "integrity": self.integrity,
+        }
+
+
+def compute(answer: Answer) -> Taken:
+    table = take(answer.rows, answer.shape)
+    if answer.question.name == "integrity":
+        return Taken(answer, table, plain_rows(table))
+    return Taken(answer, table, take_rows(answer.integrity, INTEGRITY))
+
+
+METADATA_KEY: Final = b"routebook"
+
+
+def write_parquet(table: pyarrow.Table, statement: dict[str, Any], out: str) -> None:
+    """To a path, or to an address that Arrow knows (s3://, gs://, hdfs://)."""
+    told = table.replace_schema_metadata({METADATA_KEY: json.dumps(statement).encode()})
+    try:
+        if "://" in out:
+            store, path = fs.FileSystem.from_uri(out)
+            pyarrow.parquet.write_table(told, path, filesystem=store)
+        else:
+            Path(out).parent.mkdir(parents=True, exist_ok=True)
+            pyarrow.parquet.write_table(told, out)
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        raise UnreachableError(f"{out} cannot be written: {error}. Name another place with --parquet.") from error
+
+
+def reach_of(lake: Lake, url_env: str | None) -> Reach:
+    """The store is asked after the lake was looked at: what it says then holds for what we have seen. Without a store
+    (`url_env` none, or it does not answer) the history is complete to when the last batch was read.
+    """
+    pinned = lake.changes.pin()
+    newest, why = _ask_store(url_env, lake.namespace)
+    if newest is not None:
+        why = _behind(pinned, newest)
+    place = pinned.place
+    first_ord = min((file.first_ord for file in pinned.files if file.first_ord is not None), default=None)
+    return Reach(
+        complete_until_ms=complete_until(lake, newest),
+        now_ms=time.time_ns() // 1_000_000 if newest is None else newest.now_ms,
+        since_ms=min((file.first_ms for file in pinned.files if file.first_ms is not None), default=None),
+        newest=(0, 0) if place is None else astuple(place),
+        first=Reach.first if first_ord is None else astuple(Place.of(first_ord)),
+        store=why,
+    )
+
+
+def _ask_store(url_env: str | None, namespace: str) -> tuple[StreamEnd | None, str]:
+    if url_env is None:
+        return None, "no store was named, so it is not known whether there are later changes"
+    try:
+        with StreamReader(url_env, namespace) as stream:
+            return stream.newest(), ""
+    except UnreachableError:
+        return None, "the store does not answer, so it is not known whether there are later changes"
+
+
+def _behind(pinned: Pinned, newest: StreamEnd) -> str:
+    version = 0 if pinned.place is None else pinned.place.version
+    return "" if version == newest.version else f"the lake is at version {version}, the store at {newest.version}"
