@@ -8,7 +8,13 @@ import pytest
 from tests.architecture.sources import ROOT, import_cycle, python_files
 
 PIPELINE = ROOT / "pipeline" / "routebook_pipeline"
-ONLY_IN = {"redis": {"source"}, "deltalake": {"lake"}, "pyarrow": {"source", "lake", "answers"}, "click": {"cli"}}
+ONLY_IN = {
+    "redis": {"source"},
+    "deltalake": {"lake"},
+    "pyarrow": {"source", "lake", "answers"},
+    "click": {"cli"},
+    "rich": {"cli"},
+}
 """Library -> folders (or modules) of the pipeline that may import it."""
 TRANSFORMS_KNOW = {"history", "schemas", "kinds", "transforms"}
 """Questions are data frames in, data frames out."""
