@@ -5,7 +5,7 @@
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from routebook_pipeline import schemas
 from routebook_pipeline.answers.catalogue import Question
-from routebook_pipeline.answers.windows import Reach, Settled
+from routebook_pipeline.answers.coverage import Reach, Settled, is_ok
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import DEFAULTS, History, Instant, Thresholds, Window
 from routebook_pipeline.lake.reading import complete_until, history_for
@@ -110,35 +110,6 @@ WAYS: Final[dict[tuple[str, str], Way]] = {
         lambda asked: integrity.by_era(asked.history, asked.window, asked.complete_until_ms),
     ),
 }
-
-
-def is_ok(integrity: Sequence[Mapping[str, Any]]) -> bool:
-    """No entries at all leave nothing out."""
-    return all(row["ok"] for row in integrity)
-
-
-def integrity_line(integrity: Sequence[Mapping[str, Any]]) -> str:
-    if not integrity:
-        return "history ok: no entries in the window"
-    state = "ok" if is_ok(integrity) else "NOT ok"
-    return f"history {state}: " + "; ".join(_era(row, several=len(integrity) > 1) for row in integrity)
-
-
-def window_line(start_ms: int, end_ms: int, complete_until_ms: int, asked_until_ms: int | None = None) -> str:
-    line = f"{iso(start_ms)} to {iso(end_ms)}, complete until {iso(complete_until_ms)}"
-    if asked_until_ms is not None and asked_until_ms > end_ms:
-        line += f"; PARTIAL: asked until {iso(asked_until_ms)}"
-    return line
-
-
-def _era(row: Mapping[str, Any], *, several: bool) -> str:
-    parts = [f"versions {row['first_version']} to {row['last_version']}", f"{row['entries']} entries"]
-    if row["missing"]:
-        ranges = ", ".join(f"{hole['from_version']}-{hole['to_version']}" for hole in row["holes"])
-        parts.append(f"{row['missing']} missing ({ranges})")
-    parts += [f"{row[name]} {name}" for name in ("forks", "late", "duplicates") if row[name]]
-    parts += [f"{number} unreadable ({reason})" for reason, number in sorted((row["unreadable"] or {}).items())]
-    return (f"era {row['era']}: " if several else "") + ", ".join(parts)
 
 
 _ORDER = ("rule", "subject", "topic", "cluster", "broker", "broker_id", "day", "at_ms", "era", "version", "from_ms")

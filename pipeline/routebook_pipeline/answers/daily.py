@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.answers.computation import WAYS, Asked, Basis, asking
-from routebook_pipeline.answers.windows import Reach, Settled
+from routebook_pipeline.answers.coverage import Reach, Settled
 from routebook_pipeline.history import DAY_MS, DEFAULTS, Thresholds, Window
 from routebook_pipeline.lake.snapshots import SoFar
 from routebook_pipeline.lake.tables import Lake, Table, records_of

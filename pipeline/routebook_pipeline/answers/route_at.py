@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.answers.computation import Row, take_rows
-from routebook_pipeline.answers.windows import Reach
+from routebook_pipeline.answers.coverage import Reach
 from routebook_pipeline.errors import AnswerIsNoError
 from routebook_pipeline.history import Instant
 from routebook_pipeline.kinds import Kind

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from routebook_pipeline.answers.windows import settle
+from routebook_pipeline.answers.coverage import settle
 from routebook_pipeline.cli.options import Site, window_options, with_site, with_thresholds
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.history import Thresholds

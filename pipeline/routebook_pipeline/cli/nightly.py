@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from routebook_pipeline.answers.windows import Settled
+from routebook_pipeline.answers.coverage import Settled
 from routebook_pipeline.cli.backfill import Backfill
 from routebook_pipeline.cli.ingest import ingest_into
 from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site, with_thresholds

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from routebook_pipeline.answers.computation import integrity_line, window_line
+from routebook_pipeline.answers.coverage import integrity_line, window_line
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.local_files import replacing
 from routebook_pipeline.times import iso, length

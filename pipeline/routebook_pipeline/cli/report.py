@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from routebook_pipeline.answers.computation import integrity_line, is_ok, window_line
-from routebook_pipeline.answers.windows import settle
+from routebook_pipeline.answers.coverage import integrity_line, is_ok, settle, window_line
 from routebook_pipeline.cli.options import Site, with_site, with_thresholds, with_window
 from routebook_pipeline.cli.output import file_for
 from routebook_pipeline.cli.progress import Progress

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from routebook_pipeline.answers.windows import Reach, instant_of_version, settle_instant
+from routebook_pipeline.answers.coverage import Reach, instant_of_version, settle_instant
 from routebook_pipeline.cli.options import PARTIAL, Site, refuse, when_option, with_site
 from routebook_pipeline.cli.output import answers_into, out_option, print_json, print_rows
 from routebook_pipeline.cli.progress import Progress

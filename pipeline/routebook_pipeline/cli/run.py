@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from routebook_pipeline.answers.catalogue import QUESTIONS, Question, find_question
-from routebook_pipeline.answers.computation import integrity_line
+from routebook_pipeline.answers.coverage import integrity_line
 from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site, with_thresholds, with_window
 from routebook_pipeline.cli.output import answers_into, give, out_option, print_json
 from routebook_pipeline.cli.progress import Progress
@@ -143,7 +143,7 @@ def _ask(
     if start and end and start.ms is not None and end.ms is not None and start.ms > end.ms:
         raise WrongUsageError("The window ends before it starts. Exchange --from and --to.")
     from routebook_pipeline.answers.computation import Basis, answer, compute, is_no
-    from routebook_pipeline.answers.windows import settle
+    from routebook_pipeline.answers.coverage import settle
     from routebook_pipeline.cli.spark import open_lake, spark_for
 
     with Progress() as progress:

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.answers.computation import reach_of
-from routebook_pipeline.answers.windows import Reach
+from routebook_pipeline.answers.coverage import Reach
 from routebook_pipeline.cli.options import Site, refuse
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.errors import UnreachableError

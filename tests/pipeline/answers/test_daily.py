@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.answers.computation import Basis, Row, answer, take_rows
+from routebook_pipeline.answers.coverage import Reach, Settled
 from routebook_pipeline.answers.daily import ALL, Kept, MadeFrom, days_between, fingerprint, refresh
-from routebook_pipeline.answers.windows import Reach, Settled
 from routebook_pipeline.history import DAY_MS, DEFAULTS, HOUR_MS, Thresholds, Window
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.reparse import reparse

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.answers.computation import reach_of
+from routebook_pipeline.answers.coverage import instant_of_version
 from routebook_pipeline.answers.route_at import Doubt, Found, route_at
-from routebook_pipeline.answers.windows import instant_of_version
 from routebook_pipeline.errors import AnswerIsNoError
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from routebook_pipeline.answers.computation import integrity_line, is_ok, window_line
+from routebook_pipeline.answers.coverage import integrity_line, is_ok, window_line
 
 WHOLE: dict[str, Any] = {
     "era": 0,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from routebook_pipeline.answers.windows import Reach, Settled, instant_of_version, settle, settle_instant
+from routebook_pipeline.answers.coverage import Reach, Settled, instant_of_version, settle, settle_instant
 from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
 from routebook_pipeline.history import DAY_MS, ERA_SHIFT, Instant, Window
 from routebook_pipeline.times import When

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.answers.computation import METADATA_KEY, Answer, Basis, Taken, compute
-from routebook_pipeline.answers.windows import Reach, Settled
+from routebook_pipeline.answers.coverage import Reach, Settled
 from routebook_pipeline.cli.output import CSV, JSON, TABLE, answers_into, give
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import HOUR_MS, Window

@@ -3,8 +3,9 @@
 `complete until` C: no entry below C will come any more. Asked beyond it: refused, or cut there when a part is welcome.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
 from routebook_pipeline.history import DAY_MS, ERA_SHIFT, Instant, Window
@@ -101,3 +102,32 @@ def _beginning(reach: Reach) -> str:
     era, version = reach.first
     since = f" at {iso(reach.since_ms)}" if reach.since_ms is not None else ""
     return f"the lake holds the history since version {version}{f' of era {era}' if era else ''}{since}"
+
+
+def is_ok(integrity: Sequence[Mapping[str, Any]]) -> bool:
+    """No entries at all leave nothing out."""
+    return all(row["ok"] for row in integrity)
+
+
+def integrity_line(integrity: Sequence[Mapping[str, Any]]) -> str:
+    if not integrity:
+        return "history ok: no entries in the window"
+    state = "ok" if is_ok(integrity) else "NOT ok"
+    return f"history {state}: " + "; ".join(_era(row, several=len(integrity) > 1) for row in integrity)
+
+
+def window_line(start_ms: int, end_ms: int, complete_until_ms: int, asked_until_ms: int | None = None) -> str:
+    line = f"{iso(start_ms)} to {iso(end_ms)}, complete until {iso(complete_until_ms)}"
+    if asked_until_ms is not None and asked_until_ms > end_ms:
+        line += f"; PARTIAL: asked until {iso(asked_until_ms)}"
+    return line
+
+
+def _era(row: Mapping[str, Any], *, several: bool) -> str:
+    parts = [f"versions {row['first_version']} to {row['last_version']}", f"{row['entries']} entries"]
+    if row["missing"]:
+        ranges = ", ".join(f"{hole['from_version']}-{hole['to_version']}" for hole in row["holes"])
+        parts.append(f"{row['missing']} missing ({ranges})")
+    parts += [f"{row[name]} {name}" for name in ("forks", "late", "duplicates") if row[name]]
+    parts += [f"{number} unreadable ({reason})" for reason, number in sorted((row["unreadable"] or {}).items())]
+    return (f"era {row['era']}: " if several else "") + ", ".join(parts)
