@@ -10,6 +10,8 @@ from tests.architecture.sources import ROOT, python_files, tracked_files
 
 MAX_MODULE_LINES = 400
 DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md"]
+DOCS = ROOT / "docs"
+DECISIONS = sorted(path for path in DOCUMENTS if path.match("docs/decisions/[0-9]*.md"))
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|tmp/bash_jobs)(?:/[\w.-]+|\b(?!/))")
 """A folder that only some machine has."""
 REGISTRY_HOSTS = re.compile(r"https?://(?!pypi\.org\b)[\w.:-]+/(?:[\w.-]+/)*simple\b|--(?:extra-)?index-url|UV_INDEX")
@@ -61,6 +63,38 @@ def test_nothing_of_one_machine_is_kept(pattern: re.Pattern[str]) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_of_a_document_leads_somewhere(document: Path) -> None:
     assert [target for target in inner_links(document) if not leads_somewhere(document, target)] == []
+
+
+def test_the_documents_index_links_every_page_but_single_decisions() -> None:
+    """The decisions have an index of their own: docs/decisions/README.md."""
+    index = DOCS / "README.md"
+    linked = {(DOCS / target.partition("#")[0]).resolve() for target in inner_links(index)}
+    pages = [path for path in DOCUMENTS if path.is_relative_to(DOCS) and path not in DECISIONS and path != index]
+    assert [name_of(path) for path in pages if path.resolve() not in linked] == []
+
+
+@pytest.mark.parametrize("decision", DECISIONS, ids=name_of)
+def test_a_decision_has_a_date_a_status_and_the_usual_headings(decision: Path) -> None:
+    text = decision.read_text()
+    assert re.match(r"# \d{4} \S.+\n\n- Date: \d{4}-\d\d-\d\d\n- Status: \w", text), "title, date or status is missing"
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Options", "Decision", "Consequences"]
+
+
+def test_the_index_of_decisions_has_every_page_with_its_title_and_date() -> None:
+    index = (DOCS / "decisions/README.md").read_text()
+    listed = re.findall(r"^\| \[(\d{4})\]\((\S+)\) \| (.+?) \| (\S+) \|$", index, re.MULTILINE)
+    expected = []
+    for path in DECISIONS:
+        number, title, date = re.findall(r"# (\d{4}) (.+)\n\n- Date: (\S+)", path.read_text())[0]
+        expected.append((number, path.name, title, date))
+    assert listed == expected
+
+
+def test_a_number_without_a_decision_is_explained_in_the_index() -> None:
+    numbers = {int(path.name[:4]) for path in DECISIONS}
+    missing = set(range(1, max(numbers) + 1)) - numbers
+    index = (DOCS / "decisions/README.md").read_text()
+    assert [number for number in sorted(missing) if f"Number {number:04} is missing" not in index] == []
 
 
 def inner_links(document: Path) -> list[str]:

@@ -15,7 +15,7 @@
 | `lost` | hash | `<cluster>/<addr>` → `<incarnation> <lost ms> <worker>`: it has no session, the worker looks |
 | `ended` | sorted set | `<worker> <cluster>/<addr>`: sessions that ended lately, by the server's clock |
 | `workers`, `workers:about` | sorted set, hash | workers by the end of their lease (deadline clock); for `status` |
-| `kv`, `kv:<namespace>` | set, hash | amespaces of key-values, an emptied one stays; their values |
+| `kv`, `kv:<namespace>` | set, hash | namespaces of key-values, an emptied one stays; their values |
 | `settings` | hash | run-time settings |
 | `changes` | stream | the history; id `<ms>-<version>`, one field `d` |
 | `changes:marks` | sorted set | version by the bytes of the history written up to it, one a MiB |

@@ -63,7 +63,7 @@ def tell() -> Story:
 
 
 def tell_doubts() -> Story:
-    """Two amespaces' worth of baselines and holes, one after the other."""
+    """Two namespaces' worth of baselines and holes, one after the other."""
     story = Story()
     story.up("c/kept/0", 1 * S, "127.0.0.1:1", put("kept"), put("dropped"))
     story.up("c/away/0", 1 * S, "127.0.0.2:1", put("away"))

@@ -1,4 +1,4 @@
-"""Name-space configuration: key-values in amespaces. Administrative, reading too: values may be secrets."""
+"""Name-space configuration: key-values in namespaces. Administrative, reading too: values may be secrets."""
 
 from typing import Final
 
