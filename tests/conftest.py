@@ -36,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A setting of whoever runs the tests must not leak into them; the test store has variables of its own.
     for name in [name for name in os.environ if name.startswith("ROUTEBOOK_") and not _is_for_tests(name)]:
         del os.environ[name]
+    # It would hide what a command does wrong with output that is still buffered when it ends.
+    os.environ.pop("PYTHONUNBUFFERED", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # As a shell's script leaves it to what runs in its background; what tests start would ignore it as well.
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -30,14 +30,23 @@ PACKAGED = {"HAPROXY_IMAGE": "haproxy", "PROMETHEUS_IMAGE": "prometheus"}
 
 
 def compose(*arguments: str, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-    program = shutil.which("docker-compose")
-    command = [program] if program else ["docker", "compose"]
-    if not program and subprocess.run([*command, "version"], capture_output=True, check=False).returncode:
-        pytest.skip("there is no docker compose")
+    command = compose_command()
     environment = {**os.environ, **(env or {})}
     return subprocess.run(
         [*command, "-f", FILE, *arguments], capture_output=True, text=True, timeout=300, check=False, env=environment
     )
+
+
+def compose_command() -> list[str]:
+    """As a program of its own, or as a plug-in of the Docker client; without either, the test is skipped."""
+    if program := shutil.which("docker-compose"):
+        return [program]
+    docker = shutil.which("docker")
+    if docker is None:
+        pytest.skip("neither docker-compose nor docker is installed")
+    if subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
+        pytest.skip("docker is installed without its compose plug-in")
+    return [docker, "compose"]
 
 
 def test_compose_understands_it() -> None:

@@ -1,8 +1,10 @@
 """Which commands there are, and how an error becomes a sentence and an exit code."""
 
 import importlib
+import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Any, Final
 
 import click
@@ -46,7 +48,7 @@ class Commands(click.Group):
             _tell(error)
             ctx.exit(error.exit_code)
         except BrokenPipeError:
-            # A reader (head, less) has enough and is gone.
+            # The reader (head, less) closed the pipe early, which is no error.
             ctx.exit(0)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
@@ -59,26 +61,47 @@ class Commands(click.Group):
 
 
 def run(program: str, arguments: list[str] | None = None) -> int:
-    """The commands as a program of their own: the exit code that they have as `routebook pipeline` too. Click by itself
-    would end with 0 whatever a command returns, and after Ctrl-C with 1, which means "no" here.
+    """Runs the commands as a program of their own; returns the exit code that they have as `routebook pipeline`, too.
+    Click by itself would exit with 0 whatever a command returns, and after Ctrl-C with 1, which means "no" here.
     """
+    code = _run_command(program, arguments)
+    _flush_output()
+    return code
+
+
+def _run_command(program: str, arguments: list[str] | None) -> int:
     try:
         code = pipeline.main(args=arguments, prog_name=program, standalone_mode=False)
-        sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        with suppress(BrokenPipeError):
+            error.show()
         return WrongUsageError.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):
+        # The reader (head, less) closed the pipe early, which is no error. Click exits with code 1 then, which means
+        # "no" here.
         return 0
     return code if isinstance(code, int) else 0
+
+
+def _flush_output() -> None:
+    """Without this the interpreter flushes when it exits, and turns the exit code into 120 if the reader has closed the
+    pipe by then. The service's command line does the same; this package runs without it, too.
+    """
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            # What is still buffered has to go somewhere when the interpreter flushes once more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _tell(error: PipelineError, origin: BaseException | None = None) -> None:
     if DEBUG_OPTION in sys.argv:
         traceback.print_exception(origin or error)
-    click.echo(f"Error: {error}", err=True)
+    with suppress(BrokenPipeError):
+        click.echo(f"Error: {error}", err=True)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

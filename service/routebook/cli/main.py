@@ -5,7 +5,9 @@ breaks only itself.
 """
 
 import importlib
+import os
 import sys
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 
 import click
@@ -100,18 +102,38 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
+    code = _run_command(arguments)
+    _flush_output()
+    return code
+
+
+def _run_command(arguments: list[str] | None) -> int:
     try:
         code = commands.main(args=arguments, prog_name="routebook", standalone_mode=False)
-        sys.stdout.flush()
         return code if isinstance(code, int) else exits.DONE
     except click.ClickException as error:
-        error.show()
+        with suppress(BrokenPipeError):
+            error.show()
         return exits.WRONG_USAGE
     except (click.Abort, KeyboardInterrupt):
         return 130
     except RoutebookError as error:
-        click.echo(f"Error: {error}", err=True)
+        with suppress(BrokenPipeError):
+            click.echo(f"Error: {error}", err=True)
         return exits.exit_code_of(error)
-    except SystemExit:
-        # Click's answer to a reader (head, less) that has enough and is gone; code 1 would say "no".
+    except (BrokenPipeError, SystemExit):
+        # The reader (head, less) closed the pipe early, which is no error. Click exits with code 1 then, which means
+        # "no" here.
         return exits.DONE
+
+
+def _flush_output() -> None:
+    """Without this the interpreter flushes when it exits, and turns the exit code into 120 if the reader has closed the
+    pipe by then.
+    """
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            # What is still buffered has to go somewhere when the interpreter flushes once more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
