@@ -19,7 +19,7 @@ class PipelineError(Exception):
     exit_code: int
 
 
-class AnswerIsNoError(PipelineError):
+class NegativeAnswerError(PipelineError):
     """No such route, not complete, not ok, objective missed."""
 
     exit_code = 1
@@ -69,7 +69,7 @@ _MISSING: Final = re.compile(r"RB_MISSING: the changes (\d+) to (\d+) .* of name
 _FORK: Final = re.compile(r"RB_FORK: the lake holds namespace '([^']*)' up to version (\d+), and the stream, at (\d+),")
 
 
-def told_by_spark(error: BaseException) -> PipelineError | None:
+def unwrap_spark_error(error: BaseException) -> PipelineError | None:
     """The error of ours that Spark wrapped: what ends a Python process of Spark arrives as the text of its traceback.
 
     None when there is none in it.
@@ -111,7 +111,7 @@ def translate(error: BaseException) -> PipelineError | None:
 def _known(error: BaseException) -> PipelineError | None:
     module = type(error).__module__.split(".")[0]
     text = str(error)
-    known = told_by_spark(error) or _lost(text) or _full(text)
+    known = unwrap_spark_error(error) or _lost(text) or _full(text)
     if known is not None:
         return known
     if type(error).__name__ == "Py4JNetworkError" or (module == "py4j" and any(one in text for one in _LOST_JAVA)):

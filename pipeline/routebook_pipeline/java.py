@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.local_files import cache_folder, replacing
+from routebook_pipeline.local_files import cache_folder, replace_atomically
 
 OLDEST: Final = 17
 ANSWER_SECONDS: Final = 30
@@ -84,7 +84,7 @@ def _home_of_wheel() -> Path | None:
     text = _LAUNCHER.format(java=shlex.quote(str(java)))
     if not (launcher.exists() and launcher.read_text() == text):
         # Another command may be starting with it right now.
-        with replacing(launcher) as fresh:
+        with replace_atomically(launcher) as fresh:
             fresh.write_text(text)
             fresh.chmod(0o755)
     return home

@@ -37,12 +37,12 @@ class Kind(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-MADE_HERE = frozenset({Kind.UNKNOWN, Kind.HOLE, Kind.FORK, Kind.UNREADABLE})
+PIPELINE_KINDS = frozenset({Kind.UNKNOWN, Kind.HOLE, Kind.FORK, Kind.UNREADABLE})
 """Rows of the pipeline's own making; the service never writes these kinds. `UNKNOWN`: a newer service's kind, which
 keeps its own name beside the code, and its text in `raw`.
 """
 
-BY_TITLE = {kind.title: kind for kind in Kind if kind not in MADE_HERE}
+BY_TITLE = {kind.title: kind for kind in Kind if kind not in PIPELINE_KINDS}
 
 _GROUP = ("cluster", "broker")
 _SEAT = (*_GROUP, "id", "addr")
@@ -81,7 +81,7 @@ OPTIONAL: dict[Kind, tuple[str, ...]] = {
 }
 """May be absent or null; present, they have their type. A field that stands in neither table is not looked at."""
 
-OF_EVERY_ENTRY = ("actor", "source", "cause")
+COMMON_FIELDS = ("actor", "source", "cause")
 """Optional everywhere, beside `v` and `kind`."""
 
 UNPLANNED_CAUSES = ("expired", "connection-lost")

@@ -10,7 +10,7 @@ from typing import Final
 
 
 @contextmanager
-def replacing(out: Path) -> Iterator[Path]:
+def replace_atomically(out: Path) -> Iterator[Path]:
     """Where to write what shall be at `out`: beside it, and put there in one step when all went well. A reader never
     sees half of it, and after a failure the old one stands. Its folder is made.
     """
@@ -56,7 +56,7 @@ def zip_own_package() -> Path:
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
     made = cache_folder() / f"{package.name}-{digest}.zip"
     if not made.exists():
-        with replacing(made) as fresh, zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
+        with replace_atomically(made) as fresh, zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, text in files.items():
                 archive.writestr(zipfile.ZipInfo(name, _UNCHANGING), text)
     return made

@@ -80,7 +80,7 @@ def build_session(
     overrides: Mapping[str, str] | None = None,
     *,
     name: str = APPLICATION,
-    java_says: int | None = None,
+    java_output_fd: int | None = None,
 ) -> SparkSession:
     """Under `spark-submit` the running JVM and its master are taken as they are.
 
@@ -101,8 +101,8 @@ def build_session(
         else:
             chosen[PY_FILES] = with_own_package(chosen.get(PY_FILES, ""))
         builder = SparkSession.builder.appName(name).master(master)
-        if java_says is not None and SparkContext._gateway is None:
-            _start_java(chosen | {"spark.master": master, "spark.app.name": name}, java_says)
+        if java_output_fd is not None and SparkContext._gateway is None:
+            _start_java(chosen | {"spark.master": master, "spark.app.name": name}, java_output_fd)
     for key, value in chosen.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -122,12 +122,12 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _start_java(chosen: Mapping[str, str], java_says: int) -> None:
+def _start_java(chosen: Mapping[str, str], java_output_fd: int) -> None:
     """What `getOrCreate` would do, but for the JVM's outputs and its process group: who sends SIGTERM to ours asks us
     to stop in order, for which Java is needed. It ends with us in any case: its standard input does.
     """
     conf = SparkConf().setAll(list(chosen.items()))
-    differently = {"stdout": java_says, "stderr": java_says, "start_new_session": True}
+    differently = {"stdout": java_output_fd, "stderr": java_output_fd, "start_new_session": True}
     gateway = launch_gateway(conf, differently)  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 

@@ -69,10 +69,10 @@ def day_of(ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=ms)).date().isoformat()
 
 
-def length(ms: float) -> str:
+def human_duration(ms: float) -> str:
     """A duration for people, in its two largest units."""
     if ms < 0:
-        return f"-{length(-ms)}"
+        return f"-{human_duration(-ms)}"
     if ms < 1_000:
         return f"{ms:.0f} ms"
     if ms < 60_000:

@@ -31,7 +31,7 @@ OFTEN = (
 """Asked at each change. Planning the others takes Spark minutes; they are asked with three windows in the slow lane."""
 
 
-class Asked:
+class QuestionInput:
     """A random history, as the transforms take it and as the oracle does."""
 
     def __init__(self, spark: SparkSession, folder: Path, random_: RandomHistory, windows: int) -> None:
@@ -50,15 +50,15 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def asked(plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+def asked(plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> QuestionInput:
     history = random_history(1, clusters=CASES, steps=CASES * STEPS_A_CASE, troubles=TROUBLED)
-    return Asked(plainly, tmp_path_factory.mktemp("asked"), history, 1)
+    return QuestionInput(plainly, tmp_path_factory.mktemp("asked"), history, 1)
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in QUESTIONS]
 )
-def test_random_histories_have_the_same_answer(name: str, asked: Asked) -> None:
+def test_random_histories_have_the_same_answer(name: str, asked: QuestionInput) -> None:
     assert not asked.differences(QUESTIONS[name])
 
 
@@ -67,6 +67,6 @@ def test_random_histories_have_the_same_answer(name: str, asked: Asked) -> None:
 def test_thousands_of_random_histories_have_the_same_answers(seed: int, plainly: SparkSession, tmp_path: Path) -> None:
     troubles = CALM if seed % 3 == 0 else TROUBLED
     history = random_history(seed, clusters=CASES, steps=CASES * STEPS_A_CASE, troubles=troubles)
-    asked = Asked(plainly, tmp_path, history, WINDOWS)
+    asked = QuestionInput(plainly, tmp_path, history, WINDOWS)
     different = {name: asked.differences(question) for name, question in QUESTIONS.items()}
     assert not {name: lines for name, lines in different.items() if lines}

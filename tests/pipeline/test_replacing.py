@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from routebook_pipeline.local_files import replacing
+from routebook_pipeline.local_files import replace_atomically
 
 
 def test_what_is_written_is_there_when_it_is_whole(tmp_path: Path) -> None:
     out = tmp_path / "new" / "answer.json"
-    with replacing(out) as fresh:
+    with replace_atomically(out) as fresh:
         fresh.write_text("all")
         assert not out.exists()
     assert out.read_text() == "all"
@@ -22,7 +22,7 @@ def test_a_reader_sees_the_old_one_until_then_and_after_a_failure(tmp_path: Path
     out.write_text("of yesterday")
 
     def fail() -> None:
-        with replacing(out) as fresh:
+        with replace_atomically(out) as fresh:
             fresh.write_text("ha")
             assert out.read_text() == "of yesterday"
             raise KeyboardInterrupt
@@ -37,7 +37,7 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
     out, link = tmp_path / "answers" / "today.json", tmp_path / "latest.json"
     link.symlink_to(out)
     for text in ("one", "two"):
-        with replacing(link) as fresh:
+        with replace_atomically(link) as fresh:
             fresh.write_text(text)
         assert link.is_symlink()
         assert out.read_text() == text
@@ -48,7 +48,7 @@ def test_a_device_or_a_pipe_is_written_to_and_stays_what_it_is(tmp_path: Path) -
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with replacing(pipe) as fresh:
+        with replace_atomically(pipe) as fresh:
             fresh.write_text("all")
         assert os.read(reader, 10) == b"all"
     finally:
@@ -58,6 +58,6 @@ def test_a_device_or_a_pipe_is_written_to_and_stays_what_it_is(tmp_path: Path) -
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError), replacing(tmp_path) as fresh:
+    with pytest.raises(IsADirectoryError), replace_atomically(tmp_path) as fresh:
         fresh.write_text("all")
     assert list(tmp_path.iterdir()) == []

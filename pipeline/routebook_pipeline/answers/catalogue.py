@@ -13,7 +13,7 @@ from routebook_pipeline.history import HOUR_MS, Thresholds
 @dataclass(frozen=True)
 class Question:
     name: str
-    says: str
+    description: str
     levels: tuple[str, ...]
     """What a row is about; the first is the default."""
     pulses: bool = False
@@ -24,7 +24,7 @@ class Question:
     def lookback_ms(self, thresholds: Thresholds) -> int:
         return thresholds.churn_hours_before * HOUR_MS if self.days_before else 0
 
-    def level(self, given: str | None) -> str:
+    def resolve_level(self, given: str | None) -> str:
         if given is None:
             return self.levels[0]
         if given not in self.levels:

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from routebook_pipeline import schemas
 from routebook_pipeline.answers.catalogue import Question
-from routebook_pipeline.answers.coverage import Reach, Settled, is_ok
+from routebook_pipeline.answers.coverage import HistoryExtent, ResolvedWindow, is_ok
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import DEFAULTS, History, Instant, Thresholds, Window
 from routebook_pipeline.lake.reading import complete_until, history_for
@@ -44,7 +44,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionInput:
     history: History
     window: Window
     thresholds: Thresholds
@@ -62,20 +62,20 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Way:
-    shape: StructType
-    ask: Callable[[Asked], DataFrame]
+class Computation:
+    schema: StructType
+    compute: Callable[[QuestionInput], DataFrame]
 
 
 _Usual = Callable[[History, Window, Thresholds], DataFrame]
 
 
-def _usual(shape: StructType, ask: _Usual) -> Way:
-    return Way(shape, lambda asked: ask(asked.history, asked.window, asked.thresholds))
+def _usual(schema: StructType, compute: _Usual) -> Computation:
+    return Computation(schema, lambda inputs: compute(inputs.history, inputs.window, inputs.thresholds))
 
 
-def _capacity(asked: Asked) -> DataFrame:
-    return capacity.by_cluster(asked.history, instants(asked.window), asked.thresholds)
+def _capacity(inputs: QuestionInput) -> DataFrame:
+    return capacity.by_cluster(inputs.history, instants(inputs.window), inputs.thresholds)
 
 
 def instants(window: Window) -> list[int]:
@@ -85,10 +85,10 @@ def instants(window: Window) -> list[int]:
     return sorted({*capacity.midnights(window), window.end_ms - 1})
 
 
-WAYS: Final[dict[tuple[str, str], Way]] = {
-    ("route", "topic"): Way(schemas.ROUTE, lambda asked: routes.routes_at(asked.history, asked.end)),
-    ("route-diff", "topic"): Way(
-        schemas.ROUTE_DIFF, lambda asked: routes.route_diff(asked.history, asked.before, asked.end)
+COMPUTATIONS: Final[dict[tuple[str, str], Computation]] = {
+    ("route", "topic"): Computation(schemas.ROUTE, lambda inputs: routes.routes_at(inputs.history, inputs.end)),
+    ("route-diff", "topic"): Computation(
+        schemas.ROUTE_DIFF, lambda inputs: routes.route_diff(inputs.history, inputs.before, inputs.end)
     ),
     ("availability", "cluster"): _usual(schemas.AVAILABILITY_BY_CLUSTER, availability.by_cluster),
     ("availability", "group"): _usual(schemas.AVAILABILITY_BY_GROUP, availability.by_group),
@@ -99,15 +99,15 @@ WAYS: Final[dict[tuple[str, str], Way]] = {
     ("heartbeat-gaps", "cluster"): _usual(schemas.HEARTBEAT_GAPS, heartbeat_gaps.by_cluster),
     ("heartbeat-gaps", "seat"): _usual(schemas.HEARTBEAT_GAPS, heartbeat_gaps.by_seat),
     ("churn", "cluster"): _usual(schemas.CHURN, churn.by_cluster),
-    ("capacity", "cluster"): Way(schemas.CAPACITY, _capacity),
+    ("capacity", "cluster"): Computation(schemas.CAPACITY, _capacity),
     ("exposure", "cluster"): _usual(schemas.EXPOSURE_BY_CLUSTER, exposure.by_cluster),
     ("exposure", "group"): _usual(schemas.EXPOSURE_BY_GROUP, exposure.by_group),
     ("failovers", "each"): _usual(schemas.FAILOVERS, failovers.each),
     ("failovers", "group"): _usual(schemas.FAILOVERS_BY_GROUP, failovers.by_group),
     ("anomalies", "finding"): _usual(schemas.ANOMALIES, anomalies.anomalies),
-    ("integrity", "era"): Way(
+    ("integrity", "era"): Computation(
         schemas.INTEGRITY,
-        lambda asked: integrity.by_era(asked.history, asked.window, asked.complete_until_ms),
+        lambda inputs: integrity.by_era(inputs.history, inputs.window, inputs.complete_until_ms),
     ),
 }
 
@@ -117,24 +117,24 @@ _ORDER = ("rule", "subject", "topic", "cluster", "broker", "broker_id", "day", "
 
 
 @dataclass(frozen=True)
-class Basis:
+class AnswerContext:
     """What every question of one command is asked of."""
 
     lake: Lake
-    reach: Reach
-    settled: Settled
+    extent: HistoryExtent
+    resolved: ResolvedWindow
     thresholds: Thresholds = DEFAULTS
-    say: Callable[[str], None] = lambda _: None
+    log: Callable[[str], None] = lambda _: None
     """Told what was done besides: a snapshot built on the way."""
 
     @property
     def since_ms(self) -> int:
         """From when on there is evidence at all."""
-        start = self.settled.window.start_ms
-        return start if self.reach.since_ms is None else max(start, self.reach.since_ms)
+        start = self.resolved.window.start_ms
+        return start if self.extent.since_ms is None else max(start, self.extent.since_ms)
 
-    def asked(self, history: History) -> Asked:
-        return Asked(history, self.settled.window, self.thresholds, self.reach.complete_until_ms)
+    def inputs(self, history: History) -> QuestionInput:
+        return QuestionInput(history, self.resolved.window, self.thresholds, self.extent.complete_until_ms)
 
 
 @dataclass(frozen=True)
@@ -143,52 +143,56 @@ class Answer:
 
     question: Question
     level: str
-    basis: Basis
-    shape: StructType
+    context: AnswerContext
+    schema: StructType
     rows: DataFrame
     integrity: DataFrame
     """As `shapes.INTEGRITY`, over the same window."""
 
 
-def answer(spark: SparkSession, basis: Basis, question: Question, level: str) -> Answer:
-    asked = basis.asked(_history(spark, basis, [question]))
-    way = WAYS[question.name, level]
-    return Answer(question, level, basis, way.shape, way.ask(asked), WAYS["integrity", "era"].ask(asked))
+def answer(spark: SparkSession, context: AnswerContext, question: Question, level: str) -> Answer:
+    inputs = context.inputs(_history(spark, context, [question]))
+    way = COMPUTATIONS[question.name, level]
+    return Answer(
+        question, level, context, way.schema, way.compute(inputs), COMPUTATIONS["integrity", "era"].compute(inputs)
+    )
 
 
 @contextmanager
-def asking(spark: SparkSession, basis: Basis, questions: Collection[Question]) -> Iterator[Asked]:
+def question_inputs(
+    spark: SparkSession, context: AnswerContext, questions: Collection[Question]
+) -> Iterator[QuestionInput]:
     """One history for all of them, held in memory until the block ends: some twenty jobs read the same rows."""
-    history = _history(spark, basis, questions)
+    history = _history(spark, context, questions)
     history.changes.persist()
     history.pulses.persist()
     try:
-        yield basis.asked(history)
+        yield context.inputs(history)
     finally:
         history.changes.unpersist()
         history.pulses.unpersist()
 
 
-def _history(spark: SparkSession, basis: Basis, questions: Collection[Question]) -> History:
+def _history(spark: SparkSession, context: AnswerContext, questions: Collection[Question]) -> History:
     return history_for(
         spark,
-        basis.lake,
-        basis.settled.window,
-        lookback_ms=max(question.lookback_ms(basis.thresholds) for question in questions),
+        context.lake,
+        context.resolved.window,
+        lookback_ms=max(question.lookback_ms(context.thresholds) for question in questions),
         pulses=any(question.pulses for question in questions),
-        say=basis.say,
+        say=context.log,
     )
 
 
-def take(rows: DataFrame, shape: StructType) -> pyarrow.Table:
+def to_table(rows: DataFrame, schema: StructType) -> pyarrow.Table:
     """Sorted by what names a row, columns in their documented order."""
-    table = rows.select(*shape.names).toArrow()
-    order = [(name, "ascending") for name in _ORDER if name in shape.names]
+    table = rows.select(*schema.names).toArrow()
+    order = [(name, "ascending") for name in _ORDER if name in schema.names]
     return table.sort_by(order) if order else table
 
 
-def take_rows(rows: DataFrame, shape: StructType) -> list[Row]:
-    return plain_rows(take(rows, shape))
+def to_rows(rows: DataFrame, schema: StructType) -> list[Row]:
+    return plain_rows(to_table(rows, schema))
 
 
 def plain_rows(table: pyarrow.Table) -> list[Row]:
@@ -200,7 +204,7 @@ def plain_rows(table: pyarrow.Table) -> list[Row]:
     ]
 
 
-def is_no(name: str, rows: list[Row], thresholds: Thresholds) -> str:
+def failure_reason(name: str, rows: list[Row], thresholds: Thresholds) -> str:
     """Why the answer is no, for `--fail`; empty when it is not."""
     match name:
         case "availability":
@@ -217,7 +221,7 @@ def is_no(name: str, rows: list[Row], thresholds: Thresholds) -> str:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ComputedAnswer:
     answer: Answer
     table: pyarrow.Table
     integrity: list[Row]
@@ -230,35 +234,35 @@ class Taken:
     def is_ok(self) -> bool:
         return is_ok(self.integrity)
 
-    def statement(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Without the rows. Times as text; inside rows they are milliseconds, as in the lake."""
-        basis = self.answer.basis
-        settled = basis.settled
+        context = self.answer.context
+        resolved = context.resolved
         return {
             "question": self.answer.question.name,
             "by": self.answer.level,
-            "window": {"from": iso(settled.window.start_ms), "to": iso(settled.window.end_ms)},
-            "since": iso(basis.since_ms),
-            "complete_until": iso(basis.reach.complete_until_ms),
-            "partial": settled.is_partial,
+            "window": {"from": iso(resolved.window.start_ms), "to": iso(resolved.window.end_ms)},
+            "since": iso(context.since_ms),
+            "complete_until": iso(context.extent.complete_until_ms),
+            "partial": resolved.is_partial,
             "ok": self.is_ok,
             "integrity": self.integrity,
         }
 
 
-def compute(answer: Answer) -> Taken:
-    table = take(answer.rows, answer.shape)
+def compute(answer: Answer) -> ComputedAnswer:
+    table = to_table(answer.rows, answer.schema)
     if answer.question.name == "integrity":
-        return Taken(answer, table, plain_rows(table))
-    return Taken(answer, table, take_rows(answer.integrity, INTEGRITY))
+        return ComputedAnswer(answer, table, plain_rows(table))
+    return ComputedAnswer(answer, table, to_rows(answer.integrity, INTEGRITY))
 
 
 METADATA_KEY: Final = b"routebook"
 
 
-def write_parquet(table: pyarrow.Table, statement: dict[str, Any], out: str) -> None:
+def write_parquet(table: pyarrow.Table, metadata: dict[str, Any], out: str) -> None:
     """To a path, or to an address that Arrow knows (s3://, gs://, hdfs://)."""
-    told = table.replace_schema_metadata({METADATA_KEY: json.dumps(statement).encode()})
+    told = table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()})
     try:
         if "://" in out:
             store, path = fs.FileSystem.from_uri(out)
@@ -270,7 +274,7 @@ def write_parquet(table: pyarrow.Table, statement: dict[str, Any], out: str) -> 
         raise UnreachableError(f"{out} cannot be written: {error}. Name another place with --parquet.") from error
 
 
-def reach_of(lake: Lake, url_env: str | None) -> Reach:
+def history_extent(lake: Lake, url_env: str | None) -> HistoryExtent:
     """The store is asked after the lake was looked at: what it says then holds for what we have seen. Without a store
     (`url_env` none, or it does not answer) the history is complete to when the last batch was read.
     """
@@ -280,13 +284,13 @@ def reach_of(lake: Lake, url_env: str | None) -> Reach:
         why = _behind(pinned, newest)
     place = pinned.place
     first_ord = min((file.first_ord for file in pinned.files if file.first_ord is not None), default=None)
-    return Reach(
+    return HistoryExtent(
         complete_until_ms=complete_until(lake, newest),
         now_ms=time.time_ns() // 1_000_000 if newest is None else newest.now_ms,
         since_ms=min((file.first_ms for file in pinned.files if file.first_ms is not None), default=None),
         newest=(0, 0) if place is None else astuple(place),
-        first=Reach.first if first_ord is None else astuple(Place.of(first_ord)),
-        store=why,
+        first=HistoryExtent.first if first_ord is None else astuple(Place.of(first_ord)),
+        store_problem=why,
     )
 
 

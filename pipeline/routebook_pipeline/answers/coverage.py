@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
+from routebook_pipeline.errors import NegativeAnswerError, WrongUsageError
 from routebook_pipeline.history import DAY_MS, ERA_SHIFT, Instant, Window
 from routebook_pipeline.times import When, iso
 
@@ -15,7 +15,7 @@ DEFAULT_LENGTH_MS: Final = DAY_MS
 
 
 @dataclass(frozen=True)
-class Reach:
+class HistoryExtent:
     """How far the lake's history goes."""
 
     complete_until_ms: int
@@ -27,7 +27,7 @@ class Reach:
     """Era and version of the last entry."""
     first: tuple[int, int] = (0, 1)
     """Of the first one."""
-    store: str = ""
+    store_problem: str = ""
     """Why the store could not say how far it is; empty when it did."""
 
     @property
@@ -36,7 +36,7 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Settled:
+class ResolvedWindow:
     window: Window
     asked_until_ms: int
 
@@ -45,62 +45,64 @@ class Settled:
         return self.asked_until_ms > self.window.end_ms
 
 
-def settle(reach: Reach, start: When | None, end: When | None, *, allow_partial: bool) -> Settled:
+def resolve_window(
+    extent: HistoryExtent, start: When | None, end: When | None, *, allow_partial: bool
+) -> ResolvedWindow:
     """Without an end: as far as the history is complete. Without a start: a day before the end.
 
     A part is what the history reaches of the window: of one that lies wholly beyond, nothing.
     """
-    complete = reach.complete_until_ms
-    until = end.on_clock(reach.now_ms) if end is not None else complete
-    since = start.on_clock(reach.now_ms) if start is not None else until - DEFAULT_LENGTH_MS
+    complete = extent.complete_until_ms
+    until = end.on_clock(extent.now_ms) if end is not None else complete
+    since = start.on_clock(extent.now_ms) if start is not None else until - DEFAULT_LENGTH_MS
     if end is None and since > complete:
         # "The last five minutes", of which the history has none yet: asked for until now.
-        until = max(since, reach.now_ms)
+        until = max(since, extent.now_ms)
     if since > until:
         raise WrongUsageError(
             f"The window ends ({iso(until)}) before it starts ({iso(since)}). Exchange --from and --to."
         )
     if until > complete and not allow_partial:
-        raise AnswerIsNoError(
+        raise NegativeAnswerError(
             f"The history is complete until {iso(complete)}, and {iso(until)} is later"
-            f"{reach.store and f' ({reach.store})'}. {reach.advice}"
+            f"{extent.store_problem and f' ({extent.store_problem})'}. {extent.advice}"
         )
-    return Settled(Window(min(since, complete), min(until, complete)), until)
+    return ResolvedWindow(Window(min(since, complete), min(until, complete)), until)
 
 
-def settle_instant(reach: Reach, at: When | None, *, allow_partial: bool) -> tuple[int, bool]:
+def resolve_instant(extent: HistoryExtent, at: When | None, *, allow_partial: bool) -> tuple[int, bool]:
     """The last millisecond that counts, and whether it is earlier than was asked for. `now` is what is complete now."""
-    complete = reach.complete_until_ms - 1
-    asked = complete if at is None else at.on_clock(reach.now_ms) - (at.ago_ms is not None)
-    if reach.since_ms is not None and asked < reach.since_ms:
-        raise AnswerIsNoError(f"Of {iso(asked)} nothing is known: {_beginning(reach)}.")
-    if asked <= complete:
-        return asked, False
+    complete = extent.complete_until_ms - 1
+    inputs = complete if at is None else at.on_clock(extent.now_ms) - (at.ago_ms is not None)
+    if extent.since_ms is not None and inputs < extent.since_ms:
+        raise NegativeAnswerError(f"Of {iso(inputs)} nothing is known: {_beginning(extent)}.")
+    if inputs <= complete:
+        return inputs, False
     if not allow_partial:
-        raise AnswerIsNoError(
-            f"The history is complete until {iso(reach.complete_until_ms)}, and {iso(asked)} is not before that"
-            f"{reach.store and f' ({reach.store})'}. {reach.advice}"
+        raise NegativeAnswerError(
+            f"The history is complete until {iso(extent.complete_until_ms)}, and {iso(inputs)} is not before that"
+            f"{extent.store_problem and f' ({extent.store_problem})'}. {extent.advice}"
         )
     return complete, True
 
 
-def instant_of_version(reach: Reach, version: int, era: int | None) -> Instant:
+def instant_of_version(extent: HistoryExtent, version: int, era: int | None) -> Instant:
     """Of the newest era, unless another is named."""
-    newest_era, newest = reach.newest
+    newest_era, newest = extent.newest
     wanted = newest_era if era is None else era
-    if (wanted, version) < reach.first:
-        raise AnswerIsNoError(f"Of version {version} nothing is known: {_beginning(reach)}.")
+    if (wanted, version) < extent.first:
+        raise NegativeAnswerError(f"Of version {version} nothing is known: {_beginning(extent)}.")
     if (wanted, version) > (newest_era, newest):
-        raise AnswerIsNoError(
+        raise NegativeAnswerError(
             f"The lake holds the history up to version {newest}{f' of era {newest_era}' if newest_era else ''}, and "
             f"{version} is later. `routebook pipeline ingest --once` brings it up to date."
         )
     return Instant(ord=wanted * ERA_SHIFT + version)
 
 
-def _beginning(reach: Reach) -> str:
-    era, version = reach.first
-    since = f" at {iso(reach.since_ms)}" if reach.since_ms is not None else ""
+def _beginning(extent: HistoryExtent) -> str:
+    era, version = extent.first
+    since = f" at {iso(extent.since_ms)}" if extent.since_ms is not None else ""
     return f"the lake holds the history since version {version}{f' of era {era}' if era else ''}{since}"
 
 

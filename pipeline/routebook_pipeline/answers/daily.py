@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.answers.catalogue import QUESTIONS
-from routebook_pipeline.answers.computation import WAYS, Asked, Basis, asking
-from routebook_pipeline.answers.coverage import Reach, Settled
+from routebook_pipeline.answers.computation import COMPUTATIONS, AnswerContext, QuestionInput, question_inputs
+from routebook_pipeline.answers.coverage import HistoryExtent, ResolvedWindow
 from routebook_pipeline.history import DAY_MS, DEFAULTS, Thresholds, Window
 from routebook_pipeline.lake.snapshots import SoFar
 from routebook_pipeline.lake.tables import Lake, Table, records_of
@@ -35,7 +35,7 @@ _FINGERPRINT_BYTES: Final = 6
 
 
 @dataclass(frozen=True)
-class MadeFrom:
+class Provenance:
     changes: int
     """The newest `ord` of entries of that day or before."""
     raw: int
@@ -51,13 +51,13 @@ class MadeFrom:
         return {f"{answer}/{day}{end}": getattr(self, field) for field, end in _PARTS.items()}
 
     @classmethod
-    def recorded(cls, records: Mapping[str, int], answer: str, day: str) -> "MadeFrom | None":
+    def recorded(cls, records: Mapping[str, int], answer: str, day: str) -> "Provenance | None":
         """None: never made, or by a version that recorded less."""
         found = {field: records.get(f"{answer}/{day}{end}") for field, end in _PARTS.items()}
         known = {field: number for field, number in found.items() if number is not None}
         return cls(**known) if len(known) == len(_PARTS) else None
 
-    def covers(self, other: "MadeFrom") -> bool:
+    def covers(self, other: "Provenance") -> bool:
         """Everything that the other was made from, or more."""
         return (
             (self.changes, -self.raw) >= (other.changes, -other.raw)
@@ -65,11 +65,11 @@ class MadeFrom:
             and self.until_ms >= other.until_ms
         )
 
-    def stands_for(self, other: "MadeFrom") -> bool:
+    def stands_for(self, other: "Provenance") -> bool:
         """Made from this, an answer need not be made from the other."""
         return self.covers(other) and self.thresholds == other.thresholds
 
-    def is_newer_than(self, other: "MadeFrom") -> bool:
+    def is_newer_than(self, other: "Provenance") -> bool:
         return self.covers(other) and not other.covers(self)
 
 
@@ -78,12 +78,12 @@ def fingerprint(thresholds: Thresholds) -> int:
     return int.from_bytes(digest[:_FINGERPRINT_BYTES], "big")
 
 
-NOT_KEPT: Final = frozenset({"route", "route-diff"})
+NOT_STORED: Final = frozenset({"route", "route-diff"})
 """The whole table a day: larger than the history it is made of, and `route-at` answers from a snapshot at once."""
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredAnswer:
     """One answer that is kept."""
 
     key: tuple[str, str]
@@ -94,25 +94,25 @@ class Kept:
         return "-by-".join(self.key)
 
     def table(self, lake: Lake) -> Table:
-        return lake.answers(self.name, WAYS[self.key].shape)
+        return lake.answers(self.name, COMPUTATIONS[self.key].schema)
 
     def records(self, lake: Lake) -> dict[str, int]:
         """Of all its days: each table is opened once, however many days are looked at."""
         table = self.table(lake)
         return records_of(table.pin()) if table.exists() else {}
 
-    def sources(self, of_day: MadeFrom) -> MadeFrom:
+    def sources(self, of_day: Provenance) -> Provenance:
         return of_day if self.pulses else replace(of_day, pulses=0)
 
-    def stands(self, records: Mapping[str, int], day: str, of_day: MadeFrom) -> bool:
-        held = MadeFrom.recorded(records, self.name, day)
+    def stands(self, records: Mapping[str, int], day: str, of_day: Provenance) -> bool:
+        held = Provenance.recorded(records, self.name, day)
         return held is not None and held.stands_for(self.sources(of_day))
 
 
-ALL: Final = tuple(
-    Kept((question.name, level), question.pulses)
+STORED_ANSWERS: Final = tuple(
+    StoredAnswer((question.name, level), question.pulses)
     for question in QUESTIONS.values()
-    if question.name not in NOT_KEPT
+    if question.name not in NOT_STORED
     for level in question.levels
 )
 
@@ -122,9 +122,9 @@ class _Day:
     """What is made of a day."""
 
     name: str
-    basis: Basis
-    sources: MadeFrom
-    again: bool
+    context: AnswerContext
+    sources: Provenance
+    recompute: bool
 
 
 def days_between(start_ms: int, end_ms: int) -> Iterator[Window]:
@@ -137,60 +137,66 @@ def days_between(start_ms: int, end_ms: int) -> Iterator[Window]:
 def refresh(
     spark: SparkSession,
     lake: Lake,
-    reach: Reach,
+    extent: HistoryExtent,
     days: Iterator[Window],
     *,
     thresholds: Thresholds = DEFAULTS,
-    again: bool = False,
-    answers: Sequence[Kept] = ALL,
-    tell: Callable[[str], None] = lambda _: None,
-    ended: Callable[[], bool] = lambda: False,
+    recompute: bool = False,
+    answers: Sequence[StoredAnswer] = STORED_ANSWERS,
+    report_progress: Callable[[str], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> int:
-    """How many (answer, day) were made. `again`: also those that stand already. `ended`: asked between answers."""
+    """The number of (answer, day) pairs computed. `recompute`: also those that are up to date. `should_stop` is checked
+    between answers.
+    """
     changes = SoFar(lake.changes.pin().files)
     pulses = SoFar(lake.pulses.pin().files if lake.pulses.exists() else [])
     records = {kept: kept.records(lake) for kept in answers}
     made = 0
     for window in days:
-        until_ms = min(window.end_ms, reach.complete_until_ms)
+        until_ms = min(window.end_ms, extent.complete_until_ms)
         if until_ms <= window.start_ms:
             continue
         name = day_of(window.start_ms)
-        sources = MadeFrom(
+        sources = Provenance(
             changes.newest(name), changes.raw(name), pulses.newest(name), until_ms, fingerprint(thresholds)
         )
-        wanted = [kept for kept in answers if again or not kept.stands(records[kept], name, sources)]
+        wanted = [kept for kept in answers if recompute or not kept.stands(records[kept], name, sources)]
         if wanted:
-            basis = Basis(lake, reach, Settled(Window(window.start_ms, until_ms), until_ms), thresholds)
-            day = _Day(name, basis, sources, again)
+            context = AnswerContext(
+                lake, extent, ResolvedWindow(Window(window.start_ms, until_ms), until_ms), thresholds
+            )
+            day = _Day(name, context, sources, recompute)
             for number, (kept, is_ours) in enumerate(_each(spark, day, wanted), 1):
                 made += is_ours
-                tell(f"{name}: {'made' if is_ours else 'there is by now'} {kept.name} ({number} of {len(wanted)})")
-                if ended():
+                report_progress(
+                    f"{name}: {'made' if is_ours else 'there is by now'} {kept.name} ({number} of {len(wanted)})"
+                )
+                if should_stop():
                     return made
     return made
 
 
-def _each(spark: SparkSession, day: _Day, wanted: list[Kept]) -> Iterator[tuple[Kept, bool]]:
+def _each(spark: SparkSession, day: _Day, wanted: list[StoredAnswer]) -> Iterator[tuple[StoredAnswer, bool]]:
     """Those that are looked after, one after the other; whether it was made here, or somebody else was faster."""
-    with asking(spark, day.basis, [QUESTIONS[kept.key[0]] for kept in wanted]) as asked:
+    with question_inputs(spark, day.context, [QUESTIONS[kept.key[0]] for kept in wanted]) as inputs:
         for kept in wanted:
-            yield kept, _replace(asked, kept, day)
+            yield kept, _replace(inputs, kept, day)
 
 
-def _replace(asked: Asked, kept: Kept, day: _Day) -> bool:
+def _replace(inputs: QuestionInput, kept: StoredAnswer, day: _Day) -> bool:
     """False when somebody else made the day meanwhile, from the same or from more."""
-    table = kept.table(day.basis.lake)
+    table = kept.table(day.context.lake)
     table.make()
     ours = kept.sources(day.sources)
-    told = {"thresholds": json.dumps(asdict(asked.thresholds))}
-    rows = WAYS[kept.key].ask(asked).coalesce(1).withColumn(table.partition, F.lit(day.name))
+    told = {"thresholds": json.dumps(asdict(inputs.thresholds))}
+    rows = COMPUTATIONS[kept.key].compute(inputs).coalesce(1).withColumn(table.partition, F.lit(day.name))
     with attempt(table) as made:
         made.write(rows)
         while True:
             pinned = table.pin()
-            held = MadeFrom.recorded(records_of(pinned), kept.name, day.name)
-            if held is not None and (held.is_newer_than(ours) or (held.stands_for(ours) and not day.again)):
+            held = Provenance.recorded(records_of(pinned), kept.name, day.name)
+            if held is not None and (held.is_newer_than(ours) or (held.stands_for(ours) and not day.recompute)):
                 made.remove()
                 return False
             try:

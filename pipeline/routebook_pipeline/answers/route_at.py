@@ -7,9 +7,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
-from routebook_pipeline.answers.computation import Row, take_rows
-from routebook_pipeline.answers.coverage import Reach
-from routebook_pipeline.errors import AnswerIsNoError
+from routebook_pipeline.answers.computation import Row, to_rows
+from routebook_pipeline.answers.coverage import HistoryExtent
+from routebook_pipeline.errors import NegativeAnswerError
 from routebook_pipeline.history import Instant
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.reading import history_for
@@ -36,7 +36,7 @@ class Doubt:
 
 
 @dataclass(frozen=True)
-class Found:
+class RouteAnswer:
     rows: list[Row]
     route: dict[str, Any] | None
     """As the service's JSON; None: no route."""
@@ -47,31 +47,31 @@ class Found:
 def route_at(
     spark: SparkSession,
     lake: Lake,
-    reach: Reach,
+    extent: HistoryExtent,
     topic: str,
     *,
     instant: Instant,
-    say: Callable[[str], None] = lambda _: None,
-) -> Found:
+    log: Callable[[str], None] = lambda _: None,
+) -> RouteAnswer:
     """AnswerIsNoError for a version that the history does not have."""
-    history = history_for(spark, lake, instant, say=say)
-    if instant.ord is not None and reach.newest[0] > 0:
+    history = history_for(spark, lake, instant, say=log)
+    if instant.ord is not None and extent.newest[0] > 0:
         _check_it_was(history.changes, instant, Place.of(instant.ord))
-    rows = take_rows(routes_at(history, instant, topic), ROUTE)
-    return Found(rows, route_json(rows), _doubt(history.changes, instant, reach))
+    rows = to_rows(routes_at(history, instant, topic), ROUTE)
+    return RouteAnswer(rows, route_json(rows), _doubt(history.changes, instant, extent))
 
 
-def _doubt(changes: DataFrame, instant: Instant, reach: Reach) -> Doubt | None:
+def _doubt(changes: DataFrame, instant: Instant, extent: HistoryExtent) -> Doubt | None:
     """Not taken from the rows of the answer: a topic without a route has none."""
     standing = standing_at(changes, Points([instant])).collect()[0]
-    _, first = reach.first
+    _, first = extent.first
     if first > 1 and standing.named_from is None:
         # What the service had written before the lake began, and no baseline has said again yet.
         return Doubt(1, first - 1 if standing.certain else standing.doubt_to_version)
     return None if standing.certain else Doubt(standing.doubt_from_version, standing.doubt_to_version)
 
 
-def _check_it_was(changes: DataFrame, instant: Instant, asked: Place) -> None:
+def _check_it_was(changes: DataFrame, instant: Instant, inputs: Place) -> None:
     """Since a fork, a version may be behind the end of its era, or before its beginning."""
     said = (
         changes.where(sees(instant) & (F.col("row") == 0))
@@ -80,12 +80,12 @@ def _check_it_was(changes: DataFrame, instant: Instant, asked: Place) -> None:
         .collect()[0]
     )
     last = said.last
-    if last is not None and last.era == asked.era and last.code != Kind.FORK:
+    if last is not None and last.era == inputs.era and last.code != Kind.FORK:
         held = last.to_version if last.code == Kind.HOLE else last.version
-        if held >= asked.version:
+        if held >= inputs.version:
             return
     before = "" if last is None else f": before it comes version {last.version} of era {last.era}"
-    raise AnswerIsNoError(
-        f"There never was a version {asked.version} in era {asked.era}{before}. `routebook pipeline run integrity` "
+    raise NegativeAnswerError(
+        f"There never was a version {inputs.version} in era {inputs.era}{before}. `routebook pipeline run integrity` "
         "lists the eras of a window, each with its first and last version."
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from routebook_pipeline.answers.coverage import settle
+from routebook_pipeline.answers.coverage import resolve_window
 from routebook_pipeline.cli.options import Site, window_options, with_site, with_thresholds
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.history import Thresholds
@@ -48,13 +48,13 @@ class Backfill:
         self.progress.log(f"reparsed: {done.readable} of {done.raw} entries can be read now{since}")
 
     def make_days(self, start: When | None, end: When | None, *, again: bool) -> None:
-        from routebook_pipeline.answers.computation import reach_of
+        from routebook_pipeline.answers.computation import history_extent
         from routebook_pipeline.answers.daily import days_between, refresh
         from routebook_pipeline.lake.snapshots import build_days
 
-        reach = reach_of(self.lake, self.site.store_variable)
-        first = start if start is not None or reach.since_ms is None else When(ms=reach.since_ms)
-        window = settle(reach, first, end, allow_partial=self.site.allow_partial).window
+        extent = history_extent(self.lake, self.site.store_variable)
+        first = start if start is not None or extent.since_ms is None else When(ms=extent.since_ms)
+        window = resolve_window(extent, first, end, allow_partial=self.site.allow_partial).window
         days = list(days_between(window.start_ms, window.end_ms))
         self.progress.doing("building snapshots")
         names = [day_of(day.start_ms) for day in days]
@@ -62,14 +62,14 @@ class Backfill:
         made = refresh(
             self.spark,
             self.lake,
-            reach,
+            extent,
             iter(days),
             thresholds=self.thresholds,
-            again=again,
-            tell=self.progress.doing,
+            recompute=again,
+            report_progress=self.progress.doing,
         )
         self.progress.log(
-            f"{made} kept answers made, of {len(days)} days, complete until {iso(reach.complete_until_ms)}"
+            f"{made} kept answers made, of {len(days)} days, complete until {iso(extent.complete_until_ms)}"
         )
 
 

@@ -16,7 +16,7 @@ from routebook_pipeline.cli.options import (
     checked_namespace,
     checked_url_env,
 )
-from routebook_pipeline.errors import AnswerIsNoError, PipelineError
+from routebook_pipeline.errors import NegativeAnswerError, PipelineError
 from routebook_pipeline.times import iso
 
 _MARKS: Final = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("ERROR", "red")}
@@ -79,7 +79,7 @@ def _packages() -> Iterator[Finding]:
             yield Finding("ok", name, version(name))
         except PackageNotFoundError:
             advice = "pip install 'routebook[pipeline]'"
-            yield Finding("error", name, "is not installed", advice, AnswerIsNoError.exit_code)
+            yield Finding("error", name, "is not installed", advice, NegativeAnswerError.exit_code)
     try:
         yield Finding("ok", "hiredis", version("hiredis"))
     except PackageNotFoundError:

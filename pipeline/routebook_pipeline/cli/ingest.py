@@ -128,23 +128,23 @@ class Refresher:
 
     def refresh(self) -> None:
         """A refresh that fails is told and tried again; the history goes on being read."""
-        from routebook_pipeline.answers.computation import reach_of
+        from routebook_pipeline.answers.computation import history_extent
         from routebook_pipeline.answers.daily import days_between, refresh
 
         try:
-            reach = reach_of(self.lake, self.site.url_env)
+            extent = history_extent(self.lake, self.site.url_env)
             # The day before, too: its last entries may have come since.
-            days = days_between(reach.complete_until_ms - DAY_MS, reach.complete_until_ms)
+            days = days_between(extent.complete_until_ms - DAY_MS, extent.complete_until_ms)
             made = refresh(
                 self.spark,
                 self.lake,
-                reach,
+                extent,
                 days,
                 thresholds=self.thresholds,
-                tell=self.progress.doing,
-                ended=self.stop.is_set,
+                report_progress=self.progress.doing,
+                should_stop=self.stop.is_set,
             )
-            self.progress.log(f"{made} kept answers made again, complete until {iso(reach.complete_until_ms)}")
+            self.progress.log(f"{made} kept answers made again, complete until {iso(extent.complete_until_ms)}")
         except Exception as error:
             known = translate(error)
             if known is None:

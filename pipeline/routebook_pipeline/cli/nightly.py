@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from routebook_pipeline.answers.coverage import Settled
+from routebook_pipeline.answers.coverage import ResolvedWindow
 from routebook_pipeline.cli.backfill import Backfill
 from routebook_pipeline.cli.ingest import ingest_into
 from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site, with_thresholds
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.cli.report import check_writable, make_page
-from routebook_pipeline.errors import AnswerIsNoError
+from routebook_pipeline.errors import NegativeAnswerError
 from routebook_pipeline.history import DAY_MS, Thresholds, Window
 from routebook_pipeline.times import iso
 
@@ -34,7 +34,7 @@ def command(site: Site, *, out: str, days: int, thresholds: Thresholds, fail: bo
     A step that fails ends it, with its exit code: a report of what could not be read would be wrong.
     """
     refuse(PARTIAL, "a night's report is of whole days.")
-    from routebook_pipeline.answers.computation import Basis, reach_of
+    from routebook_pipeline.answers.computation import AnswerContext, history_extent
     from routebook_pipeline.cli.spark import spark_for
     from routebook_pipeline.lake.maintenance import compact, vacuum
     from routebook_pipeline.lake.tables import Lake
@@ -46,17 +46,17 @@ def command(site: Site, *, out: str, days: int, thresholds: Thresholds, fail: bo
         began_ms = store.newest().now_ms
     with Progress() as progress, spark_for(site, progress) as spark:
         midnight_ms = read_past_midnight(spark, site, progress, began_ms)
-        reach = reach_of(lake, site.store_variable)
-        settled = Settled(Window(midnight_ms - days * DAY_MS, midnight_ms), midnight_ms)
+        extent = history_extent(lake, site.store_variable)
+        resolved = ResolvedWindow(Window(midnight_ms - days * DAY_MS, midnight_ms), midnight_ms)
         page = datetime.fromtimestamp(midnight_ms // 1_000 - 1, UTC).strftime(out)
         check_writable(page)
         Backfill(spark, lake, site, progress, thresholds).make_days(None, None, again=False)
         progress.doing("looking after the files")
         compact(lake, say=progress.log)
         vacuum(lake, say=progress.log)
-        why = make_page(spark, Basis(lake, reach, settled, thresholds, progress.log), page, progress)
+        why = make_page(spark, AnswerContext(lake, extent, resolved, thresholds, progress.log), page, progress)
     if fail and why:
-        raise AnswerIsNoError(f"The answer is no: {why}.")
+        raise NegativeAnswerError(f"The answer is no: {why}.")
     return 0
 
 
@@ -75,7 +75,7 @@ def read_past_midnight(spark: "SparkSession", site: Site, progress: Progress, be
     for _ in range(TRIES):
         ingest_into(spark, site, progress, threading.Event(), once=True)
         if not lake.changes.pin().files:
-            raise AnswerIsNoError(
+            raise NegativeAnswerError(
                 f"There is no history of the namespace {site.namespace!r} yet, so there is nothing to report: its "
                 "workers have written no change. Is it the right namespace (--namespace)?"
             )
@@ -83,7 +83,7 @@ def read_past_midnight(spark: "SparkSession", site: Site, progress: Progress, be
         until_ms = complete_until(lake, None)
         if until_ms >= midnight_ms:
             return until_ms // DAY_MS * DAY_MS
-    raise AnswerIsNoError(
+    raise NegativeAnswerError(
         f"The history is complete until {iso(until_ms)} after {TRIES} readings, and the day to report ended at "
         f"{iso(midnight_ms)}. Was the store's clock set back? Run the command again."
     )

@@ -20,11 +20,11 @@ import click
 
 from routebook_pipeline.answers.coverage import integrity_line, window_line
 from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.local_files import replacing
-from routebook_pipeline.times import iso, length
+from routebook_pipeline.local_files import replace_atomically
+from routebook_pipeline.times import human_duration, iso
 
 if TYPE_CHECKING:
-    from routebook_pipeline.answers.computation import Taken
+    from routebook_pipeline.answers.computation import ComputedAnswer
 
 out_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--out", default=None, metavar="FILE", help="Write the answer there, and not on standard output."
@@ -42,9 +42,9 @@ def answers_into(out: str | None) -> Iterator[None]:
 
 @contextmanager
 def file_for(out: str, flag: str = "--out") -> Iterator[Path]:
-    """Where to write it; see `replacing`."""
+    """Where to write it; see `replace_atomically`."""
     try:
-        with replacing(Path(out)) as fresh:
+        with replace_atomically(Path(out)) as fresh:
             yield fresh
     except OSError as error:
         raise UnreachableError(f"{out} cannot be written: {error}. Name another place with {flag}.") from error
@@ -91,7 +91,7 @@ def _number(name: str, value: float) -> str:
     if name in _INSTANTS:
         return iso(int(value)).replace(".000Z", "Z")
     if name.endswith("_ms"):
-        return length(value)
+        return human_duration(value)
     if isinstance(value, int):
         return str(value)
     return f"{100 * value:.4f} %" if name in _SHARES else f"{value:.4g}"
@@ -124,7 +124,7 @@ JSON: Final = "json"
 CSV: Final = "csv"
 
 
-def give(taken: "Taken", form: str, parquet: str | None) -> None:
+def give(taken: "ComputedAnswer", form: str, parquet: str | None) -> None:
     if parquet is not None:
         _write_parquet(taken, parquet)
         click.echo(f"{taken.table.num_rows} rows in {parquet}", err=True)
@@ -133,31 +133,31 @@ def give(taken: "Taken", form: str, parquet: str | None) -> None:
     _FORMS[form](taken)
 
 
-def _write_parquet(taken: "Taken", out: str) -> None:
+def _write_parquet(taken: "ComputedAnswer", out: str) -> None:
     from routebook_pipeline.answers.computation import write_parquet
 
     if "://" in out:
         # An object appears when it is whole.
-        write_parquet(taken.table, taken.statement(), out)
+        write_parquet(taken.table, taken.metadata(), out)
         return
     with file_for(out, "--parquet") as fresh:
-        write_parquet(taken.table, taken.statement(), str(fresh))
+        write_parquet(taken.table, taken.metadata(), str(fresh))
 
 
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def _give_json(taken: "Taken") -> None:
-    print_json({**taken.statement(), "rows": taken.rows})
+def _give_json(taken: "ComputedAnswer") -> None:
+    print_json({**taken.metadata(), "rows": taken.rows})
 
 
-def _give_csv(taken: "Taken") -> None:
+def _give_csv(taken: "ComputedAnswer") -> None:
     """Maps and lists as JSON in their cell; what it rests on goes to standard error, for a comment is no CSV."""
     lines = csv.writer(sys.stdout, lineterminator="\n")
-    lines.writerow(taken.answer.shape.names)
+    lines.writerow(taken.answer.schema.names)
     for row in taken.rows:
-        lines.writerow(_csv_cells(row, taken.answer.shape.names))
+        lines.writerow(_csv_cells(row, taken.answer.schema.names))
     sys.stdout.flush()
     _give_statement(taken, err=True)
 
@@ -169,23 +169,23 @@ def _csv_cells(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     ]
 
 
-def _give_table(taken: "Taken") -> None:
-    print_rows(taken.answer.shape.names, taken.rows)
+def _give_table(taken: "ComputedAnswer") -> None:
+    print_rows(taken.answer.schema.names, taken.rows)
     click.echo()
     _give_statement(taken, err=False)
 
 
-def _give_statement(taken: "Taken", *, err: bool) -> None:
-    basis = taken.answer.basis
-    settled, reach, window = basis.settled, basis.reach, basis.settled.window
+def _give_statement(taken: "ComputedAnswer", *, err: bool) -> None:
+    context = taken.answer.context
+    resolved, extent, window = context.resolved, context.extent, context.resolved.window
     click.echo(
-        window_line(window.start_ms, window.end_ms, reach.complete_until_ms, settled.asked_until_ms)
-        + (f", evidence since {iso(basis.since_ms)}" if basis.since_ms > window.start_ms else ""),
+        window_line(window.start_ms, window.end_ms, extent.complete_until_ms, resolved.asked_until_ms)
+        + (f", evidence since {iso(context.since_ms)}" if context.since_ms > window.start_ms else ""),
         err=err,
     )
     click.secho(integrity_line(taken.integrity), fg=None if taken.is_ok else "red", err=err)
-    if reach.store:
-        click.echo(reach.store, err=err)
+    if extent.store_problem:
+        click.echo(extent.store_problem, err=err)
 
 
-_FORMS: Final[dict[str, Callable[["Taken"], None]]] = {TABLE: _give_table, JSON: _give_json, CSV: _give_csv}
+_FORMS: Final[dict[str, Callable[["ComputedAnswer"], None]]] = {TABLE: _give_table, JSON: _give_json, CSV: _give_csv}

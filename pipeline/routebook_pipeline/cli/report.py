@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from routebook_pipeline.answers.coverage import integrity_line, is_ok, settle, window_line
+from routebook_pipeline.answers.coverage import integrity_line, is_ok, resolve_window, window_line
 from routebook_pipeline.cli.options import Site, with_site, with_thresholds, with_window
 from routebook_pipeline.cli.output import file_for
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
+from routebook_pipeline.errors import NegativeAnswerError, WrongUsageError
 from routebook_pipeline.history import Thresholds
 from routebook_pipeline.times import When
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from routebook_pipeline.answers.computation import Basis
+    from routebook_pipeline.answers.computation import AnswerContext
 
 
-def make_page(spark: "SparkSession", basis: "Basis", out: str, progress: Progress) -> str:
+def make_page(spark: "SparkSession", context: "AnswerContext", out: str, progress: Progress) -> str:
     """Why its answer is no; empty when all is well."""
-    from routebook_pipeline.answers.computation import is_no
-    from routebook_pipeline.answers.report_data import gather
+    from routebook_pipeline.answers.computation import failure_reason
+    from routebook_pipeline.answers.report_data import collect_report_data
     from routebook_pipeline.report.page import render
 
-    findings = gather(spark, basis, tell=progress.doing, made_by="routebook pipeline report")
+    findings = collect_report_data(spark, context, report_progress=progress.doing, made_by="routebook pipeline report")
     page = render(findings)
     progress.clear()
     if out == "-":
@@ -38,12 +38,12 @@ def make_page(spark: "SparkSession", basis: "Basis", out: str, progress: Progres
         with file_for(out) as fresh:
             fresh.write_text(page, encoding="utf-8")
         progress.log(f"{out}: {len(page.encode()) // 1024} KiB")
-    window, until_ms = basis.settled.window, basis.reach.complete_until_ms
-    progress.log(window_line(window.start_ms, window.end_ms, until_ms, basis.settled.asked_until_ms))
+    window, until_ms = context.resolved.window, context.extent.complete_until_ms
+    progress.log(window_line(window.start_ms, window.end_ms, until_ms, context.resolved.asked_until_ms))
     progress.log(integrity_line(findings.integrity))
     if not is_ok(findings.integrity):
         return "the history is not ok"
-    return is_no("availability", [dict(row) for row in findings.availability_by_cluster], basis.thresholds)
+    return failure_reason("availability", [dict(row) for row in findings.availability_by_cluster], context.thresholds)
 
 
 @click.command("report")
@@ -58,17 +58,17 @@ def command(site: Site, *, start: When | None, end: When | None, out: str, thres
     \b
     routebook pipeline report --from -7d --out report.html
     """
-    from routebook_pipeline.answers.computation import Basis
+    from routebook_pipeline.answers.computation import AnswerContext
     from routebook_pipeline.cli.spark import open_lake, spark_for
 
     check_writable(out)
     with Progress() as progress:
-        lake, reach = open_lake(site, progress)
-        settled = settle(reach, start, end, allow_partial=site.allow_partial)
+        lake, extent = open_lake(site, progress)
+        resolved = resolve_window(extent, start, end, allow_partial=site.allow_partial)
         with spark_for(site, progress) as spark:
-            why = make_page(spark, Basis(lake, reach, settled, thresholds, progress.log), out, progress)
+            why = make_page(spark, AnswerContext(lake, extent, resolved, thresholds, progress.log), out, progress)
     if fail and why:
-        raise AnswerIsNoError(f"The answer is no: {why}.")
+        raise NegativeAnswerError(f"The answer is no: {why}.")
     return 0
 
 

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from routebook_pipeline.answers.coverage import Reach, instant_of_version, settle_instant
+from routebook_pipeline.answers.coverage import HistoryExtent, instant_of_version, resolve_instant
 from routebook_pipeline.cli.options import PARTIAL, Site, refuse, when_option, with_site
 from routebook_pipeline.cli.output import answers_into, out_option, print_json, print_rows
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
+from routebook_pipeline.errors import NegativeAnswerError, WrongUsageError
 from routebook_pipeline.history import Instant
 from routebook_pipeline.times import When, iso
 
 if TYPE_CHECKING:
-    from routebook_pipeline.answers.route_at import Found
+    from routebook_pipeline.answers.route_at import RouteAnswer
 
 
 @click.command("route-at")
@@ -53,22 +53,22 @@ def command(site: Site, *, topic: str, json_: bool, out: str | None, **when: Any
     from routebook_pipeline.cli.spark import open_lake, spark_for
 
     with Progress() as progress:
-        lake, reach = open_lake(site, progress)
-        asked = _settle(reach, allow_partial=site.allow_partial, **when)
+        lake, extent = open_lake(site, progress)
+        asked = _settle(extent, allow_partial=site.allow_partial, **when)
         with spark_for(site, progress) as spark:
             progress.doing(f"finding the route of {topic}")
-            found = route_at(spark, lake, reach, topic, instant=asked.instant, say=progress.log)
+            found = route_at(spark, lake, extent, topic, instant=asked.instant, log=progress.log)
     if json_:
         with answers_into(out):
-            print_json(_as_json(topic, asked, reach, found))
+            print_json(_as_json(topic, asked, extent, found))
     elif found.route is not None:
         with answers_into(out):
             _print(found.rows)
             certainty = f"NOT certain: {found.doubt}" if found.doubt else "certain"
-            click.echo(f"\nat {asked.called}, complete until {iso(reach.complete_until_ms)}, {certainty}")
+            click.echo(f"\nat {asked.called}, complete until {iso(extent.complete_until_ms)}, {certainty}")
     if found.route is None:
         unsure = f" It may have had one: {found.doubt}." if found.doubt else ""
-        raise AnswerIsNoError(f"{topic!r} had no route at {asked.called}.{unsure}")
+        raise NegativeAnswerError(f"{topic!r} had no route at {asked.called}.{unsure}")
     return 0
 
 
@@ -81,25 +81,27 @@ class _Asked:
     partial: bool
 
 
-def _settle(reach: Reach, *, at: When | None, version: int | None, era: int | None, allow_partial: bool) -> _Asked:
+def _settle(
+    extent: HistoryExtent, *, at: When | None, version: int | None, era: int | None, allow_partial: bool
+) -> _Asked:
     if version is not None:
-        instant = instant_of_version(reach, version, era)
-        named = {"version": version, "era": reach.newest[0] if era is None else era}
+        instant = instant_of_version(extent, version, era)
+        named = {"version": version, "era": extent.newest[0] if era is None else era}
         return _Asked(instant, f"version {version}", named, partial=False)
-    ms, partial = settle_instant(reach, at, allow_partial=allow_partial)
+    ms, partial = resolve_instant(extent, at, allow_partial=allow_partial)
     called = f"{iso(ms)}{' (PARTIAL: earlier than asked)' if partial else ''}"
     return _Asked(Instant(ms=ms), called, {"at": iso(ms)}, partial)
 
 
-def _as_json(topic: str, asked: _Asked, reach: Reach, found: "Found") -> dict[str, Any]:
+def _as_json(topic: str, asked: _Asked, extent: HistoryExtent, found: "RouteAnswer") -> dict[str, Any]:
     """The route as the service's; lists are empty when there was none."""
     doubt = found.doubt
     return {
         **(found.route or {"brokerDatas": [], "queueDatas": []}),
         "topic": topic,
         **asked.said,
-        "since": None if reach.since_ms is None else iso(reach.since_ms),
-        "complete_until": iso(reach.complete_until_ms),
+        "since": None if extent.since_ms is None else iso(extent.since_ms),
+        "complete_until": iso(extent.complete_until_ms),
         "partial": asked.partial,
         "certain": doubt is None,
         "missing": None if doubt is None else {"from_version": doubt.first, "to_version": doubt.last},

@@ -14,7 +14,7 @@ from routebook_pipeline.answers.coverage import integrity_line
 from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site, with_thresholds, with_window
 from routebook_pipeline.cli.output import answers_into, give, out_option, print_json
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.errors import AnswerIsNoError, WrongUsageError
+from routebook_pipeline.errors import NegativeAnswerError, WrongUsageError
 from routebook_pipeline.history import Thresholds
 from routebook_pipeline.times import When
 
@@ -50,8 +50,8 @@ _OF_THE_STORE = {"url_env": "--url-env"}
 
 
 def _names(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    known = {question.name: question.says for question in QUESTIONS.values()} | UPKEEP
-    return [CompletionItem(name, help=says) for name, says in known.items() if name.startswith(typed)]
+    known = {question.name: question.description for question in QUESTIONS.values()} | UPKEEP
+    return [CompletionItem(name, help=description) for name, description in known.items() if name.startswith(typed)]
 
 
 def _levels(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -61,12 +61,13 @@ def _levels(ctx: click.Context, _: click.Parameter, typed: str) -> list[Completi
 
 def _list(known: dict[str, str]) -> str:
     width = max(len(name) for name in known)
-    return "\b\n" + "\n".join(f"  {name:{width}}  {says}" for name, says in known.items())
+    return "\b\n" + "\n".join(f"  {name:{width}}  {description}" for name, description in known.items())
 
 
 def _question_help() -> dict[str, str]:
     return {
-        question.name: question.says + (f" (by {', '.join(question.levels)})" if len(question.levels) > 1 else "")
+        question.name: question.description
+        + (f" (by {', '.join(question.levels)})" if len(question.levels) > 1 else "")
         for question in QUESTIONS.values()
     }
 
@@ -139,27 +140,29 @@ def _ask(
     out: str | None,
     fail: bool,
 ) -> int:
-    level = question.level(level)
+    level = question.resolve_level(level)
     if start and end and start.ms is not None and end.ms is not None and start.ms > end.ms:
         raise WrongUsageError("The window ends before it starts. Exchange --from and --to.")
-    from routebook_pipeline.answers.computation import Basis, answer, compute, is_no
-    from routebook_pipeline.answers.coverage import settle
+    from routebook_pipeline.answers.computation import AnswerContext, answer, compute, failure_reason
+    from routebook_pipeline.answers.coverage import resolve_window
     from routebook_pipeline.cli.spark import open_lake, spark_for
 
     with Progress() as progress:
-        lake, reach = open_lake(site, progress)
-        settled = settle(reach, start, end, allow_partial=site.allow_partial)
+        lake, extent = open_lake(site, progress)
+        resolved = resolve_window(extent, start, end, allow_partial=site.allow_partial)
         with spark_for(site, progress) as spark:
             progress.doing(f"computing {question.name}")
-            taken = compute(answer(spark, Basis(lake, reach, settled, thresholds, progress.log), question, level))
+            taken = compute(
+                answer(spark, AnswerContext(lake, extent, resolved, thresholds, progress.log), question, level)
+            )
             progress.clear()
             with answers_into(out):
                 give(taken, form, parquet)
-    why = is_no(question.name, taken.rows, thresholds) if fail or question.name == "integrity" else ""
+    why = failure_reason(question.name, taken.rows, thresholds) if fail or question.name == "integrity" else ""
     if fail and not taken.is_ok:
         why = why or "the history is not ok"
     if why:
-        raise AnswerIsNoError(f"The answer is no: {why}.")
+        raise NegativeAnswerError(f"The answer is no: {why}.")
     return 0
 
 
@@ -184,7 +187,7 @@ def run_upkeep(site: Site, what: str, *, json_: bool, out: str | None) -> int:
         else:
             click.echo("\n".join(lines))
     if why:
-        raise AnswerIsNoError(f"The answer is no: {why}.")
+        raise NegativeAnswerError(f"The answer is no: {why}.")
     return 0
 
 

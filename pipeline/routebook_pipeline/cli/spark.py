@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from routebook_pipeline.answers.computation import reach_of
-from routebook_pipeline.answers.coverage import Reach
+from routebook_pipeline.answers.computation import history_extent
+from routebook_pipeline.answers.coverage import HistoryExtent
 from routebook_pipeline.cli.options import Site, refuse
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.errors import UnreachableError
@@ -22,13 +22,13 @@ from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.session import build_session, is_submitted
 
 
-def open_lake(site: Site, progress: Progress) -> tuple[Lake, Reach]:
+def open_lake(site: Site, progress: Progress) -> tuple[Lake, HistoryExtent]:
     """Before Spark is started: what is refused, is refused at once."""
     progress.doing("opening the lake")
     lake = Lake(site.lake, site.namespace)
-    reach = reach_of(lake, site.store_variable)
+    extent = history_extent(lake, site.store_variable)
     progress.clear()
-    return lake, reach
+    return lake, extent
 
 
 KEPT_LINES: Final = 200
@@ -96,7 +96,7 @@ def _own_spark(site: Site, progress: Progress) -> SparkSession:
     progress.doing(f"starting Spark (Java {java_version(home)}, {site.master})")
     messages = JavaMessages(shown=site.debug)
     try:
-        return build_session(site.master, site.conf, java_says=messages.descriptor)
+        return build_session(site.master, site.conf, java_output_fd=messages.descriptor)
     except PySparkException as error:
         raise UnreachableError(
             f"Spark did not start on {site.master} with the Java of {home}. It said: {messages.last() or error}"

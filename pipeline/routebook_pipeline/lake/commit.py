@@ -36,7 +36,7 @@ class Point(StrEnum):
     PLACE_PUBLISHED = "place-published"
 
 
-def reach(point: Point, batch: int) -> None:
+def extent(point: Point, batch: int) -> None:
     """Ends the whole process group (the JVM is in it) when this is the place. Whoever sets the variable starts us in a
     group of our own.
     """

@@ -21,8 +21,8 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from routebook_pipeline.errors import HistoryError, PipelineError, UnreachableError, told_by_spark
-from routebook_pipeline.lake.commit import Committed, Noted, Point, commit, reach
+from routebook_pipeline.errors import HistoryError, PipelineError, UnreachableError, unwrap_spark_error
+from routebook_pipeline.lake.commit import Committed, Noted, Point, commit, extent
 from routebook_pipeline.lake.folders import Folder, FoundFile, check_spark_reaches
 from routebook_pipeline.lake.maintenance import compact_table
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place, Table
@@ -202,7 +202,7 @@ class Feed:
         error = self.query.exception() if self.query is not None else None
         if error is None or self._stop.is_set():
             return None
-        return self._failure or told_by_spark(error) or error
+        return self._failure or unwrap_spark_error(error) or error
 
     def _options(self) -> dict[str, str]:
         """Where to begin is the lake's business."""
@@ -281,7 +281,7 @@ class Feed:
             ingested_ms=_safe_clock(noted, end),
             noted=Noted(noted.version, noted.now_ms),
             end=end,
-            reached=lambda point: reach(point, number),
+            reached=lambda point: extent(point, number),
         )
         self._publish(number)
         if done is None:
@@ -297,7 +297,7 @@ class Feed:
         held = self.table.pin().place
         if self.habits.reader is not None and held is not None:
             self._store.write_place(self.habits.reader, held.version)
-        reach(Point.PLACE_PUBLISHED, number)
+        extent(Point.PLACE_PUBLISHED, number)
 
 
 def _compacted(table: Table) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from routebook_pipeline.errors import HistoryError, WrongUsageError, told_by_spark
+from routebook_pipeline.errors import HistoryError, WrongUsageError, unwrap_spark_error
 from routebook_pipeline.lake.feeds import Announce, Feed, Habits, Progress
 from routebook_pipeline.lake.tables import OBSERVED, Lake
 from routebook_pipeline.lake.transactions import OvertakenError, put
@@ -136,7 +136,7 @@ class Supervised:
             self._fall(failed)
 
     def _fall(self, error: BaseException) -> None:
-        told = told_by_spark(error)
+        told = unwrap_spark_error(error)
         if told is not None and told.exit_code in GIVING_UP:
             raise told
         if self.feed.batches > self._batches:

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from routebook_pipeline.history import ERA_SHIFT
-from routebook_pipeline.kinds import BY_TITLE, KNOWN_FORMAT, OF_EVERY_ENTRY, OPTIONAL, REQUIRED, Kind
+from routebook_pipeline.kinds import BY_TITLE, COMMON_FIELDS, KNOWN_FORMAT, OPTIONAL, REQUIRED, Kind
 from routebook_pipeline.schemas import CHANGES, PULSES
 from routebook_pipeline.source.reading import HOLE_PREFIX
 
@@ -214,7 +214,7 @@ _CHANGES: Final = Grammar(
     },
     codes={title: int(kind) for title, kind in BY_TITLE.items()},
     required={int(kind): names for kind, names in REQUIRED.items()},
-    optional={int(kind): OPTIONAL.get(kind, ()) + OF_EVERY_ENTRY for kind in REQUIRED},
+    optional={int(kind): OPTIONAL.get(kind, ()) + COMMON_FIELDS for kind in REQUIRED},
     unknown=int(Kind.UNKNOWN),
     lists={"queues": ListRule(strings=("t",), numbers=("r", "w", "p", "f"), unless="x")},
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.errors import AnswerIsNoError
+from routebook_pipeline.errors import NegativeAnswerError
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.ingest import READER
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Pinned, Place, Table
@@ -34,7 +34,7 @@ def rebase(spark: SparkSession, lake: Lake, *, url_env: str = DEFAULT_URL_ENV, r
                     store.write_place(reader, found.first_version - 1)
             done += [found] if found is not None else []
     if not done:
-        raise AnswerIsNoError(
+        raise NegativeAnswerError(
             f"The store continues what the lake at {lake.folder.uri} holds: there is nothing to rebase. Go on with "
             "`routebook pipeline ingest`."
         )

@@ -34,7 +34,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Findings:
+class ReportData:
     """Row lists are as the questions give them, in any order: the page chooses the worst and bounds itself."""
 
     namespace: str

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from routebook_pipeline.history import DAY_MS
 from routebook_pipeline.report import formats
-from routebook_pipeline.report.data import Findings, Row
+from routebook_pipeline.report.data import ReportData, Row
 
 LONGEST_NAME: Final = 300
 """RocketMQ's own limit for a topic is 127, and 255 for others; what is longer is cut and says so."""
@@ -170,7 +170,7 @@ class Section:
     body: tuple[Html, ...]
 
 
-def command(findings: Findings, question: str, by: str | None = None) -> str:
+def command(findings: ReportData, question: str, by: str | None = None) -> str:
     """What prints the whole of what a table here begins."""
     window = findings.window
     level = f" --by {by}" if by else ""

@@ -4,7 +4,7 @@ from importlib import resources
 from typing import Final
 
 from routebook_pipeline.report import formats, summary
-from routebook_pipeline.report.data import Findings
+from routebook_pipeline.report.data import ReportData
 from routebook_pipeline.report.markup import Html, Section, escape, join, name, tag
 from routebook_pipeline.report.sections import ALL
 from routebook_pipeline.report.summary import Verdict, tiles
@@ -32,7 +32,7 @@ _PAGE: Final = """<!doctype html>
 """
 
 
-def render(findings: Findings) -> str:
+def render(findings: ReportData) -> str:
     sections = [make(findings) for make in ALL]
     period = formats.period(findings.window.start_ms, findings.window.end_ms)
     main = tag("main", _summary(findings), _contents(sections), *(_section(one) for one in sections))
@@ -42,7 +42,7 @@ def render(findings: Findings) -> str:
     return _PAGE.format(policy=POLICY, title=title, style=style, body=body)
 
 
-def _header(findings: Findings, period: str) -> Html:
+def _header(findings: ReportData, period: str) -> Html:
     return tag(
         "header",
         tag("p", "Routebook · fleet report", class_="kicker"),
@@ -51,7 +51,7 @@ def _header(findings: Findings, period: str) -> Html:
     )
 
 
-def _summary(findings: Findings) -> Html:
+def _summary(findings: ReportData) -> Html:
     return tag(
         "section",
         _card("Is my fleet meeting its objective?", summary.objective(findings), "#objectives"),
@@ -92,7 +92,7 @@ def _section(one: Section) -> Html:
     )
 
 
-def _footer(findings: Findings) -> Html:
+def _footer(findings: ReportData) -> Html:
     made = f"Made {formats.instant(findings.made_ms)} UTC" if findings.made_ms is not None else "Made"
     by = f" by {findings.made_by}" if findings.made_by else " by routebook pipeline report"
     return tag("footer", tag("p", f"{made}{by}. This file needs no network and runs no script."))

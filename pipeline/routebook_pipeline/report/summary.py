@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from routebook_pipeline.report import formats
-from routebook_pipeline.report.data import Findings, Rows
+from routebook_pipeline.report.data import ReportData, Rows
 from routebook_pipeline.report.markup import Html, many, tag
 
 
@@ -28,7 +28,7 @@ class Verdict:
     reasons: tuple[str, ...]
 
 
-def objective(findings: Findings) -> Verdict:
+def objective(findings: ReportData) -> Verdict:
     rows = findings.availability_by_cluster
     wanted = formats.objective(findings.thresholds.objective)
     judged = [row for row in rows if row["met"] is not None]
@@ -49,7 +49,7 @@ def objective(findings: Findings) -> Verdict:
     return Verdict(Word.NO, "No", tuple(reasons))
 
 
-def trust(findings: Findings) -> Verdict:
+def trust(findings: ReportData) -> Verdict:
     """No: something that happened is missing or cannot be read. With care: nothing is, but a figure may surprise."""
     wrong, odd = _missing(findings), _odd(findings)
     if wrong:
@@ -66,7 +66,7 @@ def _changes_are(number: int) -> str:
     return "1 change is" if number == 1 else f"{formats.count(number)} changes are"
 
 
-def _missing(findings: Findings) -> list[str]:
+def _missing(findings: ReportData) -> list[str]:
     rows = findings.integrity
     said = []
     if missing := sum(row["missing"] or 0 for row in rows):
@@ -82,7 +82,7 @@ def _missing(findings: Findings) -> list[str]:
     return said
 
 
-def _odd(findings: Findings) -> list[str]:
+def _odd(findings: ReportData) -> list[str]:
     said = []
     if findings.is_partial:
         said.append(f"The history reaches only to {formats.instant(findings.window.end_ms)}; asked was for more.")
@@ -103,7 +103,7 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def tiles(findings: Findings) -> Iterator[Html]:
+def tiles(findings: ReportData) -> Iterator[Html]:
     rows = findings.availability_by_cluster
     up, unplanned = _sum(rows, "up_ms"), _sum(rows, "unplanned_ms")
     ratio = up / (up + unplanned) if up + unplanned else None

@@ -15,7 +15,7 @@ from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import ANOMALIES
 from routebook_pipeline.transforms import capacity, exposure, failovers, failures
 from routebook_pipeline.transforms.availability import masterless
-from routebook_pipeline.transforms.frames import segments, shaped, unbroken, version_of
+from routebook_pipeline.transforms.frames import segments, select_schema, unbroken, version_of
 from routebook_pipeline.transforms.heartbeat_gaps import inside, is_late
 from routebook_pipeline.transforms.integrity import late_entries
 from routebook_pipeline.transforms.route_table import ends_of_writing, timeline
@@ -200,7 +200,9 @@ def anomalies(history: History, window: Window, thresholds: Thresholds = DEFAULT
         _read_only,
         _history,
     )
-    return shaped(reduce(DataFrame.unionByName, [rule(history, window, thresholds) for rule in rules]), ANOMALIES)
+    return select_schema(
+        reduce(DataFrame.unionByName, [rule(history, window, thresholds) for rule in rules]), ANOMALIES
+    )
 
 
 def _flapping(history: History, window: Window, thresholds: Thresholds) -> DataFrame:

@@ -6,14 +6,14 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import AVAILABILITY_BY_CLUSTER, AVAILABILITY_BY_GROUP, AVAILABILITY_BY_SEAT
-from routebook_pipeline.transforms.frames import segments, shaped, unbroken
+from routebook_pipeline.transforms.frames import segments, select_schema, unbroken
 from routebook_pipeline.transforms.seat_states import DOWN, UNKNOWN, UP, before_end, intervals, seats
 
 LENGTHS = ("up_ms", "unplanned_ms", "planned_ms", "unknown_ms")
 
 
 def by_seat(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
-    return shaped(_with_ratios(_lengths(history, window, thresholds)), AVAILABILITY_BY_SEAT)
+    return select_schema(_with_ratios(_lengths(history, window, thresholds)), AVAILABILITY_BY_SEAT)
 
 
 def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
@@ -26,7 +26,7 @@ def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS
     readable_names = ("readable_ms", "unreadable_ms", "readable_unknown_ms")
     both = _with_ratios(written.join(read, "group_key", "left").fillna(0, list(readable_names)))
     readable = F.try_divide("readable_ms", F.col("readable_ms") + F.col("unreadable_ms"))
-    return shaped(both.withColumn("readable", readable), AVAILABILITY_BY_GROUP)
+    return select_schema(both.withColumn("readable", readable), AVAILABILITY_BY_GROUP)
 
 
 def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
@@ -47,7 +47,7 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
         .withColumn("spent_ms", F.col("unplanned_ms"))
         .withColumn("met", F.col("availability") >= F.lit(thresholds.objective))
     )
-    return shaped(judged.crossJoin(F.broadcast(paused(history, window))), AVAILABILITY_BY_CLUSTER)
+    return select_schema(judged.crossJoin(F.broadcast(paused(history, window))), AVAILABILITY_BY_CLUSTER)
 
 
 def paused(history: History, window: Window) -> DataFrame:

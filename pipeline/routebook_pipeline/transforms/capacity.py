@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import CAPACITY
-from routebook_pipeline.transforms.frames import shaped
+from routebook_pipeline.transforms.frames import select_schema
 from routebook_pipeline.transforms.instants import Points
 from routebook_pipeline.transforms.losses import standing_at
 from routebook_pipeline.transforms.route_table import READ, WRITE, addresses, groups_at
@@ -22,7 +22,7 @@ def midnights(window: Window) -> list[int]:
 
 def by_cluster(history: History, instants: Sequence[int], thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 one form for all
     if not instants:
-        return shaped(
+        return select_schema(
             history.changes.where(F.lit(False)).select(*[F.lit(None).alias(name) for name in CAPACITY.names]), CAPACITY
         )
     points = Points.of_ms(instants)
@@ -50,7 +50,7 @@ def by_cluster(history: History, instants: Sequence[int], thresholds: Thresholds
     has_any = F.col("write_capacity") > 0
     known = {name: F.when(has_any, F.col(name)) for name in ("mean", "peak", "cv", "gini", "top_topic")}
     at_ms = F.element_at(F.array(*[F.lit(instant.ms).cast("long") for instant in points.instants]), F.col("at") + 1)
-    return shaped(
+    return select_schema(
         found.withColumns(
             {**known, "at_ms": at_ms, "top_share": F.when(has_any, F.try_divide("top", "write_capacity"))}
         ),

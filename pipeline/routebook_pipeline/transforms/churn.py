@@ -5,7 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import CHURN
-from routebook_pipeline.transforms.frames import flag, shaped
+from routebook_pipeline.transforms.frames import one_if, select_schema
 from routebook_pipeline.transforms.route_table import timeline
 from routebook_pipeline.transforms.seat_states import before_end, starts_inside
 
@@ -26,7 +26,7 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
         F.coalesce(F.max_by("present", F.when(was_before, place)), F.lit(False)).alias("before"),
         F.max_by("present", place).alias("after"),
         F.max(is_inside & F.col("is_item") & F.col("put")).alias("put"),
-        F.sum(flag(is_resize)).alias("resized"),
+        F.sum(one_if(is_resize)).alias("resized"),
     )
     topics = of_queues.groupBy("cluster", "topic").agg(
         F.max("before").alias("before"),
@@ -36,15 +36,15 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
     )
     before, after = F.col("before"), F.col("after")
     counted = topics.groupBy("cluster").agg(
-        F.sum(flag(before)).alias("topics_before"),
-        F.sum(flag(after)).alias("topics_after"),
-        F.sum(flag(after & ~before)).alias("created"),
-        F.sum(flag(before & ~after)).alias("removed"),
-        F.sum(flag(F.col("put") & ~before & ~after)).alias("passing"),
+        F.sum(one_if(before)).alias("topics_before"),
+        F.sum(one_if(after)).alias("topics_after"),
+        F.sum(one_if(after & ~before)).alias("created"),
+        F.sum(one_if(before & ~after)).alias("removed"),
+        F.sum(one_if(F.col("put") & ~before & ~after)).alias("passing"),
         F.sum("resized").alias("resized"),
     )
     moved = F.col("created") + F.col("removed") + 2 * F.col("passing")
     had_any = F.col("topics_before") + F.col("topics_after") + F.col("passing") > 0
-    return shaped(
+    return select_schema(
         counted.where(had_any).withColumn("rate", moved / F.greatest(F.lit(1), F.col("topics_before"))), CHURN
     )

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import EXPOSURE_BY_CLUSTER, EXPOSURE_BY_GROUP
-from routebook_pipeline.transforms.frames import segments, shaped
+from routebook_pipeline.transforms.frames import segments, select_schema
 from routebook_pipeline.transforms.route_table import totals
 from routebook_pipeline.transforms.seat_states import DOWN, before_end, evidence, intervals, starts_inside
 
@@ -24,7 +24,7 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
             F.sum("queue_seconds").alias("queue_seconds"),
         )
     )
-    return shaped(
+    return select_schema(
         found.withColumns(
             {
                 "p50_ms": _nearest_rank(50),
@@ -52,7 +52,7 @@ def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS
         F.sum("detection_ms").alias("detection_ms"),
         F.sum("queue_seconds").alias("queue_seconds"),
     )
-    return shaped(found.join(covered, keys, "left").fillna(0, ["exposed_ms"]), EXPOSURE_BY_GROUP)
+    return select_schema(found.join(covered, keys, "left").fillna(0, ["exposed_ms"]), EXPOSURE_BY_GROUP)
 
 
 def detections(history: History, window: Window, thresholds: Thresholds) -> DataFrame:

@@ -7,12 +7,12 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import FAILOVERS, FAILOVERS_BY_GROUP
 from routebook_pipeline.transforms.availability import masterless
-from routebook_pipeline.transforms.frames import flag, shaped
+from routebook_pipeline.transforms.frames import one_if, select_schema
 from routebook_pipeline.transforms.seat_states import UP, before_end, evidence, is_up, seats, starts_inside, timeline
 
 
 def each(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 one form for all
-    return shaped(_found(history, window), FAILOVERS)
+    return select_schema(_found(history, window), FAILOVERS)
 
 
 def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
@@ -21,7 +21,7 @@ def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS
         .groupBy("group_key")
         .agg(
             F.count("*").alias("failovers"),
-            F.sum(flag(F.col("planned"))).alias("planned"),
+            F.sum(one_if(F.col("planned"))).alias("planned"),
             F.sum("gap_ms").alias("gap_ms"),
             F.max("gap_ms").alias("longest_gap_ms"),
         )
@@ -33,7 +33,7 @@ def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS
     )
     names = seats(before_end(history.changes, window)).select("group_key", "cluster", "broker").distinct()
     both = found.join(headless, "group_key", "full_outer").fillna(0).join(names, "group_key")
-    return shaped(both, FAILOVERS_BY_GROUP)
+    return select_schema(both, FAILOVERS_BY_GROUP)
 
 
 def _found(history: History, window: Window) -> DataFrame:

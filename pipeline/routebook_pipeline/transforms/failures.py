@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import FAILURES, FLAPS
-from routebook_pipeline.transforms.frames import flag, shaped, version_of
+from routebook_pipeline.transforms.frames import one_if, select_schema, version_of
 from routebook_pipeline.transforms.seat_states import DOWN, UP, before_end, intervals, seats, starts_inside
 
 _SUMMED: Final = ("unplanned", "planned", "unfinished", "repaired", "repair_ms", "up_ms")
@@ -32,11 +32,11 @@ def _summed(history: History, window: Window, thresholds: Thresholds, keys: list
         .join(known, "seat_key")
         .groupBy(*keys, F.when(begins, F.coalesce("cause", F.lit(""))).alias("cause"))
         .agg(
-            F.sum(flag(begins)).alias("number"),
-            F.sum(flag(begins & F.col("unplanned"))).alias("unplanned"),
-            F.sum(flag(begins & ~F.col("unplanned"))).alias("planned"),
-            F.sum(flag(begins & F.col("unplanned") & ~is_repaired)).alias("unfinished"),
-            F.sum(flag(is_repaired)).alias("repaired"),
+            F.sum(one_if(begins)).alias("number"),
+            F.sum(one_if(begins & F.col("unplanned"))).alias("unplanned"),
+            F.sum(one_if(begins & ~F.col("unplanned"))).alias("planned"),
+            F.sum(one_if(begins & F.col("unplanned") & ~is_repaired)).alias("unfinished"),
+            F.sum(one_if(is_repaired)).alias("repaired"),
             F.sum(F.when(is_repaired, F.col("end_ms") - F.col("start_ms")).otherwise(0)).alias("repair_ms"),
             F.sum(F.when(F.col("state") == UP, F.col("length_ms")).otherwise(0)).alias("up_ms"),
         )
@@ -47,7 +47,7 @@ def _summed(history: History, window: Window, thresholds: Thresholds, keys: list
         *[F.sum(name).alias(name) for name in _SUMMED],
     )
     absent = {name: F.lit(None).cast(FAILURES[name].dataType) for name in ("broker", "broker_id") if name not in keys}
-    return shaped(
+    return select_schema(
         found.withColumns(
             {
                 **absent,
@@ -69,7 +69,7 @@ def flaps_by_seat(history: History, window: Window, thresholds: Thresholds = DEF
         .agg(F.sum("flaps").alias("flaps"), F.sort_array(F.collect_list(episode)).alias("episodes"))
         .where((F.col("flaps") > 0) | (F.size("episodes") > 0))
     )
-    return shaped(found.join(known, "seat_key"), FLAPS)
+    return select_schema(found.join(known, "seat_key"), FLAPS)
 
 
 def episodes(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
@@ -87,14 +87,14 @@ def _rows_of_downs(history: History, window: Window, thresholds: Thresholds) -> 
     return (
         intervals(history.changes, window, thresholds)
         .where((F.col("state") == DOWN) & starts_inside(window))
-        .withColumn("apart", flag(apart))
+        .withColumn("apart", one_if(apart))
         .withColumn("row_number", F.sum("apart").over(in_turn))
         .groupBy("seat_key", "row_number")
         .agg(
             F.min("start_ms").alias("first_ms"),
             F.max("start_ms").alias("last_ms"),
             F.count("*").alias("number"),
-            F.sum(flag(is_flap)).alias("flaps"),
+            F.sum(one_if(is_flap)).alias("flaps"),
             F.sort_array(F.collect_list(version_of())).alias("versions"),
         )
     )

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from routebook_pipeline.history import ERA_SHIFT
 
 
-def shaped(frame: DataFrame, shape: StructType) -> DataFrame:
+def select_schema(frame: DataFrame, shape: StructType) -> DataFrame:
     """Exactly these columns, in this order and of these types."""
     return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in shape.fields])
 
@@ -20,7 +20,7 @@ def version_of(place: str = "ord") -> Column:
     return F.col(place).bitwiseAND(F.lit(ERA_SHIFT - 1))
 
 
-def flag(condition: Column) -> Column:
+def one_if(condition: Column) -> Column:
     """1 where the condition holds, else 0, also where it is null: to be summed."""
     return F.when(condition, F.lit(1)).otherwise(F.lit(0)).cast("long")
 

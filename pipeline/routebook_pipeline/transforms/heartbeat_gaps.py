@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import HEARTBEAT_GAPS
-from routebook_pipeline.transforms.frames import shaped
+from routebook_pipeline.transforms.frames import select_schema
 
 LAST_BUCKET: Final = 127
 """Everything above the one before: it has no upper edge but the longest gap itself."""
@@ -64,7 +64,7 @@ def _summed(pulses: DataFrame, thresholds: Thresholds, keys: list[str]) -> DataF
     absent = {
         name: F.lit(None).cast(HEARTBEAT_GAPS[name].dataType) for name in ("broker", "broker_id") if name not in keys
     }
-    return shaped(
+    return select_schema(
         found.where(F.col("number") > 0).withColumns({**absent, "late_share": F.try_divide("late", "number")}),
         HEARTBEAT_GAPS,
     )

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 from routebook_pipeline.history import History, Window
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import INTEGRITY
-from routebook_pipeline.transforms.frames import flag, shaped
+from routebook_pipeline.transforms.frames import one_if, select_schema
 from routebook_pipeline.transforms.losses import LOSSES, baselines
 from routebook_pipeline.transforms.seat_states import before_end, starts_inside
 
@@ -45,13 +45,13 @@ def by_era(history: History, window: Window, complete_until_ms: int) -> DataFram
     found = versions.groupBy("era").agg(
         F.min(first_place).alias("first_version"),
         F.max(last_place).alias("last_version"),
-        F.sum(flag(is_entry)).alias("entries"),
+        F.sum(one_if(is_entry)).alias("entries"),
         F.sort_array(F.collect_list(F.when(is_hole, F.struct("from_version", "to_version")))).alias("holes"),
         F.sum(F.when(is_hole, length).otherwise(0)).alias("missing"),
-        F.sum(flag(is_fork)).alias("forks"),
-        F.sum(flag(F.col("late") & is_entry)).alias("late"),
+        F.sum(one_if(is_fork)).alias("forks"),
+        F.sum(one_if(F.col("late") & is_entry)).alias("late"),
         F.sum(F.col("copies") - 1).alias("duplicates"),
-        F.sum(flag(F.col("ends_baseline"))).alias("baselines"),
+        F.sum(one_if(F.col("ends_baseline"))).alias("baselines"),
     )
     span = F.col("last_version") - F.col("first_version") + 1
     is_ok = (
@@ -62,7 +62,7 @@ def by_era(history: History, window: Window, complete_until_ms: int) -> DataFram
         & F.col("unreadable").isNull()
     )
     nothing = F.create_map().cast("map<string,bigint>")
-    return shaped(
+    return select_schema(
         found.join(F.broadcast(reasons), "era", "left")
         .withColumn("ok", F.coalesce(is_ok, F.lit(False)))
         .withColumn("unreadable", F.coalesce("unreadable", nothing))

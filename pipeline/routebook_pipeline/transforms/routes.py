@@ -12,14 +12,14 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 from routebook_pipeline.history import History, Instant
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import ROUTE, ROUTE_DIFF
-from routebook_pipeline.transforms.frames import shaped
+from routebook_pipeline.transforms.frames import select_schema
 from routebook_pipeline.transforms.instants import Points, sees
 from routebook_pipeline.transforms.losses import standing_at
 from routebook_pipeline.transforms.route_table import addresses, groups_at, is_named, last_at
 
 
 def routes_at(history: History, instant: Instant, topic: str | None = None) -> DataFrame:
-    return shaped(routes(history.changes, Points([instant]), topic), ROUTE)
+    return select_schema(routes(history.changes, Points([instant]), topic), ROUTE)
 
 
 def routes(changes: DataFrame, points: Points, topic: str | None = None) -> DataFrame:
@@ -103,7 +103,7 @@ def route_diff(history: History, earlier: Instant, later: Instant) -> DataFrame:
         .withColumns({"difference": difference, "cluster": F.coalesce("cluster_after", "cluster_before")})
         .where(F.col("difference").isNotNull())
     )
-    return shaped(_with_entries(found, history.changes.where(sees(later) & ~sees(earlier))), ROUTE_DIFF)
+    return select_schema(_with_entries(found, history.changes.where(sees(later) & ~sees(earlier))), ROUTE_DIFF)
 
 
 def _two_routes(history: History, earlier: Instant, later: Instant) -> DataFrame:

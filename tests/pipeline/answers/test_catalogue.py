@@ -1,13 +1,13 @@
 """The list of questions, and what is computed for them."""
 
 from routebook_pipeline.answers.catalogue import QUESTIONS, find_question
-from routebook_pipeline.answers.computation import WAYS
+from routebook_pipeline.answers.computation import COMPUTATIONS
 from routebook_pipeline.answers.report_data import PARTS
-from routebook_pipeline.report.data import Findings
+from routebook_pipeline.report.data import ReportData
 
 
 def test_what_is_listed_can_be_asked_and_nothing_else() -> None:
-    assert set(WAYS) == {(question.name, level) for question in QUESTIONS.values() for level in question.levels}
+    assert set(COMPUTATIONS) == {(question.name, level) for question in QUESTIONS.values() for level in question.levels}
 
 
 def test_there_are_twelve() -> None:
@@ -19,5 +19,5 @@ def test_a_question_may_be_written_with_underscores() -> None:
 
 
 def test_a_report_is_made_of_answers() -> None:
-    assert set(PARTS.values()) <= set(WAYS)
-    assert set(PARTS) <= set(Findings.__dataclass_fields__)
+    assert set(PARTS.values()) <= set(COMPUTATIONS)
+    assert set(PARTS) <= set(ReportData.__dataclass_fields__)

@@ -10,9 +10,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from routebook_pipeline.answers.catalogue import QUESTIONS
-from routebook_pipeline.answers.computation import Basis, Row, answer, take_rows
-from routebook_pipeline.answers.coverage import Reach, Settled
-from routebook_pipeline.answers.daily import ALL, Kept, MadeFrom, days_between, fingerprint, refresh
+from routebook_pipeline.answers.computation import AnswerContext, Row, answer, to_rows
+from routebook_pipeline.answers.coverage import HistoryExtent, ResolvedWindow
+from routebook_pipeline.answers.daily import (
+    STORED_ANSWERS,
+    Provenance,
+    StoredAnswer,
+    days_between,
+    fingerprint,
+    refresh,
+)
 from routebook_pipeline.history import DAY_MS, DEFAULTS, HOUR_MS, Thresholds, Window
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.reparse import reparse
@@ -26,7 +33,8 @@ FIRST, SECOND = "2023-12-09", "2023-12-10"
 END_MS = START_MS + 2 * DAY_MS
 
 SEATS, GAPS = (
-    next(kept for kept in ALL if kept.name == name) for name in ("availability-by-seat", "heartbeat-gaps-by-cluster")
+    next(kept for kept in STORED_ANSWERS if kept.name == name)
+    for name in ("availability-by-seat", "heartbeat-gaps-by-cluster")
 )
 FEW = (SEATS, GAPS)
 
@@ -58,32 +66,32 @@ class Days:
         *,
         until_ms: int = END_MS,
         thresholds: Thresholds = DEFAULTS,
-        again: bool = False,
-        answers: Sequence[Kept] = FEW,
+        recompute: bool = False,
+        answers: Sequence[StoredAnswer] = FEW,
     ) -> list[str]:
         """What was made, as it was told."""
         told: list[str] = []
         made = refresh(
             self.spark,
             self.lake,
-            Reach(until_ms, until_ms, START_MS),
+            HistoryExtent(until_ms, until_ms, START_MS),
             days_between(START_MS, END_MS),
             thresholds=thresholds,
-            again=again,
+            recompute=recompute,
             answers=answers,
-            tell=lambda line: told.append(line.split(" (")[0]),
+            report_progress=lambda line: told.append(line.split(" (")[0]),
         )
         ours = [line for line in told if "made" in line]
         assert made == len(ours)
         return ours
 
-    def rows(self, kept: Kept, day: str) -> list[Row]:
+    def rows(self, kept: StoredAnswer, day: str) -> list[Row]:
         pinned = kept.table(self.lake).pin()
-        shape = kept.table(self.lake).columns
-        return take_rows(pinned.read(self.spark, lambda file: file.day == day), shape)
+        schema = kept.table(self.lake).columns
+        return to_rows(pinned.read(self.spark, lambda file: file.day == day), schema)
 
 
-def made(*days: str, answers: Sequence[Kept] = FEW) -> list[str]:
+def made(*days: str, answers: Sequence[StoredAnswer] = FEW) -> list[str]:
     return [f"{day}: made {kept.name}" for day in days for kept in answers]
 
 
@@ -102,12 +110,12 @@ def test_a_day_is_made_once_in_one_commit_and_is_the_answer(days: Days) -> None:
     assert {kept: kept.table(days.lake).pin().version for kept in FEW} == versions
 
     window = Window(START_MS + DAY_MS, END_MS)
-    basis = Basis(days.lake, Reach(END_MS, END_MS), Settled(window, END_MS))
-    asked = answer(days.spark, basis, QUESTIONS["availability"], "seat")
-    assert days.rows(SEATS, SECOND) == take_rows(asked.rows, asked.shape)
+    context = AnswerContext(days.lake, HistoryExtent(END_MS, END_MS), ResolvedWindow(window, END_MS))
+    inputs = answer(days.spark, context, QUESTIONS["availability"], "seat")
+    assert days.rows(SEATS, SECOND) == to_rows(inputs.rows, inputs.schema)
     assert len(days.rows(SEATS, SECOND)) == 3
-    assert days.make(again=True) == made(FIRST, SECOND)
-    assert days.rows(SEATS, SECOND) == take_rows(asked.rows, asked.shape)
+    assert days.make(recompute=True) == made(FIRST, SECOND)
+    assert days.rows(SEATS, SECOND) == to_rows(inputs.rows, inputs.schema)
 
 
 def test_a_day_belongs_to_a_window_that_has_a_part_of_it() -> None:
@@ -125,7 +133,7 @@ def test_looking_costs_one_opening_of_each_table_however_many_days(lake: Lake, m
         table.make()
         records: dict[str, int] = {}
         for day in days_between(START_MS, START_MS + 400 * DAY_MS):
-            sources = MadeFrom(0, 0, 0, day.end_ms, fingerprint(DEFAULTS))
+            sources = Provenance(0, 0, 0, day.end_ms, fingerprint(DEFAULTS))
             records |= sources.records(kept.name, day_of(day.start_ms))
         put(table.pin(), [], records=records)
     opened: list[str] = []
@@ -136,8 +144,8 @@ def test_looking_costs_one_opening_of_each_table_however_many_days(lake: Lake, m
         return pin(table)
 
     monkeypatch.setattr(Table, "pin", counted)
-    reach = Reach(START_MS + 400 * DAY_MS, START_MS + 400 * DAY_MS)
-    assert refresh(NO_SPARK, lake, reach, days_between(START_MS, reach.complete_until_ms), answers=FEW) == 0
+    extent = HistoryExtent(START_MS + 400 * DAY_MS, START_MS + 400 * DAY_MS)
+    assert refresh(NO_SPARK, lake, extent, days_between(START_MS, extent.complete_until_ms), answers=FEW) == 0
     assert sorted(opened) == ["answers/availability-by-seat", "answers/heartbeat-gaps-by-cluster", "changes"]
 
 
@@ -208,8 +216,8 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("again", [False, True])
-def test_an_answer_is_never_replaced_by_an_older_one(days: Days, between: list[Any], again: bool) -> None:
+@pytest.mark.parametrize("recompute", [False, True])
+def test_an_answer_is_never_replaced_by_an_older_one(days: Days, between: list[Any], recompute: bool) -> None:
     """While ours is computed, an entry comes and another process makes the days."""
 
     def somebody_else() -> None:
@@ -218,7 +226,12 @@ def test_an_answer_is_never_replaced_by_an_older_one(days: Days, between: list[A
 
     between.append(somebody_else)
     ours = refresh(
-        days.spark, days.lake, Reach(END_MS, END_MS), days_between(START_MS, END_MS), again=again, answers=[SEATS]
+        days.spark,
+        days.lake,
+        HistoryExtent(END_MS, END_MS),
+        days_between(START_MS, END_MS),
+        recompute=recompute,
+        answers=[SEATS],
     )
     assert ours == 0
     assert 9 in {row["broker_id"] for row in days.rows(SEATS, FIRST)}

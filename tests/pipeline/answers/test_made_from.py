@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from routebook_pipeline.answers.daily import MadeFrom, fingerprint
+from routebook_pipeline.answers.daily import Provenance, fingerprint
 from routebook_pipeline.history import DEFAULTS
 
-STATE = MadeFrom(changes=100, raw=3, pulses=0, until_ms=50, thresholds=7)
+STATE = Provenance(changes=100, raw=3, pulses=0, until_ms=50, thresholds=7)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_other_thresholds_are_neither_newer_nor_good_enough() -> None:
 def test_a_record_of_nothing_is_a_record() -> None:
     """Of the days before the first heartbeat gap there is none, and 0 says so."""
     records = STATE.records("failures-by-seat", "2026-05-01")
-    assert MadeFrom.recorded(records, "failures-by-seat", "2026-05-01") == STATE
-    assert MadeFrom.recorded(records, "failures-by-seat", "2026-05-02") is None
+    assert Provenance.recorded(records, "failures-by-seat", "2026-05-01") == STATE
+    assert Provenance.recorded(records, "failures-by-seat", "2026-05-02") is None
 
 
 def test_what_recorded_less_is_made_again() -> None:
     records = STATE.records("flaps-by-seat", "2026-05-01")
     del records["flaps-by-seat/2026-05-01/thresholds"]
-    assert MadeFrom.recorded(records, "flaps-by-seat", "2026-05-01") is None
+    assert Provenance.recorded(records, "flaps-by-seat", "2026-05-01") is None

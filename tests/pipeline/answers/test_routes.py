@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
-from routebook_pipeline.answers.computation import reach_of
+from routebook_pipeline.answers.computation import history_extent
 from routebook_pipeline.answers.coverage import instant_of_version
-from routebook_pipeline.answers.route_at import Doubt, Found, route_at
-from routebook_pipeline.errors import AnswerIsNoError
+from routebook_pipeline.answers.route_at import Doubt, RouteAnswer, route_at
+from routebook_pipeline.errors import NegativeAnswerError
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place
 from routebook_pipeline.lake.transactions import attempt, day_of, put
@@ -45,58 +45,60 @@ def keep(spark: SparkSession, lake: Lake, told: Writer) -> None:
         put(lake.changes.pin(), made.added, records=records)
 
 
-class Asked:
+class QuestionInput:
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self.spark, self.lake = spark, lake
-        self.reach = reach_of(lake, None)
+        self.extent = history_extent(lake, None)
 
-    def at(self, version: int, topic: str = "nowhere", *, era: int = 0) -> Found:
-        instant = instant_of_version(self.reach, version, era)
-        return route_at(self.spark, self.lake, self.reach, topic, instant=instant)
+    def at(self, version: int, topic: str = "nowhere", *, era: int = 0) -> RouteAnswer:
+        instant = instant_of_version(self.extent, version, era)
+        return route_at(self.spark, self.lake, self.extent, topic, instant=instant)
 
 
 @pytest.fixture(scope="module")
-def asked(plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+def inputs(plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> QuestionInput:
     folder: Path = tmp_path_factory.mktemp("routes")
     lake = Lake(str(folder), "test")
     keep(plainly, lake, told())
-    return Asked(plainly, lake)
+    return QuestionInput(plainly, lake)
 
 
 @pytest.mark.slow
-def test_what_was_before_the_lake_began_is_in_doubt_until_a_baseline_says_it(asked: Asked) -> None:
-    assert asked.reach.first == (0, 5)
-    early = asked.at(8)
+def test_what_was_before_the_lake_began_is_in_doubt_until_a_baseline_says_it(inputs: QuestionInput) -> None:
+    assert inputs.extent.first == (0, 5)
+    early = inputs.at(8)
     assert (early.route, early.doubt) == (None, Doubt(1, 4))
-    assert (asked.at(9).route, asked.at(9).doubt) == (None, None)
+    assert (inputs.at(9).route, inputs.at(9).doubt) == (None, None)
 
 
-def test_a_hole_puts_in_doubt_also_that_there_was_no_route(asked: Asked) -> None:
-    torn = asked.at(13)
+def test_a_hole_puts_in_doubt_also_that_there_was_no_route(inputs: QuestionInput) -> None:
+    torn = inputs.at(13)
     assert (torn.route, torn.doubt) == (None, Doubt(10, 12))
 
 
 @pytest.mark.slow
-def test_a_route_behind_a_hole_is_in_doubt(asked: Asked) -> None:
-    there = asked.at(13, "orders")
+def test_a_route_behind_a_hole_is_in_doubt(inputs: QuestionInput) -> None:
+    there = inputs.at(13, "orders")
     assert there.route is not None
     assert there.doubt == Doubt(10, 12)
     assert [row["certain"] for row in there.rows] == [False]
 
 
 @pytest.mark.slow
-def test_a_version_within_a_hole_and_one_behind_a_fork_are_in_doubt(asked: Asked) -> None:
-    assert asked.at(11).doubt == Doubt(10, 12)
-    assert asked.at(12, era=1).doubt is not None
+def test_a_version_within_a_hole_and_one_behind_a_fork_are_in_doubt(inputs: QuestionInput) -> None:
+    assert inputs.at(11).doubt == Doubt(10, 12)
+    assert inputs.at(12, era=1).doubt is not None
 
 
-def test_a_version_that_never_was_is_not_taken_for_the_one_before_it(asked: Asked) -> None:
-    with pytest.raises(AnswerIsNoError, match=r"never was a version 5 in era 1: before it comes version 13 of era 0"):
-        asked.at(5, era=1)
-    with pytest.raises(AnswerIsNoError, match="never was a version 10 in era 1"):
-        asked.at(10, era=1)
-    with pytest.raises(AnswerIsNoError, match="never was a version 14 in era 0"):
-        asked.at(14)
+def test_a_version_that_never_was_is_not_taken_for_the_one_before_it(inputs: QuestionInput) -> None:
+    with pytest.raises(
+        NegativeAnswerError, match=r"never was a version 5 in era 1: before it comes version 13 of era 0"
+    ):
+        inputs.at(5, era=1)
+    with pytest.raises(NegativeAnswerError, match="never was a version 10 in era 1"):
+        inputs.at(10, era=1)
+    with pytest.raises(NegativeAnswerError, match="never was a version 14 in era 0"):
+        inputs.at(14)
 
 
 def test_doubts_are_said_in_words() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from routebook_pipeline.answers.daily import ALL
+from routebook_pipeline.answers.daily import STORED_ANSWERS
 from routebook_pipeline.history import DAY_MS
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.source.stream import EntryId
@@ -98,13 +98,13 @@ def from_exported_files(pipeline: Pipeline, entries: Sequence[Entry], midnight_m
     assert pipeline(*imported, *last_day(midnight_ms)).code == 0
     asked_for = {day_of(midnight_ms - DAY_MS)}
     assert {file.day for file in lake.snapshots.pin().files} == asked_for
-    kept = {one.name: {file.day for file in one.table(lake).pin().files} for one in ALL}
+    kept = {one.name: {file.day for file in one.table(lake).pin().files} for one in STORED_ANSWERS}
     assert kept["availability-by-seat"] == kept["integrity-by-era"] == asked_for
     assert all(days <= asked_for for days in kept.values())
 
-    versions = {one: one.table(lake).pin().version for one in ALL}
+    versions = {one: one.table(lake).pin().version for one in STORED_ANSWERS}
     assert pipeline(*imported, *last_day(midnight_ms)).code == 0, "nothing new"
-    assert {one: one.table(lake).pin().version for one in ALL} == versions
+    assert {one: one.table(lake).pin().version for one in STORED_ANSWERS} == versions
     checked = pipeline.json("run", "check", *other, code=1)
     assert [(era["entries"], era["unreadable"]) for era in checked["integrity"]] == [(ENTRIES, {"json": 1})]
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from routebook_pipeline.cli.nightly import TRIES, read_past_midnight
 from routebook_pipeline.cli.options import STORE_VARIABLE, Site
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.errors import AnswerIsNoError
+from routebook_pipeline.errors import NegativeAnswerError
 from routebook_pipeline.history import HOUR_MS
 from routebook_pipeline.lake.feeds import Feed
 from routebook_pipeline.lake.reading import complete_until
@@ -39,7 +39,7 @@ def add(stream: Stream, version: int, ms: int) -> None:
 
 def test_a_name_space_without_history_says_so(read: Read) -> None:
     """Not that the lake cannot be reached: a CronJob would try again at once."""
-    with pytest.raises(AnswerIsNoError, match=r"no history of the namespace '.*' yet") as said:
+    with pytest.raises(NegativeAnswerError, match=r"no history of the namespace '.*' yet") as said:
         read()
     assert said.value.exit_code == 1
 
@@ -93,5 +93,5 @@ def test_a_day_that_does_not_end_makes_no_page(
     """A clock that was set back: what follows is still of yesterday."""
     add(stream, 1, midnight_ms - HOUR_MS)
     following += [midnight_ms - HOUR_MS + number for number in range(1, TRIES + 1)]
-    with pytest.raises(AnswerIsNoError, match=f"complete until .* after {TRIES} readings"):
+    with pytest.raises(NegativeAnswerError, match=f"complete until .* after {TRIES} readings"):
         read()

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from routebook_pipeline.answers.catalogue import QUESTIONS
-from routebook_pipeline.answers.computation import METADATA_KEY, Answer, Basis, Taken, compute
-from routebook_pipeline.answers.coverage import Reach, Settled
+from routebook_pipeline.answers.computation import METADATA_KEY, Answer, AnswerContext, ComputedAnswer, compute
+from routebook_pipeline.answers.coverage import HistoryExtent, ResolvedWindow
 from routebook_pipeline.cli.output import CSV, JSON, TABLE, answers_into, give
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import HOUR_MS, Window
@@ -50,27 +50,27 @@ WHOLE = {
 
 def answer_of(rows: Any, integrity: Any, folder: Path) -> Answer:
     """To a question about two hours, of which one is over."""
-    reach = Reach(HOUR_MS, HOUR_MS, since_ms=5, store="the store does not answer")
-    basis = Basis(Lake(str(folder), "ns"), reach, Settled(Window(0, HOUR_MS), 2 * HOUR_MS))
-    return Answer(QUESTIONS["route-diff"], "topic", basis, ROUTE_DIFF, rows, integrity)
+    extent = HistoryExtent(HOUR_MS, HOUR_MS, since_ms=5, store_problem="the store does not answer")
+    context = AnswerContext(Lake(str(folder), "ns"), extent, ResolvedWindow(Window(0, HOUR_MS), 2 * HOUR_MS))
+    return Answer(QUESTIONS["route-diff"], "topic", context, ROUTE_DIFF, rows, integrity)
 
 
 @pytest.fixture
-def taken(tmp_path: Path) -> Taken:
+def taken(tmp_path: Path) -> ComputedAnswer:
     """Two rows with maps and lists, as Spark would have handed them over."""
     maps = ("addresses_before", "addresses_after")
     as_pairs = [{name: [*row[name].items()] if name in maps else row[name] for name in row} for row in DIFFERENCES]
     table = pyarrow.Table.from_pylist(as_pairs, to_arrow_schema(ROUTE_DIFF))
-    return Taken(answer_of(None, None, tmp_path), table, [WHOLE])
+    return ComputedAnswer(answer_of(None, None, tmp_path), table, [WHOLE])
 
 
 @pytest.mark.slow
 def test_an_answer_is_taken_from_spark_sorted_by_what_names_a_row(
-    plainly: SparkSession, taken: Taken, tmp_path: Path
+    plainly: SparkSession, taken: ComputedAnswer, tmp_path: Path
 ) -> None:
     rows, integrity = (
-        plainly.createDataFrame([tuple(one.get(name) for name in shape.names) for one in told], shape)
-        for told, shape in ((DIFFERENCES[::-1], ROUTE_DIFF), ([WHOLE], INTEGRITY))
+        plainly.createDataFrame([tuple(one.get(name) for name in schema.names) for one in told], schema)
+        for told, schema in ((DIFFERENCES[::-1], ROUTE_DIFF), ([WHOLE], INTEGRITY))
     )
     computed = compute(answer_of(rows, integrity, tmp_path))
     assert computed.table.equals(taken.table)
@@ -78,7 +78,7 @@ def test_an_answer_is_taken_from_spark_sorted_by_what_names_a_row(
 
 
 @pytest.fixture
-def as_json(taken: Taken, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def as_json(taken: ComputedAnswer, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     give(taken, JSON, None)
     shown = capsys.readouterr()
     assert shown.err == "", "everything is in the object"
@@ -105,7 +105,7 @@ def test_json_says_what_it_rests_on_and_then_the_rows(as_json: dict[str, Any]) -
 
 
 def test_csv_has_the_same_rows_with_maps_and_lists_as_json_in_their_cells(
-    taken: Taken, as_json: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    taken: ComputedAnswer, as_json: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(taken, CSV, None)
     shown = capsys.readouterr()
@@ -123,7 +123,7 @@ def test_csv_has_the_same_rows_with_maps_and_lists_as_json_in_their_cells(
 
 
 def test_parquet_has_the_same_rows_and_carries_what_they_rest_on(
-    taken: Taken, as_json: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    taken: ComputedAnswer, as_json: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "new" / "differences.parquet"
     give(taken, TABLE, str(file))
@@ -141,7 +141,7 @@ def test_parquet_has_the_same_rows_and_carries_what_they_rest_on(
     assert pyarrow.parquet.read_table(tmp_path / "by-address.parquet").equals(taken.table)
 
 
-def test_a_table_for_people_has_it_below(taken: Taken, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_for_people_has_it_below(taken: ComputedAnswer, capsys: pytest.CaptureFixture[str]) -> None:
     give(taken, TABLE, None)
     shown = capsys.readouterr()
     assert shown.err == ""
@@ -151,7 +151,7 @@ def test_a_table_for_people_has_it_below(taken: Taken, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("form", [TABLE, JSON, CSV])
 def test_into_a_file_goes_what_standard_output_would_have_shown(
-    taken: Taken, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    taken: ComputedAnswer, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(taken, form, None)
     shown = capsys.readouterr()
@@ -176,7 +176,7 @@ def files_no_larger_than(size: int) -> Iterator[None]:
 
 @pytest.mark.usefixtures("capsys")
 @pytest.mark.parametrize("flag", ["--out", "--parquet"])
-def test_an_answer_that_does_not_fit_leaves_the_one_of_before(taken: Taken, flag: str, tmp_path: Path) -> None:
+def test_an_answer_that_does_not_fit_leaves_the_one_of_before(taken: ComputedAnswer, flag: str, tmp_path: Path) -> None:
     out = tmp_path / "answer"
     out.write_text("of yesterday")
 
@@ -196,7 +196,7 @@ def test_an_answer_that_does_not_fit_leaves_the_one_of_before(taken: Taken, flag
 
 
 @pytest.mark.parametrize("place", ["", "below"])
-def test_a_place_that_cannot_be_written_is_named(taken: Taken, place: str, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(taken: ComputedAnswer, place: str, tmp_path: Path) -> None:
     """A folder, and below a file."""
     (tmp_path / "file").touch()
     out = str(tmp_path / "file" / place) if place else str(tmp_path)

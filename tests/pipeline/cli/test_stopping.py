@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from routebook_pipeline.answers.daily import ALL
+from routebook_pipeline.answers.daily import STORED_ANSWERS
 from routebook_pipeline.history import MINUTE_MS
 from routebook_pipeline.lake.tables import Lake, records_of
 from routebook_pipeline.source.stream import EntryId
@@ -18,7 +18,7 @@ from tests.support.fault_proxy import FaultProxy
 pytestmark = pytest.mark.slow
 MANY = 200_000
 """A batch of some seconds."""
-SEATS = next(kept for kept in ALL if kept.name == "availability-by-seat")
+SEATS = next(kept for kept in STORED_ANSWERS if kept.name == "availability-by-seat")
 
 
 def changes(first: int, last: int) -> list[Entry]:

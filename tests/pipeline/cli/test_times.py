@@ -3,7 +3,7 @@
 import pytest
 
 from routebook_pipeline.errors import WrongUsageError
-from routebook_pipeline.times import When, iso, length, parse_duration, parse_when
+from routebook_pipeline.times import When, human_duration, iso, parse_duration, parse_when
 
 NOON = 1_777_636_800_000
 
@@ -51,7 +51,7 @@ def test_durations_have_a_unit() -> None:
 
 def test_times_are_printed_in_utc_and_lengths_in_two_units() -> None:
     assert iso(NOON + 5) == "2026-05-01T12:00:00.005Z"
-    assert [length(ms) for ms in (0, 999, 1_500, 61_000, 3_600_000, 90_000_000)] == [
+    assert [human_duration(ms) for ms in (0, 999, 1_500, 61_000, 3_600_000, 90_000_000)] == [
         "0 ms",
         "999 ms",
         "1.5 s",

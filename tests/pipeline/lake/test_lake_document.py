@@ -5,7 +5,7 @@ import re
 import pytest
 from pyspark.sql.types import BooleanType, DataType, IntegerType, LongType, StringType, StructType
 
-from routebook_pipeline.kinds import MADE_HERE, Kind
+from routebook_pipeline.kinds import PIPELINE_KINDS, Kind
 from routebook_pipeline.lake.folders import SCHEMES, what_to_give
 from routebook_pipeline.schemas import CHANGES, PULSES
 from tests.architecture.sources import ROOT
@@ -38,7 +38,7 @@ def test_every_column_is_told_with_its_type(table: str, columns: StructType) -> 
 def test_the_kinds_of_the_lakes_own_are_told() -> None:
     told = re.search(r"three of the lake's own: (.+?);", DOCUMENT)
     assert told is not None
-    own = sorted(kind for kind in MADE_HERE if kind is not Kind.UNKNOWN)
+    own = sorted(kind for kind in PIPELINE_KINDS if kind is not Kind.UNKNOWN)
     assert told[1] == ", ".join(f"`{kind.title}` {kind:d}" for kind in own)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType
 
-from routebook_pipeline.errors import AnswerIsNoError, HistoryError, WrongUsageError
+from routebook_pipeline.errors import HistoryError, NegativeAnswerError, WrongUsageError
 from routebook_pipeline.lake import maintenance
 from routebook_pipeline.lake.commit import Point, commit
 from routebook_pipeline.lake.file_import import import_files
@@ -175,7 +175,7 @@ def test_another_history_begins_another_era(
     lake.changes.make()
     commit(frame(spark, entries(1, 9)), lake.changes, ingested_ms=5)
     store.add(entries(1, 9))
-    with pytest.raises(AnswerIsNoError, match="nothing to rebase"):
+    with pytest.raises(NegativeAnswerError, match="nothing to rebase"):
         rebase(spark, lake)
     store.changes.drop()
     later_ms = START_MS + DAY_MS
@@ -196,7 +196,7 @@ def test_another_history_begins_another_era(
     )
     assert done_now is not None
     assert (done_now.era, done_now.first, done_now.last) == (1, 3, 5)
-    with pytest.raises(AnswerIsNoError):
+    with pytest.raises(NegativeAnswerError):
         rebase(spark, lake)
     problems = check(spark, lake).problems
     assert problems == ["era 1: began with another history"]
@@ -218,7 +218,7 @@ def test_the_history_begins_anew_where_the_store_is(
     assert before_ms <= (pinned.observed_ms or 0) <= store.newest().now_ms
     fork = pinned.read(spark).where("code = 91").collect()
     assert [(row.era, row.version, row.from_version, row.to_version) for row in fork] == [(1, 0, 9, 1)]
-    with pytest.raises(AnswerIsNoError, match="nothing to rebase"):
+    with pytest.raises(NegativeAnswerError, match="nothing to rebase"):
         rebase(spark, lake)
 
     # What is left is read again, in the new era; nothing tells how much of it was known.
@@ -232,7 +232,7 @@ def test_the_history_begins_anew_where_the_store_is(
     assert again is not None
     assert (again.era, again.first, again.last) == (2, 1, 7)
     assert lake.changes.pin().stream_place == (START_MS + 7_000, 7)
-    with pytest.raises(AnswerIsNoError, match="nothing to rebase"):
+    with pytest.raises(NegativeAnswerError, match="nothing to rebase"):
         rebase(spark, lake)
 
 

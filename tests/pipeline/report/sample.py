@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from routebook_pipeline.history import DAY_MS, DEFAULTS, HOUR_MS, MINUTE_MS, SECOND_MS, Window
-from routebook_pipeline.report.data import PLANNED, UNPLANNED, UP, Band, Findings, Row, worst_seats
+from routebook_pipeline.report.data import PLANNED, UNPLANNED, UP, Band, ReportData, Row, worst_seats
 from routebook_pipeline.report.page import render
 from routebook_pipeline.transforms.anomalies import SEVERITIES
 from tests.pipeline.report.absences import FIRST_VERSION, START_MS, Absence, Absences, Seat, make_absences
@@ -25,14 +25,14 @@ CLUSTERS = {"payments": 8, "orders-eu": 12, "orders-us": 10, "telemetry": 16}
 
 def fleet(
     *, seed: int = 7, days: int = 14, clusters: Mapping[str, int] = CLUSTERS, namespace: str = "production"
-) -> Findings:
+) -> ReportData:
     dice = random.Random(seed)
     window = Window(START_MS, START_MS + days * DAY_MS)
     absences = make_absences(dice, window, clusters)
     seats = [_seat_row(seat, gone, window) for seat, gone in absences.items()]
     by_cluster = [_cluster_row(cluster, seats) for cluster in clusters]
     drawn = worst_seats(seats)
-    return Findings(
+    return ReportData(
         namespace=namespace,
         window=window,
         integrity=[_integrity(absences, window)],

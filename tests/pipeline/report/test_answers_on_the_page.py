@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from routebook_pipeline.history import DEFAULTS, History
-from routebook_pipeline.report.data import Findings
+from routebook_pipeline.report.data import ReportData
 from routebook_pipeline.report.page import render
 from routebook_pipeline.schemas import CHANGES, PULSES
 from routebook_pipeline.transforms import (
@@ -38,7 +38,7 @@ def history_of(spark: SparkSession, told: Told) -> History:
 
 
 @pytest.fixture(scope="module")
-def findings(spark: SparkSession) -> Findings:
+def findings(spark: SparkSession) -> ReportData:
     history = history_of(spark, example.history())
     history.changes.cache()
     given: dict[str, DataFrame] = {
@@ -60,10 +60,10 @@ def findings(spark: SparkSession) -> Findings:
         "anomalies": anomalies.anomalies(history, WINDOW, DEFAULTS),
     }
     rows: dict[str, Any] = {name: [row.asDict() for row in frame.collect()] for name, frame in given.items()}
-    return Findings("default", WINDOW, complete_until_ms=WINDOW.end_ms, **rows)
+    return ReportData("default", WINDOW, complete_until_ms=WINDOW.end_ms, **rows)
 
 
-def test_spark_says_what_the_documents_say(findings: Findings) -> None:
+def test_spark_says_what_the_documents_say(findings: ReportData) -> None:
     seats = {(row["broker"], row["broker_id"]): row for row in findings.availability_by_seat}
     assert seats["broker-a", 0]["unplanned_ms"] == 1_840_000
     (shop,) = findings.availability_by_cluster
@@ -76,14 +76,14 @@ def test_spark_says_what_the_documents_say(findings: Findings) -> None:
     assert gaps == {("broker-a", 0): 0, ("broker-a", 1): 24, ("broker-b", 0): 0}
 
 
-def test_the_anomalies_of_the_day_are_those_of_the_documents(findings: Findings) -> None:
+def test_the_anomalies_of_the_day_are_those_of_the_documents(findings: ReportData) -> None:
     assert {(row["rule"], row["subject"]) for row in findings.anomalies} == {
         ("flapping", "shop/broker-a/1"),
         ("headless", "shop/broker-a"),
     }
 
 
-def test_rows_of_spark_make_a_page(findings: Findings) -> None:
+def test_rows_of_spark_make_a_page(findings: ReportData) -> None:
     page = render(findings)
     read(page)
     pictures(page)

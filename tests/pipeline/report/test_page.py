@@ -11,7 +11,7 @@ import pytest
 from routebook_pipeline import schemas
 from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.history import DAY_MS, Thresholds, Window
-from routebook_pipeline.report.data import UNKNOWN, UNPLANNED, UP, Band, Findings
+from routebook_pipeline.report.data import UNKNOWN, UNPLANNED, UP, Band, ReportData
 from routebook_pipeline.report.page import render
 from tests.pipeline.report.absences import START_MS
 from tests.pipeline.report.reading import Element, pictures, read
@@ -19,7 +19,7 @@ from tests.pipeline.report.sample import fleet
 
 FLEET = fleet()
 PAGE = render(FLEET)
-EMPTY = Findings("default", Window(START_MS, START_MS + DAY_MS))
+EMPTY = ReportData("default", Window(START_MS, START_MS + DAY_MS))
 HOSTILE = (
     "<script>alert(1)</script>",
     '" onmouseover="alert(1)',
@@ -47,7 +47,7 @@ ORDER = [
 NAMED = {"cluster", "broker", "worst_group", "top_topic", "subject", "rule", "severity", "from_address", "to_address"}
 
 
-def with_names(findings: Findings, name: str) -> Findings:
+def with_names(findings: ReportData, name: str) -> ReportData:
     """Every name of the fleet is this one."""
 
     def renamed(row: dict[str, Any]) -> dict[str, Any]:

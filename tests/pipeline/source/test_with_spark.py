@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 as everybody calls it
 
-from routebook_pipeline.errors import HistoryForkError, HistoryMissingError, WrongUsageError, told_by_spark
+from routebook_pipeline.errors import HistoryForkError, HistoryMissingError, WrongUsageError, unwrap_spark_error
 from routebook_pipeline.schemas import SOURCE
 from routebook_pipeline.source.data_source import register
 from routebook_pipeline.source.stream import EntryId
@@ -75,17 +75,17 @@ def test_errors_arrive_at_the_driver_as_themselves(session: SparkSession, stream
     stream.delete(ids[49])
     with pytest.raises(Exception, match="RB_MISSING") as raised:
         counted(read(session, stream, entries_per_partition="40"))
-    told = told_by_spark(raised.value)
+    told = unwrap_spark_error(raised.value)
     assert isinstance(told, HistoryMissingError)
     assert (told.namespace, told.first, told.last) == (stream.namespace, 50, 50)
 
     with pytest.raises(Exception, match="RB_FORK") as raised:
         counted(read(session, stream, end_id=f"{ids[-1].ms}-200"))
-    told = told_by_spark(raised.value)
+    told = unwrap_spark_error(raised.value)
     assert isinstance(told, HistoryForkError)
     assert (told.namespace, told.ours, told.newest) == (stream.namespace, 200, 100)
 
     with pytest.raises(Exception, match="url_env") as raised:
         session.read.format("routebook").options(url="redis://:hunter2@somewhere").load()
-    assert isinstance(told_by_spark(raised.value), WrongUsageError)
+    assert isinstance(unwrap_spark_error(raised.value), WrongUsageError)
     assert "hunter2" not in str(raised.value)

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Final
 
-from routebook_pipeline.report.data import Findings
+from routebook_pipeline.report.data import ReportData
 from routebook_pipeline.report.markup import Section
 from routebook_pipeline.report.sections import availability, definitions, failures, heartbeats, integrity, topics
 
-ALL: Final[tuple[Callable[[Findings], Section], ...]] = (
+ALL: Final[tuple[Callable[[ReportData], Section], ...]] = (
     integrity.integrity_section,
     availability.objective_section,
     availability.band_section,

@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from routebook_pipeline.report import charts, formats
-from routebook_pipeline.report.data import BANDS, UP, Band, Findings, Row, seat_of, worst_seats
+from routebook_pipeline.report.data import BANDS, UP, Band, ReportData, Row, seat_of, worst_seats
 from routebook_pipeline.report.markup import (
     Html,
     Section,
@@ -27,7 +27,7 @@ MOST_TIMES = 4.0
 """A bar ends at so many budgets: one lost cluster must not flatten the picture of the others."""
 
 
-def objective_section(findings: Findings) -> Section:
+def objective_section(findings: ReportData) -> Section:
     rows = sorted(findings.availability_by_cluster, key=lambda row: (ranked(row["availability"]), row["cluster"]))
     wanted = formats.objective(findings.thresholds.objective)
     if not rows:
@@ -40,7 +40,7 @@ def objective_section(findings: Findings) -> Section:
     return Section("objectives", "Objectives", gist, (_clusters(findings, rows, judged), _groups(findings)))
 
 
-def _clusters(findings: Findings, rows: list[Row], judged: list[Row]) -> Html:
+def _clusters(findings: ReportData, rows: list[Row], judged: list[Row]) -> Html:
     tabled = table(
         "Time writable, by cluster, the lowest first",
         [
@@ -92,7 +92,7 @@ def _worst(row: Row) -> Html:
     return Html(name(row["worst_group"]) + escape(f", {said}" if row["worst_group"] is not None else ""))
 
 
-def _groups(findings: Findings) -> Html:
+def _groups(findings: ReportData) -> Html:
     rows = sorted(
         findings.availability_by_group,
         key=lambda row: (ranked(row["availability"]), ranked(row["readable"]), row["cluster"], row["broker"]),
@@ -120,7 +120,7 @@ def _groups(findings: Findings) -> Html:
 TABLED = 60
 
 
-def band_section(findings: Findings) -> Section:
+def band_section(findings: ReportData) -> Section:
     title = "Ups and downs"
     total = findings.total("availability_by_seat")
     worst = worst_seats(findings.availability_by_seat)
@@ -148,7 +148,7 @@ def band_section(findings: Findings) -> Section:
     return Section("bands", title, gist, (chart("When each broker was up", picture, key, tabled),))
 
 
-def _tables(findings: Findings) -> Html:
+def _tables(findings: ReportData) -> Html:
     away = sorted(
         (band for band in findings.bands if band.state != UP), key=lambda one: (one.start_ms - one.end_ms, seat_of(one))
     )
@@ -179,7 +179,7 @@ def _tables(findings: Findings) -> Html:
     )
 
 
-def _seats(findings: Findings) -> Html:
+def _seats(findings: ReportData) -> Html:
     return table(
         "Brokers by time away",
         [

@@ -1,18 +1,18 @@
 """How each figure is defined, with the thresholds that were in force."""
 
 from routebook_pipeline.report import formats
-from routebook_pipeline.report.data import Findings
+from routebook_pipeline.report.data import ReportData
 from routebook_pipeline.report.markup import Section, tag
 
 
-def definition_section(findings: Findings) -> Section:
+def definition_section(findings: ReportData) -> Section:
     entries = [one for term, said in terms(findings) for one in (tag("dt", term), tag("dd", said))]
     return Section(
         "definitions", "How each figure is defined", "With the thresholds of this report.", (tag("dl", *entries),)
     )
 
 
-def terms(findings: Findings) -> list[tuple[str, str]]:
+def terms(findings: ReportData) -> list[tuple[str, str]]:
     limits = findings.thresholds
     duration, share = formats.duration, formats.share
     return [

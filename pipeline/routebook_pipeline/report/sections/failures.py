@@ -3,7 +3,7 @@
 from typing import Final
 
 from routebook_pipeline.report import charts, formats
-from routebook_pipeline.report.data import Findings, Row, seat_of
+from routebook_pipeline.report.data import ReportData, Row, seat_of
 from routebook_pipeline.report.markup import (
     Column,
     Html,
@@ -35,7 +35,7 @@ CAUSES: Final = {
 OTHER: Final = "c4"
 
 
-def failure_section(findings: Findings) -> Section:
+def failure_section(findings: ReportData) -> Section:
     clusters = sorted(findings.failures_by_cluster, key=lambda row: (-row["unplanned"], row["cluster"]))
     unplanned, planned = (sum(row[key] for row in clusters) for key in ("unplanned", "planned"))
     gist = f"{many(unplanned, 'unplanned failure')}, {many(planned, 'planned absence')}."
@@ -45,7 +45,7 @@ def failure_section(findings: Findings) -> Section:
     return Section("failures", "Failures and flaps", gist, (*body, _flaps(findings)))
 
 
-def _clusters(findings: Findings, rows: list[Row]) -> Html:
+def _clusters(findings: ReportData, rows: list[Row]) -> Html:
     if not rows:
         return nothing("No broker was heard of before the end.")
     tabled = table(
@@ -83,7 +83,7 @@ def _figures() -> list[Column]:
     ]
 
 
-def _seats(findings: Findings) -> Html:
+def _seats(findings: ReportData) -> Html:
     rows = sorted(findings.failures_by_seat, key=lambda row: (-row["unplanned"], -row["planned"], seat_of(row)))
     rows = [row for row in rows if row["unplanned"] or row["planned"]]
     if not rows:
@@ -105,7 +105,7 @@ def _causes(row: Row) -> Html:
     return join([Html(f"{name(cause)}&nbsp;{formats.count(number)}") for cause, number in causes[:8]], ", ")
 
 
-def _flaps(findings: Findings) -> Html:
+def _flaps(findings: ReportData) -> Html:
     rows = sorted(findings.flaps, key=lambda row: (-len(row["episodes"] or ()), -row["flaps"], seat_of(row)))
     if not rows:
         return nothing("No broker flapped: none came back within a minute, none left again and again.")
@@ -133,7 +133,7 @@ def _episode(row: Row) -> str:
     return f"{formats.count(longest['number'])} absences, {said}"
 
 
-def failover_section(findings: Findings) -> Section:
+def failover_section(findings: ReportData) -> Section:
     title = "Failovers"
     groups = sorted(
         findings.failovers_by_group,

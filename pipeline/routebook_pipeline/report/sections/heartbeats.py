@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from routebook_pipeline.history import DAY_MS, SECOND_MS
 from routebook_pipeline.report import charts, formats
 from routebook_pipeline.report.charts import duration_ticks
-from routebook_pipeline.report.data import Findings, Row
+from routebook_pipeline.report.data import ReportData, Row
 from routebook_pipeline.report.markup import Column, Html, Section, chart, command, figure, many, named, nothing, table
 
 BUCKETS = 128
@@ -16,7 +16,7 @@ FIRST_EDGE_MS = 100.0
 MOST_COLUMNS = 64
 
 
-def heartbeat_section(findings: Findings) -> Section:
+def heartbeat_section(findings: ReportData) -> Section:
     title, clusters = "Heartbeat gaps", sorted(findings.heartbeat_gaps_by_cluster, key=_late)
     if not clusters:
         said = "No gaps were written in this time."
@@ -74,7 +74,7 @@ def upper_edge_ms(bucket: int) -> float:
     return FIRST_EDGE_MS * math.exp2(bucket / STEPS_PER_DOUBLING)
 
 
-def _histogram(findings: Findings) -> list[Html]:
+def _histogram(findings: ReportData) -> list[Html]:
     found = {bucket: number for bucket, number in findings.gap_buckets.items() if number}
     if not found:
         return []
@@ -107,7 +107,7 @@ MOST_DAYS = 3660
 """Beyond ten years only days on which something failed are drawn."""
 
 
-def exposure_section(findings: Findings) -> Section:
+def exposure_section(findings: ReportData) -> Section:
     title, rows = "Exposure", sorted(findings.exposure_by_cluster, key=lambda row: (row["day"], row["cluster"]))
     rows = [row for row in rows if row["number"]]
     if not rows:
@@ -122,7 +122,7 @@ def exposure_section(findings: Findings) -> Section:
     return Section("exposure", title, gist, (_days(findings, rows), _groups(findings)))
 
 
-def _days(findings: Findings, rows: list[Row]) -> Html:
+def _days(findings: ReportData, rows: list[Row]) -> Html:
     tabled = table(
         "Time from a broker's last sign of life to its removal, by cluster and day",
         [
@@ -168,7 +168,7 @@ def _days(findings: Findings, rows: list[Row]) -> Html:
     return chart(f"Dead addresses handed out, {each}", picture, key, tabled)
 
 
-def _days_of(findings: Findings, rows: list[Row]) -> list[str]:
+def _days_of(findings: ReportData, rows: list[Row]) -> list[str]:
     """All of the window, so that a quiet day shows as one; and whatever else the rows speak of."""
     window = findings.window
     first, last = window.start_ms // DAY_MS, -(-window.end_ms // DAY_MS)
@@ -192,7 +192,7 @@ def _short(day: str) -> str:
     return formats.day(int(at.timestamp() * SECOND_MS))
 
 
-def _groups(findings: Findings) -> Html:
+def _groups(findings: ReportData) -> Html:
     rows = sorted(
         findings.exposure_by_group, key=lambda row: (-(row["exposed_ms"] or 0), row["cluster"], row["broker"])
     )

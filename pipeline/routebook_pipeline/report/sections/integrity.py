@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Final
 
 from routebook_pipeline.report import formats
-from routebook_pipeline.report.data import Findings, Row
+from routebook_pipeline.report.data import ReportData, Row
 from routebook_pipeline.report.markup import (
     Column,
     Html,
@@ -25,7 +25,7 @@ from routebook_pipeline.report.markup import (
 HOLES_SHOWN = 5
 
 
-def integrity_section(findings: Findings) -> Section:
+def integrity_section(findings: ReportData) -> Section:
     rows = findings.integrity
     if rows:
         sound = all(row["ok"] for row in rows)
@@ -55,7 +55,7 @@ def integrity_section(findings: Findings) -> Section:
     else:
         gist = "No change fell into this time."
         tables = nothing("No change fell into this time. States are as the changes before it left them.")
-    reach = tag(
+    extent = tag(
         "p",
         f"Asked for {formats.instant(findings.window.start_ms)} to "
         f"{formats.instant(findings.asked_until_ms or findings.window.end_ms)}; the history is complete until "
@@ -63,7 +63,7 @@ def integrity_section(findings: Findings) -> Section:
         " This answer ends where the history does." if findings.is_partial else None,
     )
     notes = tag("ul", *(tag("li", note) for note in findings.notes), class_="notes") if findings.notes else Html("")
-    return Section("integrity", "Integrity and completeness", gist, (reach, notes, tables))
+    return Section("integrity", "Integrity and completeness", gist, (extent, notes, tables))
 
 
 def _holes(row: Row) -> Html:
@@ -91,7 +91,7 @@ _DURATIONS: Final = {"headless", "slow-detection", "read-only"}
 _SHARES: Final = {"mass-loss", "late-heartbeats"}
 
 
-def anomaly_section(findings: Findings) -> Section:
+def anomaly_section(findings: ReportData) -> Section:
     title = "Anomalies"
     rows = sorted(
         findings.anomalies, key=lambda row: (rank(row["severity"]), row["from_ms"] or 0, row["subject"] or "")

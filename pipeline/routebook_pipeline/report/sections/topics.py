@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from routebook_pipeline.report import charts, formats
-from routebook_pipeline.report.data import Findings, Row
+from routebook_pipeline.report.data import ReportData, Row
 from routebook_pipeline.report.markup import (
     Html,
     Section,
@@ -19,7 +19,7 @@ from routebook_pipeline.report.markup import (
 )
 
 
-def capacity_section(findings: Findings) -> Section:
+def capacity_section(findings: ReportData) -> Section:
     title = "Capacity and skew"
     rows = sorted(findings.capacity, key=lambda row: (row["cluster"], row["at_ms"]))
     if not rows:
@@ -33,7 +33,7 @@ def capacity_section(findings: Findings) -> Section:
     return Section("capacity", title, gist, (_trend(findings, rows, newest), _skew(findings, newest)))
 
 
-def _trend(findings: Findings, rows: list[Row], newest: dict[str, Row]) -> Html:
+def _trend(findings: ReportData, rows: list[Row], newest: dict[str, Row]) -> Html:
     by_cluster: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for row in rows:
         by_cluster[row["cluster"]].append((row["at_ms"], row["write_capacity"] or 0))
@@ -60,7 +60,7 @@ def _trend(findings: Findings, rows: list[Row], newest: dict[str, Row]) -> Html:
     return chart(caption, picture, None, tabled)
 
 
-def _skew(findings: Findings, newest: dict[str, Row]) -> Html:
+def _skew(findings: ReportData, newest: dict[str, Row]) -> Html:
     rows = sorted(newest.values(), key=lambda row: (-(row["peak"] or 0), row["cluster"]))
     return table(
         "How evenly queues are spread over the groups of a cluster, at the end, the most uneven first",
@@ -82,7 +82,7 @@ def _skew(findings: Findings, newest: dict[str, Row]) -> Html:
 DRAWN = 12
 
 
-def churn_section(findings: Findings) -> Section:
+def churn_section(findings: ReportData) -> Section:
     title = "Churn of topics"
     rows = sorted(
         findings.churn, key=lambda row: (-(row["created"] + row["removed"] + 2 * row["passing"]), row["cluster"])
