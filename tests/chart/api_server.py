@@ -1,7 +1,7 @@
-"""What Helm asks a cluster while it renders: its release, the kinds it knows, the objects that are there.
+"""A fake Kubernetes API server that answers what Helm asks while it renders: version, kinds, existing objects.
 
-`helm template` asks nobody, so what a template makes of `lookup` and of a cluster's kinds shows here only. Nothing can
-be changed: whether Kubernetes takes the objects is for the real cluster of tests/kubernetes.
+`helm template` asks no cluster, so only this server shows how templates use `lookup` and the cluster's kinds. It is
+read-only. Whether Kubernetes accepts the objects is tested on the real cluster of tests/kubernetes.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chart.objects import Object, read
-from tests.chart.rendering import CHART, NAMESPACE, Said, run
+from tests.chart.rendering import CHART, NAMESPACE, HelmResult, run
 
 _KINDS = {
     "v1": {"ConfigMap", "Namespace", "Pod", "Secret", "Service", "ServiceAccount"},
@@ -39,35 +39,35 @@ class ApiServer:
     def running(
         cls, folder: Path, objects: list[Object] | None = None, kinds: dict[str, set[str]] | None = None
     ) -> "Iterator[ApiServer]":
-        made = cls(objects or [], kinds or {})
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(made._answers))
+        api_server = cls(objects or [], kinds or {})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(api_server._answers))
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            made.kubeconfig = folder / "kubeconfig"
-            made.kubeconfig.write_text(json.dumps(_kubeconfig(server.server_port)))
-            yield made
+            api_server.kubeconfig = folder / "kubeconfig"
+            api_server.kubeconfig.write_text(json.dumps(_kubeconfig(server.server_port)))
+            yield api_server
         finally:
             server.shutdown()
             server.server_close()
             thread.join()
 
-    def install(self, helm: Path, values: dict[str, Any]) -> Said:
-        """Rendered as an installation would be, which stops there."""
-        words = ["install", "rb", str(CHART), "--dry-run=server", "--disable-openapi-validation"]
-        words += ["--namespace", NAMESPACE, "--values", "-", "--kubeconfig", str(self.kubeconfig)]
-        return run(helm, *words, values=json.dumps(values))
+    def install(self, helm: Path, values: dict[str, Any]) -> HelmResult:
+        """Renders an installation against this server, without creating anything."""
+        arguments = ["install", "rb", str(CHART), "--dry-run=server", "--disable-openapi-validation"]
+        arguments += ["--namespace", NAMESPACE, "--values", "-", "--kubeconfig", str(self.kubeconfig)]
+        return run(helm, *arguments, values=json.dumps(values))
 
     def objects(self, helm: Path, values: dict[str, Any]) -> list[Object]:
-        said = self.install(helm, values)
-        assert said.code == 0, said.errors
-        manifest, _, _ = said.text.partition("MANIFEST:")[2].partition("\nNOTES:")
+        result = self.install(helm, values)
+        assert result.code == 0, result.errors
+        manifest, _, _ = result.text.partition("MANIFEST:")[2].partition("\nNOTES:")
         return read(manifest)
 
 
-def next_commands(said: str) -> list[str]:
-    """Of the notes."""
-    _, _, notes = said.partition("\nNext:\n")
+def next_commands(output: str) -> list[str]:
+    """The commands that NOTES.txt suggests."""
+    _, _, notes = output.partition("\nNext:\n")
     return [line.strip() for line in notes.splitlines() if line.startswith("  ")]
 
 
@@ -77,12 +77,12 @@ def _kinds(kinds: dict[str, set[str]]) -> Iterator[tuple[str, Any]]:
     groups = []
     for version, names in kinds.items():
         resources = [{"name": _plural(kind), "namespaced": kind != "Namespace", "kind": kind} for kind in names]
-        listed = [{**one, "singularName": "", "verbs": ["get", "list"]} for one in resources]
+        listed = [{**resource, "singularName": "", "verbs": ["get", "list"]} for resource in resources]
         yield _root(version), {"kind": "APIResourceList", "groupVersion": version, "resources": listed}
         group, slash, number = version.partition("/")
         if slash:
-            known = {"groupVersion": version, "version": number}
-            groups.append({"name": group, "versions": [known], "preferredVersion": known})
+            group_version = {"groupVersion": version, "version": number}
+            groups.append({"name": group, "versions": [group_version], "preferredVersion": group_version})
     yield "/apis", {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
@@ -103,8 +103,8 @@ def _kubeconfig(port: int) -> Object:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "nobody", "user": {}}],
-        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "nobody"}}],
+        "users": [{"name": "anonymous", "user": {}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "anonymous"}}],
         "current-context": "here",
     }
 
@@ -114,14 +114,14 @@ def _handler(answers: dict[str, Any]) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             path, _, _ = self.path.partition("?")
             if path.endswith("/secrets"):
-                # Where releases are kept: there are none.
-                self._say(200, {"kind": "SecretList", "apiVersion": "v1", "metadata": {}, "items": []})
+                # Helm keeps its releases in Secrets; there are none yet.
+                self._reply(200, {"kind": "SecretList", "apiVersion": "v1", "metadata": {}, "items": []})
             elif path in answers:
-                self._say(200, answers[path])
+                self._reply(200, answers[path])
             else:
-                self._say(404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound"})
+                self._reply(404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound"})
 
-        def _say(self, status: int, body: Any) -> None:
+        def _reply(self, status: int, body: Any) -> None:
             text = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

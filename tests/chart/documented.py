@@ -1,4 +1,4 @@
-"""The commands and the files of values that README.md and docs/kubernetes.md show."""
+"""Reads the commands and values files that README.md and docs/kubernetes.md show."""
 
 import re
 import shlex
@@ -14,46 +14,46 @@ _BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTA
 _INLINE = re.compile(r"`((?:helm|kubectl) [^`]+)`")
 _VALUES = re.compile(r"# (\S+\.yaml)\b")
 _LOOP = re.compile(r"^for (\w+) in ([^;\n]+); do\n(.*?)^done$", re.MULTILINE | re.DOTALL)
-_PASSED_ON = ("--set", "--set-string", "-f", "--values", "--namespace", "-n")
+_FORWARDED_OPTIONS = ("--set", "--set-string", "-f", "--values", "--namespace", "-n")
 
 
 @dataclass(frozen=True)
 class Command:
-    """`helm install` or `helm upgrade`, as it stands there."""
+    """One `helm install` or `helm upgrade` command, as the page shows it."""
 
     page: str
     text: str
     files: tuple[tuple[str, str], ...]
-    """Of values: name and text, those shown on the same page."""
+    """Values files shown on the same page: name and text."""
 
     @property
     def words(self) -> list[str]:
         return shlex.split(self.text, comments=True)
 
     def template(self, chart: Path, folder: Path) -> list[str]:
-        """The same values, only rendered."""
+        """Arguments of a `helm template` with the same values."""
         for name, text in self.files:
             (folder / name).write_text(text)
-        _, _, release, place, *rest = self.words
-        assert place == "helm/routebook", self.text
-        words = ["template", release, str(chart)]
+        _, _, release, shown_chart, *rest = self.words
+        assert shown_chart == "helm/routebook", self.text
+        arguments = ["template", release, str(chart)]
         while rest:
             word = rest.pop(0)
-            if word in _PASSED_ON:
+            if word in _FORWARDED_OPTIONS:
                 value = rest.pop(0)
-                words += [word, str(folder / value) if word in ("-f", "--values") else value]
-        return words
+                arguments += [word, str(folder / value) if word in ("-f", "--values") else value]
+        return arguments
 
 
 @dataclass(frozen=True)
 class Block:
-    """What is typed in one go."""
+    """One block of commands."""
 
     page: str
     before: str
-    """The text since the block before it."""
+    """The text between the previous block and this one."""
     lines: tuple[str, ...]
-    """Whole, and loops written out."""
+    """Its commands, with continuation lines joined and loops expanded."""
     files: tuple[tuple[str, str], ...]
 
     @property
@@ -65,7 +65,7 @@ def commands() -> list[Command]:
     shown = [(block.page, line, block.files) for block in blocks() for line in block.lines] + [
         (page.name, line, ()) for page in PAGES for line in inline_commands(page)
     ]
-    return [Command(*one) for one in shown if re.match(r"helm (install|upgrade) ", one[1])]
+    return [Command(*entry) for entry in shown if re.match(r"helm (install|upgrade) ", entry[1])]
 
 
 def inline_commands(page: Path) -> list[str]:
@@ -78,7 +78,9 @@ def blocks() -> list[Block]:
 
 def _blocks_of(page: Path) -> Iterator[Block]:
     text = page.read_text()
-    found = [(one.start(), one.end(), one[2], _dedented(one[3], len(one[1]))) for one in _BLOCK.finditer(text)]
+    found = [
+        (match.start(), match.end(), match[2], _dedented(match[3], len(match[1]))) for match in _BLOCK.finditer(text)
+    ]
     files = tuple(
         (name[1], inner) for *_, language, inner in found if language == "yaml" and (name := _VALUES.match(inner))
     )
@@ -95,9 +97,9 @@ def _dedented(text: str, indent: int) -> str:
 
 
 def _unrolled(text: str) -> str:
-    """`for name in a b c; do … done`, written out."""
+    """Expands `for name in a b c; do … done`."""
 
-    def written_out(loop: re.Match[str]) -> str:
+    def expanded(loop: re.Match[str]) -> str:
         return "".join(loop[3].replace(f"${loop[1]}", word) for word in loop[2].split())
 
-    return _LOOP.sub(written_out, text)
+    return _LOOP.sub(expanded, text)

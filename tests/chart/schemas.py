@@ -1,6 +1,6 @@
-"""Manifests against the schemas of Kubernetes' API, strictly: a field that it does not know is an error.
+"""Validates manifests strictly against the schemas of the Kubernetes API: an unknown field is an error.
 
-The schemas are read out of the wheel that carries them; unpacked they are 17,000 files.
+The schemas are read directly from their wheel, because unpacked they are 17,000 files.
 """
 
 import json
@@ -17,12 +17,12 @@ import jsonschema  # isort: skip
 import referencing  # isort: skip
 import referencing.jsonschema  # isort: skip
 
-OPERATORS = "monitoring.coreos.com/v1"
+OPERATOR_API = "monitoring.coreos.com/v1"
 
 
-def complaints(found: Object, version: str) -> list[str]:
-    """`version`: 1.34."""
-    if found["apiVersion"] == OPERATORS:
+def schema_errors(found: Object, version: str) -> list[str]:
+    """`version` is a Kubernetes release such as 1.34."""
+    if found["apiVersion"] == OPERATOR_API:
         validator = jsonschema.Draft7Validator(operator_kinds.SCHEMAS[found["kind"]])
     else:
         validator = _validator(found["kind"], found["apiVersion"], version)

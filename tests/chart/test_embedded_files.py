@@ -1,11 +1,11 @@
-"""Alarms and dashboard arrive as they stand in the repository: what of them is for Prometheus is not for Helm."""
+"""Alert rules and dashboard are embedded unchanged: Helm must not interpret the templates meant for Prometheus."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.chart.objects import one, read, worker
+from tests.chart.objects import read, single, worker_template
 from tests.chart.rendering import CHART, merged, render, value_set
 from tests.chart.tools import HELMS
 
@@ -13,17 +13,17 @@ VALUES = value_set(CHART / "ci" / "metrics.yaml")
 
 
 @pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
-def test_the_alarms_are_those_of_the_file(helm: Path) -> None:
+def test_the_rule_object_equals_the_rule_file(helm: Path) -> None:
     (rules,) = read((CHART / "files" / "alerts.yaml").read_text())
-    assert one(render(VALUES, helm=helm), "PrometheusRule")["spec"] == rules
+    assert single(render(VALUES, helm=helm), "PrometheusRule")["spec"] == rules
     assert len(rules["groups"]) >= 1
 
 
 @pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
-def test_links_to_the_runbook_can_be_clicked_where_it_is_said_where_it_is(helm: Path) -> None:
+def test_runbook_links_use_the_given_url(helm: Path) -> None:
     page = "https://git.example/fleet/routebook/blob/main/docs/runbook.md"
     values = merged(VALUES, {"metrics": {"prometheusRule": {"runbookUrl": page}}})
-    groups = one(render(values, helm=helm), "PrometheusRule")["spec"]["groups"]
+    groups = single(render(values, helm=helm), "PrometheusRule")["spec"]["groups"]
     alerts = [rule for group in groups for rule in group["rules"]]
     assert len(alerts) > 30
     for alert in alerts:
@@ -31,35 +31,37 @@ def test_links_to_the_runbook_can_be_clicked_where_it_is_said_where_it_is(helm: 
 
 
 @pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
-def test_the_dashboard_is_that_of_the_file(helm: Path) -> None:
-    (text,) = one(render(VALUES, helm=helm), "ConfigMap", "-dashboard")["data"].values()
+def test_the_dashboard_object_equals_the_dashboard_file(helm: Path) -> None:
+    (text,) = single(render(VALUES, helm=helm), "ConfigMap", "-dashboard")["data"].values()
     assert json.loads(text) == json.loads((CHART / "files" / "dashboard.json").read_text())
 
 
-def test_labels_by_which_others_select_are_there() -> None:
+def test_objects_carry_the_labels_that_others_select_by() -> None:
     objects = render(VALUES)
     for kind in ("PodMonitor", "PrometheusRule"):
-        assert one(objects, kind)["metadata"]["labels"]["release"] == "prometheus"
-    dashboard = one(objects, "ConfigMap", "-dashboard")["metadata"]
+        assert single(objects, kind)["metadata"]["labels"]["release"] == "prometheus"
+    dashboard = single(objects, "ConfigMap", "-dashboard")["metadata"]
     assert dashboard["labels"]["grafana_dashboard"] == "1"
     assert dashboard["annotations"] == {"grafana_folder": "RocketMQ"}
 
 
-def test_the_dashboards_of_several_releases_are_one_file() -> None:
-    """Grafana takes no more files of a folder in which two have one uid."""
+def test_several_releases_use_one_dashboard_file_name() -> None:
+    """Grafana rejects a folder in which two dashboards have the same uid."""
     names = {
-        name for release in ("one", "two") for name in one(render(release=release), "ConfigMap", "-dashboard")["data"]
+        name
+        for release in ("one", "two")
+        for name in single(render(release=release), "ConfigMap", "-dashboard")["data"]
     }
     assert names == {"routebook.json"}
 
 
-def test_it_is_small_enough_to_be_applied() -> None:
-    """`kubectl apply` writes the whole object into an annotation, of 256 KiB at most."""
-    dashboard = one(render(), "ConfigMap", "-dashboard")
+def test_the_dashboard_is_small_enough_for_kubectl_apply() -> None:
+    """`kubectl apply` copies the whole object into an annotation, which may have 256 KiB."""
+    dashboard = single(render(), "ConfigMap", "-dashboard")
     assert len(json.dumps(dashboard)) < 200 * 1024
 
 
-def test_an_image_may_be_named_by_its_digest() -> None:
+def test_an_image_can_be_pinned_by_digest() -> None:
     digest = f"sha256:{'ab' * 32}"
-    container = worker(render({"image": {"digest": digest, "repository": "registry.example/r"}})).containers[0]
+    container = worker_template(render({"image": {"digest": digest, "repository": "registry.example/r"}})).containers[0]
     assert container["image"] == f"registry.example/r@{digest}"

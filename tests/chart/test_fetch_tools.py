@@ -1,4 +1,4 @@
-"""What `make chart` does where the wheels have no Helm for the machine."""
+"""What `make chart` does on machines for which the wheels contain no Helm."""
 
 import platform
 from pathlib import Path
@@ -10,22 +10,22 @@ from tests.chart.fetch_tools import HELM_VARIABLE, main
 
 
 @pytest.fixture(autouse=True)
-def another_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The one part that cannot be had here."""
+def unsupported_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Pretends to be an ARM machine."""
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     monkeypatch.delenv(HELM_VARIABLE, raising=False)
     (tmp_path / "wheels").mkdir()
 
 
 @pytest.mark.parametrize("named", ["", "/opt/helm3", "/opt/helm3:"])
-def test_says_which_variable_names_both(named: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_names_the_variable_to_set(named: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(HELM_VARIABLE, named)
     with pytest.raises(SystemExit, match=f"{tools.HELM_VARIABLE}=/path/to/helm3:/path/to/helm4"):
         main(tmp_path)
 
 
-def test_goes_on_with_those_that_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Else whoever does what it says is told the same for ever."""
+def test_two_given_helm_binaries_are_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Following the advice of the error message must work."""
     monkeypatch.setenv(tools.HELM_VARIABLE, "/opt/helm3:/opt/helm4")
     main(tmp_path)
     assert [*tmp_path.iterdir()] == [tmp_path / "wheels"]

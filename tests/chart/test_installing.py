@@ -1,4 +1,4 @@
-"""What the chart makes of the cluster it is installed into: kinds of an operator, and what Helm then says."""
+"""How the chart adapts to the cluster it is installed into: the operator's kinds, running workers, the notes."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.chart.api_server import OPERATOR, ApiServer, next_commands
-from tests.chart.objects import called, one
+from tests.chart.objects import object_name, single
 from tests.chart.rendering import NAMESPACE, render
 from tests.chart.tools import HELMS
 
@@ -20,35 +20,35 @@ def helm(request: pytest.FixtureRequest) -> Path:
     return found
 
 
-def of_operator(objects: list[dict[str, Any]]) -> list[str]:
-    return sorted(called(found) for found in objects if found["apiVersion"] == MONITORING)
+def operator_objects(objects: list[dict[str, Any]]) -> list[str]:
+    return sorted(object_name(found) for found in objects if found["apiVersion"] == MONITORING)
 
 
-def test_a_cluster_without_the_operator_takes_the_defaults(helm: Path, tmp_path: Path) -> None:
+def test_the_defaults_install_on_a_cluster_without_the_operator(helm: Path, tmp_path: Path) -> None:
     with ApiServer.running(tmp_path) as server:
-        assert of_operator(server.objects(helm, {})) == []
-        said = server.install(helm, {"metrics": {"prometheusRule": {"enabled": True}}})
-        assert said.code != 0, "it knows no such kind, so this proves nothing"
-        assert "PrometheusRule" in said.errors
+        assert operator_objects(server.objects(helm, {})) == []
+        result = server.install(helm, {"metrics": {"prometheusRule": {"enabled": True}}})
+        assert result.code != 0, "the fake server must not know this kind, or the test proves nothing"
+        assert "PrometheusRule" in result.errors
 
 
-def test_one_with_it_gets_alarms_and_a_monitor_unasked(helm: Path, tmp_path: Path) -> None:
+def test_a_cluster_with_the_operator_gets_rules_and_a_monitor_by_default(helm: Path, tmp_path: Path) -> None:
     with ApiServer.running(tmp_path, kinds=OPERATOR) as server:
-        assert of_operator(server.objects(helm, {})) == ["PodMonitor/rb-routebook", "PrometheusRule/rb-routebook"]
+        assert operator_objects(server.objects(helm, {})) == ["PodMonitor/rb-routebook", "PrometheusRule/rb-routebook"]
         off = {"podMonitor": {"enabled": False}, "prometheusRule": {"enabled": False}}
-        assert of_operator(server.objects(helm, {"metrics": off})) == []
+        assert operator_objects(server.objects(helm, {"metrics": off})) == []
 
 
-def test_a_service_monitor_is_made_in_place_of_the_other(helm: Path, tmp_path: Path) -> None:
+def test_a_service_monitor_replaces_the_pod_monitor(helm: Path, tmp_path: Path) -> None:
     with ApiServer.running(tmp_path, kinds=OPERATOR) as server:
-        made = of_operator(server.objects(helm, SERVICE_MONITOR))
-        assert made == ["PrometheusRule/rb-routebook", "ServiceMonitor/rb-routebook"]
+        created = operator_objects(server.objects(helm, SERVICE_MONITOR))
+        assert created == ["PrometheusRule/rb-routebook", "ServiceMonitor/rb-routebook"]
 
 
-def test_a_rendering_without_a_cluster_makes_what_it_is_told(helm: Path) -> None:
-    assert of_operator(render(helm=helm)) == []
-    told = {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
-    assert of_operator(render({"metrics": told}, helm=helm)) == [
+def test_rendering_without_a_cluster_creates_only_what_is_enabled_explicitly(helm: Path) -> None:
+    assert operator_objects(render(helm=helm)) == []
+    enabled = {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
+    assert operator_objects(render({"metrics": enabled}, helm=helm)) == [
         "PodMonitor/rb-routebook",
         "PrometheusRule/rb-routebook",
     ]
@@ -58,7 +58,7 @@ SCALED = {"enabled": True, "minReplicas": 4, "maxReplicas": 12}
 
 
 def deployment(replicas: int, name: str = "rb-routebook") -> dict[str, Any]:
-    """As this release's own would be, or Helm would not touch it."""
+    """Carries the release's annotations; without them Helm would refuse to change it."""
     metadata = {
         "name": name,
         "labels": {"app.kubernetes.io/managed-by": "Helm"},
@@ -73,43 +73,43 @@ def deployment(replicas: int, name: str = "rb-routebook") -> dict[str, Any]:
         ([], 4),
         ([deployment(7)], 7),
         ([deployment(2)], 4),
-        # Scaled to nothing the autoscaler would not look at it again.
+        # An autoscaler ignores a Deployment that is scaled to zero.
         ([deployment(0)], 4),
         ([deployment(9, name="another")], 4),
     ],
     ids=["new", "seven", "two", "none", "another"],
 )
-def test_workers_that_run_are_not_taken_away_for_the_autoscaler(
+def test_enabling_the_autoscaler_keeps_the_running_workers(
     live: list[dict[str, Any]], rendered: int, helm: Path, tmp_path: Path
 ) -> None:
     with ApiServer.running(tmp_path, live) as server:
-        made = one(server.objects(helm, {"autoscaling": SCALED}), "Deployment")
-        assert made["spec"]["replicas"] == rendered
-        # Nobody but the autoscaler is asked when it is off, and a number of one's own is that number.
-        assert one(server.objects(helm, {"replicas": 5}), "Deployment")["spec"]["replicas"] == 5
+        created = single(server.objects(helm, {"autoscaling": SCALED}), "Deployment")
+        assert created["spec"]["replicas"] == rendered
+        # Without the autoscaler the configured number applies, whatever runs now.
+        assert single(server.objects(helm, {"replicas": 5}), "Deployment")["spec"]["replicas"] == 5
 
 
-def test_the_number_may_be_left_to_the_autoscaler_alone(helm: Path) -> None:
-    made = one(render({"autoscaling": {**SCALED, "keepReplicas": False}}, helm=helm), "Deployment")
-    assert "replicas" not in made["spec"]
+def test_the_number_of_workers_can_be_left_to_the_autoscaler(helm: Path) -> None:
+    created = single(render({"autoscaling": {**SCALED, "keepReplicas": False}}, helm=helm), "Deployment")
+    assert "replicas" not in created["spec"]
 
 
 @pytest.mark.parametrize(
-    ("values", "kinds", "said"),
+    ("values", "kinds", "text"),
     [
-        ({}, {}, "no rules and no monitor are made"),
+        ({}, {}, "no rules and no monitor were created"),
         ({}, OPERATOR, "PrometheusRule, PodMonitor. A Prometheus that selects by labels"),
         ({"metrics": {"labels": {"release": "stack"}}}, OPERATOR, "PrometheusRule, PodMonitor with the labels"),
         (SERVICE_MONITOR, OPERATOR, "PrometheusRule, ServiceMonitor."),
     ],
     ids=["none", "unlabelled", "labelled", "service-monitor"],
 )
-def test_the_notes_say_whether_anybody_will_be_woken(
-    values: dict[str, Any], kinds: dict[str, set[str]], said: str, helm: Path, tmp_path: Path
+def test_the_notes_say_whether_alerts_work(
+    values: dict[str, Any], kinds: dict[str, set[str]], text: str, helm: Path, tmp_path: Path
 ) -> None:
     with ApiServer.running(tmp_path, kinds=kinds) as server:
         _, _, notes = server.install(helm, values).text.partition("NOTES:")
-        assert said in notes
+        assert text in notes
         assert "ConfigMap rb-routebook-dashboard" in notes
 
 
@@ -134,9 +134,7 @@ EXEC = "kubectl --namespace fleet exec deployment/rb-routebook --"
     ],
     ids=["plain", "enforcing", "clients-too"],
 )
-def test_the_notes_name_three_next_commands(
-    tls: dict[str, str], commands: list[str], helm: Path, tmp_path: Path
-) -> None:
-    """Such as work: tests/chart/test_running.py has a worker that knows only clients with a certificate."""
+def test_the_notes_suggest_three_commands(tls: dict[str, str], commands: list[str], helm: Path, tmp_path: Path) -> None:
+    """test_running.py checks that they work, also on a worker that requires client certificates."""
     with ApiServer.running(tmp_path) as server:
         assert next_commands(server.install(helm, {"tls": tls}).text) == commands

@@ -1,4 +1,4 @@
-"""What any API server would refuse, without one: for every set of values, and for release names that break charts."""
+"""Checks what an API server would refuse, for every set of values and for unusual release names."""
 
 import json
 import re
@@ -8,27 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.chart.objects import DuplicateKeyError, Object, called, of_kind, one, read, walk
+from tests.chart.objects import DuplicateKeyError, Object, object_name, of_kind, read, single, walk
 from tests.chart.rendering import VALUE_SETS, merged, render, value_set
-from tests.chart.schemas import complaints
+from tests.chart.schemas import schema_errors
 from tests.chart.tools import HELMS
 
 KUBERNETES = ("1.30", "1.34", "1.37")
 LONGEST = "a-release-with-a-name-as-long-as-helm-lets-it-be-53ab"
 LONGEST_TOO = "a-release-with-a-name-as-long-as-helm-lets-it-be-53cd"
-HOSTILE = ("n", "on", "123", "1e3", "0x10", "null", "true", "a.b", "1.5", "routebook", "my-routebook-2", LONGEST)
+UNUSUAL_NAMES = ("n", "on", "123", "1e3", "0x10", "null", "true", "a.b", "1.5", "routebook", "my-routebook-2", LONGEST)
 
 QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-# Pods of a StatefulSet carry its name and a hash in a label, jobs of a CronJob its name and a number.
+# A StatefulSet's pods have a label with its name and a hash; a CronJob's jobs have its name and a number.
 LONGEST_NAME = {"Service": 63, "StatefulSet": 52, "CronJob": 52, "Deployment": 47, "Pod": 63}
 
-# A release's name is in every object, so one set of values that makes all kinds of them is enough for those.
+# The release's name is part of every object, so for unusual names one set of values that renders all kinds is enough.
 ALL_KINDS = ("pipeline-claims", "metrics", "load-balancer")
-RENDERINGS = [(path.stem, "rb") for path in VALUE_SETS] + [("all kinds", release) for release in HOSTILE]
+RENDERINGS = [(path.stem, "rb") for path in VALUE_SETS] + [("all kinds", release) for release in UNUSUAL_NAMES]
 _SETS = {path.stem: value_set(path) for path in VALUE_SETS}
 _SETS["all kinds"] = reduce(merged, (_SETS[name] for name in ALL_KINDS))
 
@@ -40,14 +40,14 @@ def objects(request: pytest.FixtureRequest) -> list[Object]:
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_kubernetes_knows_every_field(objects: list[Object], version: str) -> None:
-    assert [f"{called(found)}: {said}" for found in objects for said in complaints(found, version)] == []
+def test_every_field_is_in_the_kubernetes_schemas(objects: list[Object], version: str) -> None:
+    assert [f"{object_name(found)}: {error}" for found in objects for error in schema_errors(found, version)] == []
 
 
-def test_what_no_kubernetes_knows_is_found() -> None:
+def test_an_unknown_field_is_found() -> None:
     (found,) = [found for found in render() if found["kind"] == "Deployment"]
     broken = {**found, "spec": {**found["spec"], "replica": 3}}
-    assert any("replica" in said for said in complaints(broken, "1.34"))
+    assert any("replica" in error for error in schema_errors(broken, "1.34"))
 
 
 @pytest.mark.parametrize(
@@ -60,33 +60,33 @@ def test_what_no_kubernetes_knows_is_found() -> None:
         ("PrometheusRule", "annotations", "annotation"),
     ],
 )
-def test_what_no_operator_knows_is_found(kind: str, shown: str, misspelt: str) -> None:
+def test_an_unknown_field_of_an_operator_kind_is_found(kind: str, shown: str, misspelt: str) -> None:
     values = {"metrics": {"serviceMonitor": {"enabled": True}}} if kind == "ServiceMonitor" else _SETS["metrics"]
-    found = one(render(values), kind)
-    assert complaints(found, "1.34") == []
+    found = single(render(values), kind)
+    assert schema_errors(found, "1.34") == []
     broken = json.loads(json.dumps(found).replace(f'"{shown}":', f'"{misspelt}":'))
-    assert any(misspelt in said for said in complaints(broken, "1.34"))
+    assert any(misspelt in error for error in schema_errors(broken, "1.34"))
 
 
-def test_a_key_that_stands_twice_is_found() -> None:
+def test_a_duplicate_key_is_found() -> None:
     with pytest.raises(DuplicateKeyError, match="name"):
         read("metadata:\n  name: a\n  name: b\n")
 
 
-def test_no_two_objects_have_one_name(objects: list[Object]) -> None:
-    assert [name for name, count in Counter(map(called, objects)).items() if count > 1] == []
+def test_no_two_objects_have_the_same_name(objects: list[Object]) -> None:
+    assert [name for name, count in Counter(map(object_name, objects)).items() if count > 1] == []
 
 
-def test_names_are_such_that_kubernetes_takes_them(objects: list[Object]) -> None:
+def test_object_names_are_valid_in_kubernetes(objects: list[Object]) -> None:
     for found in objects:
         name = found["metadata"]["name"]
         pattern = SERVICE_NAME if found["kind"] == "Service" else DNS_NAME
-        assert isinstance(name, str), called(found)
-        assert pattern.fullmatch(name), called(found)
-        assert len(name) <= LONGEST_NAME.get(found["kind"], 253), called(found)
+        assert isinstance(name, str), object_name(found)
+        assert pattern.fullmatch(name), object_name(found)
+        assert len(name) <= LONGEST_NAME.get(found["kind"], 253), object_name(found)
 
 
-def test_labels_and_annotations_are_texts(objects: list[Object]) -> None:
+def test_labels_and_annotations_are_strings(objects: list[Object]) -> None:
     for found in objects:
         for path, value in walk(found):
             if path and path[-1] in ("labels", "matchLabels") and isinstance(value, dict):
@@ -95,29 +95,29 @@ def test_labels_and_annotations_are_texts(objects: list[Object]) -> None:
                 assert all(isinstance(text, str) for text in value.values()), (path, value)
 
 
-def test_quantities_can_be_read(objects: list[Object]) -> None:
+def test_quantities_are_valid(objects: list[Object]) -> None:
     found = {
-        (called(holder), path): value
-        for holder in objects
-        for path, value in walk(holder)
+        (object_name(workload), path): value
+        for workload in objects
+        for path, value in walk(workload)
         if {"requests", "limits"} & set(path[:-1]) or (path and path[-1] in ("sizeLimit", "averageValue"))
     }
     assert found or not of_kind(objects, "Deployment")
-    assert [where for where, value in found.items() if not QUANTITY.fullmatch(str(value))] == []
+    assert [path for path, value in found.items() if not QUANTITY.fullmatch(str(value))] == []
 
 
-def test_names_cut_off_stay_apart() -> None:
+def test_shortened_names_stay_distinct() -> None:
     names = [{found["metadata"]["name"] for found in render(release=release)} for release in (LONGEST, LONGEST_TOO)]
     assert not names[0] & names[1]
 
 
-def test_every_object_is_in_no_name_space_of_its_own(objects: list[Object]) -> None:
-    """Helm puts it where the release is."""
-    assert [called(found) for found in objects if "namespace" in found["metadata"]] == []
+def test_no_object_sets_its_namespace(objects: list[Object]) -> None:
+    """Helm puts every object into the release's namespace."""
+    assert [object_name(found) for found in objects if "namespace" in found["metadata"]] == []
 
 
 @pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
-@pytest.mark.parametrize("release", HOSTILE)
-def test_hostile_release_names_are_labels_as_they_are(release: str, helm: Path) -> None:
+@pytest.mark.parametrize("release", UNUSUAL_NAMES)
+def test_unusual_release_names_become_labels_unchanged(release: str, helm: Path) -> None:
     for found in render(helm=helm, release=release):
         assert found["metadata"]["labels"]["app.kubernetes.io/instance"] == release

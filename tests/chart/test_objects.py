@@ -1,4 +1,4 @@
-"""What fits together between the objects: no linter and no schema looks at more than one of them."""
+"""Checks that objects fit each other, which linters and schemas cannot, since they see one object at a time."""
 
 import re
 from collections import Counter
@@ -10,21 +10,21 @@ import pytest
 from tests.chart.objects import (
     Object,
     PodTemplate,
-    called,
     main_container,
+    object_name,
     of_kind,
-    one,
-    selected,
+    pod_templates,
+    selected_pods,
     settings_of,
-    templates,
+    single,
     walk,
-    worker,
+    worker_template,
 )
 from tests.chart.rendering import VALUE_SETS, render, value_set
 
 PORT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-GIVEN = {
-    # Objects that a set of values says are there.
+EXTERNAL_OBJECTS = {
+    # Objects that must already exist, according to a set of values.
     "store-address", "routebook-secrets", "routebook-tls", "client-authorities", "key-password", "reports",
     "store-password", "kv-config", "store-ca",
 }  # fmt: skip
@@ -41,23 +41,23 @@ def objects(path: Path) -> list[Object]:
     return render(value_set(path))
 
 
-def test_a_workload_selects_its_own_pods_and_no_others(objects: list[Object]) -> None:
+def test_a_workload_selects_exactly_its_own_pods(objects: list[Object]) -> None:
     for kind in ("Deployment", "StatefulSet"):
         for found in of_kind(objects, kind):
-            chosen = selected(objects, found["spec"]["selector"]["matchLabels"])
-            assert [template.owner for template in chosen] == [called(found)]
+            chosen = selected_pods(objects, found["spec"]["selector"]["matchLabels"])
+            assert [template.owner for template in chosen] == [object_name(found)]
 
 
 def test_services_and_budgets_select_one_workload(objects: list[Object]) -> None:
     for found in of_kind(objects, "Service"):
-        assert len(selected(objects, found["spec"]["selector"])) == 1, called(found)
+        assert len(selected_pods(objects, found["spec"]["selector"])) == 1, object_name(found)
     for found in of_kind(objects, "PodDisruptionBudget"):
-        assert selected(objects, found["spec"]["selector"]["matchLabels"]) == [worker(objects)]
+        assert selected_pods(objects, found["spec"]["selector"]["matchLabels"]) == [worker_template(objects)]
 
 
-def test_the_public_service_leads_to_workers_and_has_no_admin_port(objects: list[Object]) -> None:
+def test_the_public_service_selects_workers_and_omits_the_admin_port(objects: list[Object]) -> None:
     (public,) = [found for found in of_kind(objects, "Service") if len(found["spec"]["ports"]) == 2]
-    assert selected(objects, public["spec"]["selector"]) == [worker(objects)]
+    assert selected_pods(objects, public["spec"]["selector"]) == [worker_template(objects)]
     assert [port["targetPort"] for port in public["spec"]["ports"]] == ["remoting", "http"]
     assert public["spec"]["sessionAffinity"] == "None"
 
@@ -65,19 +65,19 @@ def test_the_public_service_leads_to_workers_and_has_no_admin_port(objects: list
 def test_ports_of_services_exist_in_their_pods(objects: list[Object]) -> None:
     for found in of_kind(objects, "Service"):
         for port in found["spec"]["ports"]:
-            for template in selected(objects, found["spec"]["selector"]):
-                assert template.has_port(port["targetPort"]), (called(found), port)
+            for template in selected_pods(objects, found["spec"]["selector"]):
+                assert template.has_port(port["targetPort"]), (object_name(found), port)
 
 
 def test_ports_of_policies_and_monitors_exist(objects: list[Object]) -> None:
     for found in of_kind(objects, "NetworkPolicy"):
-        pods = selected(objects, found["spec"]["podSelector"]["matchLabels"])
-        assert len(pods) == 1, called(found)
+        pods = selected_pods(objects, found["spec"]["podSelector"]["matchLabels"])
+        assert len(pods) == 1, object_name(found)
         for rule in found["spec"]["ingress"]:
-            assert all(pods[0].has_port(port["port"]) for port in rule["ports"]), called(found)
+            assert all(pods[0].has_port(port["port"]) for port in rule["ports"]), object_name(found)
     for found in of_kind(objects, "PodMonitor"):
-        pods = selected(objects, found["spec"]["selector"]["matchLabels"])
-        assert pods == [worker(objects)]
+        pods = selected_pods(objects, found["spec"]["selector"]["matchLabels"])
+        assert pods == [worker_template(objects)]
         assert all(pods[0].has_port(point["port"]) for point in found["spec"]["podMetricsEndpoints"])
     for found in of_kind(objects, "ServiceMonitor"):
         wanted = found["spec"]["selector"]["matchLabels"].items()
@@ -86,19 +86,19 @@ def test_ports_of_policies_and_monitors_exist(objects: list[Object]) -> None:
         assert {point["port"] for point in found["spec"]["endpoints"]} <= names
 
 
-def test_port_names_are_short_enough_and_apart(objects: list[Object]) -> None:
-    for template in templates(objects):
+def test_port_names_are_short_and_unique(objects: list[Object]) -> None:
+    for template in pod_templates(objects):
         names = [port["name"] for port in template.ports]
         assert max(Counter(names).values(), default=0) <= 1
         assert all(len(name) <= 15 and PORT_NAME.fullmatch(name) for name in names), names
         assert max(Counter(port["containerPort"] for port in template.ports).values(), default=0) <= 1
 
 
-def test_probes_ask_ports_that_are_there(objects: list[Object]) -> None:
-    for template in templates(objects):
-        for where, probe in probes(template):
-            asked = (probe.get("httpGet") or probe["tcpSocket"])["port"]
-            assert template.has_port(asked), (template.owner, where)
+def test_probes_use_existing_ports(objects: list[Object]) -> None:
+    for template in pod_templates(objects):
+        for name, probe in probes(template):
+            port = (probe.get("httpGet") or probe["tcpSocket"])["port"]
+            assert template.has_port(port), (template.owner, name)
 
 
 def probes(template: PodTemplate) -> list[tuple[str, Any]]:
@@ -111,7 +111,7 @@ def probes(template: PodTemplate) -> list[tuple[str, Any]]:
 
 
 def test_every_mount_has_a_volume_and_every_volume_a_mount(objects: list[Object]) -> None:
-    for template in templates(objects):
+    for template in pod_templates(objects):
         volumes = [volume["name"] for volume in template.spec.get("volumes", [])]
         if template.kind == "StatefulSet":
             volumes += [claim["metadata"]["name"] for claim in claims_of(objects, template)]
@@ -123,16 +123,16 @@ def test_every_mount_has_a_volume_and_every_volume_a_mount(objects: list[Object]
 
 
 def claims_of(objects: list[Object], template: PodTemplate) -> list[Object]:
-    (owner,) = [found for found in objects if called(found) == template.owner]
+    (owner,) = [found for found in objects if object_name(found) == template.owner]
     claims: list[Object] = owner["spec"].get("volumeClaimTemplates", [])
     return claims
 
 
-def test_what_pods_refer_to_is_rendered_or_given(objects: list[Object]) -> None:
+def test_objects_that_pods_refer_to_exist(objects: list[Object]) -> None:
     rendered = {(found["kind"], found["metadata"]["name"]) for found in objects}
-    for template in templates(objects):
+    for template in pod_templates(objects):
         for kind, name in references(template):
-            assert (kind, name) in rendered or name in GIVEN, (template.owner, kind, name)
+            assert (kind, name) in rendered or name in EXTERNAL_OBJECTS, (template.owner, kind, name)
 
 
 def references(template: PodTemplate) -> list[tuple[str, str]]:
@@ -150,21 +150,21 @@ def references(template: PodTemplate) -> list[tuple[str, str]]:
     return found
 
 
-def test_the_autoscaler_scales_what_is_there(objects: list[Object]) -> None:
-    deployment = one(objects, "Deployment")
+def test_the_autoscaler_targets_the_deployment(objects: list[Object]) -> None:
+    deployment = single(objects, "Deployment")
     for found in of_kind(objects, "HorizontalPodAutoscaler"):
         assert found["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
         assert deployment["spec"]["replicas"] == found["spec"]["minReplicas"]
 
 
-def test_no_variable_is_given_twice(objects: list[Object]) -> None:
-    for template in templates(objects):
+def test_no_environment_variable_is_set_twice(objects: list[Object]) -> None:
+    for template in pod_templates(objects):
         for container in template.containers:
             names = [variable["name"] for variable in container.get("env", [])]
             assert len(names) == len(set(names)), template.owner
 
 
-def test_the_default_values_have_the_parts_that_they_promise() -> None:
+def test_the_default_values_render_the_documented_objects() -> None:
     kinds = Counter(found["kind"] for found in render())
     assert kinds == {
         "ServiceAccount": 1, "ConfigMap": 3, "Service": 3, "Deployment": 1, "StatefulSet": 1,
@@ -172,10 +172,10 @@ def test_the_default_values_have_the_parts_that_they_promise() -> None:
     }  # fmt: skip
 
 
-def test_settings_of_a_worker_are_in_one_place(objects: list[Object]) -> None:
-    """A variable of the ConfigMap that `env` overrules would be there to mislead."""
+def test_no_setting_is_in_both_the_config_map_and_env(objects: list[Object]) -> None:
+    """`env` would override the ConfigMap, whose value would then mislead."""
     container = main_container(objects)
     own = {variable["name"] for variable in container["env"]}
     (shared,) = [source["configMapRef"]["name"] for source in container["envFrom"] if "configMapRef" in source]
-    assert not own & one(objects, "ConfigMap", shared)["data"].keys()
+    assert not own & single(objects, "ConfigMap", shared)["data"].keys()
     assert settings_of(objects, container)

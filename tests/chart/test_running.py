@@ -1,4 +1,4 @@
-"""What the chart starts, started: the program of `helm test` on a real worker, the store on real servers."""
+"""Runs what the chart's pods run: the program of `helm test` on a real worker, the store's command on real servers."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from routebook.store.url import StoreUrl
 from tests.accepting.authorities import Authority, replace_file
 from tests.architecture.sources import ROOT
 from tests.chart.api_server import ApiServer, next_commands
-from tests.chart.objects import one, settings_of, worker
+from tests.chart.objects import settings_of, single, worker_template
 from tests.chart.rendering import NEWEST, render
 from tests.process.running import Running
 from tests.support.servers import Server, find_servers
@@ -26,7 +26,7 @@ BIN = "/usr/bin:/bin"
 def helm_test(
     remoting: str, http: str, mode: str = "permissive", *, deadline_s: int = 120
 ) -> "subprocess.CompletedProcess[str]":
-    (container,) = one(render(), "Pod")["spec"]["containers"]
+    (container,) = single(render(), "Pod")["spec"]["containers"]
     program, *_ = container["args"]
     assert container["command"] == ["python", "-c"]
     assert "DEADLINE_S = 120" in program
@@ -40,7 +40,7 @@ def helm_test(
     )
 
 
-def test_helm_test_registers_looks_up_and_leaves_nothing(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+def test_helm_test_registers_looks_up_and_unregisters(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     with Running("serve", "--redis-url", store_url, "--namespace", namespace_name, folder=tmp_path) as service:
         remoting = service.remoting.replace("0.0.0.0", "127.0.0.1")
         http = service.http.replace("0.0.0.0", "127.0.0.1")
@@ -53,8 +53,8 @@ def test_helm_test_registers_looks_up_and_leaves_nothing(store_url: str, namespa
         assert service.get("/v1/brokers").json()["brokers"] == []
 
 
-def test_helm_test_fails_where_nobody_answers() -> None:
-    # Port 9 is nobody's.
+def test_helm_test_fails_without_a_service() -> None:
+    # Nothing listens on port 9.
     done = helm_test("127.0.0.1:9", "127.0.0.1:9", deadline_s=1)
     assert done.returncode == 1
     assert "not registered" in done.stderr
@@ -69,43 +69,45 @@ def test_helm_test_fails_where_nobody_answers() -> None:
     ],
     ids=["plain", "enforcing", "clients-too"],
 )
-def test_what_the_notes_tell_to_type_works(
+def test_the_commands_of_the_notes_work(
     tls: dict[str, str], store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
-    """On a worker with the settings that the chart gives it, and a certificate from an authority of one's own."""
+    """The worker has the settings that the chart sets, and a certificate from a private authority."""
     with ApiServer.running(tmp_path) as server:
         commands = next_commands(server.install(NEWEST, {"tls": tls}).text)
-    with Running(*serving(tls, store_url, namespace_name, tmp_path), folder=tmp_path) as service:
+    with Running(*serve_command(tls, store_url, namespace_name, tmp_path), folder=tmp_path) as service:
         for command in commands:
             if command.startswith("helm "):
                 done = helm_test(service.remoting, service.http, tls.get("mode", "permissive"))
             elif " exec " in command:
                 done = in_the_pod(command.partition(" -- ")[2], service)
             else:
-                assert re.search(" (rollout status|get) ", command), "asks the cluster, not the workers"
+                assert re.search(" (rollout status|get) ", command), "this one should ask the cluster, not a worker"
                 continue
             assert done.returncode == 0, (command, done.stdout + done.stderr)
 
 
-def test_helm_test_has_no_certificate_of_a_client(store_url: str, namespace_name: str, tmp_path: Path) -> None:
-    """Which is why the notes do not name it then."""
+def test_helm_test_fails_where_client_certificates_are_needed(
+    store_url: str, namespace_name: str, tmp_path: Path
+) -> None:
+    """That is why the notes do not suggest it then."""
     tls = {"mode": "enforcing", "existingSecret": "a", "clientAuth": "require", "trustSecret": "b"}
-    with Running(*serving(tls, store_url, namespace_name, tmp_path), folder=tmp_path) as service:
+    with Running(*serve_command(tls, store_url, namespace_name, tmp_path), folder=tmp_path) as service:
         done = helm_test(service.remoting, service.http, "enforcing", deadline_s=1)
         assert (done.returncode, "not registered" in done.stderr) == (1, True)
 
 
-def serving(tls: dict[str, str], store_url: str, namespace: str, folder: Path) -> list[str]:
-    """With the files of the Secrets where this machine has them."""
+def serve_command(tls: dict[str, str], store_url: str, namespace: str, folder: Path) -> list[str]:
+    """The worker's command line, with the Secrets' files in `folder`."""
     authority = Authority(folder)
-    made = authority.issue("names")
+    issued = authority.issue("names")
     files = {
-        "/etc/routebook/tls/tls.key": replace_file(folder / "key.pem", made.key),
-        "/etc/routebook/tls/tls.crt": replace_file(folder / "cert.pem", made.certificate),
+        "/etc/routebook/tls/tls.key": replace_file(folder / "key.pem", issued.key),
+        "/etc/routebook/tls/tls.crt": replace_file(folder / "cert.pem", issued.certificate),
         "/etc/routebook/trust/ca.crt": authority.trust,
     }
     objects = render({"tls": tls})
-    (container,) = worker(objects).containers
+    (container,) = worker_template(objects).containers
     flags = []
     for name, value in settings_of(objects, container).items():
         if name.startswith("ROUTEBOOK_TLS_"):
@@ -116,7 +118,7 @@ def serving(tls: dict[str, str], store_url: str, namespace: str, folder: Path) -
 
 
 def in_the_pod(command: str, service: Running) -> "subprocess.CompletedProcess[str]":
-    """`healthcheck` and `routebook` are on the image's path."""
+    """Runs a command as `kubectl exec` would: `healthcheck` and `routebook` are on the image's PATH."""
     host, _, port = service.admin.removeprefix("http://").rpartition(":")
     env = {"ROUTEBOOK_ADMIN_HOST": host, "ROUTEBOOK_ADMIN_PORT": port, "ROUTEBOOK_URL": service.http}
     programs = {"healthcheck": [str(ROOT / "deploy" / "healthcheck.py")], "routebook": ["-m", "routebook"]}
@@ -133,18 +135,18 @@ def in_the_pod(command: str, service: Running) -> "subprocess.CompletedProcess[s
 
 @pytest.mark.parametrize("server", find_servers(), ids=str)
 @pytest.mark.parametrize("password", ["", "a-word_of.letters~9"], ids=["open", "password"])
-async def test_the_store_starts_as_its_pod_starts_it(server: Server, password: str, tmp_path: Path) -> None:
-    """The shell line and the configuration of the StatefulSet, on each server of this machine, under both names."""
+async def test_the_stores_command_and_configuration_work(server: Server, password: str, tmp_path: Path) -> None:
+    """Runs the StatefulSet's shell command and configuration with each server found on this machine."""
     objects = render({"store": {"builtin": {"passwordSecret": "word"}}} if password else {})
     socket = tmp_path / "s"
     configuration = tmp_path / "store.conf"
-    text = one(objects, "ConfigMap", "-store")["data"]["store.conf"]
+    text = single(objects, "ConfigMap", "-store")["data"]["store.conf"]
     assert "port 6379\n" in text
     text = text.replace("port 6379\n", f"port 0\nunixsocket {socket}\n").replace("dir /data\n", f"dir {tmp_path}\n")
     configuration.write_text(text)
     name = "valkey-server" if "valkey" in str(server.path) else "redis-server"
     (tmp_path / name).symlink_to(server.path)
-    (container,) = one(objects, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    (container,) = single(objects, "StatefulSet")["spec"]["template"]["spec"]["containers"]
     line = container["args"][0].replace("/etc/store/store.conf", str(configuration))
     assert container["command"] == ["sh", "-c"]
     with (tmp_path / "log").open("wb") as log:
@@ -164,7 +166,7 @@ async def test_the_store_starts_as_its_pod_starts_it(server: Server, password: s
         assert await client.call("CONFIG", "GET", "appendonly") in ([b"appendonly", b"yes"], {b"appendonly": b"yes"})
         await client.call("SET", "rb:{t}:x", "1")
         await client.close()
-        # It is the shell's own process: SIGTERM reaches it, and it ends in order.
+        # The shell was replaced by the server (exec), so SIGTERM reaches the server.
         process.terminate()
         assert process.wait(10) == 0
     finally:
@@ -187,8 +189,8 @@ async def _open(client: StoreClient) -> None:
             return
 
 
-def test_an_image_without_a_server_says_so(tmp_path: Path) -> None:
-    (container,) = one(render(), "StatefulSet")["spec"]["template"]["spec"]["containers"]
+def test_an_image_without_a_server_is_reported(tmp_path: Path) -> None:
+    (container,) = single(render(), "StatefulSet")["spec"]["template"]["spec"]["containers"]
     done = subprocess.run(
         ["/bin/sh", *container["command"][1:], *container["args"]],
         env={"PATH": str(tmp_path)},

@@ -1,4 +1,4 @@
-"""What the chart tells workers is what workers understand."""
+"""The settings that the chart passes to workers are valid and have the intended effect."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,16 @@ import pytest
 
 from routebook.settings import catalogue, load
 from routebook.store.url import StoreUrl
-from tests.chart.objects import Object, main_container, of_kind, one, read, settings_of, templates, worker
+from tests.chart.objects import (
+    Object,
+    main_container,
+    of_kind,
+    pod_templates,
+    read,
+    settings_of,
+    single,
+    worker_template,
+)
 from tests.chart.rendering import CHART, VALUE_SETS, merged, render, run, value_set
 from tests.chart.tools import HELMS
 
@@ -15,7 +24,7 @@ STORE = "redis://store:6379"
 
 
 def environment(objects: list[Object], container: Object) -> dict[str, str]:
-    """As the kubelet would make it; the store's address may be in a Secret, or need one."""
+    """The environment that the kubelet would create, with a stand-in for what is in Secrets."""
     found = settings_of(objects, container)
     address = found.get("ROUTEBOOK_REDIS_URL", "")
     return found | {"ROUTEBOOK_REDIS_URL": address.replace("$(STORE_PASSWORD)", "secret") or STORE}
@@ -27,23 +36,23 @@ def loaded(values: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("path", VALUE_SETS, ids=lambda path: path.stem)
-def test_every_variable_is_a_setting_and_its_value_allowed(path: Path) -> None:
-    """`load` refuses an unknown variable, a value out of range, and settings that do not fit each other."""
+def test_every_variable_is_a_setting_with_an_allowed_value(path: Path) -> None:
+    """`load` refuses unknown variables, values out of range, and settings that do not fit each other."""
     objects = render(value_set(path))
     known = {setting.variable for setting in catalogue.all_settings().values()}
-    for template in templates(objects):
+    for template in pod_templates(objects):
         for container in template.containers:
             names = settings_of(objects, container).keys() - {"ROUTEBOOK_LAKE"}
             assert names <= known, template.owner
     load({}, environment(objects, main_container(objects)), None, profile="serve")
 
 
-def test_a_setting_that_does_not_exist_would_be_found() -> None:
+def test_an_unknown_setting_is_found() -> None:
     with pytest.raises(Exception, match="ROUTEBOOK_BROKER_TIMEOUT"):
         load({}, {"ROUTEBOOK_BROKER_TIMEOUT": "1", "ROUTEBOOK_REDIS_URL": STORE}, None, profile="serve")
 
 
-def test_the_defaults_are_those_of_a_service_in_a_cluster() -> None:
+def test_the_charts_defaults_reach_the_settings() -> None:
     settings = loaded({})
     assert settings.warm_up_ms == 45_000
     assert settings.drain_ms == 35_000
@@ -54,10 +63,10 @@ def test_the_defaults_are_those_of_a_service_in_a_cluster() -> None:
     assert settings.redis_url == "redis://rb-routebook-store:6379"
 
 
-def test_ports_of_the_pod_are_those_that_the_worker_listens_on() -> None:
+def test_container_ports_match_the_ports_the_worker_listens_on() -> None:
     for values in ({}, {"admin": {"port": 9090}}):
         settings = loaded(values)
-        ports = {port["name"]: port["containerPort"] for port in worker(render(values)).ports}
+        ports = {port["name"]: port["containerPort"] for port in worker_template(render(values)).ports}
         assert ports == {
             "remoting": settings.remoting_port,
             "http": settings.http_port,
@@ -66,38 +75,38 @@ def test_ports_of_the_pod_are_those_that_the_worker_listens_on() -> None:
 
 
 @pytest.mark.parametrize("number", [33_554_432, 268_435_456, 2_000_000])
-def test_large_numbers_stay_whole_numbers(number: int) -> None:
+def test_large_numbers_are_written_as_integers(number: int) -> None:
     assert loaded({"settings": {"history_max_bytes": number}}).history_max_bytes == number
 
 
 @pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
-def test_numbers_given_on_the_command_line_are_numbers_too(helm: Path) -> None:
-    """Helm reads those in another way than a file's."""
+def test_numbers_from_the_command_line_work(helm: Path) -> None:
+    """Helm parses `--set` values differently from those of a file."""
     given = "settings.history_max_bytes=33554432,replicas=4,drain.seconds=20,service.type=NodePort"
-    said = run(helm, "template", "rb", str(CHART), "--set", given)
-    assert said.code == 0, said.errors
-    objects = read(said.text)
+    result = run(helm, "template", "rb", str(CHART), "--set", given)
+    assert result.code == 0, result.errors
+    objects = read(result.text)
     assert settings_of(objects, main_container(objects))["ROUTEBOOK_HISTORY_MAX_BYTES"] == "33554432"
-    assert one(objects, "Deployment")["spec"]["replicas"] == 4
-    assert worker(objects).spec["terminationGracePeriodSeconds"] == 50
+    assert single(objects, "Deployment")["spec"]["replicas"] == 4
+    assert worker_template(objects).spec["terminationGracePeriodSeconds"] == 50
     (public,) = [found for found in objects if found.get("spec", {}).get("type") == "NodePort"]
     assert not any("nodePort" in port for port in public["spec"]["ports"])
 
 
-def test_the_pipeline_reads_the_name_space_of_the_workers() -> None:
+def test_the_pipeline_reads_the_workers_namespace() -> None:
     objects = render({"settings": {"namespace": "orders"}, "pipeline": {"enabled": True}})
-    (pipeline,) = [found for found in templates(objects) if found.kind == "CronJob"]
+    (pipeline,) = [found for found in pod_templates(objects) if found.kind == "CronJob"]
     assert settings_of(objects, pipeline.containers[0])["ROUTEBOOK_NAMESPACE"] == "orders"
     assert settings_of(objects, main_container(objects))["ROUTEBOOK_NAMESPACE"] == "orders"
 
 
-def test_settings_of_any_kind_arrive() -> None:
+def test_settings_of_all_types_are_passed_on() -> None:
     given = {"support_acting_master": True, "namespace": "orders", "hold_percent": 20, "tls_client_enable": False}
     settings = loaded({"settings": given})
     assert {name: getattr(settings, name) for name in given} == given
 
 
-def test_certificates_of_ones_own_are_used() -> None:
+def test_certificates_from_secrets_are_used() -> None:
     settings = loaded(value_set(next(path for path in VALUE_SETS if path.stem == "tls")))
     assert (settings.tls_test_mode, settings.tls_mode) == (False, "enforcing")
     mounts = {mount["mountPath"]: mount["name"] for mount in main_container(render(TLS))["volumeMounts"]}
@@ -117,44 +126,44 @@ TLS = value_set(next(path for path in VALUE_SETS if path.stem == "tls"))
         ({"existingSecret": "store-address"}, None),
     ],
 )
-def test_the_address_of_a_store_elsewhere_is_only_in_a_secret(store: dict[str, str], kind: str | None) -> None:
+def test_the_url_of_an_external_store_is_only_in_a_secret(store: dict[str, str], kind: str | None) -> None:
     objects = render({"store": {"builtin": {"enabled": False}, "external": store}})
     if "url" in store:
         assert [found["kind"] for found in objects if store["url"] in str(found)] == [kind]
     (variable,) = [it for it in main_container(objects)["env"] if it["name"] == "ROUTEBOOK_REDIS_URL"]
     source = variable["valueFrom"]["secretKeyRef"]
     if kind:
-        assert one(objects, "Secret", source["name"])["stringData"][source["key"]] == store["url"]
+        assert single(objects, "Secret", source["name"])["stringData"][source["key"]] == store["url"]
     else:
         assert source == {"name": "store-address", "key": "url"}
 
 
-def test_who_speaks_to_a_store_elsewhere_has_the_authority_that_its_address_names() -> None:
+def test_all_pods_that_use_an_external_store_mount_its_authority() -> None:
     objects = render(value_set(CHART / "ci" / "external-url.yaml"))
     (secret,) = of_kind(objects, "Secret")
     tls = StoreUrl.parse(secret["stringData"]["url"]).tls
     assert tls
     folder = Path(tls.ca_certs or "").parent
-    callers = [
+    users = [
         template
-        for template in templates(objects)
+        for template in pod_templates(objects)
         for container in template.containers
         if "ROUTEBOOK_REDIS_URL" in settings_of(objects, container)
     ]
-    assert [template.kind for template in callers] == ["Deployment", "CronJob"]
-    for template in callers:
+    assert [template.kind for template in users] == ["Deployment", "CronJob"]
+    for template in users:
         (mount,) = [it for it in template.containers[0]["volumeMounts"] if it["mountPath"] == str(folder)]
         (volume,) = [it for it in template.spec["volumes"] if it["name"] == mount["name"]]
         assert volume["secret"] == {"secretName": "store-ca"}
 
 
-def test_a_new_address_or_setting_makes_new_pods_and_nothing_else_does() -> None:
-    def stamp(values: dict[str, Any]) -> Any:
+def test_only_a_changed_setting_or_store_url_restarts_the_pods() -> None:
+    def pod_template(values: dict[str, Any]) -> Any:
         (found,) = [it for it in render(values) if it["kind"] == "Deployment"]
         return found["spec"]["template"]
 
     external = {"store": {"builtin": {"enabled": False}, "external": {"url": "redis://one:6379"}}}
-    elsewhere = merged(external, {"store": {"external": {"url": "redis://two:6379"}}})
-    assert stamp({"settings": {"hold_percent": 20}}) != stamp({})
-    assert stamp(external) != stamp(elsewhere)
-    assert stamp({"replicas": 5, "service": {"type": "NodePort"}, "pdb": {"enabled": False}}) == stamp({})
+    other_url = merged(external, {"store": {"external": {"url": "redis://two:6379"}}})
+    assert pod_template({"settings": {"hold_percent": 20}}) != pod_template({})
+    assert pod_template(external) != pod_template(other_url)
+    assert pod_template({"replicas": 5, "service": {"type": "NodePort"}, "pdb": {"enabled": False}}) == pod_template({})

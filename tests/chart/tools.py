@@ -1,4 +1,7 @@
-"""Helm, schemas, a reader of YAML: what `make chart` fetches. Without them, modules that import this are skipped."""
+"""The tools that `make chart` fetches: Helm, schemas, a YAML parser.
+
+Without them, test modules that import this one are skipped.
+"""
 
 import os
 import sys
@@ -15,11 +18,11 @@ SCHEMAS = next(iter((TOOLS / "wheels").glob("kubernetes_validate-*.whl")), None)
 
 if len(HELMS) < 2 or SCHEMAS is None:
     pytest.skip(
-        "two releases of Helm and the schemas of Kubernetes are not here; `make chart` fetches them "
-        f"(or {HELM_VARIABLE} names helm3:helm4)",
+        "two releases of Helm and the Kubernetes schemas are missing; `make chart` fetches them "
+        f"(or set {HELM_VARIABLE}=/path/to/helm3:/path/to/helm4)",
         allow_module_level=True,
     )
 
-# Last, so that nothing of it stands before what the project itself has installed.
+# Appended last, so that these packages do not shadow the project's own.
 if str(TOOLS / "packages") not in sys.path:
     sys.path.append(str(TOOLS / "packages"))

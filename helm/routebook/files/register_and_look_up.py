@@ -1,7 +1,7 @@
-"""What `helm test` runs in a pod: a broker registers through the Service, is found there, and goes again.
+"""The program of `helm test`: registers a broker through the Service, looks it up, and unregisters it.
 
-Arguments: remoting host:port, HTTP host:port, TLS mode. Each lookup is a connection of its own, so that the Service
-sends them to several workers. Failures are repeated until the deadline: a worker may just be going, or warming up.
+Arguments: remoting host:port, HTTP host:port, TLS mode. Each lookup uses a new connection, so that the Service spreads
+them over several workers. Failed steps are repeated until the deadline, since a worker may be stopping or warming up.
 """
 
 import asyncio
@@ -26,28 +26,28 @@ from routebook.wire.fields import write_fields
 DEADLINE_S = 120
 PAUSE_S = 1.0
 CONNECTIONS = 12
-# A documentation address (RFC 5737): nobody's broker.
+# A documentation address (RFC 5737) that no broker has.
 ADDRESS = "192.0.2.1:10911"
 HA_ADDRESS = "192.0.2.1:10912"
 CLUSTER = "helm-test"
 
 
 class NotYetError(Exception):
-    """What was asked for did not happen."""
+    """A step has not succeeded yet."""
 
 
-TROUBLES = (NotYetError, RoutebookError, OSError)
+EXPECTED_ERRORS = (NotYetError, RoutebookError, OSError)
 
 
-def unverified() -> ssl.SSLContext:
-    """The test asks whether the service works, not who signed it: its certificate names other hosts than this one."""
+def unverified_context() -> ssl.SSLContext:
+    """Accepts any certificate: it covers other host names than the Service's, and is not what is tested."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def body_of(topics: list[str]) -> bytes:
+def registration_body(topics: list[str]) -> bytes:
     version = {"counter": 1, "stateVersion": 0, "timestamp": int(time.time() * 1000)}
     table = {
         topic: {"topicName": topic, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicSysFlag": 0}
@@ -57,25 +57,25 @@ def body_of(topics: list[str]) -> bytes:
     return json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()
 
 
-def successful(response: Response) -> bytes:
+def successful_body(response: Response) -> bytes:
     if response.code != ResponseCode.SUCCESS:
         raise NotYetError(f"code {response.code}: {(response.remark or '').strip()}")
     return response.body
 
 
-def check(route: dict[str, Any]) -> None:
+def check_route(route: dict[str, Any]) -> None:
     addresses = [broker["brokerAddrs"].get("0") for broker in route["brokerDatas"]]
     if addresses != [ADDRESS]:
         raise NotYetError(f"the route names {addresses}")
 
 
-class Trial:
+class RoundTrip:
     def __init__(self, remoting: str, http: str, tls_mode: str) -> None:
         self._remoting = remoting
-        self._tls = unverified() if tls_mode == "enforcing" else None
+        self._tls = unverified_context() if tls_mode == "enforcing" else None
         self._url = f"{'https' if self._tls else 'http'}://{http}"
         self._broker = f"helm-test-{secrets.token_hex(4)}"
-        # A broker that is new with one topic only is refused, as by Apache's name server.
+        # Two topics: a new broker that registers only one is refused, as by Apache's name server.
         self._topics = [f"{self._broker}-a", f"{self._broker}-b"]
         self._session: RemotingClient | None = None
         self._seat: Ext = {"brokerName": self._broker, "brokerAddr": ADDRESS, "clusterName": CLUSTER, "brokerId": "0"}
@@ -86,7 +86,7 @@ class Trial:
             await self._until_done(f"found on {CONNECTIONS} connections", self._look_up_everywhere)
             await self._until_done("found over HTTP", lambda: asyncio.to_thread(self._look_up_over_http))
         except SystemExit:
-            with contextlib.suppress(*TROUBLES):
+            with contextlib.suppress(*EXPECTED_ERRORS):
                 await self._unregister()
             raise
         await self._until_done("unregistered", self._unregister)
@@ -97,7 +97,7 @@ class Trial:
         while True:
             try:
                 await attempt()
-            except TROUBLES as error:
+            except EXPECTED_ERRORS as error:
                 if time.monotonic() > deadline:
                     sys.exit(f"not {what}: {error}")
                 print(f"not yet {what}: {error}", flush=True)
@@ -108,15 +108,15 @@ class Trial:
 
     async def _ask(self, code: RequestCode, ext: Ext) -> bytes:
         async with await RemotingClient.connect(self._remoting, tls=self._tls) as client:
-            return successful(await client.ask(code, ext=ext))
+            return successful_body(await client.ask(code, ext=ext))
 
     async def _register(self) -> None:
-        """The connection stays: a broker whose last one ends is dialled, and this one has no port of its own."""
+        """Keeps the connection: a broker whose last connection ends is dialled, and this one listens on no port."""
         await self._close_session()
         self._session = await RemotingClient.connect(self._remoting, tls=self._tls)
-        body = body_of(self._topics)
+        body = registration_body(self._topics)
         ext = self._seat | write_fields({"haServerAddr": HA_ADDRESS, "bodyCrc32": zlib.crc32(body) & 0x7FFFFFFF})
-        successful(await self._session.ask(RequestCode.REGISTER_BROKER, ext=ext, body=body))
+        successful_body(await self._session.ask(RequestCode.REGISTER_BROKER, ext=ext, body=body))
 
     async def _close_session(self) -> None:
         if self._session is not None:
@@ -130,17 +130,17 @@ class Trial:
         if self._session is None or not self._session.is_open:
             await self._register()
         for number in range(CONNECTIONS):
-            asked = {"topic": self._topics[number % len(self._topics)], "acceptStandardJsonOnly": "true"}
-            check(json.loads(await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, asked)))
+            ext = {"topic": self._topics[number % len(self._topics)], "acceptStandardJsonOnly": "true"}
+            check_route(json.loads(await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext)))
 
     def _look_up_over_http(self) -> None:
         try:
             url = f"{self._url}/v1/routes/{self._topics[0]}"
             with urllib.request.urlopen(url, timeout=5, context=self._tls) as answer:
-                check(json.load(answer))
+                check_route(json.load(answer))
         except urllib.error.HTTPError as error:
             raise NotYetError(f"HTTP {error.code}") from error
 
 
 if __name__ == "__main__":
-    asyncio.run(Trial(*sys.argv[1:4]).run())
+    asyncio.run(RoundTrip(*sys.argv[1:4]).run())

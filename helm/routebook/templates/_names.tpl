@@ -1,12 +1,12 @@
-{{/* Names, labels and images. Each has its one home here. */}}
+{{/* Names, labels and images that several templates use. */}}
 
 {{- define "routebook.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
 {{/*
-A Service's name begins with a letter and has no dots, a CronJob's has at most 52 letters; a release may be called 123, a.b, or something
-of 53 letters. Two long names that begin alike must not become one: what is cut off leaves its hash behind.
+A release may be called 123, a.b, or have a name of 53 characters. But a Service's name must begin with a letter and have no dots, and a
+CronJob's has at most 52 characters. A long name is cut and gets a hash of the whole, so that two long names with one prefix stay distinct.
 */}}
 {{- define "routebook.fullname" -}}
 {{- if .Values.fullnameOverride -}}
@@ -29,7 +29,10 @@ of 53 letters. Two long names that begin alike must not become one: what is cut 
 {{- printf "%s-store" (include "routebook.fullname" .) -}}
 {{- end }}
 
-{{/* Of one component: call these with (dict "root" $ "component" "worker"), and "more" for labels of this object only. What a selector holds never changes. */}}
+{{/*
+Labels of one component. Call these with (dict "root" $ "component" "worker"), and "more" for labels of this object only.
+The selector labels must never change: Kubernetes does not allow it in an existing Deployment or StatefulSet.
+*/}}
 {{- define "routebook.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "routebook.name" .root | quote }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
@@ -46,20 +49,20 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{- define "routebook.labels" -}}
 {{ include "routebook.ownLabels" . }}
-{{- include "routebook.labelsOfUsers" . }}
+{{- include "routebook.userLabels" . }}
 {{- end }}
 
-{{/* Those for all objects, and `more` for this one, which is stronger. The chart's own are refused there (requirements.yaml). */}}
-{{- define "routebook.labelsOfUsers" -}}
+{{/* commonLabels, and `more` for this object, which wins. requirements.yaml refuses the chart's own labels in either. */}}
+{{- define "routebook.userLabels" -}}
 {{- with mergeOverwrite dict (.root.Values.commonLabels | default dict) (.more | default dict) }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
 
-{{/* Without versions: a release of the chart that changes nothing else must not restart anything, the store least of all. */}}
+{{/* Without version labels: a new chart version that changes nothing else must not restart any pod, least of all the store's. */}}
 {{- define "routebook.podLabels" -}}
 {{ include "routebook.selectorLabels" . }}
-{{- include "routebook.labelsOfUsers" . }}
+{{- include "routebook.userLabels" . }}
 {{- end }}
 
 {{- define "routebook.image" -}}
@@ -78,11 +81,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end }}
 
-{{/* What all pods begin with. */}}
+{{/* The beginning of every pod's spec. */}}
 {{- define "routebook.podSpec" -}}
 serviceAccountName: {{ include "routebook.serviceAccountName" . | quote }}
 automountServiceAccountToken: false
-# The variables of Services would be ROUTEBOOK_*, too.
+# Service links would add ROUTEBOOK_* variables that look like settings.
 enableServiceLinks: false
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:

@@ -1,6 +1,6 @@
-{{/* What becomes of values that are settings of Routebook. */}}
+{{/* Turns values into Routebook's settings. */}}
 
-{{/* A number of values.yaml is a floating one, and 33554432 would be written as 3.3554432e+07. */}}
+{{/* Helm reads numbers of values.yaml as floats, so 33554432 would be written as 3.3554432e+07. */}}
 {{- define "routebook.settingText" -}}
 {{- if and (kindIs "float64" .) (eq (floor .) .) -}}
 {{- int64 . | toString -}}
@@ -9,7 +9,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* The variables of all workers, as YAML. */}}
+{{/* The environment variables of all workers, as YAML. */}}
 {{- define "routebook.settings" -}}
 {{- $all := dict -}}
 {{- range $name, $value := .Values.settings -}}
@@ -35,7 +35,7 @@
 {{- toYaml $all -}}
 {{- end }}
 
-{{/* Where the store's address comes from: a variable of workers and pipeline, never of a ConfigMap. */}}
+{{/* The store's URL, an environment variable of workers and pipeline. It may contain a password, so it is never in a ConfigMap. */}}
 {{- define "routebook.storeEnv" -}}
 {{- $builtin := .Values.store.builtin -}}
 {{- if and $builtin.enabled $builtin.passwordSecret -}}
@@ -58,7 +58,7 @@
 {{- end }}
 {{- end }}
 
-{{/* What a stop takes: the two, and 20 s to close what is left and take leave of the store. */}}
+{{/* The longest regular stop: the two drain periods, and 20 s to close remaining connections and release the lease. */}}
 {{- define "routebook.neededGrace" -}}
 {{- add (int .Values.drain.preStopSeconds) (int .Values.drain.seconds) 20 -}}
 {{- end }}

@@ -1,9 +1,9 @@
 {{/*
-Which objects of the Prometheus operator are made: "yes" or nothing. A cluster without the operator does not know their kinds and would
-refuse the whole release, so `auto` asks what it knows. A rendering without a cluster knows none (--api-versions names some).
+Whether to create an object of the Prometheus operator: "yes" or nothing. A cluster without the operator does not have these kinds and
+would refuse the whole release, so `auto` checks for them. Without access to a cluster there are none, unless --api-versions names them.
 */}}
 
-{{- define "routebook.knownAndWanted" -}}
+{{- define "routebook.operatorObject" -}}
 {{- if kindIs "bool" .wanted -}}
 {{- ternary "yes" "" .wanted -}}
 {{- else if .root.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" .kind) -}}
@@ -13,10 +13,10 @@ yes
 
 {{- define "routebook.podMonitor" -}}
 {{- if not (and .Values.metrics.serviceMonitor.enabled (not (kindIs "bool" .Values.metrics.podMonitor.enabled))) -}}
-{{- include "routebook.knownAndWanted" (dict "root" . "kind" "PodMonitor" "wanted" .Values.metrics.podMonitor.enabled) -}}
+{{- include "routebook.operatorObject" (dict "root" . "kind" "PodMonitor" "wanted" .Values.metrics.podMonitor.enabled) -}}
 {{- end -}}
 {{- end }}
 
 {{- define "routebook.prometheusRule" -}}
-{{- include "routebook.knownAndWanted" (dict "root" . "kind" "PrometheusRule" "wanted" .Values.metrics.prometheusRule.enabled) -}}
+{{- include "routebook.operatorObject" (dict "root" . "kind" "PrometheusRule" "wanted" .Values.metrics.prometheusRule.enabled) -}}
 {{- end }}

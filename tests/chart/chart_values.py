@@ -1,6 +1,6 @@
-"""values.yaml as a list of values: path, default, description, schema. The one source of the schema and of the table.
+"""Reads values.yaml as a list of values with default, description and schema; generates the JSON schema and the table.
 
-Above each key stand its description and, where a default cannot say what is allowed, a line `@schema {JSON}`.
+The comment above a key is its description. A line `@schema {JSON}` adds constraints that the default does not imply.
 """
 
 import json
@@ -22,12 +22,12 @@ class UndescribedValueError(Exception):
 
 
 @dataclass(frozen=True)
-class Declared:
+class ChartValue:
     path: tuple[str, ...]
     default: Any
-    about: str
-    extra: dict[str, Any]
-    """What `@schema` says."""
+    description: str
+    constraints: dict[str, Any]
+    """From the `@schema` lines."""
 
     @property
     def name(self) -> str:
@@ -35,23 +35,23 @@ class Declared:
 
     @property
     def is_group(self) -> bool:
-        """A mapping whose keys are values of the chart; others are passed on as they are."""
-        return isinstance(self.default, dict) and bool(self.default) and "additionalProperties" not in self.extra
+        """A mapping whose keys are values of their own. Other mappings are passed on unchanged."""
+        return isinstance(self.default, dict) and bool(self.default) and "additionalProperties" not in self.constraints
 
 
-def declared_values() -> list[Declared]:
+def chart_values() -> list[ChartValue]:
     text = (CHART / "values.yaml").read_text()
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     return list(_walk(root, yaml.safe_load(text), text.splitlines(), ()))
 
 
-def _walk(node: Any, values: dict[str, Any], lines: list[str], above: tuple[str, ...]) -> Iterator[Declared]:
+def _walk(node: Any, values: dict[str, Any], lines: list[str], parent: tuple[str, ...]) -> Iterator[ChartValue]:
     for key_node, value_node in node.value:
-        path = (*above, key_node.value)
+        path = (*parent, key_node.value)
         default = values[key_node.value]
-        about, extra = _comment(lines, key_node.start_mark.line)
-        found = Declared(path, default, about, extra)
-        if not about and not found.is_group:
+        description, constraints = _comment(lines, key_node.start_mark.line)
+        found = ChartValue(path, default, description, constraints)
+        if not description and not found.is_group:
             raise UndescribedValueError(found.name)
         yield found
         if found.is_group:
@@ -60,29 +60,29 @@ def _walk(node: Any, values: dict[str, Any], lines: list[str], above: tuple[str,
 
 def _comment(lines: list[str], line: int) -> tuple[str, dict[str, Any]]:
     words: list[str] = []
-    extra: dict[str, Any] = {}
+    constraints: dict[str, Any] = {}
     while line > 0 and lines[line - 1].lstrip().startswith("#"):
         line -= 1
         text = lines[line].lstrip().removeprefix("#").strip()
         if text.startswith(SCHEMA_MARK):
-            extra |= json.loads(text.removeprefix(SCHEMA_MARK))
+            constraints |= json.loads(text.removeprefix(SCHEMA_MARK))
         else:
             words.insert(0, text)
-    return " ".join(words), extra
+    return " ".join(words), constraints
 
 
 def schema() -> dict[str, Any]:
-    """Unknown keys are refused: a typing error must not be a silent default."""
+    """Refuses unknown keys: a misspelt key must not silently mean the default."""
     root: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#", **_group()}
-    # Helm gives these to a chart that another one depends on.
+    # Helm passes these to a chart that another chart depends on.
     root["properties"]["global"] = {"type": "object"}
     root["properties"]["enabled"] = {"type": "boolean"}
-    for found in declared_values():
-        place = root
+    for found in chart_values():
+        group = root
         for key in found.path[:-1]:
-            place = place["properties"][key]
-        place["properties"][found.path[-1]] = _schema_of(found)
-    # A setting that does not exist stops every worker at its start: better said before anything is changed.
+            group = group["properties"][key]
+        group["properties"][found.path[-1]] = _schema_of(found)
+    # An unknown setting would stop every worker at its start, so Helm refuses it before anything is changed.
     root["properties"]["settings"]["propertyNames"] = {"enum": sorted(catalogue.all_settings())}
     return root
 
@@ -91,17 +91,17 @@ def _group() -> dict[str, Any]:
     return {"type": "object", "additionalProperties": False, "properties": {}}
 
 
-def _schema_of(found: Declared) -> dict[str, Any]:
-    about = {"description": found.about} if found.about else {}
+def _schema_of(found: ChartValue) -> dict[str, Any]:
+    description = {"description": found.description} if found.description else {}
     if found.is_group:
-        return {**about, **_group()}
-    return {**about, "type": _TYPES[type(found.default)], "default": found.default, **found.extra}
+        return {**description, **_group()}
+    return {**description, "type": _TYPES[type(found.default)], "default": found.default, **found.constraints}
 
 
 def table() -> str:
     rows = [
-        f"| `{found.name}` | {_cell(found.default)} | {_escaped(found.about)}{_allowed(found)} |"
-        for found in declared_values()
+        f"| `{found.name}` | {_cell(found.default)} | {_escaped(found.description)}{_allowed(found)} |"
+        for found in chart_values()
         if not found.is_group
     ]
     return "\n".join(["| value | default | |", "|---|---|---|", *rows])
@@ -111,13 +111,13 @@ def _cell(default: Any) -> str:
     return f"`{_escaped(json.dumps(default, ensure_ascii=False))}`"
 
 
-def _allowed(found: Declared) -> str:
-    allowed = found.extra.get("enum")
-    # Nothing may stand for nothing; how it is written is said in the description.
-    return f" One of {', '.join(_written(word) for word in allowed if word != '')}." if allowed else ""
+def _allowed(found: ChartValue) -> str:
+    allowed = found.constraints.get("enum")
+    # An empty string means the default that the description names.
+    return f" One of {', '.join(_quoted(word) for word in allowed if word != '')}." if allowed else ""
 
 
-def _written(word: Any) -> str:
+def _quoted(word: Any) -> str:
     return f"`{word if isinstance(word, str) else json.dumps(word)}`"
 
 
