@@ -27,9 +27,8 @@ from pathlib import Path
 
 import uvloop
 
-from routebook.remoting_api.body_reader import BodyReader
-from routebook.wire.bodies.registration import read_registration_body
-from routebook.wire.bodies.registration_body import RegistrationBody
+from routebook.protocol.request_bodies import RegistrationBody, read_registration_body
+from routebook.remoting.body_reader import BodyReader
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.wire_bodies import compressed_body, json_body

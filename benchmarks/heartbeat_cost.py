@@ -20,20 +20,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from routebook.model.broker import Registration
-from routebook.model.caller import Caller
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DataVersion, Registration
+from routebook.model.names import Caller
 from routebook.model.topic import QueueData
-from routebook.registry.pulse import Pulse
+from routebook.registry.heartbeat_gaps import Pulse
 from routebook.settings import LiveSettings, load
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
 from routebook.store.registration import QueueDifference, heartbeat_broker, register_broker, touch_broker
 from routebook.store.scripts import Script, ScriptSet
-from routebook.store.url import StoreUrl
+from routebook.store.workers import open_namespace
 
 CALLER = Caller("benchmark", "127.0.0.1:1")
 DIGEST = "d" * 32

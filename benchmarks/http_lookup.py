@@ -37,19 +37,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from routebook.http_api.app import create_app
 from routebook.http_api.serving import http_server
 from routebook.model.broker import Registration
-from routebook.model.caller import Caller
+from routebook.model.names import Caller
 from routebook.model.topic import QueueData
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, load
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
 from routebook.store.scripts import ScriptSet
-from routebook.store.url import StoreUrl
+from routebook.store.workers import open_namespace
 
 BROKERS = 8
 CALLS_A_TURN = 200

@@ -32,11 +32,10 @@ from pathlib import Path
 
 from routebook.model.broker import BrokerGroup
 from routebook.model.topic import QueueData
-from routebook.replica.pick_up import pick_up_route
+from routebook.protocol.answer_bodies import Dialect, encode_route
+from routebook.replica.routes import pick_up_route
 from routebook.replica.table import Table
 from routebook.store.reads import GroupImage
-from routebook.wire.bodies.answers import encode_route
-from routebook.wire.bodies.dialect import Dialect
 
 SHAPES = ((1000, 100), (100, 10_000))
 

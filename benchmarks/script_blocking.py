@@ -17,26 +17,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from routebook.model.broker import Registration
-from routebook.model.caller import Caller
-from routebook.model.data_version import DataVersion
+from routebook.background.kv_file import import_kv_file
+from routebook.background.restoring import write_back_queues
+from routebook.model.broker import DataVersion, Registration
+from routebook.model.names import Caller
 from routebook.model.topic import QueueData
-from routebook.registry.kv_file import import_kv_file
-from routebook.registry.restoring import write_back_queues
-from routebook.store.baseline import append_baseline
-from routebook.store.client import StoreClient
+from routebook.store.administration import delete_topic, set_write_permission
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
-from routebook.store.history import read_history_state, trim_history
+from routebook.store.history import append_baseline, read_history_state, trim_history
 from routebook.store.keys import Keys
-from routebook.store.lease import acquire_lease
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
 from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, register_broker, touch_broker
 from routebook.store.removal import DueMember, expire_brokers
 from routebook.store.scripts import ScriptSet
-from routebook.store.topics import delete_topic, set_write_permission
-from routebook.store.url import StoreUrl
+from routebook.store.workers import acquire_lease, open_namespace
 
 CALLER = Caller("benchmark", "127.0.0.1:1")
 DIGEST = "d" * 32

@@ -12,16 +12,15 @@ import secrets
 from collections.abc import Awaitable
 from typing import Any
 
-from routebook.model.broker import Registration
-from routebook.model.caller import Caller
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DataVersion, Registration
+from routebook.model.names import Caller
 from routebook.model.topic import QueueData
 from routebook.registry.sessions import SESSIONS_PER_CALL
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace, renew_worker
 from routebook.store.registration import QueueDifference, register_broker
 from routebook.store.removal import DEPARTURES_PER_CALL, Departure, unregister_brokers
 from routebook.store.scripts import ScriptSet
@@ -32,7 +31,7 @@ from routebook.store.sessions import (
     open_sessions,
     resolve_lost_connections,
 )
-from routebook.store.url import StoreUrl
+from routebook.store.workers import open_namespace, renew_worker
 
 CALLER = Caller("benchmark", "127.0.0.1:1")
 TOPICS = {f"a-topic-with-a-usual-name-{n}": QueueData(8, 8) for n in range(10)}

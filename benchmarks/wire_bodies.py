@@ -27,9 +27,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from routebook.wire.bodies.json_reading import MAX_LENIENT_CHARACTERS
-from routebook.wire.bodies.registration import read_registration_body
-from routebook.wire.bodies.registration_body import RegistrationBody
+from routebook.protocol.body_json import MAX_LENIENT_CHARACTERS
+from routebook.protocol.request_bodies import RegistrationBody, read_registration_body
 
 VERSION = 513
 DATA_VERSION = b'{"counter":3,"stateVersion":0,"timestamp":1700000000001}'

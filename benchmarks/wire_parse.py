@@ -14,9 +14,9 @@ import struct
 import time
 from collections.abc import Callable
 
-from routebook.wire.command import HeaderEncoding, Request
-from routebook.wire.connection import Connection
-from routebook.wire.header import encode_command
+from routebook.protocol.command import HeaderEncoding, Request
+from routebook.protocol.connection import Connection
+from routebook.protocol.headers import encode_command
 
 PREFIX = struct.Struct(">iI")
 FIXED = struct.Struct(">hbhiii")

@@ -21,7 +21,7 @@ from tests.support.run_store import KINDS, RunStore, choose_store, embedded_stor
 from tests.support.servers import Server, find_servers
 
 if TYPE_CHECKING:
-    from routebook.store.client import StoreClient
+    from routebook.store.connection.client import StoreClient
     from routebook.store.namespace import Namespace
 
 STORE_KEY = pytest.StashKey[RunStore]()
@@ -94,8 +94,8 @@ def namespace_name() -> str:
 async def client(request: pytest.FixtureRequest, store_url: str, namespace_name: str) -> AsyncIterator["StoreClient"]:
     """Open, on the run's store."""
     # Here, for tests without a store need not load the Redis client.
-    from routebook.store.client import StoreClient  # noqa: PLC0415
-    from routebook.store.url import StoreUrl  # noqa: PLC0415
+    from routebook.store.connection.client import StoreClient  # noqa: PLC0415
+    from routebook.store.connection.url import StoreUrl  # noqa: PLC0415
 
     store = StoreClient(StoreUrl.parse(store_url), slot_key=f"rb:{{{namespace_name}}}:meta", timeout_ms=5000)
     await store.open()

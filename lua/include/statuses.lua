@@ -1,5 +1,5 @@
 --[[
-What a script says of what it did. The same list in the same order is `routebook.store.statuses.Status`; a test compares the two.
+What a script says of what it did. The same list in the same order is `routebook.store.namespace.Status`; a test compares the two.
 ]]
 local DONE = 0         -- something changed, and the history says what
 local UNCHANGED = 1    -- a legal request that found everything as it asked for

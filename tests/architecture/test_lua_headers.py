@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from routebook.store.statuses import Status
+from routebook.store.namespace import Status
 from tests.architecture.lua_scripts import LuaFile, LuaScript, includes, scripts, statuses
 
 SCRIPTS = list(scripts().values())

@@ -8,7 +8,7 @@ import pytest
 import routebook
 from tests.architecture.sources import ROOT, python_files, tracked_files
 
-MAX_MODULE_LINES = 400
+MAX_MODULE_LINES = 600
 DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md"]
 DOCS = ROOT / "docs"
 DECISIONS = sorted(path for path in DOCUMENTS if path.match("docs/decisions/[0-9]*.md"))

@@ -13,11 +13,11 @@ import httpx
 from routebook.client.answers import read_route
 from routebook.errors import PeerUnavailableError
 from routebook.model.broker import MASTER_ID
-from routebook.simulation.line import Line
-from routebook.wire.bodies.body_error import BodyError
-from routebook.wire.codes import RequestCode, ResponseCode
+from routebook.protocol.body_json import BodyError
+from routebook.protocol.command import RequestCode, ResponseCode
+from routebook.simulate.client import Line
 from tests.balancing.seen import Seen, SeenByKind
-from tests.wire.plain_frames import framed
+from tests.protocol.plain_frames import framed
 
 PAUSE_S = 0.02
 TIMEOUT_S = 3.0

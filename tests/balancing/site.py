@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from tests.architecture.sources import ROOT
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 WORKERS = 3

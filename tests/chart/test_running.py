@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from routebook.errors import StoreUnavailableError
-from routebook.store.client import StoreClient
-from routebook.store.url import StoreUrl
-from tests.accepting.authorities import Authority, replace_file
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from tests.architecture.sources import ROOT
 from tests.chart.api_server import ApiServer, next_commands
 from tests.chart.objects import settings_of, single, worker_template
 from tests.chart.rendering import NEWEST, render
-from tests.process.running import Running
+from tests.listeners.authorities import Authority, replace_file
+from tests.runtime.running import Running
 from tests.support.servers import Server, find_servers
 
 BIN = "/usr/bin:/bin"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from routebook.settings import catalogue, load
-from routebook.store.url import StoreUrl
+from routebook.store.connection.url import StoreUrl
 from tests.chart.objects import (
     Object,
     main_container,

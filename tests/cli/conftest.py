@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from routebook.cli.main import run
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 
 @pytest.fixture(scope="session")

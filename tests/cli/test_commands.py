@@ -5,7 +5,7 @@ import secrets
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.client.canned_server import CannedServer, broker_data, one_broker, queue_data, route, serving
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 
 def other_queues() -> CannedServer:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from routebook.cli.main import run
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 
 def looked_at(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:

@@ -12,7 +12,7 @@ import pytest
 from routebook import __version__, errors
 from routebook.cli import main
 from routebook.cli.main import run
-from routebook.process import exits
+from routebook.runtime import exits
 from tests.support.pipes import pipe_without_reader
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from routebook.cli.main import run
-from routebook.model.caller import Caller
+from routebook.model.names import Caller
 from routebook.settings.catalogue import all_settings
-from routebook.store.kv import set_setting
+from routebook.store.administration import set_setting
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
-from tests.process.running import run as run_process
+from routebook.store.workers import open_namespace
+from tests.runtime.running import run as run_process
 
 
 def test_it_names_the_origin_of_each(

@@ -12,7 +12,7 @@ import pytest
 from routebook.cli import snapshot_parts
 from tests.cli.conftest import CommandLine
 from tests.client.canned_server import broker_data, one_broker, queue_data, route, serving
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from routebook.cli.watch import Event, parse_events
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 
 @pytest.mark.parametrize(

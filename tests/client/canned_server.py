@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.client.peer import Peer, peer
-from tests.wire.plain_frames import framed
+from tests.protocol.plain_frames import framed
 
 Ext = dict[str, str]
 

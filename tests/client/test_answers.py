@@ -5,8 +5,8 @@ import pytest
 from routebook.client import answers
 from routebook.model.broker import BrokerGroup
 from routebook.model.topic import QueueData
-from routebook.wire.bodies.body_error import BodyError
-from tests.wire.golden_frames import golden_frames
+from routebook.protocol.body_json import BodyError
+from tests.protocol.golden_frames import golden_frames
 
 GROUP = BrokerGroup("broker-a", "DefaultCluster", addresses={0: "10.0.0.1:10911"})
 

@@ -11,9 +11,9 @@ import pytest
 from routebook.client.remoting_client import RemotingClient
 from routebook.errors import InvalidInputError, PeerUnavailableError
 from tests.client.peer import Peer, peer
+from tests.protocol.golden_frames import golden_frames
+from tests.protocol.plain_frames import binary_header, framed
 from tests.support.waiting import until
-from tests.wire.golden_frames import golden_frames
-from tests.wire.plain_frames import binary_header, framed
 
 ROUTE_OF_TOPIC_A = golden_frames()["E3"]
 """To the request with number 1."""

@@ -1,6 +1,6 @@
 """What peers and name server said to each other, cut out of the bytes that pass a balancer; and a peer of our own.
 
-Shares no code with `routebook.wire`: an error there must not agree with itself.
+Shares no code with `routebook.protocol`: an error there must not agree with itself.
 """
 
 import itertools

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 from routebook.store.embedded import EmbeddedStore
 from tests.conformance.frames import Frame, FrameLog
 from tests.conformance.java_processes import START_SECONDS, ApacheNameServer, free_ports, wait_until
-from tests.process.running import Running
+from tests.runtime.running import Running
 from tests.support.tcp_balancer import TcpBalancer
 
 VARIABLE = "ROUTEBOOK_TEST_NAME_SERVER"

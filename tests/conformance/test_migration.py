@@ -10,7 +10,7 @@ from routebook.client.name_server import NameServer
 from routebook.client.remoting_client import RemotingClient
 from tests.conformance.conftest import Release
 from tests.conformance.java_processes import ApacheNameServer, Broker, mqadmin, wait_until
-from tests.process.running import Running, run
+from tests.runtime.running import Running, run
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from routebook.simulation.journal import Journal
-from routebook.simulation.layout import Layout
-from routebook.simulation.plan import Churn
-from routebook.simulation.simulation import Options, Simulation
+from routebook.simulate.layout import Layout
+from routebook.simulate.plan import Churn
+from routebook.simulate.records import Journal
+from routebook.simulate.simulation import Options, Simulation
 from tests.conformance.conftest import Release
 from tests.conformance.java_processes import START_SECONDS, ApacheNameServer
 from tests.support.simulated import first_address, lines_of, table_of, truth_of

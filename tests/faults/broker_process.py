@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Final
 
-from tests.wire.plain_frames import framed
+from tests.protocol.plain_frames import framed
 
 RETRY_S: Final = 0.1
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.process.running import Running
-from tests.remoting_api.peer import Peer
-from tests.remoting_api.port import lookup, register
+from tests.remoting.peer import Peer
+from tests.remoting.port import lookup, register
+from tests.runtime.running import Running
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow

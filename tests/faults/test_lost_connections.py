@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from routebook.store.changes import Change, changes_between
+from routebook.store.history import Change, changes_between
 from routebook.store.namespace import Namespace
 from tests.architecture.sources import ROOT
-from tests.process.running import Running
+from tests.runtime.running import Running
 from tests.support.balancer import Balancer
 from tests.support.fault_proxy import FaultProxy
 from tests.support.waiting import until

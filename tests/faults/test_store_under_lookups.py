@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from routebook.store.embedded import EmbeddedStore
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 BROKER = {"address": "127.0.0.9:10911", "topics": {"orders": {}, "billing": {}}, "timeout_ms": 60_000}
 PATH = "/v1/clusters/east/brokers/broker-a/0"

@@ -16,7 +16,7 @@ from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, load
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
+from routebook.store.workers import open_namespace
 from tests.http_api.ports import served
 
 CLUSTER = "DefaultCluster"

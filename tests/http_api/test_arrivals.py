@@ -12,10 +12,10 @@ import pytest
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from routebook.accepting.tls import ServerTls, TlsOptions
 from routebook.http_api.serving import Front, http_server
-from tests.accepting.authorities import trusting
+from routebook.listeners.tls import ServerTls, TlsOptions
 from tests.http_api.ports import line_to, served
+from tests.listeners.authorities import trusting
 
 ANYONE = (ip_network("127.0.0.0/8"),)
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"

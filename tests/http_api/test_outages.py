@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
 from routebook.store.scripts import ScriptSet
-from routebook.store.url import StoreUrl
 from tests.http_api.conftest import Worker, running, seat
 from tests.support.waiting import until
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routebook.errors import InvalidInputError
-from routebook.http_api.paging import page_of
+from routebook.http_api.dependencies import page_of
 
 
 @given(names=st.sets(st.text(min_size=1)), limit=st.integers(1, 7))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from routebook.http_api import report_folder
-from routebook.http_api.report_folder import ReportFile
+from routebook.http_api.routers import reports
+from routebook.http_api.routers.reports import ReportFile
 from routebook.store.namespace import Namespace
 from tests.http_api.conftest import Worker, running
 from tests.http_api.ports import line_to
@@ -171,7 +171,7 @@ async def test_a_file_too_large_to_be_a_report_is_none(
 ) -> None:
     put(folder, "large.html", "x" * 101)
     put(folder, "small.html", "x" * 100)
-    monkeypatch.setattr(report_folder, "MAX_BYTES", 100)
+    monkeypatch.setattr(reports, "MAX_BYTES", 100)
     assert [one["name"] for one in (await showing.http.get("/v1/reports")).json()["reports"]] == ["small.html"]
     assert (await showing.http.get("/v1/reports/large.html")).status_code == 404
     assert (await showing.http.get("/v1/reports/small.html")).status_code == 200

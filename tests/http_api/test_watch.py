@@ -10,14 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
-from routebook.http_api.replay import ONE_BY_ONE
-from routebook.http_api.sse import EventId
-from routebook.http_api.watching import Wanted, Watch
-from routebook.model.caller import Caller
-from routebook.store.baseline import write_baseline
-from routebook.store.lease import acquire_lease
+from routebook.http_api.watch_streams import ONE_BY_ONE, EventId, Wanted, Watch
+from routebook.model.names import Caller
+from routebook.store.history import write_baseline
 from routebook.store.namespace import Namespace
 from routebook.store.recovery import begin_history
+from routebook.store.workers import acquire_lease
 from tests.http_api.conftest import Worker, running, seat
 from tests.http_api.ports import PATIENCE_SECONDS, line_to
 from tests.support.waiting import until

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from routebook.wire.codes import ResponseCode
-from routebook.wire.command import Request
-from routebook.wire.connection import Connection
+from routebook.protocol.command import Request, ResponseCode
+from routebook.protocol.connection import Connection
 from tests.kubernetes.load.client import LoadClient
 from tests.kubernetes.load.fleet import Fleet
 from tests.kubernetes.load.record import Kind, Plan, Record, Stretch

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.metrics.traffic import make_traffic, serving
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 
 @pytest.fixture(scope="session")

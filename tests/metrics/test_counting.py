@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.metrics.traffic import make_traffic, serving
-from tests.process.running import Running
+from tests.runtime.running import Running
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.xdist_group("metrics")

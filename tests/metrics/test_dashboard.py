@@ -11,7 +11,7 @@ import pytest
 from tests.metrics.dashboard_file import queries, read_dashboard
 from tests.metrics.rules_file import metrics_in, read_alerts
 from tests.metrics.test_documentation import ONLY_OF_SEVERAL
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 pytestmark = pytest.mark.xdist_group("metrics")
 

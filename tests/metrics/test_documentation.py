@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from routebook.observability.exposition import Merging, Seen
 from routebook.observability.metrics import Metrics
 from tests.architecture.sources import ROOT
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 pytestmark = pytest.mark.xdist_group("metrics")
 

@@ -22,7 +22,7 @@ from tests.metrics.dashboard_file import choices, queries
 from tests.metrics.promtool import needs_prometheus, needs_promtool, promtool
 from tests.metrics.rules_file import ALERTS, read_alerts
 from tests.metrics.traffic import make_traffic, serving
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 pytestmark = [pytest.mark.slow, needs_prometheus, pytest.mark.xdist_group("metrics")]
 

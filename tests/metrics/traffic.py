@@ -7,12 +7,11 @@ from pathlib import Path
 import httpx
 
 from routebook.client.remoting_client import RemotingClient
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DataVersion
 from routebook.model.topic import QueueData
-from routebook.simulation.registering import registration_body, registration_ext
-from routebook.wire.codes import RequestCode, ResponseCode
-from routebook.wire.command import Ext
-from tests.process.running import Running
+from routebook.protocol.command import Ext, RequestCode, ResponseCode
+from routebook.simulate.broker import registration_body, registration_ext
+from tests.runtime.running import Running
 
 ADDRESS = "127.0.0.21:10911"
 LOOKUP_SECONDS = 1.5

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routebook.model.broker import BrokerGroup
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import BrokerGroup, DataVersion
 from routebook.model.topic import PERM_READ_WRITE, QueueData
 
 numbers = st.integers(-(2**63), 2**63 - 1)

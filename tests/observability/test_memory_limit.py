@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from routebook.observability.memory_limit import NO_LIMIT, memory_limit_bytes
+from routebook.observability.probes import NO_LIMIT, memory_limit_bytes
 
 MIB = 1 << 20
 

@@ -3,8 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from routebook import __version__
-from routebook.observability.figures import HistoryFigures, ReplicaFigures
-from routebook.observability.metrics import Metrics
+from routebook.observability.metrics import HistoryFigures, Metrics, ReplicaFigures
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

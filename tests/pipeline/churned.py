@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from routebook_pipeline.lake.feeds import Progress
 from routebook_pipeline.lake.ingest import ingest
 from routebook_pipeline.lake.tables import Lake
-from tests.process.running import Running
+from tests.runtime.running import Running
 from tests.support.simulated import first_address
 
 TROUBLE = {

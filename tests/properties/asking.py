@@ -3,14 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from routebook.model.broker import Registration, RegistrationResult
-from routebook.model.min_broker import MinBrokerChange
-from routebook.store.kv import delete_kv, put_kv
-from routebook.store.namespace import Namespace
+from routebook.model.broker import MinBrokerChange, Registration, RegistrationResult
+from routebook.store.administration import delete_kv, delete_topic, put_kv, register_topic, set_write_permission
+from routebook.store.namespace import Namespace, Status
 from routebook.store.registration import heartbeat_broker
 from routebook.store.removal import Departure, unregister_brokers
-from routebook.store.statuses import Status
-from routebook.store.topics import delete_topic, register_topic, set_write_permission
 from tests.properties import operations as op
 from tests.properties.plain_worker import CALLER
 from tests.reference.registry import Answer, ReferenceRegistry, Unregistration

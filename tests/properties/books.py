@@ -4,7 +4,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
 from routebook.store.scripts import ScriptSet

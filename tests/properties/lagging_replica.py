@@ -9,9 +9,9 @@ from typing import Any
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.settings.loading import load
-from routebook.store.client import StoreClient, Word
+from routebook.store.connection.client import StoreClient, Word
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
+from routebook.store.workers import open_namespace
 from tests.properties.states import State, state_of_store
 from tests.properties.whole_worker import PATIENCE_MS, state_of_table
 

@@ -6,8 +6,7 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from routebook.model.broker import Registration
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DataVersion, Registration
 from routebook.model.topic import QueueData, TopicMapping
 
 CLUSTERS = ("east", "west")

@@ -12,17 +12,17 @@ from routebook.model.broker import (
     DEFAULT_TIMEOUT_MS,
     MASTER_ID,
     BrokerGroup,
+    MinBrokerChange,
     Registration,
     RegistrationResult,
+    after_joining,
 )
-from routebook.model.caller import Caller
-from routebook.model.min_broker import MinBrokerChange, after_joining
+from routebook.model.names import Caller
 from routebook.model.topic import QueueData
-from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
+from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, SeatReply, register_broker, touch_broker
-from routebook.store.statuses import Status
+from routebook.store.workers import open_namespace
 
 CALLER = Caller("test", "127.0.0.1:1")
 RESULTS: Mapping[Status, str] = {

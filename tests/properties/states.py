@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DataVersion
 from routebook.model.names import member_name
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.namespace import Namespace

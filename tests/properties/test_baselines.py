@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator
 
 from hypothesis import given, settings
 
-from routebook.store.baseline import write_baseline
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
+from routebook.store.history import write_baseline
 from tests.properties import operations as op
 from tests.properties.books import fresh_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from routebook.model.broker import Registration
 from routebook.model.topic import QueueData
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
 from routebook.store.namespace import Namespace
 from tests.properties import operations as op
 from tests.properties.asking import Told, ask_reference, ask_store

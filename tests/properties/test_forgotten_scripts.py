@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from routebook.store.client import StoreClient, Word
+from routebook.store.connection.client import StoreClient, Word
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.namespace import Namespace
-from routebook.store.url import StoreUrl
 from tests.properties import operations as op
 from tests.properties.test_histories import quick, through_scripts, through_the_registry
 

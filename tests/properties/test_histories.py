@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from routebook.store import registration
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
 from routebook.store.namespace import Namespace
 from tests.properties import operations as op
 from tests.properties.books import fresh_namespace

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from routebook.model.broker import Registration
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
 from tests.properties import operations as op
 from tests.properties.test_histories import prepare_in_parts, through_scripts, through_the_registry
 from tests.reference.build import A, B, mapping, registration, topics

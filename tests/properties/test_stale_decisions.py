@@ -11,9 +11,7 @@ import pytest
 from routebook.model.broker import Registration
 from routebook.model.names import split_member
 from routebook.model.topic import QueueData
-from routebook.store.lease import Lease, acquire_lease, renew_lease
-from routebook.store.namespace import Namespace
-from routebook.store.presence import forget_worker, open_namespace
+from routebook.store.namespace import Namespace, Status
 from routebook.store.registration import QueueDifference, heartbeat_broker, register_broker, touch_broker
 from routebook.store.removal import (
     Departure,
@@ -31,7 +29,7 @@ from routebook.store.sessions import (
     close_sessions,
     open_sessions,
 )
-from routebook.store.statuses import Status
+from routebook.store.workers import Lease, acquire_lease, forget_worker, open_namespace, renew_lease
 from tests.properties.plain_worker import CALLER
 
 ROUNDS, MEMBERS, MEMBERS_PER_BATCH = 10, 1000, 7

@@ -5,15 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from routebook.errors import RefusedError
-from routebook.model.broker import Registration, RegistrationResult
-from routebook.model.min_broker import MinBrokerChange
+from routebook.model.broker import MinBrokerChange, Registration, RegistrationResult
 from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica
 from routebook.replica.table import Table
 from routebook.settings.live import LiveSettings
 from routebook.settings.loading import load
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
+from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER
 from tests.properties.states import GroupState, InstanceState, State
 

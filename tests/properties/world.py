@@ -3,14 +3,12 @@
 import itertools
 from collections.abc import Sequence
 
-from routebook.model.broker import Registration
-from routebook.model.min_broker import MinBrokerChange
+from routebook.model.broker import MinBrokerChange, Registration
 from routebook.model.names import member_name
-from routebook.store.lease import Lease, acquire_lease
-from routebook.store.namespace import Namespace
+from routebook.store.namespace import Namespace, Status
 from routebook.store.removal import expire_brokers, scan_deadlines, unregister_brokers
 from routebook.store.sessions import EndedSession, close_sessions
-from routebook.store.statuses import Status
+from routebook.store.workers import Lease, acquire_lease
 from tests.properties import operations as op
 from tests.properties.asking import Worker, ask_reference, ask_store, told_by_reference, told_by_worker
 from tests.properties.lagging_replica import LaggingReplica

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from routebook.model.broker import Registration
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DataVersion, Registration
 from routebook.model.topic import QueueData, TopicMapping
 from tests.reference.registry import Answer, ReferenceRegistry, Unregistration
 

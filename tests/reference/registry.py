@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from routebook.model.broker import DEFAULT_TIMEOUT_MS, MASTER_ID, Registration
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DEFAULT_TIMEOUT_MS, MASTER_ID, DataVersion, Registration
 from routebook.model.topic import PERM_READ_WRITE, QueueData, TopicMapping
 
 Member = tuple[str, str]

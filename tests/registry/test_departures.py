@@ -1,6 +1,6 @@
 """104: queued at once, carried out in batches, of the stay that its connection carries."""
 
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DataVersion
 from tests.reference.build import A, B, registration, version
 from tests.support.connections import FakeConnection
 from tests.support.in_process import CALLER, running_worker

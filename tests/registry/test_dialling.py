@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from routebook.registry.dialling import Look, dial
+from routebook.registry.lost_connections import Look, dial
 from tests.support.broker_hosts import BrokerHosts
 
 

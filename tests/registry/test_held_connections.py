@@ -1,6 +1,6 @@
 """What a worker knows of its connections, without a store."""
 
-from routebook.registry.held_connections import Ended, HeldConnections
+from routebook.registry.sessions import Ended, HeldConnections
 from tests.support.connections import FakeConnection
 
 M, N = "east/127.0.0.1:10911", "east/127.0.0.2:10911"

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from routebook.store.changes import changes_between
+from routebook.store.history import changes_between
 from tests.reference.build import registration
 from tests.registry.fleets import Fleet, alarms, fleet, outcomes
 from tests.support.broker_hosts import BrokerHosts

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from routebook.model.min_broker import MinBrokerChange
+from routebook.model.broker import MinBrokerChange
 from tests.reference.build import A, B, C, registration
 from tests.registry.fleets import Fleet, fleet
 from tests.support.in_process import CALLER

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routebook.registry.pulse import BUCKETS, bucket_of
+from routebook.registry.heartbeat_gaps import BUCKETS, bucket_of
+from routebook.store.history import append_pulse
 from routebook.store.namespace import Namespace
-from routebook.store.pulse import append_pulse
 from tests.reference.build import A, registration
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
 

@@ -8,7 +8,7 @@ import pytest
 
 from routebook.errors import InvalidInputError, NotFoundError, RefusedError
 from routebook.model.topic import QueueData
-from routebook.store.changes import changes_between
+from routebook.store.history import changes_between
 from tests.reference.build import A, B, mapping, registration, topics, version
 from tests.support.in_process import CALLER, running_worker
 from tests.support.waiting import until

@@ -4,7 +4,7 @@ import pytest
 
 from routebook.errors import StoreUnavailableError
 from routebook.registry import sessions as module
-from routebook.store.changes import changes_between
+from routebook.store.history import changes_between
 from routebook.store.recovery import begin_history
 from tests.reference.build import A, registration, version
 from tests.registry.fleets import fleet, outcomes

@@ -5,7 +5,7 @@ from typing import Any
 
 from routebook.model.broker import BrokerGroup, Instance
 from routebook.model.topic import QueueData, TopicMapping
-from routebook.replica.pick_up import pick_up_route
+from routebook.replica.routes import pick_up_route
 from routebook.replica.table import Table
 from routebook.store.reads import GroupImage
 

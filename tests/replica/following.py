@@ -7,13 +7,13 @@ from typing import Any
 
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, load
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
 from routebook.store.reads import read_heads
 from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.scripts import ScriptSet
-from routebook.store.url import StoreUrl
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import registration
 from tests.support.waiting import until

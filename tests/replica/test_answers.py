@@ -1,6 +1,6 @@
 """Kept answers are bounded, and gone when they are no longer good."""
 
-from routebook.replica.answers import Answers
+from routebook.replica.replica import Answers
 
 
 def test_the_oldest_goes_when_there_is_too_much() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routebook.model.broker import BrokerGroup
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import BrokerGroup, DataVersion
 from routebook.model.topic import QueueData
 from routebook.replica.table import Table
 from tests.replica.build import group, image, instance, mapping

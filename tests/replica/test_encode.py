@@ -2,18 +2,17 @@
 
 import json
 
-from routebook.model.broker import BrokerGroup
-from routebook.model.route import TopicRoute
+from routebook.model.broker import BrokerGroup, TopicRoute
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData, TopicMapping
-from routebook.replica.pick_up import (
+from routebook.protocol import answer_bodies as answers
+from routebook.protocol.answer_bodies import Dialect
+from routebook.replica.routes import (
     ClusterInfo,
     TopicList,
     pick_up_cluster_info,
     pick_up_member_group,
 )
 from routebook.replica.table import Table
-from routebook.wire.bodies import answers
-from routebook.wire.bodies.dialect import Dialect
 from tests.replica.build import A, B, group, image, instance, mapping, route_of, table_of
 
 

@@ -8,10 +8,16 @@ import pytest
 
 from routebook.errors import NotReadyError, NotSeenYetError
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
-from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.administration import (
+    delete_kv,
+    delete_topic,
+    put_kv,
+    register_topic,
+    set_setting,
+    set_write_permission,
+)
 from routebook.store.namespace import Namespace
 from routebook.store.reads import read_heads
-from routebook.store.topics import delete_topic, register_topic, set_write_permission
 from tests.properties.plain_worker import CALLER
 from tests.reference.build import mapping, topics, version
 from tests.replica.build import A, B, C

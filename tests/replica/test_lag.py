@@ -1,6 +1,6 @@
 """How far behind a table is, by what its worker knows."""
 
-from routebook.replica.lag import Lag
+from routebook.replica.feed import Lag
 
 
 def test_what_is_shown_at_once_is_no_lag() -> None:

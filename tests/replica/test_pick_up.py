@@ -1,7 +1,7 @@
 """Routes and listings, rule by rule (Apache's name server is the reference)."""
 
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, PERM_READ, QueueData
-from routebook.replica import pick_up
+from routebook.replica import routes
 from routebook.replica.table import Table
 from tests.replica.build import A, B, C, group, image, instance, mapping, route_of, table_of
 
@@ -57,8 +57,8 @@ def test_the_smallest_id_stands_in_for_a_lost_master_of_a_read_only_topic() -> N
     table = table_of(image(group({2: C, 1: B}, acting_master=True), {"orders": READ_ONLY}))
     assert route_of(table, acting=True).groups[0].addresses == {0: B, 2: C}
     assert table.groups["broker-a"].addresses == {1: B, 2: C}, "only the answer says so"
-    assert pick_up.pick_up_cluster_info(table).groups[0].addresses == {1: B, 2: C}
-    assert pick_up.pick_up_member_group(table, "east", "broker-a").addresses == {1: B, 2: C}
+    assert routes.pick_up_cluster_info(table).groups[0].addresses == {1: B, 2: C}
+    assert routes.pick_up_member_group(table, "east", "broker-a").addresses == {1: B, 2: C}
 
 
 def test_nobody_stands_in_while_the_entry_is_writable() -> None:
@@ -94,15 +94,15 @@ def test_the_order_configuration_is_added_when_enabled_and_present() -> None:
 
 def test_a_member_group_takes_the_askers_word_for_the_cluster() -> None:
     table = table_of(image(group({1: B, 0: A})))
-    found = pick_up.pick_up_member_group(table, "elsewhere", "broker-a")
+    found = routes.pick_up_member_group(table, "elsewhere", "broker-a")
     assert (found.cluster, found.addresses) == ("elsewhere", {0: A, 1: B})
-    assert pick_up.pick_up_member_group(table, "y", "x").addresses == {}
+    assert routes.pick_up_member_group(table, "y", "x").addresses == {}
 
 
 def test_cluster_info_holds_empty_groups_and_names_without_a_group() -> None:
     table = table_of(image(group({}, name="b-empty")), image(group(), clusters=["west", "east"]))
     table.apply_group("b-ghost", image(None, clusters=["east"]))
-    info = pick_up.pick_up_cluster_info(table)
+    info = routes.pick_up_cluster_info(table)
     assert [found.name for found in info.groups] == ["b-empty", "broker-a"]
     assert info.clusters == {"east": ("b-empty", "b-ghost", "broker-a"), "west": ("broker-a",)}
 
@@ -110,7 +110,7 @@ def test_cluster_info_holds_empty_groups_and_names_without_a_group() -> None:
 def test_all_topics_are_those_with_an_entry_group_or_not() -> None:
     table = table_of(image(group(), ["orders", "a"], mappings={"mapped": mapping()}))
     table.apply_group("broker-x", image(None, ["ghostly"]))
-    assert pick_up.list_topics(table).topics == ("a", "ghostly", "orders")
+    assert routes.list_topics(table).topics == ("a", "ghostly", "orders")
 
 
 def test_topics_of_a_cluster_are_those_of_the_names_listed_under_it() -> None:
@@ -118,23 +118,23 @@ def test_topics_of_a_cluster_are_those_of_the_names_listed_under_it() -> None:
         image(group(), ["orders", "both"], clusters=["east", "west"]),
         image(group(name="broker-b", cluster="west"), ["payments", "both"]),
     )
-    assert pick_up.list_topics_of_cluster(table, "west").topics == ("both", "orders", "payments")
-    assert pick_up.list_topics_of_cluster(table, "east").topics == ("both", "orders")
-    assert pick_up.list_topics_of_cluster(table, "north").topics == ()
+    assert routes.list_topics_of_cluster(table, "west").topics == ("both", "orders", "payments")
+    assert routes.list_topics_of_cluster(table, "east").topics == ("both", "orders")
+    assert routes.list_topics_of_cluster(table, "north").topics == ()
 
 
 def test_the_system_list_names_clusters_brokers_and_the_address_of_one() -> None:
     table = table_of(image(group({}, name="a-empty")), image(group({2: C, 1: B})))
-    listed = pick_up.list_system_topics(table)
+    listed = routes.list_system_topics(table)
     assert listed.topics == ("a-empty", "broker-a", "east")
     assert listed.broker_address == B
-    assert pick_up.list_system_topics(Table()) == pick_up.TopicList((), None)
+    assert routes.list_system_topics(Table()) == routes.TopicList((), None)
 
 
 def test_unit_listings_go_by_the_flags_of_the_first_entry() -> None:
     queues = {f"flags-{flags}": QueueData(flags=flags) for flags in range(4)}
     later = {topic: QueueData(flags=0) for topic in queues}
     table = table_of(image(group(), queues), image(group(name="z-later"), later))
-    assert pick_up.list_unit_topics(table).topics == ("flags-1", "flags-3")
-    assert pick_up.list_unit_subscription_topics(table).topics == ("flags-2", "flags-3")
-    assert pick_up.list_unit_subscription_topics_without_unit(table).topics == ("flags-2",)
+    assert routes.list_unit_topics(table).topics == ("flags-1", "flags-3")
+    assert routes.list_unit_subscription_topics(table).topics == ("flags-2", "flags-3")
+    assert routes.list_unit_subscription_topics_without_unit(table).topics == ("flags-2",)

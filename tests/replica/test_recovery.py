@@ -10,12 +10,11 @@ from routebook.replica.contents import Contents
 from routebook.replica.load import Position
 from routebook.replica.recovery import SETTLE_MS, Recovery, carry_over
 from routebook.replica.table import Table
-from routebook.store.changes import Change
-from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.administration import delete_kv, delete_topic, put_kv, register_topic, set_setting
+from routebook.store.history import Change
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
 from routebook.store.recovery import restore_kv, restore_queues, restore_settings
-from routebook.store.topics import delete_topic, register_topic
+from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER
 from tests.reference.build import mapping, topics, version
 from tests.replica.build import A, B, C, group, image, instance, table_of

@@ -7,15 +7,20 @@ from itertools import count
 import pytest
 
 from routebook.model.topic import QueueData
-from routebook.replica.difference import changed_topics
-from routebook.replica.load import Position, load
-from routebook.replica.reread import Named, reread
+from routebook.replica.contents import changed_topics
+from routebook.replica.load import Named, Position, load, reread
 from routebook.replica.table import Table
-from routebook.store.changes import Change, read_changes
-from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.administration import (
+    delete_kv,
+    delete_topic,
+    put_kv,
+    register_topic,
+    set_setting,
+    set_write_permission,
+)
+from routebook.store.history import Change, read_changes
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
-from routebook.store.topics import delete_topic, register_topic, set_write_permission
+from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER
 from tests.reference.build import mapping, topics, version
 from tests.replica.build import A, B, C

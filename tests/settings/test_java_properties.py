@@ -2,7 +2,7 @@
 
 import pytest
 
-from routebook.settings.java_properties import parse_properties
+from routebook.settings.files import parse_properties
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 
 from routebook.errors import StoreUnavailableError, StoreUnsuitableError
 from routebook.store.checks import Finding, StoreFacts, check_store, diagnose, judge, probes
-from routebook.store.client import StoreClient, StoreReplyError
+from routebook.store.connection.client import StoreClient, StoreReplyError
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.scripts import ScriptSet
-from routebook.store.url import StoreUrl
 from tests.support.topologies import ask
 
 GOOD = StoreFacts("Redis", "7.0.15", 1 << 30, "noeviction", True, 0, 0, disk_trouble=False, refused_commands=())
@@ -190,7 +190,7 @@ def test_the_probe_covers_every_command_of_the_scripts() -> None:
 
 def test_the_probe_covers_every_command_of_this_package() -> None:
     folder = Path(__file__).parents[2] / "service" / "routebook" / "store"
-    sources = [path.read_text() for path in folder.glob("*.py") if path.name not in ("dialer.py", "checks.py")]
+    sources = [path.read_text() for path in folder.rglob("*.py") if path.name not in ("dialer.py", "checks.py")]
     used = {
         command
         for source in sources

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from routebook.errors import StoreError, StoreUnavailableError
-from routebook.store.client import NoScriptError, StoreClient, StoreRefusedError, StoreReplyError
+from routebook.store.connection.client import NoScriptError, StoreClient, StoreRefusedError, StoreReplyError
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
-from routebook.store.url import StoreUrl
 from tests.support.waiting import until
 
 

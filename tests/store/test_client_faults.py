@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from routebook.errors import StoreUnavailableError
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
-from routebook.store.url import StoreUrl
 from tests.support.fault_proxy import FaultProxy
 from tests.support.waiting import until
 

@@ -7,8 +7,8 @@ import pytest
 from redis.crc import key_slot
 
 from routebook.errors import StoreUnavailableError
-from routebook.store.client import StoreClient
-from routebook.store.url import StoreUrl
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from tests.support.topologies import ClusterTrio, ask, kill
 from tests.support.waiting import until
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from routebook.store.changes import BASELINE_KINDS, KINDS
+from routebook.store.history import BASELINE_KINDS, KINDS
 from routebook.store.namespace import Namespace
 from tests.architecture.sources import ROOT
 from tests.support.every_kind import live_through_every_kind

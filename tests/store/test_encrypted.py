@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from routebook.errors import StoreUnavailableError
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
-from routebook.store.url import StoreUrl
 from tests.support.servers import find_servers
 
 OPENSSL = shutil.which("openssl")

@@ -4,13 +4,12 @@ import asyncio
 from typing import Any
 
 from routebook.model.topic import QueueData
-from routebook.store.lease import acquire_lease
+from routebook.store.administration import set_write_permission
 from routebook.store.namespace import Namespace
-from routebook.store.presence import renew_worker
 from routebook.store.reads import read_groups
 from routebook.store.registration import heartbeat_broker
 from routebook.store.removal import hold_expiry, scan_deadlines
-from routebook.store.topics import set_write_permission
+from routebook.store.workers import acquire_lease, renew_worker
 from tests.properties.plain_worker import PlainWorker
 from tests.properties.replay import read_history
 from tests.reference.build import A, mapping, registration, topics, version

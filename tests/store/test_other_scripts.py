@@ -4,16 +4,13 @@ import pytest
 
 from routebook.errors import StoreUnsuitableError
 from routebook.model.topic import QueueData
-from routebook.store.changes import changes_between, first_change, has_change
-from routebook.store.history import read_history_state, trim_history
-from routebook.store.kv import delete_kv, put_kv, set_setting
-from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
+from routebook.store.administration import delete_kv, delete_topic, put_kv, register_topic, set_setting
+from routebook.store.history import changes_between, first_change, has_change, read_history_state, trim_history
+from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_heads, read_kv, read_settings
 from routebook.store.recovery import begin_history, finish_restoring, restore_kv, restore_queues, restore_settings
 from routebook.store.removal import Departure, unregister_brokers
-from routebook.store.statuses import Status
-from routebook.store.topics import delete_topic, register_topic
+from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, registration, topics
 from tests.support.scripts import history, kinds, newest

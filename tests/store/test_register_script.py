@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from routebook.model.topic import QueueData
-from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
+from routebook.store.administration import delete_topic, set_write_permission
+from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_instances
 from routebook.store.registration import (
     STAGE_FROM_TOPICS,
@@ -13,8 +13,7 @@ from routebook.store.registration import (
     register_broker,
     touch_broker,
 )
-from routebook.store.statuses import Status
-from routebook.store.topics import delete_topic, set_write_permission
+from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, mapping, registration, topics, version
 from tests.support.scripts import history, kinds, newest

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from routebook.store.lease import acquire_lease, release_lease, renew_lease
-from routebook.store.namespace import Namespace
-from routebook.store.presence import forget_worker, renew_worker
+from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_instances, read_service_state
 from routebook.store.removal import (
     Departure,
@@ -18,7 +16,7 @@ from routebook.store.removal import (
     scan_deadlines,
     unregister_brokers,
 )
-from routebook.store.statuses import Status
+from routebook.store.workers import acquire_lease, forget_worker, release_lease, renew_lease, renew_worker
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, C, registration
 from tests.support.scripts import deadline_of, history, kinds, make_due, meta, newest

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from routebook.errors import ScriptError
-from routebook.store.client import StoreClient
+from routebook.store.administration import put_kv
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
-from routebook.store.kv import put_kv
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
 from routebook.store.reads import read_groups
 from routebook.store.scripts import ScriptSet
-from routebook.store.url import StoreUrl
+from routebook.store.workers import open_namespace
 from tests.support.scripts import CALLER
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from routebook.errors import StoreUnavailableError
-from routebook.store.client import StoreClient
-from routebook.store.url import StoreUrl
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from tests.support.fault_proxy import FaultProxy
 from tests.support.topologies import SentinelTrio, ask, kill
 from tests.support.waiting import until

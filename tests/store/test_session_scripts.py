@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from routebook.store.lease import acquire_lease
-from routebook.store.namespace import Namespace
-from routebook.store.presence import WORKER_LEASE_MS, forget_worker, renew_worker
+from routebook.store.namespace import Namespace, Status
 from routebook.store.registration import touch_broker
 from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.sessions import (
@@ -20,7 +18,7 @@ from routebook.store.sessions import (
     open_sessions,
     resolve_lost_connections,
 )
-from routebook.store.statuses import Status
+from routebook.store.workers import WORKER_LEASE_MS, acquire_lease, forget_worker, renew_worker
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, registration
 from tests.support.scripts import deadline_of, history, newest

@@ -3,7 +3,7 @@
 import pytest
 
 from routebook.errors import SettingsError
-from routebook.store.url import Address, Credentials, Layout, StoreUrl, TlsOptions
+from routebook.store.connection.url import Address, Credentials, Layout, StoreUrl, TlsOptions
 
 SECRET = "s3cret"
 

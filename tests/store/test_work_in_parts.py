@@ -2,13 +2,11 @@
 
 import pytest
 
+from routebook.background.restoring import ENTRIES_PER_CALL, write_back_queues
 from routebook.model.topic import QueueData
-from routebook.registry.restoring import ENTRIES_PER_CALL, write_back_queues
-from routebook.store.kv import ImportReply, delete_kv, import_kv, put_kv
-from routebook.store.namespace import Namespace
+from routebook.store.administration import CARRIED_PER_PART, ImportReply, delete_kv, delete_topic, import_kv, put_kv
+from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_kv
-from routebook.store.statuses import Status
-from routebook.store.topics import CARRIED_PER_PART, delete_topic
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import registration
 from tests.support.scripts import kinds, newest

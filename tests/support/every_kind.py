@@ -3,12 +3,16 @@
 from typing import Any
 
 from routebook.model.topic import QueueData
-from routebook.store.baseline import write_baseline
-from routebook.store.kv import delete_kv, put_kv, set_setting
-from routebook.store.lease import acquire_lease
+from routebook.store.administration import (
+    delete_kv,
+    delete_topic,
+    put_kv,
+    register_topic,
+    set_setting,
+    set_write_permission,
+)
+from routebook.store.history import GapRow, append_pulse, write_baseline
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace, renew_worker
-from routebook.store.pulse import GapRow, append_pulse
 from routebook.store.removal import (
     Departure,
     DueMember,
@@ -17,7 +21,7 @@ from routebook.store.removal import (
     release_expiry,
     unregister_brokers,
 )
-from routebook.store.topics import delete_topic, register_topic, set_write_permission
+from routebook.store.workers import acquire_lease, open_namespace, renew_worker
 from tests.properties.plain_worker import PlainWorker
 from tests.reference.build import A, B, C, mapping, registration, topics, version
 from tests.support.scripts import CALLER, make_due

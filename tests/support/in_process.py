@@ -7,21 +7,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from routebook.model.caller import Caller
+from routebook.background.leader import Leader
+from routebook.background.presence import Presence
+from routebook.background.restoring import Restoring
+from routebook.model.names import Caller
 from routebook.observability.metrics import Metrics
-from routebook.registry.leader import Leader
-from routebook.registry.presence import Presence
 from routebook.registry.registry import Registry
-from routebook.registry.restoring import Restoring
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.settings.loading import load
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
-from routebook.store.presence import open_namespace
 from routebook.store.scripts import ScriptSet
-from routebook.store.url import StoreUrl
+from routebook.store.workers import open_namespace
 
 CALLER = Caller("operator", "127.0.0.1:1")
 

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from routebook.model.caller import Caller
-from routebook.store.changes import Change, read_changes
+from routebook.model.names import Caller
+from routebook.store.history import Change, read_changes
 from routebook.store.namespace import Namespace
 
 CALLER = Caller("worker-1", "127.0.0.1:40000")

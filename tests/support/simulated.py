@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from routebook.client.name_server import NameServer
-from routebook.comparing.asking import ask_routes
-from routebook.model.broker import Registration
-from routebook.model.data_version import DataVersion
+from routebook.compare.collecting import ask_routes
+from routebook.model.broker import DataVersion, Registration
 from routebook.model.topic import QueueData
 from tests.reference.registry import ReferenceRegistry, Unregistration
 

@@ -19,9 +19,8 @@ from typing import Any
 
 from routebook.client.remoting_client import RemotingClient
 from routebook.errors import RoutebookError
-from routebook.wire.codes import RequestCode, ResponseCode
-from routebook.wire.command import Ext, Response
-from routebook.wire.fields import write_fields
+from routebook.protocol.command import Ext, RequestCode, Response, ResponseCode
+from routebook.protocol.headers import write_fields
 
 DEADLINE_S = 120
 PAUSE_S = 1.0

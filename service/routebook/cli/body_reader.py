@@ -6,6 +6,6 @@ import click
 @click.command("body-reader", hidden=True)
 def command() -> int:
     """Reads registrations for the worker that started it, from standard input."""
-    from routebook.remoting_api.body_reading_process import run_body_reading_process  # noqa: PLC0415
+    from routebook.remoting.body_reading_process import run_body_reading_process  # noqa: PLC0415
 
     return run_body_reading_process()

@@ -10,14 +10,13 @@ from routebook.cli.progress import ProgressLine
 from routebook.cli.service import Service, as_json, asks_service, print_json
 from routebook.cli.tables import print_table
 from routebook.client.name_server import NameServer
-from routebook.comparing.asking import Questions
-from routebook.comparing.comparison import Compared, compare_servers
-from routebook.comparing.fields import Difference, text_of
-from routebook.comparing.said import Said
+from routebook.compare.collecting import Questions, Said
+from routebook.compare.comparison import Compared, compare_servers
+from routebook.compare.differences import Difference, text_of
 from routebook.errors import PeerUnavailableError
 from routebook.model.names import check_address
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE
-from routebook.process import exits
+from routebook.runtime import exits
 
 
 @click.command("compare")

@@ -3,7 +3,7 @@
 import click
 
 from routebook.cli.service import Service, as_json, asks_service, part, print_json
-from routebook.process.exits import AnswerIsNoError
+from routebook.runtime.exits import AnswerIsNoError
 
 
 @click.command("delete-topic")

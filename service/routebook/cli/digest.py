@@ -4,7 +4,7 @@ import click
 
 from routebook.cli.service import Service, as_json, asks_service, print_json
 from routebook.cli.tables import print_table
-from routebook.process import exits
+from routebook.runtime import exits
 
 
 @click.command("digest")

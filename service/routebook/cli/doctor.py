@@ -9,8 +9,8 @@ import click
 
 from routebook.cli.service import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, print_json
 from routebook.errors import RoutebookError
-from routebook.process import exits
-from routebook.process.diagnosis import diagnose_machine, diagnose_service, diagnose_store
+from routebook.runtime import exits
+from routebook.runtime.diagnosis import diagnose_machine, diagnose_service, diagnose_store
 from routebook.settings import Loaded, load
 from routebook.store.checks import Finding
 

@@ -14,7 +14,7 @@ import click
 
 from routebook import __version__
 from routebook.errors import RoutebookError
-from routebook.process import exits
+from routebook.runtime import exits
 
 COMMAND_GROUP = "routebook.commands"
 """Entry points that add commands: how `pipeline` comes without the service importing it."""

@@ -10,6 +10,6 @@ from routebook.settings import Loaded
 @with_settings("serve")
 def command(loaded: Loaded) -> int:
     """Serve a fleet: workers on the store that --redis-url names."""
-    from routebook.process.serve import run_serve  # noqa: PLC0415 the service's modules take long to import; -p needs none
+    from routebook.runtime.start import run_serve  # noqa: PLC0415 the service's modules take long to import; -p needs none
 
     return run_serve(loaded)

@@ -13,8 +13,8 @@ import click
 import httpx
 
 from routebook.errors import RoutebookError, SettingsError
-from routebook.process.authorities import trusted_authorities
-from routebook.process.exits import AnswerIsNoError, HistoryMissingError, ServiceUnreachableError
+from routebook.runtime.diagnosis import trusted_authorities
+from routebook.runtime.exits import AnswerIsNoError, HistoryMissingError, ServiceUnreachableError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 URL_VARIABLE = "ROUTEBOOK_URL"

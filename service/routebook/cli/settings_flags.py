@@ -83,7 +83,7 @@ def _apply_run_time_settings(live: LiveSettings) -> None:
     """Part of what is effective; but `-p` must also work where there is no store yet."""
     if not live.current.redis_url:
         return
-    from routebook.process.run_time_settings import read_run_time_settings  # noqa: PLC0415 only here needed
+    from routebook.runtime.diagnosis import read_run_time_settings  # noqa: PLC0415 only here needed
 
     try:
         live.apply(read_run_time_settings(live.loaded))

@@ -18,15 +18,13 @@ from routebook.cli.service import DEFAULT_URL, URL_VARIABLE, as_json, print_json
 from routebook.cli.tables import print_fields
 from routebook.model.broker import DEFAULT_TIMEOUT_MS
 from routebook.model.names import check_address
-from routebook.process import exits
-from routebook.process.descriptors import allow_connections
-from routebook.process.stopping import Stop
-from routebook.simulation.counts import Counts
-from routebook.simulation.journal import Journal
-from routebook.simulation.layout import DEFAULT_FIRST_ADDRESS, Layout
-from routebook.simulation.plan import Churn
-from routebook.simulation.recorder import Recorder
-from routebook.simulation.simulation import Options, Simulation
+from routebook.runtime import exits
+from routebook.runtime.ports import allow_connections
+from routebook.runtime.stopping import Stop
+from routebook.simulate.layout import DEFAULT_FIRST_ADDRESS, Layout
+from routebook.simulate.plan import Churn
+from routebook.simulate.records import Counts, Journal, Recorder
+from routebook.simulate.simulation import Options, Simulation
 
 STOP_S = 60.0
 """For all brokers to unregister."""

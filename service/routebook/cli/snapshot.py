@@ -18,12 +18,11 @@ from routebook.cli.service import Service, as_json, asks_service, error_of, prin
 from routebook.cli.snapshot_parts import Sum, parts_of, read_snapshot
 from routebook.cli.tables import print_table
 from routebook.client.name_server import NameServer
-from routebook.comparing.asking import Questions, ask_lists, ask_routes
-from routebook.comparing.snapshot import snapshot_of
+from routebook.compare.collecting import Questions, ask_lists, ask_routes, snapshot_of
 from routebook.model.names import check_address
 from routebook.model.snapshot import Snapshot
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE
-from routebook.process import exits
+from routebook.runtime import exits
 from routebook.snapshots.document import encode_document
 
 STDIO: Final = "-"

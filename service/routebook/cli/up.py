@@ -11,6 +11,6 @@ from routebook.settings import Loaded
 @with_settings("up")
 def command(loaded: Loaded, end_with_parent: bool) -> int:
     """Try it here: an embedded store (unless one is named) and one worker, on loopback. Ctrl-C stops all of it."""
-    from routebook.process.up import run_up  # noqa: PLC0415 the service's modules take long to import; -p needs none
+    from routebook.runtime.start import run_up  # noqa: PLC0415 the service's modules take long to import; -p needs none
 
     return run_up(loaded, end_with_parent=end_with_parent)

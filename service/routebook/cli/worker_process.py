@@ -7,9 +7,9 @@ import click
 @click.argument("parent", type=int)
 def command(parent: int) -> int:
     """One worker of `serve --workers N`."""
-    from routebook.process.parent import die_with_parent  # noqa: PLC0415 first of all, before the slow imports
+    from routebook.runtime.handover import die_with_parent  # noqa: PLC0415 first of all, before the slow imports
 
     die_with_parent(parent)
-    from routebook.process.worker_process import run_worker_process  # noqa: PLC0415
+    from routebook.runtime.worker_process import run_worker_process  # noqa: PLC0415
 
     return run_worker_process(parent)

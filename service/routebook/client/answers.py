@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from routebook.model.broker import BrokerGroup
-from routebook.model.route import TopicRoute
+from routebook.model.broker import BrokerGroup, TopicRoute
 from routebook.model.topic import QueueData, TopicMapping
-from routebook.wire.bodies.body_error import JsonShapeError
-from routebook.wire.bodies.json_reading import read_json
-from routebook.wire.bodies.json_values import flag, int64, members, text
-from routebook.wire.bodies.shared_objects import filters_of, mapping_of, queue_data_of
+from routebook.protocol.body_json import JsonShapeError, flag, int64, members, read_json, text
+from routebook.protocol.request_bodies import filters_of, mapping_of, queue_data_of
 
 _NO_QUEUES: Final = QueueData(0, 0, 0, 0)
 _FLAGS_BEFORE_4_9: Final = "topicSynFlag"

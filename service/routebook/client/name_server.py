@@ -14,11 +14,9 @@ from typing import Final, Self, TypeVar
 from routebook.client import answers
 from routebook.client.remoting_client import TIMEOUT_MS, RemotingClient
 from routebook.errors import PeerUnavailableError
-from routebook.model.broker import BrokerGroup
-from routebook.model.route import TopicRoute
-from routebook.wire.bodies.body_error import BodyError
-from routebook.wire.codes import RequestCode, ResponseCode
-from routebook.wire.command import Ext, Response
+from routebook.model.broker import BrokerGroup, TopicRoute
+from routebook.protocol.body_json import BodyError
+from routebook.protocol.command import Ext, RequestCode, Response, ResponseCode
 
 BUSY_TRIES: Final = 5
 BUSY_PAUSE_S: Final = 0.2

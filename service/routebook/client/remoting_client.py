@@ -12,10 +12,9 @@ from typing import Final, Self, cast
 
 from routebook.errors import PeerUnavailableError
 from routebook.model.names import check_address
-from routebook.wire.command import Ext, Request, Response
-from routebook.wire.connection import Connection
-from routebook.wire.frame import FrameLimits
-from routebook.wire.protocol_error import PeerProtocolError
+from routebook.protocol.command import Ext, Request, Response
+from routebook.protocol.connection import Connection
+from routebook.protocol.frame import FrameLimits, PeerProtocolError
 
 _log = logging.getLogger(__name__)
 

@@ -11,14 +11,13 @@ from routebook import __version__
 from routebook.errors import RoutebookError
 from routebook.http_api import openapi, problems
 from routebook.http_api.body_layer import BodyLayer
+from routebook.http_api.dependencies import Parts, ReadLayer
 from routebook.http_api.measuring import MeasuringLayer
 from routebook.http_api.pages import add_pages
-from routebook.http_api.parts import Parts
-from routebook.http_api.reading import ReadLayer
 from routebook.http_api.repeat_way import RepeatWay
 from routebook.http_api.routers import ALL_ROUTERS
 from routebook.http_api.short_way import ShortWay
-from routebook.http_api.watchers import Watchers
+from routebook.http_api.watch_streams import Watchers
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.settings.live import LiveSettings

@@ -19,9 +19,9 @@ from fastapi.security.http import HTTPAuthorizationCredentials
 
 from routebook.errors import ForbiddenError, RoutebookError
 from routebook.http_api import problems
-from routebook.http_api.parts import LiveSettingsOf, RegistryOf
+from routebook.http_api.dependencies import LiveSettingsOf, RegistryOf
 from routebook.http_api.problems import Problem
-from routebook.model.caller import Caller
+from routebook.model.names import Caller
 
 audit = logging.getLogger("routebook.audit")
 

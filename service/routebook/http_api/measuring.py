@@ -7,8 +7,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from routebook.observability.metrics import Metrics
-from routebook.observability.refusals import Reason
+from routebook.observability.metrics import Metrics, Reason
 
 PATTERN: Final = "routebook.pattern"
 """Where a layer that answers by itself says for which path."""

@@ -27,7 +27,7 @@ from routebook.errors import (
     StoreUnavailableError,
 )
 from routebook.http_api.measuring import REFUSAL
-from routebook.observability.refusals import reason_of
+from routebook.observability.metrics import reason_of
 
 MEDIA_TYPE: Final = "application/problem+json"
 

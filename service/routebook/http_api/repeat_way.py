@@ -21,7 +21,7 @@ from routebook.http_api.callers import caller_of
 from routebook.http_api.measuring import PATTERN, REFUSAL
 from routebook.http_api.problems import response_to_error
 from routebook.http_api.schemas.registration import Registered
-from routebook.observability.refusals import reason_of
+from routebook.observability.metrics import reason_of
 from routebook.registry.registry import Registry
 
 SEAT_PATTERN: Final = "/v1/clusters/{cluster}/brokers/{name}/{id}"

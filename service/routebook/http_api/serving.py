@@ -15,10 +15,10 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from routebook.accepting.acceptor import Acceptor, NoTls, Tls
-from routebook.accepting.arrival import Arrival, Bounds, Network
 from routebook.http_api import problems
 from routebook.http_api.problems import MEDIA_TYPE, Kind, problem_response
+from routebook.listeners.acceptor import Acceptor, NoTls, Tls
+from routebook.listeners.arrival import Arrival, Bounds, Network
 from routebook.observability.metrics import Metrics
 
 KEEP_ALIVE_SECONDS: Final = 5

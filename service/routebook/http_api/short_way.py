@@ -11,8 +11,8 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from routebook.errors import NotFoundError, RoutebookError
+from routebook.http_api.dependencies import marks
 from routebook.http_api.problems import response_to_error
-from routebook.http_api.reading import marks
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 

@@ -1,13 +1,66 @@
-"""Brokers: the group that shares a name, its members, and what one of them says when it registers."""
+"""The version a broker gives its topic table.
+
+A group's smallest id became another one: what its members are told (905), and which of them.
+
+Brokers: the group that shares a name, its members, and what one of them says when it registers.
+
+The answer to "where does topic T live?", as a value before it becomes bytes.
+"""
 
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from routebook.model.data_version import DataVersion
 from routebook.model.names import member_name
 from routebook.model.topic import QueueData, TopicMapping
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """Equal only when all three numbers are; a *different* version, older or newer, counts as changed."""
+
+    state_version: int = 0
+    timestamp: int = 0
+    counter: int = 0
+
+    def pack(self) -> str:
+        """The form kept in the store."""
+        return f"{self.state_version} {self.timestamp} {self.counter}"
+
+    @classmethod
+    def unpack(cls, packed: str) -> "DataVersion | None":
+        """The empty text means that the broker named no version: every registration then counts as changed."""
+        if not packed:
+            return None
+        state_version, timestamp, counter = packed.split(" ")
+        return cls(int(state_version), int(timestamp), int(counter))
+
+
+@dataclass(frozen=True, slots=True)
+class MinBrokerChange:
+    """One of the two addresses at the end is given: who left, or where the newcomer is replicated from."""
+
+    broker: str
+    min_id: int
+    min_address: str
+    receivers: tuple[str, ...]
+    offline_address: str | None = None
+    ha_address: str | None = None
+
+
+def after_joining(broker: str, seats: Mapping[int, str], ha_address: str) -> MinBrokerChange:
+    """A member registered with an id below all others: they are told, and it is not, unless it is alone."""
+    min_id = min(seats)
+    receivers = tuple(address for id_, address in seats.items() if id_ != min_id or len(seats) == 1)
+    return MinBrokerChange(broker, min_id, seats[min_id], receivers, ha_address=ha_address)
+
+
+def after_leaving(broker: str, seats: Mapping[int, str], offline_address: str) -> MinBrokerChange:
+    """The member with the smallest id is gone: all that are left are told, the new smallest too."""
+    min_id = min(seats)
+    return MinBrokerChange(broker, min_id, seats[min_id], tuple(seats.values()), offline_address=offline_address)
+
 
 MASTER_ID: Final = 0
 DEFAULT_TIMEOUT_MS: Final = 120_000
@@ -96,3 +149,18 @@ class RegistrationResult:
     incarnation: str = ""
     master_address: str = ""
     master_ha_address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """All maps and lists are in the order of broker names, so that equal routes are equal bytes."""
+
+    queues: Mapping[str, QueueData]
+    """By broker name."""
+    groups: tuple[BrokerGroup, ...]
+    """As a client shall see them: an acting master stands under id 0."""
+    filters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By address."""
+    mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
+    """By host broker name."""
+    order_conf: str | None = None

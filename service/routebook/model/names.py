@@ -1,6 +1,10 @@
-"""Legal names. The one home of the rule for everything that comes from outside."""
+"""Legal names. The one home of the rule for everything that comes from outside.
+
+Who asked for a change, and from where: kept with every change in the history.
+"""
 
 import re
+from dataclasses import dataclass
 
 from routebook.errors import InvalidInputError
 
@@ -49,3 +53,11 @@ def member_name(cluster: str, address: str) -> str:
 def split_member(member: str) -> tuple[str, str]:
     cluster, _, address = member.rpartition("/")
     return cluster, address
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    actor: str
+    """A worker's id, or the operator's name."""
+    source: str = ""
+    """The peer's address, empty when the change is the worker's own."""

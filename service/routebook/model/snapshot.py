@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DataVersion
 from routebook.model.topic import QueueData, TopicMapping
 
 

@@ -1,6 +1,13 @@
-"""Log lines: text for people, JSON for collectors; never a secret in either.
+"""So many lines of one kind, and no more: what a peer, a sick network or a defect can cause a thousand times a second
+is written some of the times, and how many were left out is written too.
+
+A kind is what one place in the code says, at one level, whatever the values. What administrators did is written always.
+
+Log lines: text for people, JSON for collectors; never a secret in either.
 
 Lines go to standard error: standard output belongs to what a command answers.
+
+Log lines that a peer can cause, as many as it likes: cut short, and bounded in number.
 """
 
 import json
@@ -9,14 +16,81 @@ import re
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
-from typing import TextIO
+from typing import Final, TextIO
 from urllib.parse import unquote
 
-from routebook.observability.log_bounds import BoundedHandler
 from routebook.settings import LiveSettings, Settings
 from routebook.settings.masking import MASK
+
+LINES_A_PERIOD: Final = 1_000
+"""A fleet of a thousand brokers that registers anew is still written in full."""
+TRACES_A_PERIOD: Final = 20
+PERIOD_S: Final = 10.0
+
+_OWN = "routebook.log"
+_AUDIT = "routebook.audit"
+
+_Kind = tuple[str, int, object]
+
+
+class _LeftOut:
+    lines = 0
+
+
+def left_out() -> int:
+    """Lines of this process that were not written. Logging is the process's, and so is this number."""
+    return _LeftOut.lines
+
+
+def leave_out(lines: int = 1) -> None:
+    """Also for those who bound their lines more tightly, and say so themselves."""
+    _LeftOut.lines += lines
+
+
+class BoundedHandler(logging.StreamHandler[TextIO]):
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._period_began = float("-inf")
+        self._written: Counter[_Kind] = Counter()
+        self._missing: Counter[_Kind] = Counter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Under the handler's lock, as all of `logging`."""
+        if record.name == _OWN:
+            super().emit(record)
+            return
+        now = time.monotonic()
+        if now - self._period_began >= PERIOD_S:
+            self._tell_missing()
+            self._period_began = now
+            self._written.clear()
+        if self._may_be_written(record):
+            super().emit(record)
+
+    def close(self) -> None:
+        self._tell_missing()
+        super().close()
+
+    def _may_be_written(self, record: logging.LogRecord) -> bool:
+        if record.name == _AUDIT and record.levelno < logging.WARNING:
+            return True
+        kind = (record.name, record.levelno, record.msg if isinstance(record.msg, str) else type(record.msg))
+        self._written[kind] += 1
+        if self._written[kind] <= (TRACES_A_PERIOD if record.exc_info else LINES_A_PERIOD):
+            return True
+        self._missing[kind] += 1
+        leave_out()
+        return False
+
+    def _tell_missing(self) -> None:
+        missing, self._missing = self._missing, Counter()
+        for (name, level, said), lines in missing.items():
+            text = "%d lines like this one of %s were left out in the last seconds: %s"
+            self.handle(logging.LogRecord(_OWN, level, __file__, 0, text, (lines, name, said), None))
+
 
 _OURS = "routebook"
 _URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:@/]*:)[^\s@]+(@)", re.IGNORECASE)
@@ -130,3 +204,36 @@ def _trace(record: logging.LogRecord, before: str) -> str:
     if not record.exc_info or record.exc_info[1] is None:
         return ""
     return before + "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+
+
+PEER_LINES_PER_PERIOD: Final = 100
+PEER_PERIOD_S: Final = 10.0
+VALUE_CHARACTERS: Final = 300
+
+
+class PeerLog:
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._period_began = float("-inf")
+        self._said = 0
+        self._left_out = 0
+
+    def say(self, level: int, text: str, *values: object) -> None:
+        if not self._log.isEnabledFor(level):
+            return
+        now = time.monotonic()
+        if now - self._period_began >= PEER_PERIOD_S:
+            if self._left_out:
+                self._log.warning("%d lines about peers were left out in the last seconds.", self._left_out)
+            self._period_began, self._said, self._left_out = now, 0, 0
+        if self._said >= PEER_LINES_PER_PERIOD:
+            self._left_out += 1
+            leave_out()
+            return
+        self._said += 1
+        self._log.log(level, text, *map(_cut, values))
+
+
+def _cut(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= VALUE_CHARACTERS else f"{text[:VALUE_CHARACTERS]}…"

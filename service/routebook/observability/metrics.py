@@ -1,9 +1,14 @@
-"""What a worker counts, in the product's words. Callers say what happened; names and labels live here alone.
+"""What others count by themselves and hand over when they are asked, as values.
+
+Why a request was answered with an error, in few enough words to be the label of a counter.
+
+What a worker counts, in the product's words. Callers say what happened; names and labels live here alone.
 
 One `Metrics` a worker, on a registry of its own: two workers in one process (tests) do not share numbers.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from prometheus_client import (
@@ -17,8 +22,76 @@ from prometheus_client import (
 )
 
 from routebook import __version__
-from routebook.observability.figures import HistoryFigures, PortFigures, ReplicaFigures
-from routebook.observability.refusals import REASONS, Reason
+from routebook.errors import (
+    ForbiddenError,
+    NotFoundError,
+    NotReadyError,
+    NotSeenYetError,
+    RefusedError,
+    RoutebookError,
+    StoreError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PortFigures:
+    """What the remoting port counts by itself, since a metric's own counter would cost each lookup a lock. All but
+    `waiting` and `slow_ms` are totals since the start.
+    """
+
+    found: int
+    not_found: int
+    not_ready: int
+    waiting: Mapping[str, int]
+    slow_ms: Mapping[str, int]
+    refused: int
+    violations: Mapping[str, int]
+    cut: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFigures:
+    """How one worker's table stands to the store's."""
+
+    version: int
+    digest: str
+    stale_seconds: float
+    complete: bool
+    recovering: bool
+    lag_changes: int
+    lag_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFigures:
+    """What the leader found when it last looked at the history."""
+
+    entries: int = 0
+    bytes: int = 0
+    used_ratio: float = 0.0
+    readers: int = 0
+    reader_lag_changes: int = 0
+
+
+Reason = Literal["store", "not_ready", "refused", "forbidden", "not_found", "invalid", "failed"]
+REASONS: Final[tuple[Reason, ...]] = ("store", "not_ready", "refused", "forbidden", "not_found", "invalid", "failed")
+
+# The first class that fits wins.
+_BY_ERROR: Final[tuple[tuple[type[RoutebookError], Reason], ...]] = (
+    (StoreError, "store"),
+    (NotReadyError, "not_ready"),
+    (NotSeenYetError, "not_ready"),
+    (RefusedError, "refused"),
+    (ForbiddenError, "forbidden"),
+    (NotFoundError, "not_found"),
+    (RoutebookError, "invalid"),
+)
+
+
+def reason_of(error: Exception) -> Reason:
+    """`failed` is what nobody foresaw."""
+    return next((reason for error_class, reason in _BY_ERROR if isinstance(error, error_class)), "failed")
+
 
 Port = Literal["http", "remoting"]
 PORTS: tuple[Port, ...] = ("http", "remoting")

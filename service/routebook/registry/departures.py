@@ -1,4 +1,9 @@
-"""The queue of departures: what waits is carried out in batches, by one task (Apache's unregister service).
+"""Whom to tell that a group's smallest id is another one (905).
+
+The script that makes the change says so to the worker that called it, and to no other: so a receiver is told once,
+however many workers there are.
+
+The queue of departures: what waits is carried out in batches, by one task (Apache's unregister service).
 
 Unregistrations of the port (104) wait here up to a capacity; lost connections whose grace has ended join the same
 batches, and are never turned away.
@@ -7,19 +12,38 @@ batches, and are never turned away.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from routebook.errors import NotReadyError, NotSeenYetError, StoreError
-from routebook.model.caller import Caller
-from routebook.registry.min_broker_changes import MinBrokerChanges
-from routebook.registry.sight import ReadYourWrites
+from routebook.model.broker import MinBrokerChange
+from routebook.model.names import Caller
+from routebook.registry.reading import ReadYourWrites
 from routebook.replica.replica import Replica
-from routebook.store.namespace import Namespace
+from routebook.settings.live import LiveSettings
+from routebook.store.namespace import Namespace, Status
 from routebook.store.removal import Departure, unregister_brokers
-from routebook.store.statuses import Status
+
+Listener = Callable[[MinBrokerChange], None]
+
+
+def _nobody(_change: MinBrokerChange) -> None:
+    """Without a port there is nobody who could tell brokers anything."""
+
+
+class MinBrokerChanges:
+    def __init__(self, live: LiveSettings) -> None:
+        self._live = live
+        self.listener: Listener = _nobody
+
+    def tell(self, changes: Iterable[MinBrokerChange]) -> None:
+        if self._live.current.notify_min_broker_id_changed:
+            for change in changes:
+                self.listener(change)
+
 
 _log = logging.getLogger(__name__)
 

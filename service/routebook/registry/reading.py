@@ -1,4 +1,10 @@
-"""What is answered from memory. Never a store call, and in doubt never "no such thing"."""
+"""What is shown though the store has lost it. A deletion of such a thing finds nothing in the store, so it has to say
+that the history shall tell it all the same.
+
+When a write is visible here. A write is answered only when this worker's own table shows it.
+
+What is answered from memory. Never a store call, and in doubt never "no such thing".
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,14 +12,69 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from routebook.errors import NotFoundError, NotReadyError
-from routebook.model.broker import BrokerGroup, Instance
+from routebook.model.broker import BrokerGroup, Instance, TopicRoute
 from routebook.model.names import member_name
-from routebook.model.route import TopicRoute
-from routebook.replica.pick_up import list_topics, list_topics_of_cluster
 from routebook.replica.replica import Replica
+from routebook.replica.routes import list_topics, list_topics_of_cluster
 from routebook.replica.subscriptions import Subscription
 from routebook.replica.table import Table
 from routebook.settings.live import LiveSettings
+
+
+def is_carried_seat(replica: Replica, broker: str, address: str) -> bool:
+    return replica.is_recovering and address in _addresses(replica.view, broker) - _addresses(replica.table, broker)
+
+
+def carried_brokers_of(replica: Replica, topic: str, cluster: str | None) -> dict[str, str]:
+    """Those whose entry for the topic is carried, of one cluster or (None) of all, with the clusters they belong to."""
+    if not replica.is_recovering:
+        return {}
+    listed = None if cluster is None else replica.view.clusters.get(cluster, set())
+    return {
+        name: group.cluster
+        for name in replica.view.brokers_of(topic)
+        if (group := replica.view.groups.get(name)) is not None
+        and topic not in replica.table.queues_of(name)
+        and (listed is None or name in listed)
+    }
+
+
+def is_carried_key(replica: Replica, namespace: str, key: str) -> bool:
+    return (
+        replica.is_recovering
+        and key in replica.view.kv.get(namespace, {})
+        and key not in replica.table.kv.get(namespace, {})
+    )
+
+
+def _addresses(table: Table, broker: str) -> set[str]:
+    group = table.groups.get(broker)
+    return set(group.addresses.values()) if group else set()
+
+
+VISIBLE_WITHIN_MS: Final = 5_000
+"""The change stream brings a write within milliseconds; a table that is being loaded anew takes seconds."""
+
+
+class ReadYourWrites:
+    """What this worker knew when a write began.
+
+    Versions only rise within one history, so an answer below what was known already comes from another one: the store
+    has lost its data, and this worker has not noticed yet.
+    """
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._history = replica.history
+        self._version = replica.version
+
+    async def wait(self, version: int, timeout_ms: int = VISIBLE_WITHIN_MS) -> int:
+        """NotSeenYetError when it takes too long."""
+        if version < self._version:
+            await self._replica.wait_for_another_history(self._history, timeout_ms)
+        await self._replica.wait_for(version, timeout_ms)
+        return version
+
 
 _ADVICE: Final = {
     "topic": "A broker brings its topics when it registers; `GET /v1/topics` lists those that are here.",

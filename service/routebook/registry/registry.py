@@ -7,36 +7,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from routebook.errors import InvalidInputError, NotFoundError, StoreError, StoreUnavailableError
-from routebook.model.broker import Registration, RegistrationResult
-from routebook.model.caller import Caller
-from routebook.model.data_version import DataVersion
-from routebook.model.min_broker import MinBrokerChange
-from routebook.model.names import check_name, member_name
+from routebook.model.broker import DataVersion, MinBrokerChange, Registration, RegistrationResult
+from routebook.model.names import Caller, check_name, member_name
 from routebook.model.topic import QueueData
 from routebook.observability.metrics import Metrics
-from routebook.registry.carried import carried_brokers_of, is_carried_key, is_carried_seat
-from routebook.registry.departures import Departures
-from routebook.registry.history_bound import bound_in_force
-from routebook.registry.min_broker_changes import Listener, MinBrokerChanges
-from routebook.registry.pulse import Pulse
-from routebook.registry.reading import Reading
+from routebook.registry.departures import Departures, Listener, MinBrokerChanges
+from routebook.registry.heartbeat_gaps import Pulse
+from routebook.registry.reading import Reading, ReadYourWrites, carried_brokers_of, is_carried_key, is_carried_seat
 from routebook.registry.registrar import Registrar
 from routebook.registry.sessions import HeldConnection, Sessions
-from routebook.registry.sight import ReadYourWrites
-from routebook.registry.status import ExpiryState, Status, WorkerInfo, expiry_state, worker_infos
+from routebook.registry.status import ExpiryState, Status, WorkerInfo, bound_in_force, expiry_state, worker_infos
 from routebook.replica.feed import IN_TOUCH_MS
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
-from routebook.store.baseline import want_baseline
-from routebook.store.changes import Change, changes_between
-from routebook.store.history import HistoryState, read_history_state
-from routebook.store.kv import delete_kv, put_kv, set_setting
+from routebook.store.administration import (
+    delete_kv,
+    delete_topic,
+    put_kv,
+    register_topic,
+    set_setting,
+    set_write_permission,
+)
+from routebook.store.history import Change, HistoryState, changes_between, read_history_state, want_baseline
 from routebook.store.namespace import Namespace
+from routebook.store.namespace import Status as Outcome
 from routebook.store.reads import read_service_state
 from routebook.store.registration import HeartbeatReply, heartbeat_broker
 from routebook.store.removal import Cause, Departure, release_expiry, unregister_brokers
-from routebook.store.statuses import Status as Outcome
-from routebook.store.topics import delete_topic, register_topic, set_write_permission
 
 __all__ = ["Caller", "HeldConnection", "MinBrokerChange", "Registry", "Touched"]
 

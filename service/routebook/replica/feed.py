@@ -1,4 +1,9 @@
-"""Following the history of the store, entry by entry, and noticing when it is not the history we know.
+"""How far a table is behind what its worker knows to be in the store.
+
+Only this worker's clock is used, so the time is how long a change has been known here and not shown: by reading the
+history, and by looking, once a second, at the version that the store is at.
+
+Following the history of the store, entry by entry, and noticing when it is not the history we know.
 
 Invariant: an entry is applied only when it is the next one of the history we verified on the connections in
 use now. Whatever casts doubt (connections made anew, another identity or history, a version that went back)
@@ -10,18 +15,53 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from routebook.errors import StoreError, StoreUnavailableError
 from routebook.replica.contents import Contents
-from routebook.replica.lag import Lag
-from routebook.replica.load import CHANGES_PER_READ, GapError, Position, check_contiguous, load
-from routebook.replica.reread import reread
-from routebook.store.changes import Change, first_change, has_change, read_changes
+from routebook.replica.load import CHANGES_PER_READ, GapError, Position, check_contiguous, load, reread
+from routebook.store.history import Change, first_change, has_change, read_changes
 from routebook.store.namespace import Namespace
-from routebook.store.presence import Heads
 from routebook.store.reads import read_heads
 from routebook.store.recovery import begin_history
+from routebook.store.workers import Heads
+
+
+class _Known(NamedTuple):
+    version: int
+    since: float
+
+
+class Lag:
+    def __init__(self) -> None:
+        self._oldest: _Known | None = None
+        """Not reached yet. With `_newest` alone, a table that is always a little behind would look ever older."""
+        self._newest: _Known | None = None
+
+    def heard_of(self, version: int, shown: int, now: float) -> None:
+        """The store is at that version."""
+        if version <= shown or (self._newest and version <= self._newest.version):
+            return
+        self._newest = _Known(version, now)
+        self._oldest = self._oldest or self._newest
+
+    def reached(self, version: int) -> None:
+        """It is shown."""
+        if self._oldest and version >= self._oldest.version:
+            self._oldest = self._newest if self._newest and self._newest.version > version else None
+        if self._oldest is None:
+            self._newest = None
+
+    def begin_anew(self) -> None:
+        """Another table, perhaps of another history, in which the same numbers mean something else."""
+        self._oldest = self._newest = None
+
+    def changes(self, shown: int) -> int:
+        return max(self._newest.version - shown, 0) if self._newest else 0
+
+    def seconds(self, now: float) -> float:
+        return now - self._oldest.since if self._oldest else 0.0
+
 
 _log = logging.getLogger(__name__)
 

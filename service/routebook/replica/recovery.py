@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from routebook.model.broker import BrokerGroup, Instance
 from routebook.model.topic import QueueData
 from routebook.replica.table import Table
-from routebook.store.changes import Change
+from routebook.store.history import Change
 from routebook.store.reads import GroupImage
 
 SETTLE_MS: Final = 3_000

@@ -1,26 +1,72 @@
-"""The route table of one namespace in the memory of one worker: answers without a step to the store."""
+"""Encoded answers, kept until their topic changes.
+
+The route table of one namespace in the memory of one worker: answers without a step to the store.
+"""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from routebook.errors import NotReadyError, NotSeenYetError
-from routebook.model.route import TopicRoute
+from routebook.model.broker import TopicRoute
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
-from routebook.replica.answers import DEFAULT_MAX_BYTES, Answers
+from routebook.protocol.answer_bodies import Dialect, encode_route
 from routebook.replica.contents import Contents
 from routebook.replica.feed import Feed, FeedCounts
 from routebook.replica.load import Position
-from routebook.replica.pick_up import pick_up_route
 from routebook.replica.recovery import RecoveryState
+from routebook.replica.routes import pick_up_route
 from routebook.replica.subscriptions import Subscription, Subscriptions
 from routebook.replica.table import Table
 from routebook.settings import LiveSettings, Settings
-from routebook.store.changes import Change
+from routebook.store.history import Change
 from routebook.store.namespace import Namespace
-from routebook.store.presence import Heads
-from routebook.wire.bodies.answers import encode_route
-from routebook.wire.bodies.dialect import Dialect
+from routebook.store.workers import Heads
+
+DEFAULT_MAX_BYTES: Final = 128 << 20
+"""A route of 100 brokers is about 20 KB; 10 000 of them would be 200 MB if all were asked for."""
+
+
+class Answers:
+    """Bounded; the oldest goes first. A hit costs one look-up and nothing else, which is why it is not the
+    least recently used.
+    """
+
+    __slots__ = ("_bodies", "_bytes", "_max_bytes", "get")
+
+    def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._bodies: dict[str, bytes] = {}
+        self.get: Callable[[str], bytes | None] = self._bodies.get
+        """The dictionary's own: the hot path has no room for a function around it."""
+        self._bytes = 0
+        self._max_bytes = max_bytes
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._bytes
+
+    def keep(self, topic: str, body: bytes) -> None:
+        self._drop(topic)
+        self._bodies[topic] = body
+        self._bytes += len(body)
+        while self._bytes > self._max_bytes:
+            self._drop(next(iter(self._bodies)))
+
+    def take_out(self, topics: Collection[str]) -> dict[str, bytes]:
+        """Those answers are no longer good; the caller may want to compare."""
+        if len(topics) > len(self._bodies):
+            topics = [topic for topic in self._bodies if topic in topics]
+        return {topic: body for topic in topics if (body := self._drop(topic)) is not None}
+
+    def _drop(self, topic: str) -> bytes | None:
+        body = self._bodies.pop(topic, None)
+        if body is not None:
+            self._bytes -= len(body)
+        return body
+
 
 MAX_COMPARED_BYTES: Final = 256 << 10
 """Routes are encoded anew to see whether they differ only up to this size: some 5 ms of work. A change that touches

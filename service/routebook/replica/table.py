@@ -1,4 +1,16 @@
-"""The whole route table of one namespace, pure: no clock, no store, no loop.
+"""One number for the whole table, equal on all workers that hold the same facts, in whatever order they
+learnt them.
+
+The digest is the sum, modulo 2^128, of one hash a fact: adding and taking away a fact costs one hash, and
+order plays no part. A sum and not an exclusive-or, so that a fact added twice by mistake shows instead of
+vanishing. No name or address holds a control character (`model.names`), so NUL separates; free text stands
+last.
+
+Queue entries by broker and by topic. The one part of the table that grows to millions, so memory is
+counted here: values and names are shared, and the view by topic is a sorted list of broker names without a
+copy of the values. Measured by benchmarks/replica_memory.py.
+
+The whole route table of one namespace, pure: no clock, no store, no loop.
 
 What the store says is applied as images, each a whole consistent thing (a broker group with some or all of
 its queues, an instance, a key-value namespace). Every apply method returns the topics whose route may have
@@ -6,24 +18,221 @@ changed, and keeps the digest. Callers get live mappings, not copies: they read,
 an `await`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import json
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from hashlib import blake2b
 from itertools import chain
 from sys import intern
+from types import MappingProxyType
 
 from routebook.model.broker import BrokerGroup, Instance
 from routebook.model.names import member_name
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData, TopicMapping
-from routebook.replica.digest import (
-    Digest,
-    group_facts,
-    instance_facts,
-    kv_facts,
-    mapping_fact,
-    membership_facts,
-    setting_fact,
-)
-from routebook.replica.queues import Queues
 from routebook.store.reads import GroupImage
+
+_BYTES = 16
+_MODULUS = 1 << 8 * _BYTES
+
+
+def hash_fact(*parts: str) -> int:
+    text = "\0".join(parts)
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_BYTES).digest(), "big")
+
+
+class Digest:
+    """The running sum."""
+
+    __slots__ = ("_sum",)
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, hashed: int) -> None:
+        self._sum = (self._sum + hashed) % _MODULUS
+
+    def add_all(self, hashes: Iterable[int]) -> None:
+        self._sum = (self._sum + sum(hashes)) % _MODULUS
+
+    def remove_all(self, hashes: Iterable[int]) -> None:
+        self._sum = (self._sum - sum(hashes)) % _MODULUS
+
+    @property
+    def text(self) -> str:
+        return f"{self._sum:032x}"
+
+
+def group_facts(group: BrokerGroup | None) -> Iterator[int]:
+    """Flags and seats. The revision is left out: it is bookkeeping of the store, not part of what the table
+    says.
+    """
+    if group is None:
+        return
+    zone = "" if group.zone is None else f"={group.zone}"
+    yield hash_fact("group", group.name, group.cluster, "1" if group.acting_master else "0", zone)
+    for broker_id, address in group.addresses.items():
+        yield hash_fact("seat", group.name, str(broker_id), address)
+
+
+def membership_facts(broker: str, clusters: Iterable[str]) -> Iterator[int]:
+    return (hash_fact("cluster", cluster, broker) for cluster in clusters)
+
+
+def queue_hasher(broker: str) -> Callable[[str, bytes], int]:
+    """Hashes topic and packed value. Of all facts only these come by the million: what they have in common is
+    hashed once.
+    """
+    start = blake2b(f"queue\0{broker}\0".encode("utf-8", "surrogatepass"), digest_size=_BYTES).copy
+    number = int.from_bytes
+
+    def hash_queue(topic: str, packed: bytes) -> int:
+        hashed = start()
+        hashed.update(b"%b\0%b" % (topic.encode("utf-8", "surrogatepass"), packed))
+        return number(hashed.digest(), "big")
+
+    return hash_queue
+
+
+def mapping_fact(broker: str, topic: str, mapping: TopicMapping) -> int:
+    values = [mapping.topic, mapping.bname, mapping.total_queues, mapping.epoch, mapping.dirty, mapping.scope]
+    return hash_fact("mapping", broker, topic, json.dumps([*values, list(mapping.current_ids)]))
+
+
+def instance_facts(instance: Instance | None) -> Iterator[int]:
+    if instance is None:
+        return
+    version = instance.data_version.pack() if instance.data_version else ""
+    numbers = f"{instance.broker_id} {instance.timeout_ms} {version}"
+    yield hash_fact("instance", instance.member, instance.broker, instance.incarnation, numbers, instance.ha_address)
+    if instance.filters:
+        yield hash_fact("filters", instance.member, json.dumps(instance.filters))
+
+
+def kv_facts(namespace: str, values: Iterable[tuple[str, str]] | None) -> Iterator[int]:
+    """The namespace is a fact of its own: it outlives its last key."""
+    if values is None:
+        return
+    yield hash_fact("kv-namespace", namespace)
+    for key, value in values:
+        yield hash_fact("kv", namespace, key, value)
+
+
+def setting_fact(key: str, value: str) -> int:
+    return hash_fact("setting", key, value)
+
+
+_DISTINCT_VALUES = 16_384
+"""A fleet has some dozens of distinct queue values; the bound only keeps a hostile one from growing the
+memory.
+"""
+
+_NOTHING: Mapping[str, QueueData] = MappingProxyType({})
+
+
+@lru_cache(maxsize=_DISTINCT_VALUES)
+def _shared(queue: QueueData) -> tuple[QueueData, bytes]:
+    """The one instance of this value, and what the digest takes of it."""
+    return queue, queue.pack().encode()
+
+
+class Queues:
+    """Every queue entry, found from both sides."""
+
+    __slots__ = ("_brokers", "_by_broker", "_count", "_digest")
+
+    def __init__(self, digest: Digest) -> None:
+        self._by_broker: dict[str, dict[str, QueueData]] = {}
+        self._brokers: dict[str, list[str]] = {}
+        self._digest = digest
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def topics(self) -> Mapping[str, list[str]]:
+        """Topic → names of the brokers that have an entry, sorted."""
+        return self._brokers
+
+    @property
+    def brokers(self) -> Mapping[str, Mapping[str, QueueData]]:
+        return self._by_broker
+
+    def of_broker(self, broker: str) -> Mapping[str, QueueData]:
+        return self._by_broker.get(broker, _NOTHING)
+
+    def of_topic(self, topic: str) -> dict[str, QueueData]:
+        """By broker name, in the order of names."""
+        by_broker = self._by_broker
+        return {name: by_broker[name][topic] for name in self._brokers.get(topic, ())}
+
+    def update(self, broker: str, wanted: Mapping[str, QueueData | None], *, complete: bool) -> set[str]:
+        """Put or remove (None) entries of one broker; with `complete`, what is not named goes. Returns what
+        changed.
+        """
+        mine = self._by_broker.setdefault(intern(broker), {})
+        changed = {topic for topic in mine if topic not in wanted} if complete else set()
+        for topic, queue in wanted.items():
+            if mine.get(topic) != queue:
+                changed.add(topic)
+        self._exchange(intern(broker), mine, changed, wanted)
+        if not mine:
+            del self._by_broker[broker]
+        return changed
+
+    def _exchange(
+        self,
+        broker: str,
+        mine: dict[str, QueueData],
+        topics: set[str],
+        wanted: Mapping[str, QueueData | None],
+    ) -> None:
+        gone: list[int] = []
+        come: list[int] = []
+        fact = queue_hasher(broker)
+        lately: QueueData | None = None
+        for topic in topics:
+            before, after = mine.get(topic), wanted.get(topic)
+            if before is not None:
+                gone.append(fact(topic, _shared(before)[1]))
+            if after is None:
+                del mine[topic]
+                self._forget(broker, topic)
+                continue
+            if after is not lately:  # most of a broker's topics have one and the same value
+                value, packed = _shared(after)
+                lately = after
+            come.append(fact(topic, packed))
+            if before is None:
+                topic = intern(topic)  # noqa: PLW2901 the same name, kept once
+                self._remember(broker, topic)
+            mine[topic] = value
+        self._digest.remove_all(gone)
+        self._digest.add_all(come)
+
+    def _remember(self, broker: str, topic: str) -> None:
+        self._count += 1
+        names = self._brokers.get(topic)
+        if names is None:
+            self._brokers[topic] = [broker]
+        elif names[-1] < broker:
+            names.append(broker)
+        else:
+            insort(names, broker)
+
+    def _forget(self, broker: str, topic: str) -> None:
+        self._count -= 1
+        names = self._brokers[topic]
+        del names[bisect_left(names, broker)]
+        if not names:
+            del self._brokers[topic]
+
+    def facts(self) -> Iterator[int]:
+        for broker, queues in self._by_broker.items():
+            fact = queue_hasher(broker)
+            for topic, queue in queues.items():
+                yield fact(topic, queue.pack().encode())
 
 
 class Table:

@@ -9,9 +9,8 @@ import re
 
 from routebook.errors import BrokenPropertiesError, InvalidInputError, ProtectedPropertyError
 from routebook.settings import catalogue
-from routebook.settings.files import OWN_PREFIX
+from routebook.settings.files import OWN_PREFIX, parse_properties
 from routebook.settings.inert import shown_by_apache
-from routebook.settings.java_properties import parse_properties
 from routebook.settings.live import LiveSettings
 
 CHANGEABLE = (

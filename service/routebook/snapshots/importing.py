@@ -9,17 +9,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from routebook.comparing.at_once import each
+from routebook.compare.collecting import each
 from routebook.errors import InvalidInputError
 from routebook.model.broker import Registration
-from routebook.model.caller import Caller
-from routebook.model.names import check_name
+from routebook.model.names import Caller, check_name
 from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot, Taken
 from routebook.model.topic import QueueData
 from routebook.registry.registrar import check_registration
 from routebook.registry.registry import Registry, check_key_value
+from routebook.snapshots.document import take_snapshot
 from routebook.snapshots.planning import GroupPlan, Plan, make_plan
-from routebook.snapshots.taking import take_snapshot
 
 AT_ONCE: Final = 8
 """Registrations under way. An import shall take the store's time, not all of it."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
-from routebook.comparing.fields import Fields, Scalar, compare_fields, mapping_fields, queue_fields, value_field
+from routebook.compare.differences import Fields, Scalar, compare_fields, mapping_fields, queue_fields, value_field
 from routebook.model.broker import MASTER_ID, BrokerGroup
 from routebook.model.names import member_name
 from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot

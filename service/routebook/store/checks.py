@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from routebook.errors import StoreUnsuitableError
-from routebook.store.client import StoreClient, StoreReplyError
+from routebook.store.connection.client import StoreClient, StoreReplyError
 from routebook.store.keys import Keys
 
 MIN_VERSION = (6, 2)

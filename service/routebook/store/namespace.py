@@ -1,13 +1,36 @@
-"""The route table as one worker holds it: a connection, the keys of one namespace, the scripts."""
+"""What a script says of what it did: the same list as `lua/include/statuses.lua`.
+
+The route table as one worker holds it: a connection, the keys of one namespace, the scripts.
+"""
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from routebook.errors import StoreUnsuitableError
-from routebook.store.client import StoreClient
+from routebook.store.connection.client import StoreClient
 from routebook.store.keys import Keys
 from routebook.store.scripts import ScriptSet
-from routebook.store.statuses import Status, status_of
+
+
+class Status(IntEnum):
+    DONE = 0
+    UNCHANGED = 1
+    UNKNOWN = 2
+    STALE = 3
+    REFUSED = 4
+    TURNED_DOWN = 5
+    FENCED = 6
+
+
+def text(value: Any) -> str:
+    """A bulk reply as text; absent is empty."""
+    return "" if value is None else bytes(value).decode()
+
+
+def status_of(reply: list[Any]) -> Status:
+    return Status(reply[0])
+
 
 SCHEMA = 1
 """Layout of the tables. A store with a newer one refuses our start."""

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 
-from routebook.model.caller import Caller
+from routebook.model.names import Caller
 from routebook.model.topic import QueueData, TopicMapping
 
 

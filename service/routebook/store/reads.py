@@ -6,15 +6,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from routebook.model.broker import BrokerGroup, Instance
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import BrokerGroup, DataVersion, Instance
 from routebook.model.names import split_member
 from routebook.model.topic import QueueData, TopicMapping
-from routebook.store.lease import Lease
-from routebook.store.namespace import Namespace
+from routebook.store.namespace import Namespace, text
 from routebook.store.packing import pairs, unpack_mapping
-from routebook.store.presence import Heads
-from routebook.store.statuses import text
+from routebook.store.workers import Heads, Lease
 
 __all__ = ["GroupImage", "Heads", "read_groups", "read_heads", "read_instances"]
 

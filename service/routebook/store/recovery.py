@@ -3,11 +3,10 @@
 import secrets
 from collections.abc import Mapping
 
-from routebook.model.caller import Caller
+from routebook.model.names import Caller
 from routebook.model.topic import QueueData
-from routebook.store.namespace import CountedOutcome, Namespace
+from routebook.store.namespace import CountedOutcome, Namespace, text
 from routebook.store.packing import pack_caller, queue_item, sha256_of
-from routebook.store.statuses import text
 
 
 async def begin_history(namespace: Namespace, *, history: str) -> str:

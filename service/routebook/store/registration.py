@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from routebook.model.broker import Instance, Registration
-from routebook.model.caller import Caller
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DataVersion, Instance, Registration
+from routebook.model.names import Caller
 from routebook.model.topic import QueueData, TopicMapping
-from routebook.store.namespace import Namespace
+from routebook.store.namespace import Namespace, Status, status_of, text
 from routebook.store.packing import pack_caller, pack_filters, pack_mapping, queue_item, removed_item, unpack_seats
 from routebook.store.sessions import NO_SESSION, SessionMark
-from routebook.store.statuses import Status, status_of, text
 
 ITEMS_PER_CHUNK: Final = 1000
 """Queue items of one entry of the history, which no reader expects to exceed 1,000 topics and 256 KiB."""

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
 
-from routebook.model.caller import Caller
-from routebook.model.min_broker import MinBrokerChange, after_leaving
-from routebook.store.namespace import Namespace, Outcome
+from routebook.model.broker import MinBrokerChange, after_leaving
+from routebook.model.names import Caller
+from routebook.store.namespace import Namespace, Outcome, Status, status_of, text
 from routebook.store.packing import compact_json, pack_caller, unpack_seats
-from routebook.store.statuses import Status, status_of, text
 
 Cause = Literal["unregistered", "connection-lost", "operator"]
 

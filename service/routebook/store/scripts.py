@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from routebook.errors import ScriptError
-from routebook.store.client import NoScriptError, StoreClient
+from routebook.store.connection.client import NoScriptError, StoreClient
 
 _INCLUDE = re.compile(r"^-- include: (\w+)[ \t]*$", re.MULTILINE)
 _HEADER = re.compile(r"\A--\[\[.*?\]\]\n", re.DOTALL)

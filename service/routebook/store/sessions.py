@@ -4,12 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from routebook.model.caller import Caller
-from routebook.model.names import split_member
-from routebook.store.namespace import CountedOutcome, Namespace
+from routebook.model.names import Caller, split_member
+from routebook.store.namespace import CountedOutcome, Namespace, Status, status_of, text
 from routebook.store.packing import pack_caller
 from routebook.store.removal import Departure
-from routebook.store.statuses import Status, status_of, text
 
 
 @dataclass(frozen=True, slots=True)

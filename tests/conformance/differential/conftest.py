@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.conftest import Release
 from tests.conformance.differential.line import RealSide, SeveralWorkers
 from tests.conformance.java_processes import HOST, ApacheNameServer
-from tests.process.running import Running
+from tests.runtime.running import Running
 
 SETTINGS = {
     # 318 is refused otherwise.

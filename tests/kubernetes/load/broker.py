@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DataVersion
 from routebook.model.topic import PERM_READ_WRITE, QueueData
-from routebook.simulation.registering import registration_body, registration_ext
-from routebook.wire.codes import RequestCode, ResponseCode
+from routebook.protocol.command import RequestCode, ResponseCode
+from routebook.simulate.broker import registration_body, registration_ext
 from tests.kubernetes.load.caller import FOLLOWING, Caller, CallError
 from tests.kubernetes.load.record import Registration
 

@@ -1,7 +1,7 @@
 """One connection to the service, as RocketMQ's own peers keep one: to the first address that answers, until it ends, is
 late, or the service asks to move.
 
-`routebook.simulation.line` does the same for a simulated fleet. It always says that it is the newest release, and one
+`routebook.simulate.client` does the same for a simulated fleet. It always says that it is the newest release, and one
 error stands for all that can go wrong; here half of the clients are old ones, and a try that was refused, lost or late
 is told from the others.
 """
@@ -12,10 +12,9 @@ import itertools
 from collections.abc import Sequence
 from typing import Final, cast
 
-from routebook.wire.codes import RequestCode, ResponseCode, release
-from routebook.wire.command import Ext, Response
-from routebook.wire.connection import Connection
-from routebook.wire.protocol_error import PeerProtocolError
+from routebook.protocol.command import Ext, RequestCode, Response, ResponseCode, release
+from routebook.protocol.connection import Connection
+from routebook.protocol.frame import PeerProtocolError
 
 FOLLOWING: Final = release(5, 3, 3)
 """Such a peer is asked to move (1500), and does."""

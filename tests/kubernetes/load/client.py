@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from routebook.wire.codes import ResponseCode
+from routebook.protocol.command import ResponseCode
 from tests.kubernetes.load.caller import FOLLOWING, NOT_FOLLOWING, Caller, CallError
 from tests.kubernetes.load.record import PATIENCE_S, Blank, Failure, Kind, Record
 

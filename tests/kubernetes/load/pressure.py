@@ -10,7 +10,7 @@ from typing import Final
 
 from benchmarks.load.frames import lookup
 from benchmarks.load.generator import Load, Result
-from routebook.wire.codes import RequestCode
+from routebook.protocol.command import RequestCode
 from tests.kubernetes.load.caller import FOLLOWING, Caller
 
 LOAD: Final = Load(connections=8, in_flight=16)

@@ -6,8 +6,8 @@ import pytest
 from redis.utils import HIREDIS_AVAILABLE
 
 from routebook.errors import SettingsError
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
-from routebook.store.url import StoreUrl
 from routebook_pipeline.errors import UnreachableError, WrongUsageError
 from routebook_pipeline.source.address import open_client
 from routebook_pipeline.source.stream import EntryId, StreamReader, key_of

@@ -3,14 +3,10 @@
 from fastapi import APIRouter
 
 from routebook.http_api.callers import AdministratorOf
-from routebook.http_api.paging import PageOf
-from routebook.http_api.parts import RegistryOf
-from routebook.http_api.problem_docs import ADMIN, BODY, READ, STORE, answers_with, not_found
-from routebook.http_api.reading import Seen
-from routebook.http_api.routers.names import BrokerName, OfCluster
+from routebook.http_api.dependencies import BrokerName, OfCluster, PageOf, RegistryOf, Seen
+from routebook.http_api.openapi import ADMIN, BODY, READ, STORE, answers_with, not_found
 from routebook.http_api.schemas.operation import WritableGiven
-from routebook.http_api.schemas.shapes import Touched
-from routebook.http_api.schemas.table import Broker, Brokers
+from routebook.http_api.schemas.table import Broker, Brokers, Touched
 
 router = APIRouter(tags=["brokers"])
 

@@ -2,11 +2,8 @@
 
 from fastapi import APIRouter
 
-from routebook.http_api.paging import PageOf
-from routebook.http_api.parts import RegistryOf
-from routebook.http_api.problem_docs import READ, answers_with, not_found
-from routebook.http_api.reading import Seen
-from routebook.http_api.routers.names import ClusterName, OfCluster
+from routebook.http_api.dependencies import ClusterName, OfCluster, PageOf, RegistryOf, Seen
+from routebook.http_api.openapi import READ, answers_with, not_found
 from routebook.http_api.schemas.table import Cluster, Clusters
 
 router = APIRouter(tags=["clusters"])

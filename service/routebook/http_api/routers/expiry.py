@@ -3,9 +3,8 @@
 from fastapi import APIRouter
 
 from routebook.http_api.callers import AdministratorOf
-from routebook.http_api.parts import RegistryOf
-from routebook.http_api.problem_docs import ADMIN, READ, STORE, answers_with
-from routebook.http_api.reading import Seen
+from routebook.http_api.dependencies import RegistryOf, Seen
+from routebook.http_api.openapi import ADMIN, READ, STORE, answers_with
 from routebook.http_api.schemas.operation import Expiry
 
 router = APIRouter(tags=["operation"])

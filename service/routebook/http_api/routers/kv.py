@@ -5,13 +5,9 @@ from typing import Final
 from fastapi import APIRouter
 
 from routebook.http_api.callers import AdministratorOf
-from routebook.http_api.paging import PageOf
-from routebook.http_api.parts import RegistryOf
-from routebook.http_api.problem_docs import ADMIN, BODY, INPUT, READ, STORE, answers_with, not_found
-from routebook.http_api.reading import Seen
-from routebook.http_api.routers.names import KvKey, KvNamespace
-from routebook.http_api.schemas.shapes import Written
-from routebook.http_api.schemas.table import KvGiven, KvShown, KvTable
+from routebook.http_api.dependencies import KvKey, KvNamespace, PageOf, RegistryOf, Seen
+from routebook.http_api.openapi import ADMIN, BODY, INPUT, READ, STORE, answers_with, not_found
+from routebook.http_api.schemas.table import KvGiven, KvShown, KvTable, Written
 
 router = APIRouter(tags=["key-values"])
 

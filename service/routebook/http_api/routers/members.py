@@ -7,13 +7,12 @@ from fastapi import APIRouter, Query, Request
 from routebook.errors import NotFoundError
 from routebook.http_api import problems
 from routebook.http_api.callers import AdministratorOf, CallerOf
-from routebook.http_api.parts import RegistryOf
-from routebook.http_api.problem_docs import ADMIN, BODY, INPUT, STORE, WRITE, answers_with, not_found
+from routebook.http_api.dependencies import BrokerId, BrokerName, ClusterName, RegistryOf
+from routebook.http_api.openapi import ADMIN, BODY, INPUT, STORE, WRITE, answers_with, not_found
 from routebook.http_api.problems import Problem
 from routebook.http_api.repeat_way import DIGEST, SEAT_PATTERN
-from routebook.http_api.routers.names import BrokerId, BrokerName, ClusterName
 from routebook.http_api.schemas.registration import Registered, RegistrationGiven
-from routebook.http_api.schemas.shapes import Written
+from routebook.http_api.schemas.table import Written
 
 router = APIRouter(tags=["brokers"], prefix=SEAT_PATTERN)
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
-from routebook.http_api.parts import LiveSettingsOf
-from routebook.http_api.problem_docs import INPUT, answers_with
+from routebook.http_api.dependencies import LiveSettingsOf
+from routebook.http_api.openapi import INPUT, answers_with
 
 router = APIRouter(tags=["peers"], prefix="/rocketmq")
 

@@ -5,10 +5,8 @@ before it.
 from fastapi import APIRouter, Response
 
 from routebook.http_api import problems
-from routebook.http_api.parts import PartsOf
-from routebook.http_api.problem_docs import READ, answers_with, not_found
-from routebook.http_api.reading import Seen
-from routebook.http_api.routers.names import TopicName
+from routebook.http_api.dependencies import PartsOf, Seen, TopicName
+from routebook.http_api.openapi import READ, answers_with, not_found
 from routebook.http_api.schemas.table import ROUTE_EXAMPLE
 from routebook.http_api.short_way import find_counted
 

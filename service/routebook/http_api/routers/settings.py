@@ -5,11 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from routebook.http_api.callers import AdministratorOf
-from routebook.http_api.parts import LiveSettingsOf, RegistryOf
-from routebook.http_api.problem_docs import ADMIN, BODY, READ, STORE, answers_with
-from routebook.http_api.reading import Seen
+from routebook.http_api.dependencies import LiveSettingsOf, RegistryOf, Seen
+from routebook.http_api.openapi import ADMIN, BODY, READ, STORE, answers_with
 from routebook.http_api.schemas.operation import Setting, SettingGiven, Settings
-from routebook.http_api.schemas.shapes import Written
+from routebook.http_api.schemas.table import Written
 
 router = APIRouter(tags=["operation"])
 

@@ -7,9 +7,8 @@ from fastapi.responses import StreamingResponse
 
 from routebook.http_api import problems
 from routebook.http_api.callers import AdministratorOf
-from routebook.http_api.parts import RegistryOf
-from routebook.http_api.problem_docs import ADMIN, BODY, READ, STORE, answers_with
-from routebook.http_api.reading import Seen
+from routebook.http_api.dependencies import RegistryOf, Seen
+from routebook.http_api.openapi import ADMIN, BODY, READ, STORE, answers_with
 from routebook.http_api.schemas.snapshot import SNAPSHOT_EXAMPLE, ImportShown, SnapshotGiven
 from routebook.snapshots.document import encode_document
 from routebook.snapshots.importing import Snapshots

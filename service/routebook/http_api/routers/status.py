@@ -2,9 +2,8 @@
 
 from fastapi import APIRouter
 
-from routebook.http_api.parts import RegistryOf
-from routebook.http_api.problem_docs import READ, answers_with
-from routebook.http_api.reading import Seen
+from routebook.http_api.dependencies import RegistryOf, Seen
+from routebook.http_api.openapi import READ, answers_with
 from routebook.http_api.schemas.operation import StatusShown
 
 router = APIRouter(tags=["operation"])

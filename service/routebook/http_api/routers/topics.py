@@ -5,14 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from routebook.http_api.callers import AdministratorOf, CallerOf
-from routebook.http_api.paging import PageOf
-from routebook.http_api.parts import RegistryOf
-from routebook.http_api.problem_docs import ADMIN, BODY, INPUT, READ, STORE, WRITE, answers_with, not_found
-from routebook.http_api.reading import Seen
-from routebook.http_api.routers.names import TOPIC, OfCluster, TopicName
+from routebook.http_api.dependencies import TOPIC, OfCluster, PageOf, RegistryOf, Seen, TopicName
+from routebook.http_api.openapi import ADMIN, BODY, INPUT, READ, STORE, WRITE, answers_with, not_found
 from routebook.http_api.schemas.registration import TopicGiven
-from routebook.http_api.schemas.shapes import Touched
-from routebook.http_api.schemas.table import Topic, Topics
+from routebook.http_api.schemas.table import Topic, Topics, Touched
 
 router = APIRouter(tags=["topics"])
 

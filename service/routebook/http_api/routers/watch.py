@@ -7,11 +7,9 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
 from routebook.http_api import problems
-from routebook.http_api.parts import PartsOf
-from routebook.http_api.problem_docs import READ, answers_with
-from routebook.http_api.reading import Seen
-from routebook.http_api.sse import parse_event_id
-from routebook.http_api.watching import Wanted, Watch
+from routebook.http_api.dependencies import PartsOf, Seen
+from routebook.http_api.openapi import READ, answers_with
+from routebook.http_api.watch_streams import Wanted, Watch, parse_event_id
 from routebook.model.names import check_name
 
 router = APIRouter(tags=["lookup"])

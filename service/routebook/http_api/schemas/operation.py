@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from routebook.http_api.schemas.shapes import Answer, Given
+from routebook.http_api.schemas.table import Answer, Given
 from routebook.registry.status import ExpiryState, Status
 
 

@@ -4,9 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from routebook.http_api.schemas.shapes import INT32_MAX, INT64_MAX, Answer, Given, Version
-from routebook.model.broker import Registration, RegistrationResult
-from routebook.model.data_version import DataVersion
+from routebook.http_api.schemas.table import INT32_MAX, INT64_MAX, Answer, Given, Version
+from routebook.model.broker import DataVersion, Registration, RegistrationResult
 from routebook.model.names import check_address, check_broker_id, check_name
 from routebook.model.topic import QueueData, TopicMapping
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from routebook.http_api.schemas.registration import DataVersionGiven, MappingGiven
-from routebook.http_api.schemas.shapes import INT32_MAX, INT64_MAX, Answer, Given, Version
+from routebook.http_api.schemas.table import INT32_MAX, INT64_MAX, Answer, Given, Version
 from routebook.model.names import check_name
 from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot, Taken
 from routebook.model.topic import QueueData

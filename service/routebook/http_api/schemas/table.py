@@ -1,15 +1,50 @@
-"""What is in the table: topics, brokers, clusters, key-values."""
+"""What all schemas share.
+
+What is in the table: topics, brokers, clusters, key-values.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from routebook.http_api.schemas.shapes import Answer, Given, NextCursor
-from routebook.model.broker import Instance
-from routebook.model.data_version import DataVersion
+from routebook.model.broker import DataVersion, Instance
 from routebook.model.topic import QueueData
 from routebook.registry.reading import BrokerView, ClusterView
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+
+class Given(BaseModel):
+    """A body from outside: a field that is not known is a mistake to hear about, not to pass over."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Answer(BaseModel):
+    """A body of ours."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+Version = Annotated[int, Field(description="The version of the table that holds this change.", examples=[42])]
+NextCursor = Annotated[
+    str | None, Field(description="Give it as `cursor` to read on; null at the end.", examples=[None])
+]
+
+
+class Written(Answer):
+    """A change was made, or was there already; this worker has seen `version`."""
+
+    version: Version
+
+
+class Touched(Answer):
+    """How much a change reached."""
+
+    count: int = Field(description="The number of topic entries it was about.", examples=[2])
+    version: Version
 
 
 class Queues(Answer):

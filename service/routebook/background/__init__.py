@@ -1,0 +1,1 @@
+"""What runs beside requests: presence, leader, restoring, history upkeep, the change log."""

@@ -1,0 +1,133 @@
+"""One line in the log for each change of the table: what, before, after, cause, by whom.
+
+Before is what this worker's table held when the change arrived; after is what the history's entry says.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from routebook.model.topic import QueueData
+from routebook.replica.table import Table
+from routebook.store.history import BASELINE_KINDS, Change
+
+_log = logging.getLogger("routebook.changes")
+
+TOPICS_NAMED: Final = 3
+"""A registration may bring thousands; their number is said, and the first few."""
+
+_REPEATED: Final = BASELINE_KINDS - {"baseline-begin", "baseline-end"}
+"""The table said over again, in thousands of entries: nothing changed."""
+
+Describe = Callable[[Change, Table], str]
+
+
+class ChangeLog:
+    def __init__(self, masked: Callable[[str, str], str]) -> None:
+        self._masked = masked
+        self._describe: Mapping[str, Describe] = {
+            "broker-registered": _seat_taken,
+            "broker-changed": _seat_taken,
+            "broker-removed": _seat_left,
+            "group-changed": _group,
+            "queues-changed": _queues_of_broker,
+            "write-permission": _permission,
+            "kv-put": _key_value,
+            "kv-deleted": _key_value,
+            "settings-changed": self._setting,
+        }
+
+    def tell(self, changes: Sequence[Change], before: Table) -> None:
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        for change in changes:
+            if change.kind in _REPEATED:
+                continue
+            describe = self._describe.get(change.kind, _plain)
+            fields = change.fields
+            cause = f", {fields['cause']}" if "cause" in fields else ""
+            origin = f" from {fields['source']}" if fields.get("source") else ""
+            said = describe(change, before)
+            _log.info("%d %s %s%s (by %s%s)", change.version, change.kind, said, cause, fields.get("actor"), origin)
+
+    def _setting(self, change: Change, before: Table) -> str:
+        key = change.fields["key"]
+        value = before.settings.get(key)
+        return f"{key}: {'default' if value is None else self._masked(key, value)} → {change.fields['value']}"
+
+
+def _seat(fields: Mapping[str, Any]) -> str:
+    return f"{fields['cluster']}/{fields['broker']} id {fields['id']}"
+
+
+def _seat_taken(change: Change, before: Table) -> str:
+    fields = change.fields
+    group = before.groups.get(fields["broker"])
+    held_by = group.addresses.get(fields["id"], "nobody") if group else "nobody"
+    seat = f"{_seat(fields)}: {held_by} → {fields['addr']}" if held_by != fields["addr"] else _seat(fields)
+    flags = _flags(before, fields)
+    queues = _queues(change, before)
+    return "; ".join(part for part in (seat, flags, queues) if part)
+
+
+def _flags(before: Table, fields: Mapping[str, Any]) -> str:
+    group = before.groups.get(fields["broker"])
+    was = (group.zone, group.acting_master) if group else (None, False)
+    now = (fields["zone"], fields["acting"])
+    return f"zone, acting master: {was[0]}, {was[1]} → {now[0]}, {now[1]}" if was != now else ""
+
+
+def _seat_left(change: Change, before: Table) -> str:
+    fields = change.fields
+    said = f"{_seat(fields)}: {fields['addr']} → nobody"
+    if fields["group_removed"]:
+        said += f"; the group and its {len(before.queues_of(fields['broker']))} topics are gone"
+    return said
+
+
+def _group(change: Change, before: Table) -> str:
+    fields = change.fields
+    if fields.get("group_removed"):
+        return f"{fields['broker']}: the empty group is gone"
+    return f"{fields['broker']}: {_flags(before, fields) or 'entries only'}"
+
+
+def _queues_of_broker(change: Change, before: Table) -> str:
+    return f"{change.fields['broker']}: {_queues(change, before)}"
+
+
+def _queues(change: Change, before: Table) -> str:
+    items = change.fields.get("queues", [])
+    if not items:
+        return ""
+    known = before.queues_of(change.fields["broker"])
+    shown = [f"{item['t']} {_packed(known.get(item['t']))} → {_item(item)}" for item in items[:TOPICS_NAMED]]
+    more = f" and {len(items) - TOPICS_NAMED} more" if len(items) > TOPICS_NAMED else ""
+    return f"{len(items)} topics (perm read write flags): {', '.join(shown)}{more}"
+
+
+def _packed(queue: QueueData | None) -> str:
+    return f"[{queue.pack()}]" if queue else "none"
+
+
+def _item(item: Mapping[str, Any]) -> str:
+    return "none" if "x" in item else f"[{item['p']} {item['r']} {item['w']} {item['f']}]"
+
+
+def _permission(change: Change, before: Table) -> str:
+    fields = change.fields
+    topics = len(before.queues_of(fields["broker"]))
+    return f"{fields['broker']}: {fields['rule']} on {fields['touched']} of {topics} topics"
+
+
+def _key_value(change: Change, before: Table) -> str:
+    """Never the value: it may be a secret."""
+    fields = change.fields
+    known = fields["key"] in before.kv.get(fields["namespace"], {})
+    now = "gone" if change.kind == "kv-deleted" else f"value with sha256 {fields['sha256'][:12]}…"
+    return f"{fields['namespace']}/{fields['key']}: {'another value' if known else 'none'} → {now}"
+
+
+def _plain(change: Change, _before: Table) -> str:
+    told = {key: value for key, value in change.fields.items() if key not in ("v", "kind", "actor", "source", "cause")}
+    return str(told)

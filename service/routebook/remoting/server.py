@@ -1,0 +1,128 @@
+"""The port as a whole: started, drained, stopped.
+
+A drain takes the listener away first, so that new connections reach other workers (whoever is connected by then is
+served, however little it has said); then peers that know GO_AWAY (5.3.2
+and newer) are told to move with their next request, the others are served on; at its end what is left is closed.
+Nobody's broker is removed by any of this: the sessions are told before.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from routebook.listeners.acceptor import Acceptor, NoTls, Tls
+from routebook.listeners.arrival import Bounds
+from routebook.observability.metrics import Metrics
+from routebook.registry.registry import Registry
+from routebook.remoting.body_reader import BodyReader
+from routebook.remoting.connection import RemotingConnection
+from routebook.remoting.handlers import handlers_by_code
+from routebook.remoting.notifications import Notifications
+from routebook.remoting.port import Port
+from routebook.settings import LiveSettings
+
+_watermark = logging.getLogger("routebook.watermark")
+
+NO_TLS: Final = NoTls()
+WATERMARK_AFTER_S: Final = 10.0
+WATERMARK_PERIOD_S: Final = 1.0
+CLOSE_S: Final = 1.0
+"""For requests that wait to be handled and for the last answers to leave."""
+
+
+class RemotingServer:
+    def __init__(self, registry: Registry, live: LiveSettings, metrics: Metrics, tls: Tls = NO_TLS) -> None:
+        self._live = live
+        self._metrics = metrics
+        self._tls = tls
+        self._registry = registry
+        self._reader = BodyReader()
+        self._notifications = Notifications(live)
+        registry.on_min_broker_change = self._notifications.tell
+        self.port = Port(registry, live, handlers_by_code(registry, live, self._reader), metrics)
+        self._acceptor: Acceptor | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        metrics.before_exposition(lambda: metrics.remoting_port(self.port.figures()))
+
+    def sample_next(self) -> None:
+        self.port.sample_next()
+
+    def start(self, listener: socket.socket) -> None:
+        settings = self._live.current
+        self._acceptor = Acceptor(
+            listener,
+            lambda arrival: RemotingConnection(self.port, arrival.peer, arrival.began),
+            frame_limits=self.port.limits,
+            proxy_from=settings.proxy_networks,
+            bounds=Bounds(
+                max_connections=settings.max_connections,
+                silent_seconds=settings.server_channel_max_idle_time_seconds,
+                first_bytes_seconds=settings.incomplete_frame_timeout_ms / 1000,
+                send_buffer_bytes=settings.server_socket_snd_buf_size,
+                receive_buffer_bytes=settings.server_socket_rcv_buf_size,
+            ),
+            tls=self._tls,
+            metrics=self._metrics,
+            make_room=self.port.make_room,
+        )
+        self._acceptor.start()
+        self._spawn("remoting sweep", self.port.sweep())
+        self._spawn("remoting watermark", self._log_watermark())
+
+    async def drain(self, seconds: float, forced: asyncio.Event) -> None:
+        """Until everybody has moved, at most so long."""
+        self._registry.sessions.leave()
+        if self._acceptor is None:
+            return
+        if not self._live.current.enable_shutdown_gracefully:
+            self._acceptor.close()
+            return
+        self.port.is_draining = True
+        self._acceptor.stop_listening()
+        waits = [asyncio.ensure_future(self._acceptor.wait_empty()), asyncio.ensure_future(forced.wait())]
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    async def close(self) -> int:
+        """How many requests were cut off."""
+        for task in self._tasks:
+            task.cancel()
+        if self._acceptor is not None:
+            self._acceptor.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self.port.wait_idle()
+        cut = self.port.queue.length
+        for connection in tuple(self.port.connections):
+            connection.close("this worker stops")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self.port.wait_empty()
+        for connection in tuple(self.port.connections):
+            connection.abort("it did not take its last answer")
+        await self.port.close()
+        await self._reader.close()
+        await self._notifications.close()
+        return cut
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
+
+    async def _log_watermark(self) -> None:
+        """Each second, as the reference does; among the details while nothing waits."""
+        await asyncio.sleep(WATERMARK_AFTER_S)
+        while True:
+            lookups, others = self.port.lookup_queue, self.port.queue
+            _watermark.log(
+                logging.INFO if lookups.length or others.length else logging.DEBUG,
+                "[WATERMARK] ClientQueueSize:%d ClientQueueSlowTime:%d DefaultQueueSize:%d DefaultQueueSlowTime:%d",
+                lookups.length,
+                lookups.slow_ms(),
+                others.length,
+                others.slow_ms(),
+            )
+            await asyncio.sleep(WATERMARK_PERIOD_S)

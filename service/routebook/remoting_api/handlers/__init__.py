@@ -1,1 +1,0 @@
-"""One module a noun; each answers some request codes. `dispatch` knows which."""

@@ -1,0 +1,135 @@
+"""Takes the ports before anything else starts, so that a taken one is one sentence and not half a service.
+
+Room for connections: a process may open far more files than it starts with, if it asks. The JVM asks, too.
+"""
+
+import contextlib
+import errno
+import logging
+import resource
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from routebook.errors import SettingsError
+from routebook.settings import catalogue
+
+BACKLOG = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class PublicPorts:
+    """The listening sockets that all workers of a service share."""
+
+    remoting: socket.socket
+    http: socket.socket
+
+
+def listen(host: str, port: int, port_setting: str, host_setting: str) -> socket.socket:
+    """A listening socket, non-blocking. Connections wait in it until the start is done."""
+    listener = _bound(host, port, port_setting, host_setting)
+    listener.setblocking(False)
+    return listener
+
+
+def listen_privately(path: Path) -> socket.socket:
+    """A unix socket in a folder of ours."""
+    listener = socket.socket(socket.AF_UNIX)
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    listener.bind(str(path))
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+def address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def http_address(listener: socket.socket, *, is_secure: bool = False) -> str:
+    return f"http{'s' if is_secure else ''}://{address_of(listener)}"
+
+
+def _bound(host: str, port: int, port_setting: str, host_setting: str) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise _no_such_host(host, host_setting, str(error)) from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        # A restart must not wait for the connections of the run before.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        # Two that start at once may both bind; only one may listen.
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise _taken(port, port_setting) from error
+        if error.errno == errno.EACCES:
+            raise _not_allowed(port, port_setting) from error
+        raise _no_such_host(host, host_setting, error.strerror or str(error)) from error
+    return listener
+
+
+def _taken(port: int, setting: str) -> SettingsError:
+    one = catalogue.find(setting)
+    return SettingsError(
+        f"Port {port} ({setting}) is taken by another process.",
+        advice=f"Stop that process, or choose another with {one.flag} or {one.variable} (0: a free one).",
+    )
+
+
+def _not_allowed(port: int, setting: str) -> SettingsError:
+    one = catalogue.find(setting)
+    return SettingsError(
+        f"Port {port} ({setting}) may not be used by this user.",
+        advice=f"Choose a port above 1023 with {one.flag} or {one.variable}.",
+    )
+
+
+def _no_such_host(host: str, setting: str, reason: str) -> SettingsError:
+    one = catalogue.find(setting)
+    return SettingsError(
+        f"{setting} is {host!r}, which cannot be listened on: {reason}.",
+        advice=f"Set {one.flag} or {one.variable} to an address of this machine.",
+    )
+
+
+_log = logging.getLogger(__name__)
+
+OTHER_FILES = 256
+"""The store's connections, listeners, watched files, children's pipes."""
+
+
+PORTS = 2
+
+
+def allow_connections(count: int) -> None:
+    """Raises the soft limit of open files to what so many connections a port need, as far as the system lets it."""
+    wanted = PORTS * count + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    reachable = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    # macOS refuses more than it has told elsewhere; what there was before then stays.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if allowed < wanted:
+        _log.warning(
+            "A worker may open %d files (ulimit -n), and max_connections is %d on each of %d ports; "
+            "beyond some %d in all newcomers are closed.",
+            allowed,
+            count,
+            PORTS,
+            max(0, allowed - OTHER_FILES),
+        )

@@ -1,0 +1,142 @@
+"""The wish to stop: the first signal asks, the second forces.
+
+Every wait of a stop goes through `within`, so that each has a deadline and none outlives a second signal.
+
+uvicorn inside a process that has its own way to stop.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import uvicorn
+
+from routebook.http_api.serving import Front, HttpServer
+
+_log = logging.getLogger(__name__)
+
+# SIGHUP: a closed terminal ends `up` like Ctrl-C does.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stop:
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.forced = asyncio.Event()
+        self._signals = 0
+        self._on_force: list[Callable[[], None]] = []
+
+    def ask(self, reason: str) -> None:
+        if not self.asked.is_set():
+            _log.info("Stopping: %s.", reason)
+            self.asked.set()
+
+    def force(self, reason: str) -> None:
+        if not self.forced.is_set():
+            _log.warning("Forced (%s): what is under way is cut off.", reason)
+            self.asked.set()
+            self.forced.set()
+            for callback in self._on_force:
+                callback()
+
+    def on_force(self, callback: Callable[[], None]) -> None:
+        self._on_force.append(callback)
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        # Under nohup a closed terminal is to be ignored.
+        signals = [one for one in _SIGNALS if one is not signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
+        for one in signals:
+            loop.add_signal_handler(one, self._signalled, one)
+        try:
+            yield
+        finally:
+            for one in signals:
+                loop.remove_signal_handler(one)
+
+    def _signalled(self, one: signal.Signals) -> None:
+        self._signals += 1
+        if self._signals == 1:
+            self.ask(f"signal {one.name}; a second one forces")
+        else:
+            self.force(f"signal {one.name} is the second one")
+
+    async def within(self, seconds: float, work: Coroutine[Any, Any, Any], what: str) -> bool:
+        """False when the deadline passed or a second signal came first: then the work is cancelled."""
+        task = asyncio.ensure_future(work)
+        forced = asyncio.ensure_future(self.forced.wait())
+        try:
+            await asyncio.wait({task, forced}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            forced.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=1)
+            _log.warning("%s was cut off.", what)
+            return False
+        if task.exception() is not None:
+            _log.error("%s failed.", what, exc_info=task.exception())
+            return False
+        return True
+
+
+class Unsignalled(HttpServer):
+    """uvicorn takes SIGINT and SIGTERM for itself; here the process stops in its own order."""
+
+    def __init__(self, config: uvicorn.Config, front: Front | None = None) -> None:
+        super().__init__(config, front)
+        self.accepts = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.accepts.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Serving:
+    """A server that runs beside its owner."""
+
+    def __init__(self, server: HttpServer, listener: socket.socket) -> None:
+        self.server = Unsignalled(server.config, server.front)
+        # Ours ends earlier and counts; uvicorn's own stays behind it as a net.
+        server.config.timeout_graceful_shutdown = (server.config.timeout_graceful_shutdown or 0) + 2
+        self._listener = listener
+        self._task: asyncio.Task[None] | None = None
+        self._forced = asyncio.Event()
+
+    async def start(self) -> None:
+        """Returns when it accepts connections."""
+        self._task = asyncio.create_task(self.server.serve(sockets=[self._listener]))
+        accepts = asyncio.ensure_future(self.server.accepts.wait())
+        await asyncio.wait({accepts, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        accepts.cancel()
+        if self._task.done():
+            self._task.result()
+
+    def force(self) -> None:
+        """Wait for nobody any more."""
+        self._forced.set()
+
+    async def stop(self, drain_seconds: float) -> int:
+        """No new connections; requests under way end, or are cancelled after the drain time: how many."""
+        if self._task is None:
+            self._listener.close()
+            return 0
+        self.server.should_exit = True
+        forced = asyncio.ensure_future(self._forced.wait())
+        await asyncio.wait({self._task, forced}, timeout=drain_seconds, return_when=asyncio.FIRST_COMPLETED)
+        forced.cancel()
+        left = [task for task in self.server.server_state.tasks if not task.done()]
+        for task in left:
+            task.cancel()
+        self.server.force_exit = True
+        await self._task
+        return len(left)

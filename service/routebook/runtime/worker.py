@@ -1,0 +1,263 @@
+"""One worker: everything long-lived is built here, started in this order, and stopped in the reverse one.
+
+    admin port -> store -> its check -> the route table -> replica complete -> presence, leader, … -> public ports
+
+A stop takes the public ports away first, so that nobody is answered by half a worker; then gives up the leadership,
+so that the next leader need not wait; then closes the store.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from routebook import __version__
+from routebook.background.change_log import ChangeLog
+from routebook.background.kv_file import import_kv_file
+from routebook.background.leader import Leader
+from routebook.background.presence import Presence
+from routebook.background.restoring import Restoring
+from routebook.errors import RoutebookError, StoreUnavailableError
+from routebook.http_api.admin_app import create_admin_app
+from routebook.http_api.app import create_app
+from routebook.http_api.serving import Front, http_server
+from routebook.listeners.tls import ServerTls, TlsOptions
+from routebook.observability.logs import left_out
+from routebook.observability.metrics import Metrics, ReplicaFigures
+from routebook.observability.probes import Pace, memory_limit_bytes
+from routebook.registry.registry import Registry
+from routebook.remoting.server import RemotingServer
+from routebook.replica.replica import Replica
+from routebook.runtime.measured_scripts import MeasuredScripts
+from routebook.runtime.ports import PublicPorts
+from routebook.runtime.stopping import Serving, Stop
+from routebook.settings import LiveSettings, Origin, Settings
+from routebook.store.checks import check_store
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
+from routebook.store.keys import Keys
+from routebook.store.namespace import Namespace
+from routebook.store.scripts import ScriptSet
+from routebook.store.workers import open_namespace
+
+_log = logging.getLogger(__name__)
+
+LOAD_TIMEOUT_MS = 120_000
+"""For the first load: a table of millions of entries takes seconds; a store that never answers must end the start."""
+STORE_PAUSE_SECONDS = 0.5
+"""Between two tries to reach the store at the start."""
+STORE_FAREWELL_SECONDS = 3.0
+ADMIN_DRAIN_SECONDS = 1.0
+
+
+class Worker:
+    def __init__(self, live: LiveSettings, public: PublicPorts, admin: socket.socket, stop: Stop) -> None:
+        settings = live.current
+        self.name = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(3)}"
+        self._live = live
+        self._stop = stop
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._failure: BaseException | None = None
+        keys = Keys(settings.namespace)
+        self._client = StoreClient(
+            StoreUrl.parse(settings.redis_url),
+            slot_key=keys.meta,
+            timeout_ms=settings.store_timeout_ms,
+            connections=settings.store_connections,
+        )
+        self._metrics = Metrics()
+        self._namespace = Namespace(self._client, keys, MeasuredScripts(ScriptSet.load(), self._metrics))
+        self._replica = Replica(self._namespace, live, tell_changes=ChangeLog(live.masked).tell)
+        self.registry = Registry(self._namespace, self._replica, live, worker=self.name, metrics=self._metrics)
+        self._presence = Presence(
+            self._namespace, self._replica, self.name, _about(settings), on_unknown=self.registry.sessions.reopen
+        )
+        self._leader = Leader(
+            self._namespace,
+            self._replica,
+            live,
+            self.name,
+            self._metrics,
+            sessions=self.registry.sessions,
+            min_broker_changes=self.registry.min_broker_changes,
+        )
+        self._restoring = Restoring(self._namespace, self._replica, live, self.name)
+        self._metrics.before_exposition(self._measure)
+        self._ports = public
+        self._tls = ServerTls(TlsOptions.of(settings))
+        self._remoting = RemotingServer(self.registry, live, self._metrics, self._tls)
+        front = Front(self._tls, settings.proxy_networks, settings.max_connections, self._metrics)
+        self._http = self._serving(create_app(self.registry, live, self._metrics), public.http, front)
+        admin_app = create_admin_app(self.registry, self._metrics, draining=stop.asked.is_set)
+        self._admin = self._serving(admin_app, admin)
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Until asked to stop. Raises what made it impossible to start, or to go on."""
+        try:
+            if await self._unless_stopped(self._start()):
+                on_ready()
+                await self._stop.asked.wait()
+        finally:
+            await self._end()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _start(self) -> None:
+        settings = self._live.current
+        await self._admin.start()
+        await self._reach_store()
+        await open_namespace(self._namespace)
+        await import_kv_file(self._namespace, settings.kv_config_path, self.name)
+        self._spawn("replica", self._replica.run())
+        await self._replica.wait_complete(LOAD_TIMEOUT_MS)
+        self._tell_run_time_settings()
+        self._spawn("presence", self._presence.run())
+        self._spawn("leader", self._leader.run())
+        self._spawn("restoring", self._restoring.run())
+        self._spawn("sessions", self.registry.sessions.run())
+        self._spawn("pulse", self.registry.pulse.run())
+        await self._tls.open()
+        self._spawn("tls", self._tls.run())
+        self._spawn("pace", Pace(self._metrics, [self._metrics.sample_http, self._remoting.sample_next]).run())
+        await self._http.start()
+        self._remoting.start(self._ports.remoting)
+
+    async def _reach_store(self) -> None:
+        settings = self._live.current
+        deadline = time.monotonic() + settings.store_wait_ms / 1000
+        told = False
+        while True:
+            try:
+                await self._client.open()
+                facts = await check_store(self._client, settings.namespace)
+            except StoreUnavailableError as error:
+                if time.monotonic() >= deadline:
+                    raise
+                if not told:
+                    seconds = settings.store_wait_ms / 1000
+                    _log.warning("%s Waiting for it, at most %.0f s (store_wait_ms).", error.message, seconds)
+                told = True
+                await asyncio.sleep(STORE_PAUSE_SECONDS)
+            else:
+                _log.info("Store: %s", facts)
+                return
+
+    def _tell_run_time_settings(self) -> None:
+        """What the start line could not know: these live in the store."""
+        changed = [f"{key}={value}" for key, value, origin in self._live.describe() if origin == Origin.RUN_TIME]
+        if changed:
+            _log.info("Settings changed at run time: %s", " ".join(changed))
+
+    async def _end(self) -> None:
+        began = time.monotonic()
+        self._metrics.draining()
+        settings = self._live.current
+        self._stop.ask("the start failed")
+        drain_seconds = settings.drain_ms / 1000
+        _, cut = await asyncio.gather(
+            self._remoting.drain(drain_seconds, self._stop.forced), self._http.stop(drain_seconds)
+        )
+        cut += await self._remoting.close()
+        await self._cancel("leader", "presence", "restoring", "sessions", "pulse", "tls", "pace")
+        await self._stop.within(STORE_FAREWELL_SECONDS, self._take_leave(), "Taking leave of the store")
+        await self._cancel("replica")
+        await self._admin.stop(ADMIN_DRAIN_SECONDS)
+        await self._client.close()
+        _log.info("Stopped in %.1f s; %d requests were cut off.", time.monotonic() - began, cut)
+
+    async def _take_leave(self) -> None:
+        if self._client.in_touch:
+            await self._leader.step_down()
+            await self.registry.pulse.write_down()
+            await self._presence.leave()
+
+    async def _unless_stopped(self, work: Awaitable[None]) -> bool:
+        """False when a stop was asked for first; an error of the work is raised."""
+        doing = asyncio.ensure_future(work)
+        asked = asyncio.ensure_future(self._stop.asked.wait())
+        await asyncio.wait({doing, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if doing.done():
+            doing.result()
+            return True
+        doing.cancel()
+        await asyncio.wait({doing}, timeout=STORE_FAREWELL_SECONDS)
+        return False
+
+    def _serving(self, app: Any, listener: socket.socket, front: Front | None = None) -> Serving:
+        settings = self._live.current
+        made = http_server(app, request_timeout_ms=settings.request_timeout_ms, drain_ms=settings.drain_ms, front=front)
+        serving = Serving(made, listener)
+        self._stop.on_force(serving.force)
+        return serving
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._background_ended)
+        self._tasks[name] = task
+
+    def _background_ended(self, task: asyncio.Task[None]) -> None:
+        """None of them ends by itself: a worker without one of them would lie to its brokers."""
+        if task.cancelled() or self._stop.asked.is_set():
+            return
+        error = task.exception() or RuntimeError(f"{task.get_name()} ended")
+        if not isinstance(error, RoutebookError):
+            _log.error("Background work %r failed.", task.get_name(), exc_info=error)
+        self._failure = error
+        self._stop.ask(f"{task.get_name()} cannot go on")
+
+    async def _cancel(self, *names: str) -> None:
+        tasks = {self._tasks[name] for name in names if name in self._tasks}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STORE_FAREWELL_SECONDS)
+
+    def _measure(self) -> None:
+        """What ages by itself, or has its truth in the table."""
+        view = self._replica.view
+        members = sum(len(group.addresses) for group in view.groups.values())
+        self._metrics.table(brokers=members, topics=len(view.topics), clusters=len(view.clusters))
+        self._metrics.sessions(len(self.registry.sessions))
+        lag_changes, lag_seconds = self._replica.lag()
+        self._metrics.replica(
+            ReplicaFigures(
+                version=self._replica.version,
+                digest=self._replica.digest,
+                stale_seconds=self._replica.stale_ms() / 1000,
+                complete=self._replica.complete,
+                recovering=self._replica.is_recovering,
+                lag_changes=lag_changes,
+                lag_seconds=lag_seconds,
+            )
+        )
+        self._metrics.limits(connections=self._live.current.max_connections, memory_bytes=memory_limit_bytes())
+        self._metrics.log_lines_left_out(left_out())
+        counts = self._replica.counts
+        self._metrics.feed(
+            changes=counts.changes,
+            loads=counts.loads,
+            breaks={
+                "gap": counts.gaps,
+                "lost_tail": counts.lost_tails,
+                "loss": counts.losses,
+                "reconnect": counts.reconnects,
+            },
+        )
+
+
+def _about(settings: Settings) -> dict[str, object]:
+    """What `status` says of each worker. The ports are those taken, also where a setting said 0."""
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "version": __version__,
+        "started_ms": int(time.time() * 1000),
+        "remoting_port": settings.remoting_port,
+        "http_port": settings.http_port,
+        "admin_port": settings.admin_port,
+    }

@@ -1,0 +1,237 @@
+"""What the simulation did, one JSON object a line, in the order in which it knew. docs/simulate.md has every field.
+
+How often what happened, and how long lookups took.
+
+What a live service answered at exactly which version: the truth that a history of routes is held against.
+
+Most questions are about topics that have just changed; the others about any.
+"""
+
+import asyncio
+import json
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TextIO
+from urllib.parse import quote
+
+import httpx
+
+from routebook.errors import PeerUnavailableError
+
+FORMAT: Final = 1
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class Journal:
+    def __init__(self, file: TextIO | None = None) -> None:
+        """None: written nowhere."""
+        self._file = file
+        self._number = 0
+
+    def tell(self, event: str, **fields: object) -> None:
+        """`n` counts the lines; `ms` is when this line was written, by the clock on the wall."""
+        if self._file is None:
+            return
+        self._number += 1
+        line = {"n": self._number, "ms": now_ms(), "event": event, **fields}
+        self._file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+        # Whole lines for whoever reads along, and for whoever kills us.
+        self._file.flush()
+
+
+_STEPS_PER_DOUBLING: Final = 32
+"""Edges of classes lie 2.2 % apart."""
+
+
+@dataclass
+class Latencies:
+    """Of some million lookups, in some hundred numbers."""
+
+    _classes: Counter[int] = field(default_factory=Counter)
+    count: int = 0
+    longest_ms: float = 0.0
+
+    def add(self, ms: float) -> None:
+        self._classes[math.ceil(math.log2(max(ms, 1e-3)) * _STEPS_PER_DOUBLING)] += 1
+        self.count += 1
+        self.longest_ms = max(self.longest_ms, ms)
+
+    def percentile(self, share: float) -> float:
+        """The upper edge of the class in which it lies, in ms; 0 when there was none."""
+        rank, seen = math.ceil(share * self.count), 0
+        for number, count in sorted(self._classes.items()):
+            seen += count
+            if seen >= rank:
+                return min(2 ** (number / _STEPS_PER_DOUBLING), self.longest_ms)
+        return 0.0
+
+
+@dataclass
+class Counts:
+    registrations: Counter[str] = field(default_factory=Counter)
+    """Answers to 103 by code; `late`, `unreachable`."""
+    requests: Counter[int] = field(default_factory=Counter)
+    """Other requests of brokers and operators, by code."""
+    connections_lost: int = 0
+    troubles: Counter[str] = field(default_factory=Counter)
+    lookups: int = 0
+    found: int = 0
+    not_found: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    """Lookups that brought neither: by code, `late`, `unreachable`."""
+    retries: int = 0
+    """Lookups repeated on a new connection, because the name server said that it goes."""
+    switches: int = 0
+    """Clients that turned to another name server, or to the same one anew."""
+    latencies: Latencies = field(default_factory=Latencies)
+
+    def told(self, code: int, outcome: str) -> None:
+        if code == 103:
+            self.registrations[outcome] += 1
+        else:
+            self.requests[code] += 1
+
+    @property
+    def failed(self) -> int:
+        return self.failures.total()
+
+    def document(self) -> dict[str, object]:
+        spread = {f"p{100 * share:g}": round(self.latencies.percentile(share), 3) for share in (0.5, 0.9, 0.99, 0.999)}
+        return {
+            "registrations": dict(sorted(self.registrations.items())),
+            "requests": {str(code): count for code, count in sorted(self.requests.items())},
+            "connections_lost": self.connections_lost,
+            "troubles": dict(sorted(self.troubles.items())),
+            "lookups": {
+                "asked": self.lookups,
+                "found": self.found,
+                "not_found": self.not_found,
+                "failed": self.failed,
+                "failures": dict(sorted(self.failures.items())),
+                "retries": self.retries,
+                "switches": self.switches,
+                "latency_ms": spread | {"max": round(self.latencies.longest_ms, 3)},
+            },
+        }
+
+
+RECENT: Final = 200
+"""Topics that count as just changed."""
+CHANGING_SHARE: Final = 0.9
+LISTED_EVERY_S: Final = 10.0
+PAUSE_S: Final = 0.5
+"""Before a watch that broke off is begun anew."""
+SILENT_S: Final = 35.0
+"""A watch says something every ten seconds."""
+_PAGE: Final = 1000
+
+
+class Recorder:
+    """Behind a balancer each pair is still true, but versions do not rise: workers are some changes apart."""
+
+    def __init__(self, url: str, out: TextIO, *, seed: int = 1, every_s: float = 0.02) -> None:
+        self.written = 0
+        self._url = url.rstrip("/")
+        self._out = out
+        self._every_s = every_s
+        self._chance = random.Random(f"{seed}/recorder")  # noqa: S311 a simulation
+        self._recent: dict[str, None] = {}
+        self._known: list[str] = []
+
+    async def run(self, count: int | None = None) -> None:
+        """Until so many are written; else until it is cancelled."""
+        async with httpx.AsyncClient(base_url=self._url, timeout=10, trust_env=False) as http:
+            await self._list(http)
+            async with _beside(self._watch(http)), _beside(self._keep_listing(http)):
+                while count is None or self.written < count:
+                    if topic := self._choose():
+                        await self._record(http, topic)
+                    await asyncio.sleep(self._every_s)
+
+    def _choose(self) -> str | None:
+        recent = list(self._recent)
+        if recent and (not self._known or self._chance.random() < CHANGING_SHARE):
+            return self._chance.choice(recent)
+        return self._chance.choice(self._known) if self._known else None
+
+    async def _record(self, http: httpx.AsyncClient, topic: str) -> None:
+        try:
+            answer = await http.get(f"/v1/routes/{quote(topic, safe='')}")
+        except httpx.TransportError:
+            return  # It is being replaced, perhaps: nothing was answered, nothing is written.
+        line: dict[str, Any] = {
+            "topic": topic,
+            "version": int(answer.headers.get("x-routebook-version", 0)),
+            "history": answer.headers.get("x-routebook-history", ""),
+            "status": answer.status_code,
+            "route": answer.json() if answer.is_success else None,
+            "ms": now_ms(),
+        }
+        if stale := answer.headers.get("x-routebook-stale-seconds"):
+            line["stale_s"] = float(stale)
+        self._out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+        self._out.flush()
+        self.written += 1
+
+    async def _watch(self, http: httpx.AsyncClient) -> None:
+        timeout = httpx.Timeout(SILENT_S, connect=5)
+        while True:
+            try:
+                async with http.stream("GET", "/v1/watch", timeout=timeout) as answer:
+                    async for line in answer.aiter_lines():
+                        if line.startswith("data: {"):
+                            self._changed(json.loads(line.removeprefix("data: ")))
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(PAUSE_S)
+
+    def _changed(self, event: dict[str, Any]) -> None:
+        topic = event.get("topic")
+        if isinstance(topic, str):
+            self._recent.pop(topic, None)
+            self._recent[topic] = None
+            if len(self._recent) > RECENT:
+                del self._recent[next(iter(self._recent))]
+
+    async def _keep_listing(self, http: httpx.AsyncClient) -> None:
+        while True:
+            await asyncio.sleep(LISTED_EVERY_S)
+            try:
+                await self._list(http)
+            except PeerUnavailableError:
+                continue
+
+    async def _list(self, http: httpx.AsyncClient) -> None:
+        found: list[str] = []
+        cursor: str | None = None
+        while True:
+            params = {"limit": str(_PAGE)} | ({"cursor": cursor} if cursor else {})
+            try:
+                answer = await http.get("/v1/topics", params=params)
+                answer.raise_for_status()
+                page = answer.json()
+            except (httpx.HTTPError, ValueError) as error:
+                raise PeerUnavailableError(self._url, str(error) or type(error).__name__) from error
+            found += [one["topic"] for one in page["topics"]]
+            cursor = page.get("next_cursor")
+            if not cursor:
+                self._known = found
+                return
+
+
+@asynccontextmanager
+async def _beside(work: Any) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,168 @@
+"""The whole fleet: starts, gets into trouble, ends."""
+
+import asyncio
+import random
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from routebook.compare.collecting import each
+from routebook.errors import InvalidInputError, PeerUnavailableError
+from routebook.model.topic import QueueData
+from routebook.simulate.broker import GroupState, Habits, SimulatedBroker, TopicTable, clamped
+from routebook.simulate.client import Line, SimulatedClient
+from routebook.simulate.layout import GroupLayout, Layout, groups_of, port_of, system_topics, topics_of
+from routebook.simulate.plan import Churn, plan
+from routebook.simulate.records import FORMAT, Counts, Journal
+from routebook.simulate.troubles import Troubles, by_id
+
+AT_ONCE: Final = 16
+"""Brokers that start or stop at the same time."""
+COUNTED_EVERY_S: Final = 10.0
+MOST_TOPICS_OF_A_CLIENT: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    name_servers: Sequence[str]
+    layout: Layout = field(default_factory=Layout)
+    churn: Churn = field(default_factory=Churn)
+    seed: int = 1
+    clients: int = 0
+    poll_s: float = 30.0
+    period_s: float = 30.0
+    timeout_ms: int | None = None
+    follows_go_away: bool = True
+
+    def __post_init__(self) -> None:
+        period_ms = int(clamped(self.period_s) * 1000)
+        if self.timeout_ms is not None and self.timeout_ms <= period_ms:
+            raise InvalidInputError(
+                "timeout-ms", self.timeout_ms, f"more than {period_ms}: brokers register every {period_ms} ms"
+            )
+
+
+class Simulation:
+    def __init__(self, options: Options, journal: Journal) -> None:
+        self.options = options
+        self.counts = Counts()
+        self.journal = journal
+        layouts = groups_of(options.layout)
+        self._topics = topics_of(options.layout, layouts, options.seed)
+        habits = Habits(options.name_servers, options.period_s, options.timeout_ms, journal, self.counts)
+        self.groups = {group.name: self._members(group, habits) for group in layouts}
+        self._plan = plan(layouts, self._topics, options.churn, options.seed, options.layout.prefix)
+        self._troubles = Troubles(self.groups, options.name_servers, journal, self.counts)
+        self._clients = [self._client(number) for number in range(options.clients)]
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _members(self, layout: GroupLayout, habits: Habits) -> list[SimulatedBroker]:
+        topics: dict[str, QueueData] = {**system_topics(layout.cluster, layout.name)}
+        topics |= {name: topic.queue for name, topic in self._topics.items() if layout.name in topic.groups}
+        group = GroupState(layout.name, layout.cluster, TopicTable(topics))
+        port = port_of(self.options.layout)
+        return [SimulatedBroker(habits, group, rank, f"{host}:{port}") for rank, host in enumerate(layout.hosts)]
+
+    def _client(self, number: int) -> SimulatedClient:
+        chance = random.Random(f"{self.options.seed}/client/{number}")  # noqa: S311 a simulation
+        names = sorted(self._topics) or [next(iter(self.groups))]
+        topics = chance.sample(names, min(len(names), chance.randint(1, MOST_TOPICS_OF_A_CLIENT)))
+        return SimulatedClient(
+            f"client-{number + 1}",
+            topics,
+            self.options.name_servers,
+            chance=chance,
+            journal=self.journal,
+            counts=self.counts,
+            follows_go_away=self.options.follows_go_away,
+        )
+
+    @property
+    def brokers(self) -> list[SimulatedBroker]:
+        return [broker for members in self.groups.values() for broker in members]
+
+    async def start(self) -> None:
+        """Returns when every broker has registered, or has tried to; clients come bit by bit."""
+        await self._check_name_servers()
+        layout, churn = asdict(self.options.layout), asdict(self.options.churn)
+        self.journal.tell(
+            "begin",
+            format=FORMAT,
+            seed=self.options.seed,
+            name_servers=list(self.options.name_servers),
+            layout=layout,
+            churn=churn,
+            clients=self.options.clients,
+            poll_s=self.options.poll_s,
+            period_s=self.options.period_s,
+            timeout_ms=self.options.timeout_ms,
+        )
+        # Masters first: slaves are told where they are.
+        for rank in range(1 + self.options.layout.slaves):
+            await each([members[rank] for members in self.groups.values()], _start, at_once=AT_ONCE)
+        chance = random.Random(f"{self.options.seed}/clients")  # noqa: S311 a simulation
+        for client in self._clients:
+            self._spawn(client.run(chance.uniform(0, self.options.poll_s), self.options.poll_s))
+        self._spawn(self._tell_counts())
+
+    async def run_plan(self) -> None:
+        """Returns when all of it is over; without a duration it never is."""
+        try:
+            await self._run_plan()
+        except ExceptionGroup as errors:
+            # One trouble that cannot be made ends all; whoever reads of it need not know of groups.
+            raise errors.exceptions[0] from errors
+
+    async def _run_plan(self) -> None:
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as troubles:
+            for step in self._plan:
+                await asyncio.sleep(max(began + step.at_s - time.monotonic(), 0))
+                troubles.create_task(self._troubles.make(step))
+            left_s = began + self.options.churn.duration_s - time.monotonic()
+            if self.options.churn.duration_s:
+                await asyncio.sleep(max(left_s, 0))
+            else:
+                await asyncio.Event().wait()
+
+    async def end(self, *, orderly: bool = True) -> None:
+        """Orderly: every broker unregisters, slaves first. Else all vanish at once, as if they were killed."""
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if orderly:
+            for members in zip(*(reversed(by_id(members)) for members in self.groups.values()), strict=True):
+                up = [one for one in members if one.state == "up"]
+                await each(up, SimulatedBroker.unregister_and_stop, at_once=AT_ONCE)
+        await each([one for one in self.brokers if one.state != "down"], SimulatedBroker.crash, at_once=AT_ONCE)
+        await each(self._clients, SimulatedClient.close, at_once=AT_ONCE)
+        await self._troubles.close()
+        self.journal.tell("end", counts=self.counts.document())
+
+    async def _check_name_servers(self) -> None:
+        """One that is away is part of the game; when all are, somebody has mistyped an address."""
+        failures = []
+        for address in self.options.name_servers:
+            line = Line(address)
+            try:
+                await line.connect()
+            except PeerUnavailableError as error:
+                failures.append(error)
+            finally:
+                await line.close()
+        if len(failures) == len(self.options.name_servers):
+            raise failures[0]
+
+    async def _tell_counts(self) -> None:
+        while True:
+            await asyncio.sleep(COUNTED_EVERY_S)
+            self.journal.tell("counts", counts=self.counts.document())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.add(asyncio.create_task(work))
+
+
+async def _start(broker: SimulatedBroker) -> None:
+    await broker.start("start")

@@ -1,0 +1,1 @@
+"""Connections to the store: addresses, sockets, deadlines, failover."""

@@ -1,0 +1,253 @@
+"""The way to the store: every call with a deadline, on connections to whoever is the primary now.
+
+One path for all layouts: the resolver names the primary, the dialer connects and checks its role, a link
+set carries the calls. Whatever casts doubt on the primary (a broken connection, an overdue answer,
+READONLY, MOVED) drops the set, and the next call finds the primary anew. A call is never repeated by
+itself, since a write whose answer was lost may have been carried out; the one exception is a redirected
+call, which was refused.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from routebook.errors import StoreError, StoreUnavailableError
+from routebook.store.connection.dialer import UNREACHABLE_ADVICE, Dialer
+from routebook.store.connection.link import Link, LinkSet, Word, pack
+from routebook.store.connection.replies import NoScriptError, StoreRefusedError, StoreReplyError
+from routebook.store.connection.resolver import Resolver
+from routebook.store.connection.url import Address, StoreUrl
+
+__all__ = ["NoScriptError", "StoreClient", "StoreRefusedError", "StoreReplyError", "Word"]
+
+ATTEMPT_SECONDS = 3.0
+"""For finding and connecting, three times that of an impatient call: a slow network needs several round
+trips.
+"""
+PAUSE_AFTER_FAILURE_SECONDS = 0.05
+"""A thousand callers a second must not become a thousand connections a second to a server that is starting.
+"""
+SMALL_PIPELINE = 8
+"""Commands that may travel with the calls; more go by the link for long ones."""
+CLOSE_SECONDS = 2.0
+
+
+class StoreClient:
+    """Of one worker. Belongs to the event loop that opened it."""
+
+    def __init__(self, url: StoreUrl, *, slot_key: str, timeout_ms: int, connections: int = 8) -> None:
+        """`slot_key`: any key of the namespace; on a cluster, its slot's owner is the primary."""
+        self.url = url
+        self._timeout_ms = timeout_ms
+        self._connections = connections
+        self._dialer = Dialer(url)
+        self._resolver = Resolver(url, slot_key, self._dialer)
+        self._links: LinkSet | None = None
+        self._open_links: set[Link] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._connecting: asyncio.Task[LinkSet] | None = None
+        self._not_before = 0.0
+        self._last_answer = time.monotonic()
+        self._epoch = 0
+        self._closed = False
+
+    @property
+    def epoch(self) -> int:
+        """Rises each time connections are made anew: what was known of the store may no longer hold."""
+        return self._epoch
+
+    @property
+    def in_touch(self) -> bool:
+        """Connected, and nothing has gone wrong since the last answer."""
+        return self._links is not None
+
+    def contact_age_ms(self) -> int:
+        """Since the last answer; before the first one, since `open`."""
+        return int((time.monotonic() - self._last_answer) * 1000)
+
+    async def open(self) -> None:
+        """Connects, or raises StoreUnavailableError saying why not. Calls try again by themselves either
+        way.
+        """
+        self._answered()
+        await self._connected(self._deadline(int(ATTEMPT_SECONDS * 1000) + 1000))
+
+    async def close(self) -> None:
+        """Callers still waiting are told. Never hangs, whatever the store does, and leaves no task."""
+        self._closed = True
+        self._links = None
+        tasks = self._tasks | {link.ended for link in self._open_links}
+        for task in self._tasks:
+            task.cancel()
+        for link in self._open_links.copy():
+            link.close()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
+
+    async def call(self, *words: Word, timeout_ms: int | None = None) -> Any:
+        """One command, every word apart; the reply as it came: bytes, int, list or None."""
+        deadline = self._deadline(timeout_ms)
+        packed = pack(words)
+        links = self._links or await self._connected(deadline)
+        (reply,) = await links.for_call().exchange(packed, 1, deadline)
+        if isinstance(reply, StoreError):
+            if not self._redirected(reply, links):
+                raise reply
+            links = await self._connected(deadline)
+            (reply,) = await links.for_call().exchange(packed, 1, deadline)
+            if isinstance(reply, StoreError):
+                self._redirected(reply, links)
+                raise reply
+        return reply
+
+    async def pipeline(self, commands: Sequence[Sequence[Word]], timeout_ms: int | None = None) -> list[Any]:
+        """All at once on one connection, not as a transaction. When one was refused its error is raised,
+        the others being done.
+        """
+        if not commands:
+            return []
+        deadline = self._deadline(timeout_ms)
+        packed = b"".join([pack(command) for command in commands])
+        links = self._links or await self._connected(deadline)
+        small = len(commands) <= SMALL_PIPELINE
+        link = links.for_call() if small else await self._in_time(links.for_bulk(), deadline)
+        replies = await link.exchange(packed, len(commands), deadline)
+        for reply in replies:
+            if isinstance(reply, StoreError):
+                self._redirected(reply, links)
+                raise reply
+        return replies
+
+    async def call_blocking(self, *words: Word, block_ms: int) -> Any:
+        """A read that waits in the store (XREAD BLOCK), on a connection of its own. Cancelling cuts that
+        connection.
+        """
+        deadline = self._deadline(self._timeout_ms + block_ms)
+        links = self._links or await self._connected(self._deadline(None))
+        link = await self._in_time(links.for_blocking(), self._deadline(None))
+        try:
+            (reply,) = await link.exchange(pack(words), 1, deadline)
+        except asyncio.CancelledError:
+            link.close()
+            raise
+        if isinstance(reply, StoreError):
+            self._redirected(reply, links)
+            raise reply
+        return reply
+
+    def _deadline(self, timeout_ms: int | None) -> float:
+        return asyncio.get_running_loop().time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+
+    def _redirected(self, error: StoreError, links: LinkSet) -> bool:
+        """Draws the consequences of an error reply; true when the same command may be sent to another
+        server.
+        """
+        if not isinstance(error, StoreRefusedError):
+            return False
+        if error.code == "MOVED":
+            self._resolver.point_at(error.text, links.address)
+        if error.wants_new_connection:
+            self._drop(links)
+        return error.redirected
+
+    async def _connected(self, deadline: float) -> LinkSet:
+        """The current set, or a new one. All callers share one attempt, and none waits past its own
+        deadline.
+        """
+        if self._closed:
+            raise StoreUnavailableError("The connection to the store has been closed.")
+        if self._links:
+            return self._links
+        if self._connecting is None:
+            self._connecting = self._spawn(self._connect())
+            self._connecting.add_done_callback(self._connect_ended)
+        attempt = self._connecting
+        await asyncio.wait([attempt], timeout=deadline - asyncio.get_running_loop().time())
+        if not attempt.done():
+            raise self._too_late()
+        if attempt.cancelled():
+            raise StoreUnavailableError("The connection to the store has been closed.")
+        if isinstance(error := attempt.exception(), StoreUnavailableError):
+            # One error for all who waited would carry the tracebacks of all of them.
+            raise StoreUnavailableError(error.message, advice=error.advice)
+        return attempt.result()
+
+    async def _in_time(self, opening: Coroutine[Any, Any, Link], deadline: float) -> Link:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await opening
+        except TimeoutError:
+            raise self._too_late() from None
+
+    def _too_late(self) -> StoreUnavailableError:
+        return StoreUnavailableError(
+            f"The store at {self.url} could not be reached in time.", advice=UNREACHABLE_ADVICE
+        )
+
+    async def _connect(self) -> LinkSet:
+        await asyncio.sleep(self._not_before - asyncio.get_running_loop().time())
+        self._dialer.reload_tls()
+        try:
+            async with asyncio.timeout(ATTEMPT_SECONDS):
+                return await self._connect_to_first(await self._resolver.find())
+        except TimeoutError:
+            raise StoreUnavailableError(
+                f"The store at {self.url} could not be reached within {ATTEMPT_SECONDS:g} s.",
+                advice=UNREACHABLE_ADVICE,
+            ) from None
+
+    async def _connect_to_first(self, addresses: Sequence[Address | None]) -> LinkSet:
+        failures: list[StoreUnavailableError] = []
+        for address in addresses:
+            try:
+                return await self._open_set(address)
+            except StoreUnavailableError as error:
+                failures.append(error)
+        raise failures[0]
+
+    async def _open_set(self, address: Address | None) -> LinkSet:
+        links = LinkSet(
+            address,
+            lambda on_end: self._open_link(address, on_end),
+            limit=self._connections,
+            on_lost=self._drop,
+            spawn=self._spawn,
+        )
+        await links.open()
+        self._links = links
+        self._epoch += 1
+        self._answered()
+        return links
+
+    async def _open_link(self, address: Address | None, on_end: Callable[[Link], None]) -> Link:
+        def ended(link: Link) -> None:
+            self._open_links.discard(link)
+            self._tasks.add(link.ended)
+            on_end(link)
+
+        connection = await self._dialer.dial_primary(address)
+        link = Link(connection, self._dialer.name(address), on_answer=self._answered, on_end=ended)
+        link.ended.add_done_callback(self._tasks.discard)
+        self._open_links.add(link)
+        return link
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Every task of the client is known to it, so that `close` leaves none."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _connect_ended(self, task: asyncio.Task[LinkSet]) -> None:
+        self._connecting = None
+        if task.cancelled() or task.exception() is not None:
+            self._not_before = task.get_loop().time() + PAUSE_AFTER_FAILURE_SECONDS
+
+    def _answered(self) -> None:
+        self._last_answer = time.monotonic()
+
+    def _drop(self, links: LinkSet) -> None:
+        if self._links is links:
+            self._links = None
+        links.retire()

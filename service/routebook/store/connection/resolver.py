@@ -1,0 +1,112 @@
+"""Where the primary is now: the only code that knows that Sentinel and Cluster exist.
+
+All nodes are asked at once and the answer of the majority is taken: a sentinel that was cut off together
+with an old primary goes on naming it, and a node that is down must not cost its time limit on every search.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+from redis.crc import key_slot
+
+from routebook.errors import StoreError, StoreUnavailableError
+from routebook.store.connection.dialer import Dialer
+from routebook.store.connection.url import Address, Layout, StoreUrl
+
+ASK_SECONDS = 1.0
+_ADVICE = {
+    Layout.SENTINEL: "Name sentinels (usually port 26379), not the servers, and the master by their name for it.",
+    Layout.CLUSTER: "Name nodes of a Cluster that are up; a single server is redis://host:port.",
+}
+
+
+class Resolver:
+    """Names the servers that may be the primary, likeliest first. Whether one is, its ROLE says."""
+
+    def __init__(self, url: StoreUrl, slot_key: str, dialer: Dialer) -> None:
+        self._url = url
+        self._slot = key_slot(slot_key.encode())
+        self._dialer = dialer
+        self._known_nodes: set[Address] = set(url.addresses)
+        self._pointed_at: Address | None = None
+
+    async def find(self) -> list[Address | None]:
+        """None stands for the socket. Raises StoreUnavailableError when nobody names one."""
+        if self._url.layout is Layout.SINGLE:
+            return [self._url.addresses[0] if self._url.addresses else None]
+        if self._url.layout is Layout.SENTINEL:
+            return list(await self._vote(self._url.addresses, self._ask_sentinel))
+        pointed_at, self._pointed_at = self._pointed_at, None
+        if pointed_at:
+            return [pointed_at]
+        return list(await self._vote(self._known_nodes, self._ask_node))
+
+    def point_at(self, redirection: str, asked: Address | None) -> None:
+        """From a node's `MOVED <slot> <host>:<port>`: spares the search. An empty host is the one that was
+        asked.
+        """
+        host, _, port = redirection.rpartition(" ")[2].rpartition(":")
+        if port.isdecimal() and asked:
+            self._pointed_at = Address(host or asked.host, int(port))
+
+    async def _ask_sentinel(self, sentinel: Address) -> Address | None:
+        command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.master or "")
+        reply = await self._dialer.ask(sentinel, command, self._url.sentinel_credentials)
+        return Address(reply[0].decode(), int(reply[1])) if reply else None
+
+    async def _ask_node(self, node: Address) -> Address | None:
+        slots = await self._dialer.ask(node, ("CLUSTER", "SLOTS"), self._url.credentials)
+        owner = None
+        named = set(self._url.addresses)
+        for first, last, *nodes in slots:
+            addresses = [_announced(entry, node) for entry in nodes]
+            named.update(addresses)
+            if first <= self._slot <= last:
+                owner = addresses[0]
+        # Those that left the cluster are not asked again.
+        self._known_nodes = named
+        return owner
+
+    async def _vote(
+        self, nodes: Collection[Address], ask: Callable[[Address], Awaitable[Address | None]]
+    ) -> list[Address]:
+        votes: Counter[Address] = Counter()
+        failures: list[str] = []
+        tasks = [asyncio.ensure_future(ask(node)) for node in nodes]
+        try:
+            for answer in asyncio.as_completed(tasks, timeout=ASK_SECONDS):
+                try:
+                    named = await answer
+                except StoreError as error:
+                    failures.append(str(error))
+                    continue
+                if named is None:
+                    failures.append(self._nobody())
+                    continue
+                votes[named] += 1
+                if votes[named] > len(tasks) // 2:
+                    break
+        except TimeoutError:
+            failures.append(f"no answer within {ASK_SECONDS:g} s")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if not votes:
+            raise StoreUnavailableError(
+                f"Nobody at {self._url} names a primary: {failures[0]}", advice=_ADVICE[self._url.layout]
+            )
+        return [address for address, _ in votes.most_common()]
+
+    def _nobody(self) -> str:
+        if self._url.layout is Layout.SENTINEL:
+            return f"the sentinels know no master {self._url.master!r}."
+        return f"slot {self._slot} is served by no node of the cluster."
+
+
+def _announced(entry: list[Any], asked: Address) -> Address:
+    """A node that does not know its own address leaves it out: then it is where it was asked."""
+    host = (entry[0] or b"").decode()
+    return Address(host if host not in ("", "?") else asked.host, int(entry[1]))

@@ -1,0 +1,90 @@
+"""open_namespace, renew_worker, forget_worker: who is there to hear brokers.
+
+acquire_lease, renew_lease, release_lease: who leads. Every script of the leader names its lease.
+"""
+
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+from routebook.errors import StoreUnsuitableError
+from routebook.model.names import Caller
+from routebook.store.namespace import SCHEMA, Namespace, Outcome, Status, status_of, text
+from routebook.store.packing import pack_caller
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What the store is and how far it has come. Empty and 0 when it holds nothing."""
+
+    identity: str
+    history: str
+    version: int
+    ms: int
+    schema: int = SCHEMA
+
+
+async def open_namespace(namespace: Namespace) -> Heads:
+    """Gives the store an identity and a history when it has none; refuses a layout newer than ours."""
+    reply = await namespace.run("open_namespace", secrets.token_hex(8), secrets.token_hex(8), SCHEMA)
+    if status_of(reply) is Status.REFUSED:
+        raise StoreUnsuitableError(
+            f"The store's tables have layout {int(reply[5])}; this Routebook knows up to {SCHEMA}.",
+            advice="Run a Routebook at least as new as the one that wrote them, or name another ROUTEBOOK_NAMESPACE.",
+        )
+    return Heads(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2]), int(reply[5]))
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    heads: Heads
+    is_known: bool
+    """False: it is the worker's first, or it was forgotten meanwhile, and its sessions with it."""
+
+
+WORKER_LEASE_MS: Final = 10_000
+"""Ten signs of life may be lost before a worker counts as dead."""
+
+
+async def renew_worker(namespace: Namespace, worker: str, lease_ms: int, about: str, *, caller: Caller) -> Renewal:
+    reply = await namespace.run("renew_worker", pack_caller(caller), worker, lease_ms, about)
+    return Renewal(Heads(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2])), bool(reply[5]))
+
+
+async def forget_worker(namespace: Namespace, worker: str, *, caller: Caller, lease: str = "") -> Status:
+    """STALE says that there is more to forget: call again. Without a lease the worker itself leaves."""
+    reply = await namespace.run("forget_worker", pack_caller(caller), lease, worker, WORKER_LEASE_MS)
+    return Outcome.of(reply).status
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """`<token>:<worker>:<nonce>`; scripts compare the whole of it."""
+
+    whole: str
+
+    @property
+    def token(self) -> int:
+        return int(self.whole.split(":", 1)[0])
+
+    @property
+    def worker(self) -> str:
+        return self.whole.split(":", 1)[1].rpartition(":")[0]
+
+    @classmethod
+    def parse(cls, whole: str) -> "Lease | None":
+        return cls(whole) if whole.count(":") >= 2 else None
+
+
+async def acquire_lease(namespace: Namespace, worker: str, lease_ms: int) -> tuple[bool, Lease]:
+    """Whether it is ours now, and the lease in force."""
+    reply = await namespace.run("acquire_lease", worker, secrets.token_hex(4), lease_ms)
+    return status_of(reply) is Status.DONE, Lease(text(reply[2]))
+
+
+async def renew_lease(namespace: Namespace, lease: Lease, lease_ms: int) -> bool:
+    return Outcome.of(await namespace.run("renew_lease", lease.whole, lease_ms)).status is Status.DONE
+
+
+async def release_lease(namespace: Namespace, lease: Lease) -> bool:
+    return Outcome.of(await namespace.run("release_lease", lease.whole)).status is Status.DONE

@@ -1,0 +1,207 @@
+"""One leader expires, whoever that is; an outage expires nobody; many at once are held."""
+
+import asyncio
+
+import pytest
+
+from routebook.errors import NotFoundError
+from routebook.store.history import Change, changes_between
+from tests.reference.build import registration
+from tests.support.fault_proxy import FaultProxy
+from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.scripts import make_due
+from tests.support.waiting import until
+
+FAST = {"scan_not_active_broker_interval_ms": 100, "lease_ms": 1500}
+
+
+def known(worker: InProcessWorker) -> tuple[str, ...]:
+    return worker.registry.brokers()
+
+
+async def register(worker: InProcessWorker, number: int, *, timeout_ms: int = 60_000) -> str:
+    said = registration(f"127.0.1.{number}:10911", broker=f"broker-{number}", timeout_ms=timeout_ms)
+    await worker.registry.register(said, CALLER)
+    return said.member
+
+
+async def test_a_silent_broker_goes_and_a_heard_one_stays(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
+        worker.lead()
+        await register(worker, 1, timeout_ms=500)
+        await register(worker, 2, timeout_ms=500)
+
+        async def beat() -> None:
+            while True:
+                await worker.registry.heartbeat("east", "broker-2", 0, CALLER)
+                await asyncio.sleep(0.1)
+
+        worker.spawn(beat())
+        await until(lambda: known(worker) == ("broker-2",))
+        await asyncio.sleep(0.7)
+        assert known(worker) == ("broker-2",)
+        with pytest.raises(NotFoundError):
+            worker.registry.broker("broker-1")
+
+
+async def test_one_leads_and_another_takes_over_without_forgetting_anybody(store_url: str, namespace_name: str) -> None:
+    async with (
+        running_worker(store_url, namespace_name, **FAST) as first,
+        running_worker(store_url, namespace_name, **FAST) as second,
+    ):
+        first.lead()
+        await until(lambda: first.leader.lease is not None)
+        second.lead()
+        await register(second, 1, timeout_ms=1500)
+        state = await second.registry.expiry_state()
+        assert (state.leader, second.leader.lease) == (first.name, None)
+        await first.end()
+        await until(lambda: second.leader.lease is not None)
+        await until(lambda: known(second) == ())
+        assert second.leader.lease is not None
+        assert second.leader.lease.token > (state.token or 0)
+
+
+async def test_stepping_down_lets_the_next_one_lead_at_once(store_url: str, namespace_name: str) -> None:
+    slow = {"scan_not_active_broker_interval_ms": 100, "lease_ms": 60_000}
+    async with (
+        running_worker(store_url, namespace_name, **slow) as first,
+        running_worker(store_url, namespace_name, **slow) as second,
+    ):
+        leading = first.spawn(first.leader.run())
+        await until(lambda: first.leader.lease is not None)
+        second.lead()
+        leading.cancel()
+        await first.leader.step_down()
+        await until(lambda: second.leader.lease is not None)
+
+
+async def test_many_at_once_are_held_until_an_operator_releases_them(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
+        members = [await register(worker, n) for n in range(10)]
+        await make_due(worker.namespace, *members[:6])
+        worker.lead()
+        await until(lambda: _held(worker))
+        await asyncio.sleep(0.5)
+        assert len(known(worker)) == 10
+        state = await worker.registry.expiry_state()
+        assert (state.due, state.instances) == (6, 10)
+        assert (_shown(worker, "held"), _shown(worker, "due_brokers"), _shown(worker, "holds_total")) == (1, 6, 1)
+        assert state.brokers == tuple(f"broker-{n}" for n in range(6))
+        after = await worker.registry.release_expiry(CALLER)
+        assert not after.held
+        await until(lambda: len(known(worker)) == 4)
+        assert _kinds_of_hold(await changes_between(worker.namespace, 0, 1000)) == ["expiry-held", "expiry-released"]
+
+
+async def test_few_of_many_are_not_held_and_neither_are_all_of_a_few(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, **FAST, hold_window_ms=0) as worker:
+        members = [await register(worker, n) for n in range(20)]
+        worker.lead()
+        await make_due(worker.namespace, *members[:6])
+        await until(lambda: len(known(worker)) == 14)
+        await make_due(worker.namespace, *members[6:10])
+        await until(lambda: len(known(worker)) == 10)
+
+
+async def test_brokers_that_fell_silent_together_are_held_though_they_fall_due_one_by_one(
+    store_url: str, namespace_name: str
+) -> None:
+    """Each was heard at a time of its own; no scan finds more than one of them."""
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
+        for n in range(12):
+            await register(worker, n, timeout_ms=1000 + 250 * n)
+        worker.lead()
+        await until(lambda: _held(worker))
+        await asyncio.sleep(1)
+        assert len(known(worker)) >= 12 - 12 * 3 // 10 - 1
+        await worker.registry.release_expiry(CALLER)
+        await worker.registry.change_setting("hold_percent", "100", CALLER)
+        await until(lambda: known(worker) == ())
+
+
+async def test_a_hold_ends_by_itself_when_the_silent_ones_are_heard(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
+        members = [await register(worker, n) for n in range(10)]
+        await make_due(worker.namespace, *members[:6])
+        worker.lead()
+        await until(lambda: _held(worker))
+        for n in range(4):
+            await worker.registry.heartbeat("east", f"broker-{n}", 0, CALLER)
+        await until(lambda: len(known(worker)) == 8)
+        assert not (await worker.registry.expiry_state()).held
+
+
+async def test_the_limits_of_a_hold_change_at_run_time(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
+        await worker.registry.change_setting("hold_percent", "100", CALLER)
+        members = [await register(worker, n) for n in range(10)]
+        await make_due(worker.namespace, *members)
+        worker.lead()
+        await until(lambda: known(worker) == ())
+
+
+async def test_thousands_due_at_once_go_in_batches(store_url: str, namespace_name: str) -> None:
+    # The default deadline is for a store of one's own; this one shares two cores with every other test.
+    patient = {"lease_ms": 10_000, "store_timeout_ms": 5_000}
+    async with running_worker(store_url, namespace_name, **(FAST | patient), hold_minimum=10_000) as worker:
+        members = list(
+            await asyncio.gather(*(_register_small(worker, n) for n in range(1500))),
+        )
+        await make_due(worker.namespace, *members)
+        worker.lead()
+        await until(lambda: known(worker) == (), timeout_s=20)
+
+
+async def _register_small(worker: InProcessWorker, number: int) -> str:
+    address = f"127.0.{number // 250}.{number % 250}:10911"
+    said = registration(address, broker=f"broker-{number}", timeout_ms=600_000)
+    await worker.registry.register(said, CALLER)
+    return said.member
+
+
+async def test_nobody_expires_for_the_time_in_which_nobody_could_hear(store_url: str, namespace_name: str) -> None:
+    """An hour without any worker, as the store remembers it: what was left of each timeout is left still."""
+    async with running_worker(store_url, namespace_name, **FAST) as worker:
+        members = [await register(worker, n, timeout_ms=30_000) for n in range(3)]
+        hour = 3_600_000
+        now = _now_ms(await worker.client.call("TIME"))
+        await worker.client.call("HSET", worker.namespace.keys.meta, "alive_ms", now - hour)
+        for member in members:
+            await worker.client.call("ZINCRBY", worker.namespace.keys.table("deadlines"), -hour, member)
+        worker.lead()
+        await until(lambda: worker.leader.lease is not None)
+        await asyncio.sleep(0.5)
+        assert len(known(worker)) == 3
+
+
+def _now_ms(time: list[bytes]) -> int:
+    return int(time[0]) * 1000 + int(time[1]) // 1000
+
+
+async def _held(worker: InProcessWorker) -> bool:
+    return (await worker.registry.expiry_state()).held
+
+
+async def test_a_leader_that_lost_the_store_does_not_say_for_ever_that_it_leads(
+    store_url: str, namespace_name: str
+) -> None:
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        running_worker(proxy.url, namespace_name, lease_ms=1000, store_timeout_ms=300) as worker,
+    ):
+        worker.lead()
+        await until(lambda: worker.metrics.registry.get_sample_value("routebook_leader") == 1)
+        await proxy.refuse()
+        await until(lambda: worker.metrics.registry.get_sample_value("routebook_leader") == 0)
+        assert worker.leader.lease is not None, "it may still be the lease's, and goes on asking"
+        await proxy.accept()
+        await until(lambda: worker.metrics.registry.get_sample_value("routebook_leader") == 1)
+
+
+def _shown(worker: InProcessWorker, name: str) -> float | None:
+    return worker.metrics.registry.get_sample_value(f"routebook_expiry_{name}")
+
+
+def _kinds_of_hold(changes: list[Change]) -> list[str]:
+    return [change.kind for change in changes if change.kind.startswith("expiry")]

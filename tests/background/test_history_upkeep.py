@@ -1,0 +1,324 @@
+"""The leader takes away what of the history nobody needs, and writes the whole table into it when that is due."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from routebook.background import history_upkeep
+from routebook.background.history_upkeep import HistoryUpkeep
+from routebook.registry.status import bound_in_force
+from routebook.settings import Settings
+from routebook.store.administration import put_kv
+from routebook.store.history import (
+    Change,
+    FencedError,
+    HistoryState,
+    Mark,
+    Reader,
+    append_baseline,
+    changes_between,
+    read_baseline_state,
+    read_history_state,
+    want_baseline,
+    write_baseline,
+)
+from routebook.store.namespace import Namespace
+from routebook.store.workers import acquire_lease, open_namespace
+from tests.reference.build import registration, topics
+from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.scripts import history, kinds
+
+NOW = 1_000_000_000_000
+DAY_MS = 86_400_000
+
+
+def state(**said: Any) -> HistoryState:
+    found: dict[str, Any] = {
+        "newest": 300_000,
+        "newest_ms": NOW,
+        "entries": 300_000,
+        "written_bytes": 60_000_000,
+        "marks": [],
+        "readers": [],
+        "unreadable_readers": [],
+        "now_ms": NOW,
+    }
+    return HistoryState(**(found | said))
+
+
+def test_without_readers_the_least_is_kept() -> None:
+    bound = bound_in_force(state(), Settings())
+    assert (bound.below, bound.keep, bound.reason) == (200_000, 200_000, "history_min_entries")
+
+
+def test_a_reader_that_is_behind_holds_the_history_back() -> None:
+    readers = [Reader("lake", 150_000, NOW), Reader("other", 250_000, NOW)]
+    bound = bound_in_force(state(readers=readers), Settings())
+    assert (bound.below, bound.keep, bound.reason, bound.reader) == (150_000, 150_000, "reader", "lake")
+
+
+def test_a_reader_not_heard_of_for_long_holds_nothing() -> None:
+    readers = [Reader("lake", 1, NOW - 7 * DAY_MS - 1)]
+    assert bound_in_force(state(readers=readers), Settings()).reason == "history_min_entries"
+    assert bound_in_force(state(readers=[Reader("lake", 1, NOW - 7 * DAY_MS)]), Settings()).reason == "reader"
+
+
+def test_memory_comes_before_a_reader() -> None:
+    readers = [Reader("lake", 10, NOW)]
+    bound = bound_in_force(state(readers=readers), Settings(history_hard_limit=120_000))
+    assert (bound.below, bound.keep, bound.reason) == (180_000, 10, "history_hard_limit")
+
+
+def test_bytes_come_before_entries() -> None:
+    marks = [Mark(n * 10_000, n * 40_000_000) for n in range(1, 30)]
+    bound = bound_in_force(state(written_bytes=1_200_000_000, marks=marks), Settings())
+    assert (bound.below, bound.keep, bound.reason) == (240_001, 200_000, "history_max_bytes")
+
+
+def test_a_young_history_loses_nothing() -> None:
+    bound = bound_in_force(state(newest=5, entries=5), Settings())
+    assert (bound.below, bound.keep, bound.reason) == (0, 0, "history_min_entries")
+
+
+async def fill(namespace: Namespace, entries: int) -> None:
+    for n in range(entries):
+        await put_kv(namespace, "ns", f"k{n % 50}", f"v{n}", caller=CALLER)
+
+
+def upkeep_of(worker: InProcessWorker) -> HistoryUpkeep:
+    return HistoryUpkeep(worker.namespace, worker.replica, worker.live, worker.name, worker.metrics)
+
+
+def lost(worker: InProcessWorker) -> float:
+    return worker.metrics.registry.get_sample_value("routebook_history_lost_entries_total") or 0.0
+
+
+async def reads(namespace: Namespace, reader: str, place: str) -> None:
+    await namespace.client.call("HSET", namespace.keys.readers, reader, place)
+
+
+async def now_of(namespace: Namespace) -> int:
+    return (await read_history_state(namespace)).now_ms
+
+
+async def test_what_readers_have_goes_and_what_they_lack_stays(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, history_min_entries=1000) as worker:
+        namespace = worker.namespace
+        await fill(namespace, 2500)
+        await reads(namespace, "lake", f"700 {await now_of(namespace)}")
+        await upkeep_of(worker).trim()
+        first = (await read_history_state(namespace)).first
+        assert 600 <= first <= 700
+        await reads(namespace, "lake", f"2400 {await now_of(namespace)}")
+        await upkeep_of(worker).trim()
+        assert 1400 <= (await read_history_state(namespace)).first <= 1500
+        assert lost(worker) == 0
+
+
+async def test_a_loss_of_a_reader_is_counted_and_a_baseline_follows(store_url: str, namespace_name: str) -> None:
+    settings = {"history_min_entries": 1000, "history_hard_limit": 1500}
+    async with running_worker(store_url, namespace_name, **settings) as worker:
+        namespace = worker.namespace
+        await fill(namespace, 2500)
+        await reads(namespace, "lake", f"10 {await now_of(namespace)}")
+        await upkeep_of(worker).trim()
+        first = (await read_history_state(namespace)).first
+        assert 900 <= first <= 1000
+        assert lost(worker) == first - 10
+        assert (await read_baseline_state(namespace)).wanted == "trimmed"
+
+
+async def test_the_metrics_show_how_full_the_history_is_and_who_lags(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, history_min_entries=1000, history_hard_limit=4000) as worker:
+        await fill(worker.namespace, 2500)
+        await reads(worker.namespace, "lake", f"700 {await now_of(worker.namespace)}")
+        await reads(worker.namespace, "other", f"2400 {await now_of(worker.namespace)}")
+        await upkeep_of(worker).trim()
+        state = await read_history_state(worker.namespace)
+
+        def shown(name: str) -> float | None:
+            return worker.metrics.registry.get_sample_value(f"routebook_history_{name}")
+
+        assert shown("entries") == state.entries < 2500
+        assert shown("used_ratio") == 2500 / 4000, "before it was trimmed"
+        assert (shown("readers"), shown("reader_lag_changes")) == (2, 1800)
+
+
+async def test_the_bound_in_bytes_is_kept_to_about_a_mebibyte(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, history_max_bytes=2_097_152) as worker:
+        namespace = worker.namespace
+        for n in range(60):
+            table = topics(*(f"{n}-{m}-" + "x" * 80 for m in range(900)))
+            await worker.registry.register(registration(f"127.0.2.{n}:1", broker=f"b{n}", topics=table), CALLER)
+        before = await read_history_state(namespace)
+        assert before.kept_bytes > 4_000_000
+        await upkeep_of(worker).trim()
+        after = await read_history_state(namespace)
+        assert 1_000_000 < after.kept_bytes <= 2_097_152 + 1_048_576 + 200_000
+        held = sum(
+            len(fields[1]) for _, fields in await namespace.client.call("XRANGE", namespace.keys.changes, "-", "+")
+        )
+        assert abs(held - after.kept_bytes) < 1_300_000
+        assert len(after.marks) < len(before.marks)
+
+
+async def test_what_is_no_place_holds_nothing_and_is_told(
+    store_url: str, namespace_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_worker(store_url, namespace_name, history_min_entries=1000) as worker:
+        await fill(worker.namespace, 1500)
+        await reads(worker.namespace, "odd", "soon")
+        upkeep = upkeep_of(worker)
+        await upkeep.trim()
+        await upkeep.trim()
+        assert (await read_history_state(worker.namespace)).first > 300
+        assert len([line for line in caplog.messages if "no place of a reader, of: odd" in line]) == 1
+
+
+async def test_the_status_names_the_bound_in_force(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, history_min_entries=1000) as worker:
+        await fill(worker.namespace, 1200)
+        await reads(worker.namespace, "lake", f"50 {await now_of(worker.namespace)}")
+        status = await worker.registry.status()
+        assert status.history_bound is not None
+        assert (status.history_bound.reason, status.history_bound.below) == ("reader", 50)
+        assert status.history_state is not None
+        assert status.history_state.entries == 1200
+
+
+# -- baselines
+
+
+async def to_the_end(namespace: Namespace, lease: str) -> list[Change]:
+    before = (await read_history_state(namespace)).newest
+    async for _ in write_baseline(namespace, lease, caller=CALLER, cause="operator"):
+        pass
+    return await history(namespace, after=before)
+
+
+async def lease_of(namespace: Namespace) -> str:
+    await open_namespace(namespace)
+    _, lease = await acquire_lease(namespace, "worker", 60_000)
+    return lease.whole
+
+
+async def test_a_baseline_names_every_seat_and_every_queue(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
+        table = topics(*(f"t{n}" for n in range(2300)))
+        await worker.registry.register(registration(topics=table), CALLER)
+        await worker.registry.register(registration("127.0.0.9:1", 1, topics=table), CALLER)
+        told = await to_the_end(worker.namespace, await lease_of(worker.namespace))
+        assert [told[0].kind, told[-1].kind] == ["baseline-begin", "baseline-end"]
+        assert told[-1].fields["entries"] == len(told) - 2
+        assert told[-1].fields["begin"] == told[0].version
+        seats = [change.fields for change in told if change.kind == "baseline-seat"]
+        assert {(seat["id"], seat["addr"]) for seat in seats} == {(0, "127.0.0.1:10911"), (1, "127.0.0.9:1")}
+        named = [item["t"] for change in told for item in change.fields.get("queues", ())]
+        assert set(named) == set(table)
+
+
+async def test_a_baseline_changes_nothing_for_replicas_and_watchers(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
+        await worker.registry.register(registration(), CALLER)
+        result = await worker.registry.register(registration(), CALLER)
+        digest, route = worker.replica.digest, worker.registry.find_route("orders")
+        with worker.registry.subscribe() as subscription:
+            told = await to_the_end(worker.namespace, await lease_of(worker.namespace))
+            await worker.replica.wait_for(told[-1].version, 5000)
+            subscription.close()
+            assert [event async for event in subscription] == []
+        assert (worker.replica.digest, worker.registry.find_route("orders")) == (digest, route)
+        again = await worker.registry.register(registration(), CALLER)
+        assert (again.status, again.incarnation) == ("unchanged", result.incarnation)
+
+
+async def test_a_fenced_leader_writes_no_baseline(namespace: Namespace) -> None:
+    lease = await lease_of(namespace)
+    begun = write_baseline(namespace, lease, caller=CALLER, cause="daily")
+    await anext(begun)
+    await namespace.client.call("SET", namespace.keys.table("leader"), "1:other:x")
+    with pytest.raises(FencedError):
+        await append_baseline(namespace, lease, "broker-a", "", caller=CALLER)
+    with pytest.raises(FencedError):
+        await anext(begun)
+    assert await kinds(namespace) == ["baseline-begin"]
+
+
+async def test_a_wish_is_fulfilled_once(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name, scan_not_active_broker_interval_ms=100) as worker:
+        await worker.registry.register(registration(), CALLER)
+        since = await worker.registry.want_baseline()
+        assert await want_baseline(worker.namespace, "trimmed") == since
+        worker.lead()
+        async with asyncio.timeout(10):
+            while (await read_baseline_state(worker.namespace)).wanted:
+                await asyncio.sleep(0.02)
+        found = [
+            change.fields for change in await changes_between(worker.namespace, 0, 100) if change.kind[:8] == "baseline"
+        ]
+        assert [fields["kind"] for fields in found] == [
+            "baseline-begin",
+            "baseline-seat",
+            "baseline-queues",
+            "baseline-end",
+        ]
+        assert found[0]["cause"] == "operator"
+
+
+async def test_a_day_after_the_last_one_another_is_due(
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
+    async with running_worker(store_url, namespace_name, recovery_window_ms=0) as worker:
+        await worker.registry.register(registration(), CALLER)
+        upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
+        await upkeep.go_on(lease)
+        await upkeep.go_on(lease)
+        assert [change.fields["cause"] for change in await begun(worker.namespace)] == ["new-history"]
+        await worker.client.call("HINCRBY", worker.namespace.keys.meta, "baseline_ms", -DAY_MS)
+        await upkeep.go_on(lease)
+        await upkeep.go_on(lease)
+        assert [change.fields["cause"] for change in await begun(worker.namespace)] == ["new-history", "daily"]
+
+
+async def test_a_new_history_gets_its_baseline_when_the_fleet_had_time_to_return(
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
+    async with running_worker(store_url, namespace_name, recovery_window_ms=60_000) as worker:
+        await worker.registry.register(registration(), CALLER)
+        upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
+        await upkeep.go_on(lease)
+        assert await begun(worker.namespace) == []
+
+
+async def begun(namespace: Namespace) -> list[Change]:
+    return [change for change in await history(namespace) if change.kind == "baseline-begin"]
+
+
+async def test_a_baseline_that_lost_its_leader_is_begun_anew(
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
+    monkeypatch.setattr(history_upkeep, "STEP_S", 0)
+    async with running_worker(store_url, namespace_name) as worker:
+        namespace = worker.namespace
+        await worker.registry.register(registration(), CALLER)
+        await worker.registry.want_baseline()
+        first, second = upkeep_of(worker), upkeep_of(worker)
+        lease = await lease_of(namespace)
+        await first.go_on(lease)
+        await first.go_on(lease)
+        assert "baseline-seat" in await kinds(namespace)
+        await namespace.client.call("DEL", namespace.keys.table("leader"))
+        newer = await lease_of(namespace)
+        with pytest.raises(FencedError):
+            await first.go_on(lease)
+        assert not first.is_busy
+        while (await read_baseline_state(namespace)).wanted:
+            await second.go_on(newer)
+        told = [kind for kind in await kinds(namespace) if kind.startswith("baseline")]
+        assert told.count("baseline-begin") == 2
+        assert told.count("baseline-end") == 1
+        assert told[-3:] == ["baseline-seat", "baseline-queues", "baseline-end"]

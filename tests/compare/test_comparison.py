@@ -1,0 +1,222 @@
+"""Two servers compared: equal fleets are equal whatever the dialect, order or release; one cause is one difference."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from routebook.client.name_server import NameServer
+from routebook.compare.collecting import Questions
+from routebook.compare.comparison import Compared, compare_servers
+from routebook.errors import PeerUnavailableError
+from tests.client.canned_server import CannedServer, broker_data, one_broker, queue_data, route
+
+
+@asynccontextmanager
+async def connected(one: CannedServer, other: CannedServer) -> AsyncIterator[tuple[NameServer, NameServer]]:
+    async with (
+        one.serving() as here,
+        other.serving() as there,
+        await NameServer.connect(here) as first,
+        await NameServer.connect(there) as second,
+    ):
+        yield first, second
+
+
+async def compare(one: CannedServer, other: CannedServer, questions: Questions | None = None) -> Compared:
+    async with connected(one, other) as servers:
+        return await compare_servers(*servers, questions or Questions(), settle_s=0)
+
+
+def told(compared: Compared) -> list[tuple[str, str, str | None, object, object]]:
+    return [(one.kind, one.name, one.field, one.here, one.there) for one in compared.differences]
+
+
+def with_two_brokers() -> CannedServer:
+    second = broker_data("broker-b", '{0:"127.0.0.12:10911"}')
+    return one_broker(
+        cluster_info=(
+            f'{{"brokerAddrTable":{{"broker-b":{second},"broker-a":{broker_data()}}},'
+            '"clusterAddrTable":{"DefaultCluster":["broker-b","broker-a"]}}'
+        ),
+        routes={
+            "TopicB": route([second], [queue_data("broker-b")]),
+            "TopicA": route([second, broker_data()], [queue_data("broker-b"), queue_data()]),
+        },
+        listings={304: ["broker-b", "broker-a", "DefaultCluster"]},
+        members={
+            "broker-a": f'{{"brokerMemberGroup":{broker_data()}}}',
+            "broker-b": f'{{"brokerMemberGroup":{second}}}',
+        },
+    )
+
+
+async def test_equal_servers_are_equal() -> None:
+    compared = await compare(one_broker(), one_broker())
+    assert compared.equal
+    assert compared.settled == 0
+
+
+async def test_order_dialect_and_absent_defaults_make_no_difference() -> None:
+    one, other = with_two_brokers(), with_two_brokers()
+    swapped = json.loads(other.routes["TopicA"].replace("{0:", '{"0":'))
+    swapped["brokerDatas"].reverse()
+    swapped["queueDatas"].reverse()
+    for group in swapped["brokerDatas"]:
+        group["enableActingMaster"] = False
+    other.routes["TopicA"] = json.dumps(swapped)
+    assert (await compare(one, other)).equal
+
+
+async def test_a_server_before_5_0_stays_silent_to_901_and_is_compared_all_the_same() -> None:
+    compared = await compare(one_broker(), one_broker(silent={901}))
+    assert compared.equal
+    assert compared.there.declined == {"members of a group (901)": "no answer"}
+
+
+async def test_each_field_that_differs_is_told() -> None:
+    other = one_broker(routes={"TopicA": route([broker_data()], [queue_data(read=4, perm=4)])})
+    assert told(await compare(one_broker(), other)) == [
+        ("queues", "TopicA @ broker-a", "perm", 6, 4),
+        ("queues", "TopicA @ broker-a", "read", 8, 4),
+        ("queues", "TopicA @ broker-a", "write", 8, 4),
+    ]
+
+
+async def test_a_broker_on_one_side_only_is_one_difference() -> None:
+    compared = await compare(with_two_brokers(), one_broker())
+    assert told(compared) == [
+        ("broker", "broker-b", None, "cluster DefaultCluster, address 0 127.0.0.12:10911, topics 2", None)
+    ]
+    assert [one.verdict for one in compared.differences] == ["only here"]
+    assert [one.verdict for one in (await compare(one_broker(), with_two_brokers())).differences] == ["only there"]
+
+
+async def test_a_topic_on_one_side_only_is_one_difference() -> None:
+    more = one_broker()
+    more.routes["TopicC"] = route([broker_data()], [queue_data()])
+    assert told(await compare(one_broker(), more)) == [("topic", "TopicC", None, None, "on broker-a")]
+
+
+async def test_an_acting_master_in_one_route_is_a_difference_of_that_route() -> None:
+    slave = broker_data(addresses='{1:"127.0.0.12:10911"}', rest=',"enableActingMaster":true')
+    info = f'{{"brokerAddrTable":{{"broker-a":{slave}}},"clusterAddrTable":{{"DefaultCluster":["broker-a"]}}}}'
+    promoted = slave.replace("{1:", "{0:")
+
+    def server(shown: str) -> CannedServer:
+        members = {"broker-a": f'{{"brokerMemberGroup":{slave}}}'}
+        return one_broker(cluster_info=info, routes={"TopicA": route([shown], [queue_data(perm=4)])}, members=members)
+
+    ((kind, name, field, here, there),) = told(await compare(server(promoted), server(slave)))
+    assert (kind, name, field, there) == ("route of TopicA", "broker-a", None, None)
+    assert "address 0 127.0.0.12:10911" in str(here)
+
+
+async def test_ordered_topics_named_namespaces_and_settings_are_compared() -> None:
+    one = one_broker(key_values={"ORDER_TOPIC_CONFIG": {"TopicA": "broker-a:8"}, "N": {"k": "1"}})
+    other = one_broker(key_values={"N": {"k": "2"}}, properties="orderMessageEnable=true\nlistenPort=1\n")
+    compared = await compare(one, other, Questions(("ORDER_TOPIC_CONFIG", "N"), settings=True))
+    assert told(compared) == [
+        ("key-value", "N/k", "value", "1", "2"),
+        ("key-value", "ORDER_TOPIC_CONFIG/TopicA", None, "value broker-a:8", None),
+        ("setting", "orderMessageEnable", "value", "false", "true"),
+    ]
+
+
+async def test_static_mappings_and_filters_are_compared() -> None:
+    mapping = (
+        '{"bname":"broker-a","currIdMap":{%s:0},"dirty":false,"epoch":7,"scope":"__global__","topic":"TopicA",'
+        '"totalQueues":4}'
+    )
+
+    def server(logical: str, servers: str) -> CannedServer:
+        said = route(
+            [broker_data()], [queue_data()], f',"topicQueueMappingByBroker":{{"broker-a":{mapping % logical}}}'
+        )
+        filters = f'"filterServerTable":{{"127.0.0.11:10911":{servers}}}'
+        return one_broker(routes={"TopicA": said.replace('"filterServerTable":{}', filters)})
+
+    compared = await compare(
+        server("0", '["127.0.0.1:1","127.0.0.1:2"]'), server('"0"', '["127.0.0.1:2","127.0.0.1:1"]')
+    )
+    assert compared.equal
+    compared = await compare(server("0", '["127.0.0.1:1"]'), server("1", '["127.0.0.1:2"]'))
+    assert told(compared) == [
+        ("mapping of TopicA", "broker-a", "current_ids", ("0→0",), ("1→0",)),
+        ("filters of TopicA", "127.0.0.11:10911", "servers", ("127.0.0.1:1",), ("127.0.0.1:2",)),
+    ]
+
+
+async def test_a_listing_that_does_not_fit_its_own_server_is_told() -> None:
+    flagged = {"TopicA": route([broker_data()], [queue_data(flags=1)])}
+    one = one_broker(routes=flagged, listings={304: ["DefaultCluster", "broker-a"], 311: ["TopicA"]})
+    other = one_broker(routes=flagged)
+    assert told(await compare(one, other)) == [("listing 311", "TopicA", None, None, "value not listed")]
+
+
+async def test_what_one_server_declines_is_not_compared_and_said() -> None:
+    other = one_broker(refused={206: (1, "disable"), 224: (1, "disable"), 311: (1, "disable")})
+    compared = await compare(one_broker(), other)
+    assert compared.equal
+    assert (105, {"topic": "TopicA", "acceptStandardJsonOnly": "true"}) in other.asked
+    assert compared.there.declined == {"list of all topics (206)": "code 1: disable", "listing 311": "code 1: disable"}
+
+
+async def test_topics_are_found_by_cluster_where_the_whole_list_is_off() -> None:
+    one = one_broker(refused={206: (1, "disable")}, listings={304: ["DefaultCluster", "broker-a"], 224: ["TopicA"]})
+    compared = await compare(one, one_broker())
+    assert compared.equal
+    assert compared.here.routes.keys() == {"TopicA"}
+
+
+async def test_what_differed_only_at_first_is_no_difference() -> None:
+    class Settling(CannedServer):
+        """Its broker registers between two questions."""
+
+        def answer(self, code: int, ext: dict[str, str]) -> tuple[int, str, str]:
+            if code == 105 and not any(asked == 105 for asked, _ in self.asked):
+                self.asked.append((code, ext))
+                return 0, "", route([broker_data()], [queue_data(perm=4)])
+            return super().answer(code, ext)
+
+    settling = one_broker()
+    settling.__class__ = Settling
+    compared = await compare(settling, one_broker())
+    assert compared.equal
+    assert compared.settled == 1
+
+
+@pytest.mark.parametrize(
+    ("refused", "why"),
+    [
+        ({105: (1, "name server not ready")}, "declines request 105"),
+        ({106: (3, " request type 106 not supported")}, "declines request 106"),
+        ({105: (1500, "please go away")}, "is shutting down"),
+    ],
+)
+async def test_a_server_that_declines_what_is_needed_is_unavailable(
+    refused: dict[int, tuple[int, str]], why: str
+) -> None:
+    with pytest.raises(PeerUnavailableError, match=why):
+        await compare(one_broker(), one_broker(refused=refused))
+
+
+async def test_a_busy_server_is_asked_again() -> None:
+    class Busy(CannedServer):
+        def answer(self, code: int, ext: dict[str, str]) -> tuple[int, str, str]:
+            if code == 105 and not any(asked == 105 for asked, _ in self.asked):
+                self.asked.append((code, ext))
+                return 2, "[OVERLOAD]system busy", ""
+            return super().answer(code, ext)
+
+    busy = one_broker()
+    busy.__class__ = Busy
+    assert (await compare(busy, one_broker())).equal
+
+
+async def test_thousands_of_topics_are_compared() -> None:
+    many = {f"Topic{number}": route([broker_data()], [queue_data()]) for number in range(3000)}
+    one, other = one_broker(routes=many), one_broker(routes={**many})
+    other.routes["Topic1234"] = route([broker_data()], [queue_data(read=4)])
+    assert {one.name for one in (await compare(one, other)).differences} == {"Topic1234 @ broker-a"}

@@ -1,0 +1,194 @@
+"""More connections than there is room for: who goes, who stays, and what is said."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from routebook.listeners import acceptor as acceptor_module
+from routebook.listeners.arrival import Bounds
+from tests.listeners.ports import Heard, Peer, Port, accepting, peer
+from tests.protocol.plain_frames import json_lookup
+from tests.support.waiting import until
+
+LOOKUP = json_lookup()
+
+
+@pytest.fixture
+def nobody_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also who has just come may go."""
+    monkeypatch.setattr(acceptor_module, "SPARED_SECONDS", 0.0)
+
+
+async def spoken(port: Port) -> Peer:
+    one = await Peer.to(port.number)
+    await one.say(LOOKUP)
+    assert await one.hear(len(LOOKUP)) == LOOKUP
+    return one
+
+
+async def test_at_the_bound_newcomers_are_closed_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async with accepting(bounds=Bounds(max_connections=3)) as port:
+        held = [await spoken(port) for _ in range(3)]
+        for _ in range(5):
+            async with peer(port.number) as one:
+                assert await one.is_closed()
+        assert port.refused("full") == 5
+        assert caplog.text.count("newcomers are closed") == 1
+        for one in held:
+            await one.say(LOOKUP)
+            assert await one.hear(len(LOOKUP)) == LOOKUP
+        held.pop().close()
+        await until(lambda: port.acceptor.open_connections == 2)
+        held.append(await spoken(port))
+        for one in held:
+            one.close()
+
+
+async def test_silent_ones_go_first_the_oldest_before_all(
+    nobody_is_spared: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptor_module, "ROOM_AT_ONCE", 1)
+    async with accepting(bounds=Bounds(max_connections=3)) as port, peer(port.number) as first:
+        await until(lambda: port.acceptor.open_connections == 1)
+        known = await spoken(port)
+        async with peer(port.number) as second:
+            await until(lambda: port.acceptor.open_connections == 3)
+            newcomer = await spoken(port)
+            assert await first.is_closed()
+            assert port.refused("spared") == 1
+            await second.say(LOOKUP)
+            assert await second.hear(len(LOOKUP)) == LOOKUP
+        for one in (known, newcomer):
+            one.close()
+
+
+async def test_then_those_the_port_can_do_without() -> None:
+    """Here it can do without the oldest; the remoting port knows which carry no sessions."""
+
+    def let_one_go() -> int:
+        for heard in made:
+            if heard.transport is not None and not heard.transport.is_closing():
+                heard.transport.close()
+                return 1
+        return 0
+
+    made: list[Heard] = []
+    async with accepting(bounds=Bounds(max_connections=2), make_room=let_one_go) as port:
+        made = port.made
+        first, second = await spoken(port), await spoken(port)
+        third = await spoken(port)
+        assert await first.is_closed()
+        await second.say(LOOKUP)
+        assert await second.hear(len(LOOKUP)) == LOOKUP
+        assert port.refused("full") == 0
+        for one in (first, second, third):
+            one.close()
+
+
+async def test_who_has_just_come_is_not_pushed_out_by_the_next() -> None:
+    async with accepting(bounds=Bounds(max_connections=1)) as port, peer(port.number) as first:
+        await until(lambda: port.acceptor.open_connections == 1)
+        async with peer(port.number) as second:
+            assert await second.is_closed()
+        await first.say(LOOKUP)
+        assert await first.hear(len(LOOKUP)) == LOOKUP
+
+
+async def test_two_acceptors_at_one_socket_share_what_comes() -> None:
+    """As two worker processes do; and one that stops leaves the other the socket."""
+    async with accepting() as port:
+        other = Port()
+        other.listener.close()
+        other.acceptor._listener = port.listener.dup()
+        other.acceptor.start()
+        for _ in range(20):
+            (await spoken(port)).close()
+        other.acceptor.close()
+        await other.acceptor.wait_closed()
+        (await spoken(port)).close()
+        assert len(port.made) + len(other.made) == 21
+        await until(lambda: other.acceptor.open_connections == 0)
+
+
+OUT_OF_DESCRIPTORS = """
+import asyncio, logging, os, resource, socket, sys, time
+import uvloop
+from tests.listeners.ports import Peer, accepting
+from tests.support.waiting import until
+from tests.protocol.plain_frames import json_lookup
+
+LOOKUP = json_lookup()
+logging.basicConfig(level=logging.WARNING, stream=sys.stdout, format="%(message)s")
+
+async def main():
+    async with accepting() as port:
+        known = await Peer.to(port.number)
+        await known.say(LOOKUP)
+        assert await known.hear(len(LOOKUP)) == LOOKUP
+        # Clients made before there are no descriptors left: their sockets count here, too.
+        ready = [socket.socket() for _ in range(40)]
+        for sock in ready:
+            sock.setblocking(False)
+        highest = max(int(name) for name in os.listdir("/proc/self/fd" if os.path.isdir("/proc") else "/dev/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, highest + 1))
+        filler = []
+        try:
+            while True:
+                filler.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            pass
+        loop = asyncio.get_running_loop()
+        before = time.process_time(), time.monotonic()
+        for sock in ready[:20]:
+            await loop.sock_connect(sock, ("127.0.0.1", port.number))
+        for sock in ready[:20]:
+            assert await Peer(sock).is_closed()
+        print("shed", port.refused("descriptors"))
+        await asyncio.sleep(0.5)
+        used = time.process_time() - before[0]
+        assert used < (time.monotonic() - before[1]) / 2, used
+        await known.say(LOOKUP)
+        assert await known.hear(len(LOOKUP)) == LOOKUP
+        for fd in filler:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, highest + 1))
+        for sock in ready[:20]:
+            sock.close()
+        new = Peer(ready[20])
+        await loop.sock_connect(new.sock, ("127.0.0.1", port.number))
+        await new.say(LOOKUP)
+        assert await new.hear(len(LOOKUP)) == LOOKUP
+        print("taken again")
+        for sock in [*ready, known.sock]:
+            sock.close()
+
+asyncio.run(main(), loop_factory=uvloop.new_event_loop) if sys.version_info >= (3, 12) else uvloop.run(main())
+"""
+
+
+def test_out_of_descriptors_it_stays_up_sheds_and_says_so_once() -> None:
+    root = Path(__file__).parents[2]
+    ran = subprocess.run(
+        [sys.executable, "-c", OUT_OF_DESCRIPTORS], cwd=root, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "shed 20" in ran.stdout
+    assert "taken again" in ran.stdout
+    assert ran.stdout.count("cannot take connections") == 1
+
+
+async def test_ten_thousand_silent_connections_leave_room_for_one_that_speaks(nobody_is_spared: None) -> None:
+    """Fault 26 in small: a flood of connections that say nothing, far more than the bound."""
+    async with accepting(bounds=Bounds(max_connections=50)) as port:
+        known = await spoken(port)
+        flood = [await Peer.to(port.number) for _ in range(300)]
+        late = await spoken(port)
+        await known.say(LOOKUP)
+        assert await known.hear(len(LOOKUP)) == LOOKUP
+        assert port.acceptor.open_connections <= 50
+        for one in [*flood, known, late]:
+            one.close()
+        await asyncio.sleep(0)

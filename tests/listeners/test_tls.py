@@ -1,0 +1,317 @@
+"""TLS and plain on one port: modes, clients' certificates, files that change under open connections."""
+
+import asyncio
+import logging
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import pytest
+
+from routebook.listeners import acceptor as acceptor_module
+from routebook.listeners.arrival import Bounds
+from routebook.listeners.test_certificate import Issued
+from routebook.listeners.tls import ServerTls, TlsOptions
+from tests.listeners.authorities import Authority, replace_file, trusting
+from tests.listeners.ports import Port, accepting, peer
+from tests.protocol.plain_frames import json_lookup
+from tests.support.waiting import until
+
+LOOKUP = json_lookup()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def write_pair(folder: Path, made: Issued, *, key: bool = True, certificate: bool = True) -> dict[str, str]:
+    """As options. Each file is replaced only if wanted."""
+    if key:
+        replace_file(folder / "key.pem", made.key)
+    if certificate:
+        replace_file(folder / "cert.pem", made.certificate)
+    return {"key_path": str(folder / "key.pem"), "cert_path": str(folder / "cert.pem")}
+
+
+async def opened(**options: Any) -> ServerTls:
+    tls = ServerTls(TlsOptions(**options))
+    await tls.open()
+    return tls
+
+
+@asynccontextmanager
+async def line(
+    port: Port, context: ssl.SSLContext | None, first: bytes = b""
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """`first` goes out plainly before the handshake."""
+    async with peer(port.number) as one:
+        await one.say(first)
+        reader, writer = await asyncio.open_connection(
+            sock=one.sock.dup(), ssl=context, server_hostname="localhost" if context else None
+        )
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+
+
+async def speaks(port: Port, context: ssl.SSLContext | None, first: bytes = b"") -> bool:
+    """Whether a request comes back; False when the connection is closed instead."""
+    async with asyncio.timeout(10):
+        try:
+            async with line(port, context, first) as (reader, writer):
+                writer.write(LOOKUP)
+                return await reader.readexactly(len(LOOKUP)) == LOOKUP
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            return False
+
+
+async def name_shown(port: Port, context: ssl.SSLContext) -> str:
+    async with line(port, context) as (_, writer):
+        found = writer.get_extra_info("peercert")
+        return str(found["subject"][0][0][1])
+
+
+@pytest.mark.parametrize(
+    ("mode", "takes_tls", "takes_plain"),
+    [("permissive", True, True), ("enforcing", True, False), ("disabled", False, True)],
+)
+async def test_a_mode_says_who_may_speak(mode: str, takes_tls: bool, takes_plain: bool) -> None:
+    async with accepting(tls=await opened(mode=mode)) as port:
+        assert await speaks(port, trusting()) is takes_tls
+        assert await speaks(port, None) is takes_plain
+        assert [heard.arrival.is_tls for heard in port.made] == [True] * takes_tls + [False] * takes_plain
+        assert port.refused("tls") == (not takes_tls)
+        assert port.refused("plain") == (not takes_plain)
+
+
+async def test_tls_may_come_behind_a_proxy_header() -> None:
+    header = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 9876\r\n"
+    async with accepting(tls=await opened(), proxy_from=(ip_network("127.0.0.0/8"),)) as port:
+        assert await speaks(port, trusting(), header)
+        assert port.made[0].arrival.peer == "192.0.2.7:56324"
+        assert port.made[0].arrival.is_tls
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_both_current_versions_are_spoken(version: ssl.TLSVersion) -> None:
+    context = trusting()
+    context.minimum_version = context.maximum_version = version
+    async with accepting(tls=await opened()) as port:
+        assert await speaks(port, context)
+
+
+async def test_large_answers_pass_whole() -> None:
+    data = LOOKUP + bytes(3_000_000)
+    async with accepting(tls=await opened()) as port, line(port, trusting()) as (reader, writer):
+        writer.write(data)
+        async with asyncio.timeout(20):
+            assert await reader.readexactly(len(data)) == data
+
+
+async def test_an_own_certificate_is_shown(authority: Authority) -> None:
+    files = write_pair(authority.folder, authority.issue("mine"))
+    async with accepting(tls=await opened(test_mode=False, **files)) as port:
+        assert await name_shown(port, authority.client()) == "mine"
+        assert await speaks(port, authority.client())
+
+
+async def test_a_failed_handshake_is_counted_and_ends_the_connection() -> None:
+    async with accepting(tls=await opened()) as port:
+        async with peer(port.number) as one:
+            await one.say(b"\x16" + bytes(100))
+            while await one.hear(1):
+                pass
+        failed = port.metrics.registry.get_sample_value("routebook_tls_handshakes_failed_total", {"port": "remoting"})
+        assert failed == 1
+        await until(lambda: port.acceptor.open_connections == 0)
+
+
+async def test_a_handshake_that_stops_is_ended() -> None:
+    async with accepting(tls=await opened(), bounds=Bounds(first_bytes_seconds=0.3)) as port, peer(port.number) as one:
+        await one.say(bytes.fromhex("1603010200010001fc0303") + bytes(20))
+        assert await one.is_closed()
+        await until(lambda: port.acceptor.open_connections == 0)
+
+
+async def test_a_stop_ends_a_handshake_under_way() -> None:
+    async with accepting(tls=await opened()) as port, peer(port.number) as one:
+        await one.say(bytes.fromhex("1603010200010001fc0303") + bytes(20))
+        await until(lambda: bool(port.acceptor._handovers))
+        port.acceptor.close()
+        await port.acceptor.wait_closed()
+        assert await one.is_closed()
+        await until(lambda: port.acceptor.open_connections == 0)
+
+
+async def test_unfinished_handshakes_make_room_for_who_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptor_module, "SPARED_SECONDS", 0.0)
+    async with accepting(tls=await opened(), bounds=Bounds(max_connections=2)) as port:
+        async with peer(port.number) as one, peer(port.number) as other:
+            for shaking in (one, other):
+                await shaking.say(bytes.fromhex("1603010200010001fc0303") + bytes(20))
+            await until(lambda: len(port.acceptor._handovers) == 2)
+            assert await speaks(port, None)
+            assert await speaks(port, trusting())
+            assert await one.is_closed()
+            assert port.refused("spared") == 2
+        await until(lambda: port.acceptor.open_connections == 0)
+
+
+@pytest.mark.parametrize("wrong", ["no such file", "no certificate", "another's key", "no path"])
+async def test_without_a_usable_certificate_plain_goes_on_and_tls_is_closed(
+    authority: Authority, wrong: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = write_pair(authority.folder, authority.issue("mine"))
+    if wrong == "no such file":
+        Path(files["key_path"]).unlink()
+    elif wrong == "no certificate":
+        Path(files["cert_path"]).write_text("nothing of use")
+    elif wrong == "another's key":
+        write_pair(authority.folder, authority.issue("other"), certificate=False)
+    else:
+        files = {}
+    tls = await opened(test_mode=False, **files)
+    assert "TLS connections are closed until it can" in caplog.text
+    async with accepting(tls=tls) as port:
+        assert not await speaks(port, trusting())
+        assert await speaks(port, None)
+        assert port.refused("tls_unavailable") == 1
+        # And it is taken up when it comes.
+        write_pair(authority.folder, authority.issue("mine"))
+        tls.look()
+        assert await speaks(port, trusting()) is (wrong != "no path")
+
+
+@pytest.mark.parametrize(
+    ("auth_client", "need", "without", "with_good", "with_foreign"),
+    [
+        (False, "none", True, True, True),
+        (True, "none", True, True, True),
+        (True, "optional", True, True, False),
+        (True, "require", False, True, False),
+        (False, "optional", True, True, True),
+        (False, "require", True, True, True),
+    ],
+)
+async def test_certificates_of_clients(
+    authority: Authority,
+    tmp_path_factory: pytest.TempPathFactory,
+    auth_client: bool,
+    need: str,
+    without: bool,
+    with_good: bool,
+    with_foreign: bool,
+) -> None:
+    foreign = Authority(tmp_path_factory.mktemp("foreign")).issue("stranger")
+    files = write_pair(authority.folder, authority.issue("mine"))
+    rule = {"auth_client": auth_client, "need_client_auth": need, "trust_path": str(authority.trust)}
+    async with accepting(tls=await opened(test_mode=False, **files, **rule)) as port:
+        assert await speaks(port, authority.client()) is without
+        assert await speaks(port, authority.client(authority.issue("client"))) is with_good
+        assert await speaks(port, authority.client(foreign)) is with_foreign
+
+
+@pytest.mark.skipif(which("openssl") is None, reason="openssl encrypts the key")
+@pytest.mark.parametrize(("password", "works"), [("open sesame", True), ("", False), ("wrong", False)])
+async def test_a_key_may_have_a_password(authority: Authority, password: str, works: bool) -> None:
+    files = write_pair(authority.folder, authority.issue("mine"))
+    encrypt = ["openssl", "pkey", "-in", files["key_path"], "-aes256", "-passout", "pass:open sesame"]
+    Path(files["key_path"]).write_bytes(subprocess.run(encrypt, check=True, capture_output=True).stdout)
+    tls = await opened(test_mode=False, key_password=password, **files)
+    assert (tls.context() is not None) is works
+
+
+async def test_a_certificate_and_its_key_are_taken_up_together(authority: Authority) -> None:
+    files = write_pair(authority.folder, authority.issue("first"))
+    tls = await opened(test_mode=False, **files)
+    async with accepting(tls=tls) as port:
+        second = authority.issue("second")
+        write_pair(authority.folder, second, key=False)
+        tls.look()
+        assert await name_shown(port, authority.client()) == "first"
+        write_pair(authority.folder, second, certificate=False)
+        tls.look()
+        assert await name_shown(port, authority.client()) == "second"
+
+
+async def test_what_does_not_fit_leaves_the_last_good_one(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = write_pair(authority.folder, authority.issue("good"))
+    tls = await opened(test_mode=False, **files)
+    caplog.set_level(logging.INFO)
+    async with accepting(tls=tls) as port:
+        write_pair(authority.folder, authority.issue("one"), key=False)
+        write_pair(authority.folder, authority.issue("other"), certificate=False)
+        tls.look()
+        tls.look()
+        assert await name_shown(port, authority.client()) == "good"
+        assert caplog.text.count("The last good certificate stays.") == 1
+        for path in files.values():
+            Path(path).unlink()
+        tls.look()
+        assert await name_shown(port, authority.client()) == "good"
+        write_pair(authority.folder, authority.issue("new"))
+        tls.look()
+        assert await name_shown(port, authority.client()) == "new"
+
+
+async def test_a_changed_trust_file_counts_by_itself(
+    authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = Authority(tmp_path_factory.mktemp("other"))
+    trust = authority.folder / "trusted.pem"
+    replace_file(trust, authority.issuer.certificate)
+    files = write_pair(authority.folder, authority.issue("mine"))
+    rule = {"auth_client": True, "need_client_auth": "require", "trust_path": str(trust)}
+    tls = await opened(test_mode=False, **files, **rule)
+    stranger = authority.client(other.issue("client"))
+    async with accepting(tls=tls) as port:
+        assert not await speaks(port, stranger)
+        # A key half way through its own change is none of the trust file's business.
+        write_pair(authority.folder, authority.issue("next"), certificate=False)
+        replace_file(trust, other.issuer.certificate)
+        tls.look()
+        assert await speaks(port, stranger)
+        replace_file(trust, b"nothing of use")
+        tls.look()
+        assert await speaks(port, stranger)
+
+
+async def test_a_hundred_rotations_drop_nobody(authority: Authority) -> None:
+    """Fault 32: connections of each certificate, and a plain one, answer to the end."""
+    files = write_pair(authority.folder, authority.issue("0"))
+    tls = await opened(test_mode=False, **files)
+    # Making one takes longer than all else here.
+    pairs = [authority.issue("odd"), authority.issue("even")]
+    async with accepting(tls=tls) as port:
+        held = [line(port, None), line(port, authority.client())]
+        ends = [await one.__aenter__() for one in held]
+        for number in range(100):
+            write_pair(authority.folder, pairs[number % 2])
+            tls.look()
+            if number % 10 == 0:
+                held.append(line(port, authority.client()))
+                ends.append(await held[-1].__aenter__())
+        assert tls.loads == 101
+        for reader, writer in ends:
+            writer.write(LOOKUP)
+            assert await reader.readexactly(len(LOOKUP)) == LOOKUP
+        assert await name_shown(port, authority.client()) == "even"
+        watching = asyncio.create_task(tls.run())
+        write_pair(authority.folder, authority.issue("seen by itself"))
+
+        async def is_new() -> bool:
+            return await name_shown(port, authority.client()) == "seen by itself"
+
+        await until(is_new)
+        for one in held:
+            await one.__aexit__(None, None, None)
+        watching.cancel()

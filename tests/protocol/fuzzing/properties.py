@@ -1,0 +1,154 @@
+"""What has to hold for any input. Each takes a source of randomness, makes its input from it, and says whether any of
+it was accepted: a fuzzer whose inputs are all refused at the door finds nothing.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from routebook.model.topic import QueueData
+from routebook.protocol.body_json import BodyError
+from routebook.protocol.command import HeaderEncoding, Request
+from routebook.protocol.connection import Connection, Event
+from routebook.protocol.frame import FrameLimits, PeerProtocolError
+from routebook.protocol.opening import Opening
+from routebook.protocol.request_bodies import read_data_version, read_queue_datas, read_registration_body
+from tests.protocol.bodies.recorded import NOW_MS
+from tests.protocol.fuzzing import bodies, frames
+from tests.protocol.plain_frames import json_lookup
+
+SMALL: Final = FrameLimits(frames.LARGEST_FRAME, frames.LARGEST_HEADER)
+VERSIONS: Final = [-1, 0, 36, 37, 412, 413, 513]
+MAX_INFLATED_BYTES: Final = 64 * 1024
+
+_Read = TypeVar("_Read")
+Outcome = list[Event | str]
+"""Errors are equal when they say the same."""
+
+
+def check_stream(source: random.Random) -> bool:
+    """Any split gives the same events; an error is the last of them, and nothing is read or kept after it."""
+    data = frames.stream(source)
+    whole = outcome_of([data])
+    assert outcome_of(frames.pieces_of(source, data)) == whole, "another split gives other events"
+    return any(isinstance(event, Request) for event in whole)
+
+
+def outcome_of(pieces: Iterable[bytes]) -> Outcome:
+    connection = Connection(SMALL)
+    events: list[Event] = []
+    for piece in pieces:
+        received = connection.receive(piece)
+        assert not (events and isinstance(events[-1], PeerProtocolError) and received), "read on after an error"
+        assert connection.unread_bytes <= SMALL.max_frame_bytes
+        events += received
+    failed = [isinstance(event, PeerProtocolError) for event in events]
+    assert not any(failed[:-1]), "an error is not the last event"
+    assert (connection.error is not None) == any(failed)
+    if connection.error:
+        assert connection.receive(json_lookup()) == []
+        assert connection.unread_bytes == 0
+    for event in events:
+        if isinstance(event, Request):
+            answer_to(event)
+    return [f"{event.violation}: {event}" if isinstance(event, PeerProtocolError) else event for event in events]
+
+
+def answer_to(request: Request) -> None:
+    """What was understood can be answered, and what it says can be stored."""
+    for name, value in (request.ext or {}).items():
+        name.encode()
+        value.encode()
+    for encoding in HeaderEncoding:
+        connection = Connection(SMALL, encoding=encoding)
+        assert bool(connection.answer(request, 3, remark=f"{request.code}")) != request.is_oneway
+
+
+def check_beginning(source: random.Random) -> bool:
+    data, accepts_proxy = frames.beginning(source), source.random() < 0.8
+    whole = opened_by([data], accepts_proxy=accepts_proxy)
+    assert opened_by(frames.pieces_of(source, data), accepts_proxy=accepts_proxy) == whole, (
+        "another split opens otherwise"
+    )
+    return any(isinstance(event, Request) for event in whole)
+
+
+def opened_by(pieces: list[bytes], *, accepts_proxy: bool) -> Outcome:
+    """As a port does: what the beginning says, then the events."""
+    opening = Opening(SMALL, accepts_proxy=accepts_proxy)
+    for at, piece in enumerate(pieces):
+        try:
+            opened = opening.receive(piece)
+        except PeerProtocolError as error:
+            return [f"{error.violation}: {error}"]
+        if opened:
+            assert opened.rest
+            rest = [opened.rest, *pieces[at + 1 :]]
+            if opened.is_tls:
+                return ["TLS", repr(opened.proxy), b"".join(rest).hex()]
+            events = outcome_of(rest)
+            # A length that cannot be is refused while the connection opens, or by its first frame.
+            return events if opened.proxy is None else [repr(opened.proxy), *events]
+    return []
+
+
+def check_registration(source: random.Random) -> bool:
+    """In either form, and whatever the other form's reader makes of it."""
+    body, version = bodies.body(source, bodies.REGISTRATIONS), source.choice(VERSIONS)
+    forms = [
+        taken_body(
+            lambda form=form: read_registration_body(  # type: ignore[misc]
+                body, version=version, now_ms=NOW_MS, compressed=form, max_inflated_bytes=MAX_INFLATED_BYTES
+            )
+        )
+        for form in (False, True)
+    ]
+    for said in forms:
+        if said:
+            check_texts([*said.topics, *said.mappings, *(said.filters or ())])
+            check_queues(said.topics.values())
+    return any(forms)
+
+
+def check_data_version(source: random.Random) -> bool:
+    body = bodies.body(source, bodies.DATA_VERSIONS)
+    return taken_body(lambda: read_data_version(body, now_ms=NOW_MS)) is not None
+
+
+def check_queue_datas(source: random.Random) -> bool:
+    body = bodies.body(source, bodies.ROUTES)
+    said = taken_body(lambda: read_queue_datas(body)) or ()
+    check_texts(broker for broker, _ in said)
+    check_queues(queue for _, queue in said)
+    return bool(said)
+
+
+def taken_body(read: Callable[[], _Read]) -> _Read | None:
+    try:
+        return read()
+    except BodyError as error:
+        refusal = error
+    assert refusal.remark
+    return None
+
+
+def check_texts(texts: Iterable[str]) -> None:
+    """Half a surrogate pair would stop whoever writes it down."""
+    for text in texts:
+        text.encode()
+
+
+def check_queues(queues: Iterable[QueueData]) -> None:
+    for queue in queues:
+        for number in (queue.read_queues, queue.write_queues, queue.perm, queue.flags):
+            assert -(2**31) <= number < 2**31
+
+
+CHECKS: Final[dict[str, tuple[Callable[[random.Random], bool], int]]] = {
+    "Connection.receive": (check_stream, 9),
+    "Opening": (check_beginning, 2),
+    "read_registration_body": (check_registration, 6),
+    "read_data_version": (check_data_version, 1),
+    "read_queue_datas": (check_queue_datas, 2),
+}
+"""And how often each has its turn, of twenty."""

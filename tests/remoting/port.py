@@ -1,0 +1,93 @@
+"""The remoting port of a whole worker in the test's own process, on a real store, and peers that speak to it."""
+
+import json
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from routebook.listeners.acceptor import Tls
+from routebook.observability.metrics import Metrics
+from routebook.remoting.server import NO_TLS, RemotingServer
+from tests.remoting.peer import Answer, Peer
+from tests.support.in_process import InProcessWorker, start_worker
+
+BROKER_A = {
+    "clusterName": "DefaultCluster",
+    "brokerName": "broker-a",
+    "brokerAddr": "127.0.0.11:10911",
+    "brokerId": "0",
+    "haServerAddr": "127.0.0.11:10912",
+    "enableActingMaster": "false",
+}
+
+
+@dataclass
+class PortUnderTest:
+    address: str
+    server: RemotingServer
+    worker: InProcessWorker
+    metrics: Metrics
+
+    @property
+    def number(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+
+@asynccontextmanager
+async def remoting_port(store_url: str, namespace: str, **settings: Any) -> AsyncIterator[PortUnderTest]:
+    """`tls` is what it is; everything else is a setting."""
+    tls: Tls = settings.pop("tls", NO_TLS)
+    worker = await start_worker(store_url, namespace, **settings)
+    metrics = Metrics()
+    server = RemotingServer(worker.registry, worker.live, metrics, tls)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1000)
+    listener.setblocking(False)
+    server.start(listener)
+    try:
+        yield PortUnderTest(f"127.0.0.1:{listener.getsockname()[1]}", server, worker, metrics)
+    finally:
+        worker.registry.sessions.leave()
+        await server.close()
+        listener.close()
+        await worker.end()
+
+
+def topic(name: str, **said: Any) -> dict[str, Any]:
+    return {"topicName": name, "readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0, **said}
+
+
+def registration_body(
+    *topics: str | Mapping[str, Any], counter: int = 1, filters: list[str] | None = None, **wrapper: Any
+) -> bytes:
+    table = [topic(one) if isinstance(one, str) else dict(one) for one in topics]
+    said = {
+        "filterServerList": filters or [],
+        "topicConfigSerializeWrapper": {
+            "dataVersion": {"counter": counter, "stateVersion": 0, "timestamp": 1700000000000},
+            "topicConfigTable": {one["topicName"]: one for one in table},
+            **wrapper,
+        },
+    }
+    return json.dumps(said).encode()
+
+
+async def register(
+    peer: Peer, *topics: str | Mapping[str, Any], body: bytes | None = None, counter: int = 1, **ext: str
+) -> Answer:
+    """Broker A with at least two topics, since one alone is an increment."""
+    sent = registration_body(*(topics or ("TopicA", "TopicB")), counter=counter) if body is None else body
+    return await peer.ask(103, BROKER_A | ext, sent)
+
+
+async def lookup(peer: Peer, name: str, **ext: str) -> Answer:
+    return await peer.ask(105, {"topic": name, **ext})
+
+
+async def route(peer: Peer, name: str, **ext: str) -> Any:
+    answer = await lookup(peer, name, **ext)
+    assert answer.code == 0, answer
+    return json.loads(answer.body)

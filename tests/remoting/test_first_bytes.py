@@ -1,0 +1,197 @@
+"""PROXY headers, TLS and bounds, seen through the whole port: what is asked behind them is answered as ever."""
+
+import asyncio
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from routebook.listeners import acceptor as acceptor_module
+from routebook.listeners.tls import ServerTls, TlsOptions
+from routebook.remoting import port as port_module
+from tests.listeners.authorities import Authority, replace_file, trusting
+from tests.protocol.plain_frames import framed
+from tests.remoting.peer import Peer
+from tests.remoting.port import PortUnderTest, lookup, register, remoting_port, route
+from tests.support.waiting import until
+
+SIGNATURE = bytes.fromhex("0d0a0d0a000d0a515549540a")
+ADDRESSES = bytes([192, 0, 2, 7, 198, 51, 100, 1]) + (56324).to_bytes(2, "big") + (9876).to_bytes(2, "big")
+V1 = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 9876\r\n"
+V2 = SIGNATURE + b"\x21\x11\x00\x0c" + ADDRESSES
+V2_LOCAL = SIGNATURE + b"\x20\x00\x00\x00"
+
+
+async def opened(**options: Any) -> ServerTls:
+    tls = ServerTls(TlsOptions(**options))
+    await tls.open()
+    return tls
+
+
+async def secured(port: PortUnderTest, context: ssl.SSLContext | None = None, first: bytes = b"") -> Peer:
+    """`first` goes out before the handshake."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
+    writer.write(first)
+    await writer.start_tls(context or trusting(), server_hostname="localhost")
+    return Peer(reader, writer)
+
+
+def peers_known(port: PortUnderTest) -> set[str]:
+    return {connection.peer for connection in port.server.port.connections}
+
+
+@pytest.mark.parametrize("header", [V1, V2, V2_LOCAL], ids=["v1", "v2", "v2 local"])
+async def test_behind_a_believed_header_all_is_as_ever(port: PortUnderTest, header: bytes) -> None:
+    async with await Peer.to(port.address) as peer:
+        for byte in header:
+            peer.write(bytes([byte]))
+        assert (await register(peer)).code == 0
+        assert (await route(peer, "TopicA"))["brokerDatas"]
+        assert peers_known(port) == {peer.address if header == V2_LOCAL else "192.0.2.7:56324"}
+
+
+@pytest.mark.parametrize("header", [V1, V2, V2_LOCAL], ids=["v1", "v2", "v2 local"])
+async def test_from_elsewhere_a_header_ends_the_connection(store_url: str, namespace_name: str, header: bytes) -> None:
+    async with remoting_port(store_url, namespace_name, proxy_from="192.0.2.0/24") as port:
+        async with await Peer.to(port.address) as peer:
+            peer.write(header + peer.request(206))
+            assert await peer.is_closed()
+        async with await Peer.to(port.address) as peer:
+            assert (await peer.ask(206)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "takes_tls", "takes_plain"),
+    [("permissive", True, True), ("enforcing", True, False), ("disabled", False, True)],
+)
+async def test_each_mode(store_url: str, namespace_name: str, mode: str, takes_tls: bool, takes_plain: bool) -> None:
+    async with remoting_port(store_url, namespace_name, tls=await opened(mode=mode)) as port:
+        if takes_tls:
+            async with await secured(port) as peer:
+                await register(peer)
+                assert (await lookup(peer, "TopicA")).code == 0
+        else:
+            with pytest.raises((ConnectionError, ssl.SSLError)):
+                await secured(port)
+        async with await Peer.to(port.address) as peer:
+            peer.write(peer.request(206))
+            if takes_plain:
+                assert (await peer.read()).code == 0
+            else:
+                assert await peer.is_closed()
+
+
+@pytest.mark.parametrize("header", [V1, V2])
+async def test_tls_behind_a_proxy_header(store_url: str, namespace_name: str, header: bytes) -> None:
+    async with (
+        remoting_port(store_url, namespace_name, tls=await opened()) as port,
+        await secured(port, first=header) as peer,
+    ):
+        assert (await peer.ask(206)).code == 0
+        assert peers_known(port) == {"192.0.2.7:56324"}
+
+
+async def test_a_large_body_and_a_pipeline_pass_through_tls(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name, tls=await opened()) as port, await secured(port) as peer:
+        topics = [f"Topic{number}" for number in range(2000)]
+        assert (await register(peer, *topics)).code == 0
+        peer.write(b"".join(peer.request(105, {"topic": "Topic7"}) for _ in range(500)))
+        assert {(await peer.read()).code for _ in range(500)} == {0}
+        assert (await peer.ask(206)).code == 0
+
+
+async def test_a_short_frame_waits_for_what_comes_after_it(port: PortUnderTest) -> None:
+    async with await Peer.to(port.address) as peer:
+        peer.write(framed(b"{}"))
+        await asyncio.sleep(0.05)
+        assert not port.server.port.connections
+        peer.write(peer.request(206))
+        assert 1 in {(await peer.read()).opaque, (await peer.read()).opaque}
+
+
+async def test_a_first_frame_byte_by_byte_is_answered_and_a_stalled_one_ended(
+    store_url: str, namespace_name: str
+) -> None:
+    async with remoting_port(store_url, namespace_name, incomplete_frame_timeout_ms=400) as port:
+        async with await Peer.to(port.address) as peer:
+            for byte in peer.request(206):
+                peer.write(bytes([byte]))
+            assert (await peer.read()).code == 0
+        async with await Peer.to(port.address) as peer:
+            peer.write(peer.request(206)[:9])
+            assert await peer.is_closed()
+
+
+async def test_the_first_frames_deadline_counts_from_its_first_byte(port: PortUnderTest) -> None:
+    """Not from the twelfth, which decides what the connection is: dripping must not double the time."""
+    async with await Peer.to(port.address) as peer:
+        frame = peer.request(206)
+        peer.write(frame[:5])
+        await asyncio.sleep(0.05)
+        decided_after = time.monotonic()
+        peer.write(frame[5:20])
+        await until(lambda: port.server.port.connections)
+        (connection,) = port.server.port.connections
+        await until(lambda: connection.has_unfinished_frame_since(time.monotonic()) < decided_after)
+        peer.write(frame[20:])
+        assert (await peer.read()).code == 0
+        assert connection.has_unfinished_frame_since(time.monotonic()) == float("inf")
+
+
+async def test_a_hundred_certificates_leave_every_broker_connected(
+    store_url: str, namespace_name: str, tmp_path: Path
+) -> None:
+    """Fault 32. Two in turn, since making one takes longer than all else here."""
+    authority = Authority(tmp_path)
+    pairs = [authority.issue("one"), authority.issue("other")]
+    files = {"key_path": tmp_path / "key.pem", "cert_path": tmp_path / "cert.pem"}
+
+    def write(number: int) -> None:
+        replace_file(files["key_path"], pairs[number % 2].key)
+        replace_file(files["cert_path"], pairs[number % 2].certificate)
+
+    write(0)
+    tls = await opened(test_mode=False, **{name: str(path) for name, path in files.items()})
+    async with (
+        remoting_port(store_url, namespace_name, tls=tls) as port,
+        await secured(port, authority.client()) as broker,
+        await Peer.to(port.address) as plain,
+    ):
+        await register(broker)
+        for number in range(1, 101):
+            write(number)
+            tls.look()
+            assert (await lookup(broker if number % 2 else plain, "TopicA")).code == 0
+        replace_file(files["key_path"], b"not a key")
+        replace_file(files["cert_path"], b"not a certificate")
+        tls.look()
+        async with await secured(port, authority.client()) as newcomer:
+            assert (await lookup(newcomer, "TopicA")).code == 0
+        assert tls.loads == 101
+        assert (await register(broker)).code == 0
+
+
+async def test_at_the_bound_brokers_keep_their_place(
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 26 in small: idle connections of both kinds, more than there is room for."""
+    monkeypatch.setattr(port_module, "SWEEP_S", 0.05)
+    monkeypatch.setattr(acceptor_module, "SPARED_SECONDS", 0.0)
+    monkeypatch.setattr(acceptor_module, "ROOM_AT_ONCE", 2)
+    monkeypatch.setattr(port_module, "SPARED_AT_ONCE", 2)
+    async with remoting_port(store_url, namespace_name, max_connections=10) as port:
+        broker = await Peer.to(port.address)
+        await register(broker)
+        idle = [await Peer.to(port.address) for _ in range(9)]
+        for one in idle:
+            await one.ask(206)
+        await until(lambda: len(port.server.port._spare) >= 9)
+        silent = [await Peer.to(port.address) for _ in range(30)]
+        async with await Peer.to(port.address) as newcomer:
+            assert (await newcomer.ask(206)).code == 0
+        assert (await lookup(broker, "TopicA")).code == 0
+        assert port.server.port.cut["room"] > 0
+        for one in [*idle, *silent, broker]:
+            one.cut()

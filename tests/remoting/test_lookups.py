@@ -1,0 +1,110 @@
+"""The hot path asks nobody: lookups are answered without the store, and while it is away."""
+
+import json
+
+from routebook.replica.feed import IN_TOUCH_MS
+from routebook.store.embedded import EmbeddedStore
+from tests.remoting.peer import Peer
+from tests.remoting.port import BROKER_A, PortUnderTest, lookup, register, registration_body, remoting_port
+from tests.support.fault_proxy import FaultProxy
+from tests.support.waiting import until
+
+
+async def calls_so_far(port: PortUnderTest) -> int:
+    info = await port.worker.client.call("INFO", "commandstats")
+    text = info.decode() if isinstance(info, bytes) else str(info)
+    return sum(int(line.split("calls=")[1].split(",")[0]) for line in text.splitlines() if "calls=" in line)
+
+
+async def test_a_thousand_lookups_cost_the_store_nothing(namespace_name: str) -> None:
+    with EmbeddedStore(None, port=0) as store:
+        async with remoting_port(store.url, namespace_name) as port, await Peer.to(port.address) as peer:
+            await register(peer)
+            before = await calls_so_far(port)
+            for name in ("TopicA", "TopicB", "NoSuch"):
+                for _ in range(333):
+                    assert (await lookup(peer, name)).code == (17 if name == "NoSuch" else 0)
+            # The replica's own reading goes on: one blocked read and a few signs of life a second.
+            assert await calls_so_far(port) - before < 100
+
+
+async def test_known_topics_are_answered_and_unknown_ones_doubted_while_the_store_is_away(namespace_name: str) -> None:
+    with EmbeddedStore(None, port=0) as store:
+        async with (
+            remoting_port(store.url, namespace_name, store_timeout_ms=300, lease_ms=2000) as port,
+            await Peer.to(port.address) as peer,
+        ):
+            await register(peer)
+            store.stop()
+            await until(lambda: port.worker.registry.stale_seconds > 0)
+            assert (await lookup(peer, "TopicA")).code == 0
+            doubted = await lookup(peer, "NoSuch")
+            assert doubted.code == 1
+            refused = await register(peer, counter=2)
+            assert refused.code == 1
+            assert (await peer.ask(206)).code == 0
+
+
+async def test_a_silent_store_makes_nobody_wait_behind_others(store_url: str, namespace_name: str) -> None:
+    """One call waits for a second; forty one behind the other would wait for longer than a peer does."""
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        remoting_port(proxy.url, namespace_name, default_thread_pool_nums=2) as port,
+        await Peer.to(port.address) as peer,
+    ):
+        await register(peer)
+        proxy.stall()
+        client = port.worker.client
+        await until(lambda: client.contact_age_ms() > IN_TOUCH_MS + 1000)
+        peers = [await Peer.to(port.address) for _ in range(40)]
+        for number, one in enumerate(peers):
+            one.write(one.request(103, BROKER_A | {"brokerName": f"broker-{number}"}, registration_body("A", "B")))
+            one.write(one.request(904, BROKER_A))
+        answers = [await one.read() for one in peers for _ in range(2)]
+        assert {answer.code for answer in answers} == {1}
+        assert "The store has not answered for" in (answers[0].remark or "")
+        for one in peers:
+            one.cut()
+        proxy.heal()
+
+        async def is_taken() -> bool:
+            return (await register(peer, counter=2)).code == 0
+
+        await until(is_taken)
+
+
+async def test_a_broker_that_comes_to_a_worker_cut_off_from_the_store_is_sent_elsewhere(
+    store_url: str, namespace_name: str
+) -> None:
+    """Also one that was never here before: behind the balancer there are workers that can write down that it lives."""
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        remoting_port(proxy.url, namespace_name, store_cut_off_ms=4_000) as port,
+    ):
+        proxy.stall()
+        await until(lambda: port.worker.client.contact_age_ms() > 4_000)
+        async with await Peer.to(port.address) as client, await Peer.to(port.address) as broker:
+            assert (await register(broker)).code == 1
+            assert await broker.is_closed()
+            assert (await lookup(client, "TopicA")).code == 1
+        proxy.heal()
+
+
+async def test_lookups_are_counted_by_their_result(port: PortUnderTest, peer: Peer) -> None:
+    await register(peer)
+    for name in ("TopicA", "TopicA", "NoSuch"):
+        await lookup(peer, name)
+    text = port.metrics.exposition().decode()
+    assert 'routebook_lookups_total{port="remoting",result="found"} 2.0' in text
+    assert 'routebook_lookups_total{port="remoting",result="not_found"} 1.0' in text
+
+
+async def test_answers_of_one_chunk_pair_by_their_number(peer: Peer) -> None:
+    await register(peer)
+    names = ["TopicA", "NoSuch", "TopicB"] * 50
+    peer.write(b"".join(peer.request(105, {"topic": name}) for name in names))
+    answers = [await peer.read() for _ in names]
+    first = answers[0].opaque
+    assert [answer.opaque for answer in answers] == list(range(first, first + len(names)))
+    assert [answer.code for answer in answers] == [17 if name == "NoSuch" else 0 for name in names]
+    assert json.loads(answers[0].body)["queueDatas"]

@@ -1,0 +1,142 @@
+"""905 on the wire: what receivers read, and what happens to those who do not."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from routebook.client.remoting_client import RemotingClient
+from routebook.listeners.tls import ClientRule, server_context, temporary_pair
+from routebook.model.broker import MinBrokerChange
+from routebook.remoting.notifications import Notifications
+from routebook.settings.live import LiveSettings
+from routebook.settings.loading import load
+from tests.client.peer import Peer as Caller
+from tests.client.peer import peer as listening
+from tests.remoting.peer import Peer
+from tests.remoting.port import BROKER_A, register, remoting_port
+from tests.support.broker_hosts import BrokerHosts
+from tests.support.waiting import until
+
+
+@dataclass
+class Broker:
+    """A broker's listener, made by hand."""
+
+    heard: list[dict[str, Any]] = field(default_factory=list)
+
+    async def play(self, caller: Caller) -> None:
+        while True:
+            try:
+                frame = await caller.frame()
+            except (asyncio.IncompleteReadError, ConnectionResetError):
+                return
+            self.heard.append(json.loads(frame[4 : 4 + int.from_bytes(frame[1:4], "big")]))
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        async with listening(self.play) as address:
+            yield address
+
+
+async def test_the_members_of_a_group_read_who_leads_them_now(store_url: str, namespace_name: str) -> None:
+    slave = Broker()
+    async with (
+        slave.listening() as there,
+        remoting_port(store_url, namespace_name, notify_min_broker_id_changed=True) as port,
+        await Peer.to(port.address) as peer,
+    ):
+        await register(peer, brokerId="1", brokerAddr=there, enableActingMaster="true")
+        await register(peer, enableActingMaster="true")
+        await until(lambda: slave.heard)
+        await peer.ask(104, {name: BROKER_A[name] for name in ("clusterName", "brokerName", "brokerAddr", "brokerId")})
+        await until(lambda: len(slave.heard) == 2)
+        joined, left = slave.heard
+        assert (joined["code"], joined["flag"], left["code"], left["flag"]) == (905, 2, 905, 2)
+        assert joined["extFields"] == {
+            "minBrokerId": "0",
+            "minBrokerAddr": BROKER_A["brokerAddr"],
+            "haBrokerAddr": BROKER_A["haServerAddr"],
+        }
+        assert left["extFields"] == {
+            "minBrokerId": "1",
+            "minBrokerAddr": there,
+            "offlineBrokerAddr": BROKER_A["brokerAddr"],
+        }
+
+
+def change(*receivers: str, min_id: int = 0) -> MinBrokerChange:
+    return MinBrokerChange("broker-a", min_id, "127.0.0.1:10911", receivers, ha_address="127.0.0.1:10912")
+
+
+async def test_who_cannot_be_reached_is_left_out() -> None:
+    broker = Broker()
+    notifications = Notifications(settings(connect_timeout_ms=100))
+    with BrokerHosts() as hosts:
+        async with broker.listening() as there:
+            notifications.tell(change(hosts.refusing(), hosts.silent(), "nonsense", there))
+            await until(lambda: len(broker.heard) == 1)
+            await notifications.close()
+
+
+async def test_brokers_that_want_tls_are_told_by_it() -> None:
+    broker, certificate = Broker(), server_context(temporary_pair(), ClientRule(), None)
+    notifications = Notifications(settings(tls_client_enable=True))
+    async with listening(broker.play, certificate) as there:
+        notifications.tell(change(there))
+        await until(lambda: broker.heard)
+        await notifications.close()
+
+
+async def test_one_receiver_hears_of_changes_in_their_order() -> None:
+    broker = Broker()
+    notifications = Notifications(settings())
+    async with broker.listening() as there:
+        for min_id in range(10):
+            notifications.tell(change(there, min_id=min_id))
+        await until(lambda: len(broker.heard) == 10)
+        assert [told["extFields"]["minBrokerId"] for told in broker.heard] == [str(n) for n in range(10)]
+        await notifications.close()
+
+
+async def test_what_comes_while_a_connection_is_being_closed_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    closing, may_close, really_close = asyncio.Event(), asyncio.Event(), RemotingClient.close
+
+    async def close(client: RemotingClient) -> None:
+        closing.set()
+        await may_close.wait()
+        await really_close(client)
+
+    monkeypatch.setattr(RemotingClient, "close", close)
+    broker = Broker()
+    notifications = Notifications(settings())
+    async with broker.listening() as there:
+        notifications.tell(change(there, min_id=1))
+        await closing.wait()
+        notifications.tell(change(there, min_id=2))
+        may_close.set()
+        await until(lambda: [told["extFields"]["minBrokerId"] for told in broker.heard] == ["1", "2"])
+        await notifications.close()
+
+
+async def test_a_connection_is_closed_when_all_is_said() -> None:
+    ended = asyncio.Event()
+
+    async def play(caller: Caller) -> None:
+        await caller.frame()
+        assert await caller.ends()
+        ended.set()
+
+    notifications = Notifications(settings())
+    async with listening(play) as there:
+        notifications.tell(change(there))
+        await asyncio.wait_for(ended.wait(), 10)
+        await notifications.close()
+
+
+def settings(**changed: int) -> LiveSettings:
+    return LiveSettings(load({name: str(value) for name, value in changed.items()}))

@@ -1,0 +1,33 @@
+"""A service of its own for each test: fleets must not meet."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.running import Running
+
+GRACE_MS = 500
+
+
+@contextmanager
+def _serving(store_url: str, namespace: str, folder: Path) -> Iterator[Running]:
+    flags = ("--bind-address", "127.0.0.1", "--connection-grace-ms", str(GRACE_MS))
+    with Running("serve", "--redis-url", store_url, "--namespace", namespace, *flags, folder=folder) as running:
+        yield running
+        if running.process.poll() is None:
+            running.stop()
+
+
+@pytest.fixture
+def service(store_url: str, namespace_name: str, tmp_path: Path) -> Iterator[Running]:
+    with _serving(store_url, namespace_name, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def other_service(store_url: str, namespace_name: str, tmp_path: Path) -> Iterator[Running]:
+    """On the same store, and so of the same mind."""
+    with _serving(store_url, namespace_name, tmp_path) as running:
+        yield running

@@ -1,0 +1,105 @@
+"""How simulated clients and brokers treat a name server: as RocketMQ's own do."""
+
+import asyncio
+import io
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from routebook.simulate.client import LateAnswerError, Line, SimulatedClient
+from routebook.simulate.records import Counts, Journal, Latencies
+from tests.client.canned_server import CannedServer
+from tests.client.peer import peer
+from tests.support.waiting import until
+
+ROUTE = '{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
+
+
+@asynccontextmanager
+async def asking(
+    *addresses: str, topics: tuple[str, ...] = ("TopicA",), follows_go_away: bool = True
+) -> AsyncIterator[tuple[Counts, io.StringIO]]:
+    counts, journal = Counts(), io.StringIO()
+    client = SimulatedClient(
+        "one",
+        topics,
+        addresses,
+        chance=random.Random(1),
+        journal=Journal(journal),
+        counts=counts,
+        follows_go_away=follows_go_away,
+    )
+    running = asyncio.create_task(client.run(0, 0.02))
+    try:
+        yield counts, journal
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await client.close()
+
+
+async def test_a_client_asks_for_its_topics_one_after_the_other() -> None:
+    server = CannedServer(routes={"TopicA": ROUTE})
+    async with peer(server.play) as address, asking(address, topics=("TopicA", "TopicB")) as (counts, journal):
+        await until(lambda: counts.lookups >= 5)
+    assert [ext["topic"] for _, ext in server.asked[:4]] == ["TopicA", "TopicB", "TopicA", "TopicB"]
+    assert counts.found >= 2
+    assert counts.not_found >= 2
+    assert counts.failed == 0
+    (told,) = [json.loads(line) for line in journal.getvalue().splitlines()]
+    assert (told["event"], told["topic"], told["server"]) == ("not-found", "TopicB", address)
+
+
+async def test_a_client_tells_when_a_topic_goes_and_when_it_is_back() -> None:
+    server = CannedServer()
+    async with peer(server.play) as address, asking(address) as (counts, journal):
+        await until(lambda: counts.not_found >= 2)
+        server.routes["TopicA"] = ROUTE
+        await until(lambda: counts.found >= 2)
+    assert [json.loads(line)["event"] for line in journal.getvalue().splitlines()] == ["not-found", "found-again"]
+
+
+async def test_a_client_keeps_its_name_server_and_turns_to_the_next_when_the_connection_is_lost() -> None:
+    first, second = CannedServer(routes={"TopicA": ROUTE}), CannedServer(routes={"TopicA": ROUTE})
+    async with peer(first.play) as one, peer(second.play) as other, asking(one, other) as (counts, _):
+        await until(lambda: counts.found >= 5)
+        assert counts.switches == 0
+        assert not first.asked or not second.asked
+    server = CannedServer(routes={"TopicA": ROUTE})
+    async with peer(server.play) as there, asking("127.0.0.1:1", "127.0.0.1:2", there) as (counts, _):
+        await until(lambda: counts.found >= 3)
+        # One call fails for each that is down, and no call tries a second one.
+        assert counts.failures["unreachable"] == counts.switches <= 2
+
+
+@pytest.mark.parametrize("follows", [True, False])
+async def test_go_away_is_followed_once(follows: bool) -> None:
+    server = CannedServer(refused={105: (1500, "please go away")})
+    async with peer(server.play) as address, asking(address, follows_go_away=follows) as (counts, _):
+        await until(lambda: counts.failures["1500"] >= 2)
+        asked, failed, retries = len(server.asked), counts.failures["1500"], counts.retries
+    assert bool(retries) == follows
+    assert asked >= failed * (2 if follows else 1)
+
+
+async def test_a_late_answer_ends_the_connection() -> None:
+    server = CannedServer(silent={105})
+    async with peer(server.play) as address:
+        line = Line(address)
+        with pytest.raises(LateAnswerError):
+            await line.ask(105, {"topic": "TopicA"}, timeout_ms=50)
+        assert not line.is_open
+        await line.close()
+
+
+def test_percentiles_are_within_three_per_cent() -> None:
+    latencies = Latencies()
+    assert latencies.percentile(0.5) == 0
+    for ms in range(1, 1001):
+        latencies.add(ms)
+    for share in (0.1, 0.5, 0.99):
+        assert 1000 * share <= latencies.percentile(share) <= 1000 * share * 1.03
+    assert latencies.percentile(1) == latencies.longest_ms == 1000

@@ -1,0 +1,59 @@
+"""What the recorder writes is what the worker said at that version."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from routebook.errors import PeerUnavailableError
+from routebook.simulate.records import Recorder
+from tests.runtime.running import Running
+from tests.support.simulated import lines_of
+from tests.support.waiting import until
+
+
+async def test_answers_are_recorded_with_their_version(service: Running, tmp_path: Path) -> None:
+    path = tmp_path / "answers"
+    await asyncio.to_thread(service.register, "broker-a", "TopicA", "TopicB")
+    with path.open("w") as file:
+        recorder = Recorder(service.http, file, every_s=0.001)
+        running = asyncio.create_task(recorder.run())
+        try:
+            await until(lambda: {line["topic"] for line in lines_of(path)} == {"TopicA", "TopicB"})
+            assert {line["version"] for line in lines_of(path)} == {1}
+            await asyncio.to_thread(service.register, "broker-b", "TopicB", "TopicC")
+            # It hears of the new topic from the watch, long before it lists topics anew.
+            await until(lambda: "TopicC" in {line["topic"] for line in lines_of(path)})
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+    lines = lines_of(path)
+    assert {line["status"] for line in lines} == {200}
+    assert len({line["history"] for line in lines}) == 1
+    for line in lines:
+        brokers = [group["brokerName"] for group in line["route"]["brokerDatas"]]
+        expected = {"TopicA": ["broker-a"], "TopicB": ["broker-a"], "TopicC": ["broker-b"]}[line["topic"]]
+        if line["topic"] == "TopicB" and line["version"] == 2:
+            expected = ["broker-a", "broker-b"]
+        assert brokers == expected, line
+
+
+async def test_a_topic_that_has_gone_is_asked_for_too(service: Running, tmp_path: Path) -> None:
+    path = tmp_path / "answers"
+    await asyncio.to_thread(service.register, "broker-a", "TopicA")
+    with path.open("w") as file:
+        recorder = Recorder(service.http, file, every_s=0.001)
+        running = asyncio.create_task(recorder.run(200))
+        await until(lambda: recorder.written > 10)
+        await asyncio.to_thread(service.delete, "/v1/topics/TopicA")
+        async with asyncio.timeout(20):
+            await running
+    gone = [line for line in lines_of(path) if line["status"] == 404]
+    assert gone
+    assert {(line["version"], line["route"]) for line in gone} == {(2, None)}
+    assert recorder.written == 200
+
+
+async def test_a_service_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with (tmp_path / "answers").open("w") as file, pytest.raises(PeerUnavailableError):
+        await Recorder("http://127.0.0.1:1", file).run(1)
