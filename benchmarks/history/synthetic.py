@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.history import DAY_MS
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.tables import OBSERVED, Lake
-from routebook_pipeline.lake.transactions import attempt, day_of, put
+from routebook_pipeline.lake.transactions import commit_files, utc_day, write_attempt
 from routebook_pipeline.schemas import CHANGES
 
 NAMESPACE = "default"
@@ -97,10 +97,10 @@ def fill(spark: SparkSession, lake: Lake, rows: int, rows_a_day: int = ROWS_A_DA
     lake.changes.make()
     lake.pulses.make()
     made_of = history(spark, rows, rows_a_day)
-    with attempt(lake.changes) as made:
-        made.write(made_of.withColumn(lake.changes.partition, day_of(F.col("ms"))))
+    with write_attempt(lake.changes) as made:
+        made.write(made_of.withColumn(lake.changes.partition, utc_day(F.col("ms"))))
         records = {lake.changes.name: entries_of(rows), OBSERVED: end_of(rows, rows_a_day)}
-        put(lake.changes.pin(), made.added, records=records)
+        commit_files(lake.changes.pin(), made.added, records=records)
 
 
 CAUSES = ("unregistered", "connection-lost", "expired")

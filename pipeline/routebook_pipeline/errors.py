@@ -96,7 +96,7 @@ _LOST_JAVA: Final = ("Py4JNetworkError", "Answer from Java side is empty", "Java
 ADVICE: Final = "`--debug` shows everything."
 
 
-def translate(error: BaseException) -> PipelineError | None:
+def translate_error(error: BaseException) -> PipelineError | None:
     """None: not of Spark or Java, but a mistake of ours, whose stack trace is wanted."""
     at: BaseException | None = error
     while at is not None:

@@ -89,7 +89,7 @@ class LiveIngest:
             self.failed.append(error)
 
     def read(self) -> int:
-        place = self._lake.changes.pin().place
+        place = self._lake.changes.pin().position
         return place.version if place else 0
 
 

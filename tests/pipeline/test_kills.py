@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 as everybody calls it
 
 from routebook_pipeline.history import DAY_MS, History, Window
-from routebook_pipeline.lake.commit import VARIABLE, Point
+from routebook_pipeline.lake.commit import KILL_VARIABLE, KillPoint
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.source.stream import EntryId
 from routebook_pipeline.transforms.integrity import by_era
@@ -101,12 +101,12 @@ def test_two_at_once_under_a_producer(spark: SparkSession, stream: Stream, store
     prove_whole(spark, lake, producer.last)
 
 
-@pytest.mark.parametrize("point", Point)
+@pytest.mark.parametrize("point", KillPoint)
 def test_at_each_named_point_of_the_first_batches(
-    spark: SparkSession, stream: Stream, store_url: str, tmp_path: Path, point: Point
+    spark: SparkSession, stream: Stream, store_url: str, tmp_path: Path, point: KillPoint
 ) -> None:
     # Each start begins to count its batches at 0.
-    expected = list(accumulate(batch if point is Point.FILES_WRITTEN else batch + 1 for batch in range(BATCHES)))
+    expected = list(accumulate(batch if point is KillPoint.FILES_WRITTEN else batch + 1 for batch in range(BATCHES)))
     last = (expected[-1] + 1) * A_BATCH
     ids = stream.append((EntryId(START_MS + version, version), payload(version)) for version in range(1, last + 1))
     lake = Lake(str(tmp_path / "lake"), stream.namespace)
@@ -122,8 +122,8 @@ def test_at_each_named_point_of_the_first_batches(
             return ended
 
     for batch in range(BATCHES):
-        assert run(str(batch), **{VARIABLE: f"{point}:{batch}"}) == -signal.SIGKILL
-        held = lake.changes.pin().place
+        assert run(str(batch), **{KILL_VARIABLE: f"{point}:{batch}"}) == -signal.SIGKILL
+        held = lake.changes.pin().position
         assert (held.version if held else 0) == expected[batch] * A_BATCH
     assert run("last") == 0
     prove_whole(spark, lake, ids[-1])

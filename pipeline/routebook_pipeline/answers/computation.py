@@ -23,7 +23,7 @@ from routebook_pipeline.answers.coverage import HistoryExtent, ResolvedWindow, i
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import DEFAULTS, History, Instant, Thresholds, Window
 from routebook_pipeline.lake.reading import complete_until, history_for
-from routebook_pipeline.lake.tables import Lake, Pinned, Place
+from routebook_pipeline.lake.tables import Lake, PinnedTable, Position
 from routebook_pipeline.schemas import INTEGRITY
 from routebook_pipeline.source.stream import StreamEnd, StreamReader
 from routebook_pipeline.times import iso
@@ -180,7 +180,7 @@ def _history(spark: SparkSession, context: AnswerContext, questions: Collection[
         context.resolved.window,
         lookback_ms=max(question.lookback_ms(context.thresholds) for question in questions),
         pulses=any(question.pulses for question in questions),
-        say=context.log,
+        log=context.log,
     )
 
 
@@ -282,14 +282,14 @@ def history_extent(lake: Lake, url_env: str | None) -> HistoryExtent:
     newest, why = _ask_store(url_env, lake.namespace)
     if newest is not None:
         why = _behind(pinned, newest)
-    place = pinned.place
+    place = pinned.position
     first_ord = min((file.first_ord for file in pinned.files if file.first_ord is not None), default=None)
     return HistoryExtent(
         complete_until_ms=complete_until(lake, newest),
         now_ms=time.time_ns() // 1_000_000 if newest is None else newest.now_ms,
         since_ms=min((file.first_ms for file in pinned.files if file.first_ms is not None), default=None),
         newest=(0, 0) if place is None else astuple(place),
-        first=HistoryExtent.first if first_ord is None else astuple(Place.of(first_ord)),
+        first=HistoryExtent.first if first_ord is None else astuple(Position.of(first_ord)),
         store_problem=why,
     )
 
@@ -304,6 +304,6 @@ def _ask_store(url_env: str | None, namespace: str) -> tuple[StreamEnd | None, s
         return None, "the store does not answer, so it is not known whether there are later changes"
 
 
-def _behind(pinned: Pinned, newest: StreamEnd) -> str:
-    version = 0 if pinned.place is None else pinned.place.version
+def _behind(pinned: PinnedTable, newest: StreamEnd) -> str:
+    version = 0 if pinned.position is None else pinned.position.version
     return "" if version == newest.version else f"the lake is at version {version}, the store at {newest.version}"

@@ -18,9 +18,9 @@ from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.answers.computation import COMPUTATIONS, AnswerContext, QuestionInput, question_inputs
 from routebook_pipeline.answers.coverage import HistoryExtent, ResolvedWindow
 from routebook_pipeline.history import DAY_MS, DEFAULTS, Thresholds, Window
-from routebook_pipeline.lake.snapshots import SoFar
-from routebook_pipeline.lake.tables import Lake, Table, records_of
-from routebook_pipeline.lake.transactions import OvertakenError, attempt, put
+from routebook_pipeline.lake.snapshots import CumulativeStats
+from routebook_pipeline.lake.tables import Lake, Table, all_records
+from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, write_attempt
 from routebook_pipeline.times import day_of
 
 _PARTS: Final = {
@@ -99,7 +99,7 @@ class StoredAnswer:
     def records(self, lake: Lake) -> dict[str, int]:
         """Of all its days: each table is opened once, however many days are looked at."""
         table = self.table(lake)
-        return records_of(table.pin()) if table.exists() else {}
+        return all_records(table.pin()) if table.exists() else {}
 
     def sources(self, of_day: Provenance) -> Provenance:
         return of_day if self.pulses else replace(of_day, pulses=0)
@@ -149,8 +149,8 @@ def refresh(
     """The number of (answer, day) pairs computed. `recompute`: also those that are up to date. `should_stop` is checked
     between answers.
     """
-    changes = SoFar(lake.changes.pin().files)
-    pulses = SoFar(lake.pulses.pin().files if lake.pulses.exists() else [])
+    changes = CumulativeStats(lake.changes.pin().files)
+    pulses = CumulativeStats(lake.pulses.pin().files if lake.pulses.exists() else [])
     records = {kept: kept.records(lake) for kept in answers}
     made = 0
     for window in days:
@@ -191,17 +191,19 @@ def _replace(inputs: QuestionInput, kept: StoredAnswer, day: _Day) -> bool:
     ours = kept.sources(day.sources)
     told = {"thresholds": json.dumps(asdict(inputs.thresholds))}
     rows = COMPUTATIONS[kept.key].compute(inputs).coalesce(1).withColumn(table.partition, F.lit(day.name))
-    with attempt(table) as made:
+    with write_attempt(table) as made:
         made.write(rows)
         while True:
             pinned = table.pin()
-            held = Provenance.recorded(records_of(pinned), kept.name, day.name)
+            held = Provenance.recorded(all_records(pinned), kept.name, day.name)
             if held is not None and (held.is_newer_than(ours) or (held.stands_for(ours) and not day.recompute)):
                 made.remove()
                 return False
             try:
-                put(pinned, made.added, records=ours.records(kept.name, day.name), told=told, replaced_day=day.name)
-            except OvertakenError:
+                commit_files(
+                    pinned, made.added, records=ours.records(kept.name, day.name), metadata=told, replaced_day=day.name
+                )
+            except ConcurrentCommitError:
                 # Somebody else has just made a day of this answer: look again.
                 continue
             return True

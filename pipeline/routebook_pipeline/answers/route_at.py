@@ -13,7 +13,7 @@ from routebook_pipeline.errors import NegativeAnswerError
 from routebook_pipeline.history import Instant
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.reading import history_for
-from routebook_pipeline.lake.tables import Lake, Place
+from routebook_pipeline.lake.tables import Lake, Position
 from routebook_pipeline.schemas import ROUTE
 from routebook_pipeline.transforms.instants import Points, sees
 from routebook_pipeline.transforms.losses import standing_at
@@ -54,9 +54,9 @@ def route_at(
     log: Callable[[str], None] = lambda _: None,
 ) -> RouteAnswer:
     """AnswerIsNoError for a version that the history does not have."""
-    history = history_for(spark, lake, instant, say=log)
+    history = history_for(spark, lake, instant, log=log)
     if instant.ord is not None and extent.newest[0] > 0:
-        _check_it_was(history.changes, instant, Place.of(instant.ord))
+        _check_it_was(history.changes, instant, Position.of(instant.ord))
     rows = to_rows(routes_at(history, instant, topic), ROUTE)
     return RouteAnswer(rows, route_json(rows), _doubt(history.changes, instant, extent))
 
@@ -71,7 +71,7 @@ def _doubt(changes: DataFrame, instant: Instant, extent: HistoryExtent) -> Doubt
     return None if standing.certain else Doubt(standing.doubt_from_version, standing.doubt_to_version)
 
 
-def _check_it_was(changes: DataFrame, instant: Instant, inputs: Place) -> None:
+def _check_it_was(changes: DataFrame, instant: Instant, inputs: Position) -> None:
     """Since a fork, a version may be behind the end of its era, or before its beginning."""
     said = (
         changes.where(sees(instant) & (F.col("row") == 0))

@@ -110,7 +110,7 @@ def _lake(lake: str | None, namespace: str) -> Finding:
         pinned = Lake(lake, namespace).changes.pin()
     except PipelineError as error:
         return Finding.of("lake", error)
-    place = pinned.place
+    place = pinned.position
     if place is None or pinned.observed_ms is None:
         return Finding("ok", "lake", "is there, and empty")
     return Finding("ok", "lake", f"holds changes to version {place.version}, read until {iso(pinned.observed_ms)}")

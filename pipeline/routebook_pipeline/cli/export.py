@@ -78,9 +78,9 @@ def lines_of(stream: "StreamReader") -> Iterator[str]:
 def _lines(stream: "StreamReader") -> Iterator[str]:
     """HistoryMissingError when some are not there: the file would have a hole."""
     from routebook_pipeline.source.options import SourceOptions
-    from routebook_pipeline.source.reading import Reading, read
+    from routebook_pipeline.source.reading import ReadOptions, read
 
-    how = Reading(SourceOptions.chunk, record_losses=False)
+    how = ReadOptions(SourceOptions.chunk, record_losses=False)
     for batch in read(stream, stream.earliest(), stream.newest().id, how):
         for entry in batch.to_pylist():
             yield json.dumps({"id": entry["entry_id"], "d": _text(entry["payload"])}) + "\n"

@@ -18,7 +18,7 @@ import click
 
 from routebook_pipeline.cli.options import DURATION, PARTIAL, Site, refuse, with_site, with_thresholds
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.errors import translate
+from routebook_pipeline.errors import translate_error
 from routebook_pipeline.history import DAY_MS, DEFAULTS, Thresholds
 from routebook_pipeline.times import iso
 
@@ -146,7 +146,7 @@ class Refresher:
             )
             self.progress.log(f"{made} kept answers made again, complete until {iso(extent.complete_until_ms)}")
         except Exception as error:
-            known = translate(error)
+            known = translate_error(error)
             if known is None:
                 raise
             self.progress.log(f"The kept answers could not be made again: {known}")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from routebook_pipeline.errors import PipelineError, WrongUsageError, translate
+from routebook_pipeline.errors import PipelineError, WrongUsageError, translate_error
 
 _COMMANDS: Final = {
     "ingest": "ingest",
@@ -53,7 +53,7 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            known = translate(error)
+            known = translate_error(error)
             if known is None:
                 raise
             _tell(known, error)

@@ -52,8 +52,8 @@ def command(site: Site, *, out: str, days: int, thresholds: Thresholds, fail: bo
         check_writable(page)
         Backfill(spark, lake, site, progress, thresholds).make_days(None, None, again=False)
         progress.doing("looking after the files")
-        compact(lake, say=progress.log)
-        vacuum(lake, say=progress.log)
+        compact(lake, log=progress.log)
+        vacuum(lake, log=progress.log)
         why = make_page(spark, AnswerContext(lake, extent, resolved, thresholds, progress.log), page, progress)
     if fail and why:
         raise NegativeAnswerError(f"The answer is no: {why}.")

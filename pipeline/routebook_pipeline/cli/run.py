@@ -199,9 +199,9 @@ def _files(lake: "Lake", what: str, progress: Progress) -> _Done:
     from routebook_pipeline.lake.maintenance import compact, vacuum
 
     if what == "compact":
-        done = compact(lake, say=progress.log)
+        done = compact(lake, log=progress.log)
         return asdict(done), [f"{done.joined} files joined into {done.into}"], ""
-    deleted = vacuum(lake, say=progress.log)
+    deleted = vacuum(lake, log=progress.log)
     return {"deleted": deleted}, [f"{deleted} files deleted"], ""
 
 
@@ -210,7 +210,7 @@ def _with_spark(spark: "SparkSession", lake: "Lake", site: Site, what: str, prog
     from routebook_pipeline.lake.rebase import rebase
 
     if what == "snapshot":
-        days = snapshot(spark, lake, say=progress.log)
+        days = snapshot(spark, lake, log=progress.log)
         return {"days": days}, [f"{len(days)} snapshots made{': ' if days else ''}{', '.join(days)}"], ""
     if what == "rebase":
         done = rebase(spark, lake, url_env=site.url_env)

@@ -23,24 +23,24 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.errors import HistoryError, WrongUsageError
 from routebook_pipeline.kinds import KNOWN_FORMAT
 from routebook_pipeline.lake.parsing import CHANGES_FORM, NEWER, PULSES_FORM, Batch, Form, above, located
-from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Pinned, Place, Table
-from routebook_pipeline.lake.transactions import OvertakenError, attempt, day_of, put
-from routebook_pipeline.source.stream import EntryId
+from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, PinnedTable, Position, Table
+from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, utc_day, write_attempt
+from routebook_pipeline.source.stream import EntryId, StreamEnd
 
-VARIABLE: Final = "ROUTEBOOK_TEST_KILL_AT"
+KILL_VARIABLE: Final = "ROUTEBOOK_TEST_KILL_AT"
 
 
-class Point(StrEnum):
+class KillPoint(StrEnum):
     FILES_WRITTEN = "files-written"
     COMMITTED = "committed"
     PLACE_PUBLISHED = "place-published"
 
 
-def extent(point: Point, batch: int) -> None:
+def kill_at(point: KillPoint, batch: int) -> None:
     """Ends the whole process group (the JVM is in it) when this is the place. Whoever sets the variable starts us in a
     group of our own.
     """
-    if os.environ.get(VARIABLE) == f"{point}:{batch}":
+    if os.environ.get(KILL_VARIABLE) == f"{point}:{batch}":
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
@@ -64,7 +64,7 @@ class NotTheNextError(HistoryError):
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommittedBatch:
     era: int
     first: int
     last: int
@@ -77,24 +77,16 @@ class Committed:
     """Until then, nothing followed `last`."""
 
 
-@dataclass(frozen=True)
-class Noted:
-    """What the store said when the end of the batch was fixed: its newest version, and its clock just before."""
-
-    version: int
-    now_ms: int
-
-
 def commit(
     batch: DataFrame,
     table: Table,
     *,
     ingested_ms: int,
-    noted: Noted | None = None,
+    stream_end: StreamEnd | None = None,
     end: EntryId | None = None,
     known_format: int = KNOWN_FORMAT,
-    reached: Callable[[Point], None] = lambda _: None,
-) -> Committed | None:
+    reached: Callable[[KillPoint], None] = lambda _: None,
+) -> CommittedBatch | None:
     """`batch`: entries as `schemas.SOURCE`. `end`: where it ends in the stream, whether that entry could be read or is
     lost; without it, where the last row says. None when the table holds all of it already.
     """
@@ -104,34 +96,34 @@ def commit(
                 batch,
                 table.pin(),
                 ingested_ms=ingested_ms,
-                noted=noted,
+                stream_end=stream_end,
                 end=end,
                 known_format=known_format,
                 reached=reached,
             )
-        except OvertakenError:
+        except ConcurrentCommitError:
             continue
 
 
 def _try(
     batch: DataFrame,
-    pinned: Pinned,
+    pinned: PinnedTable,
     *,
     ingested_ms: int,
-    noted: Noted | None,
+    stream_end: StreamEnd | None,
     end: EntryId | None,
     known_format: int,
-    reached: Callable[[Point], None],
-) -> Committed | None:
-    table, held = pinned.table, pinned.place
+    reached: Callable[[KillPoint], None],
+) -> CommittedBatch | None:
+    table, held = pinned.table, pinned.position
     form: Form = FORMS[table.name]
     era = held.era if held else 0
     entries = located(batch) if held is None else above(located(batch), held.version)
     seen = Observation()
     judged = form.judged(entries, known_format).observe(seen, *_counts())
     rows = form.rows(judged, Batch(table.namespace, era, ingested_ms))
-    with attempt(table) as made:
-        made.write(rows.withColumn(table.partition, day_of(F.col("ms"))))
+    with write_attempt(table) as made:
+        made.write(rows.withColumn(table.partition, utc_day(F.col("ms"))))
         found = _with_sum(seen.get)
         if not found["entries"] and not found["holes"]:
             made.remove()
@@ -140,18 +132,18 @@ def _try(
         _check_it_is_ours(found)
         # A row that stands for lost versions has the time of what was before them.
         last_ms = end.ms if end is not None and end.version == found["last"] else found["last_ms"]
-        followed = noted is None or noted.version != found["last"]
-        done = Committed(
+        followed = stream_end is None or stream_end.version != found["last"]
+        done = CommittedBatch(
             era=era,
             **{name: found[name] for name in ("first", "last", "entries", "holes", "unreadable")},
             rows=made.rows,
-            observed_ms=last_ms if followed or noted is None else noted.now_ms,
+            observed_ms=last_ms if followed or stream_end is None else stream_end.now_ms,
         )
-        reached(Point.FILES_WRITTEN)
+        reached(KillPoint.FILES_WRITTEN)
         told = {name: getattr(done, name) for name in ("observed_ms", "entries", "holes", "unreadable")}
-        records = {table.name: Place(era, done.last).ord, OBSERVED: done.observed_ms, LAST_MS: last_ms}
-        put(pinned, made.added, records=records, told=told)
-    reached(Point.COMMITTED)
+        records = {table.name: Position(era, done.last).ord, OBSERVED: done.observed_ms, LAST_MS: last_ms}
+        commit_files(pinned, made.added, records=records, metadata=told)
+    reached(KillPoint.COMMITTED)
     return done
 
 
@@ -187,7 +179,7 @@ def _with_sum(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "twice_the_sum": 2 * of_entries + int(found["twice_in_holes"] or 0)}
 
 
-def check_it_continues(table: str, held: Place | None, found: dict[str, Any]) -> None:
+def check_it_continues(table: str, held: Position | None, found: dict[str, Any]) -> None:
     """NotTheNextError unless the batch has each version from right behind H to its last one exactly once. Without H it
     may begin anywhere: what the store threw away before anybody read it belongs to nobody.
     """

@@ -22,11 +22,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from routebook_pipeline.errors import HistoryError, PipelineError, UnreachableError, unwrap_spark_error
-from routebook_pipeline.lake.commit import Committed, Noted, Point, commit, extent
+from routebook_pipeline.lake.commit import CommittedBatch, KillPoint, commit, kill_at
 from routebook_pipeline.lake.folders import Folder, FoundFile, check_spark_reaches
 from routebook_pipeline.lake.maintenance import compact_table
-from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place, Table
-from routebook_pipeline.lake.transactions import OvertakenError, put
+from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Position, Table
+from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files
 from routebook_pipeline.source.data_source import NAME
 from routebook_pipeline.source.options import LATEST
 from routebook_pipeline.source.stream import CHANGES, DEFAULT_URL_ENV, EntryId, StreamEnd, StreamReader
@@ -122,7 +122,7 @@ class Progress:
 
     stream: str
     text: str
-    committed: Committed | None = None
+    committed: CommittedBatch | None = None
 
 
 Announce = Callable[[Progress], None]
@@ -133,7 +133,7 @@ class StoppedError(Exception):
 
 
 @dataclass(frozen=True)
-class Habits:
+class FeedOptions:
     """How a stream is read."""
 
     options: Mapping[str, str]
@@ -146,7 +146,7 @@ class Habits:
 
 
 class Feed:
-    def __init__(self, lake: Lake, stream: str, habits: Habits, announce: Announce, stop: threading.Event) -> None:
+    def __init__(self, lake: Lake, stream: str, habits: FeedOptions, announce: Announce, stop: threading.Event) -> None:
         self.lake, self.stream, self.habits = lake, stream, habits
         self.table: Table = lake.changes if stream == CHANGES else lake.pulses
         self.query: StreamingQuery | None = None
@@ -164,7 +164,7 @@ class Feed:
         """Whether the stream ends where the lake does. A query takes seconds to find that out."""
         self.table.make()
         newest = self._store.newest().id
-        held = self.table.pin().stream_place
+        held = self.table.pin().stream_position
         return newest.version == 0 if held is None else newest == EntryId(*held)
 
     def start(self, spark: SparkSession, trigger_s: float | None) -> StreamingQuery:
@@ -206,7 +206,7 @@ class Feed:
 
     def _options(self) -> dict[str, str]:
         """Where to begin is the lake's business."""
-        held = self.table.pin().stream_place
+        held = self.table.pin().stream_position
         chosen = {
             **self.habits.options,
             "stream": self.stream,
@@ -235,8 +235,8 @@ class Feed:
             )
 
     @property
-    def _place(self) -> Place:
-        return self.table.pin().place or Place(0, 0)
+    def _place(self) -> Position:
+        return self.table.pin().position or Position(0, 0)
 
     def _begin_checkpoint(self) -> Checkpoint:
         if self._checkpoint is not None:
@@ -250,11 +250,11 @@ class Feed:
         end = self._store.newest()
         pinned = self.table.pin()
         if end.version > 0:
-            place = Place(0, end.version).ord
+            place = Position(0, end.version).ord
             records = {self.table.name: place, LAST_MS: end.id.ms, OBSERVED: end.now_ms}
-            with suppress(OvertakenError):
-                put(pinned, [], records=records)
-        held = self.table.pin().stream_place
+            with suppress(ConcurrentCommitError):
+                commit_files(pinned, [], records=records)
+        held = self.table.pin().stream_position
         return end.id if held is None else EntryId(*held)
 
     def _take(self, batch: DataFrame, number: int) -> None:
@@ -269,19 +269,19 @@ class Feed:
                 raise
 
     def _commit(self, batch: DataFrame, number: int) -> None:
-        held = self.table.pin().stream_place
-        noted = self._store.newest()
+        held = self.table.pin().stream_position
+        stream_end = self._store.newest()
         if held is not None:
             # The source compares its own place only, and who reads beside us may be further.
-            self._store.refuse_fork(EntryId(*held), noted.id)
+            self._store.refuse_fork(EntryId(*held), stream_end.id)
         end = None if self._checkpoint is None else self._checkpoint.end_of(number)
         done = commit(
             batch,
             self.table,
-            ingested_ms=_safe_clock(noted, end),
-            noted=Noted(noted.version, noted.now_ms),
+            ingested_ms=_safe_clock(stream_end, end),
+            stream_end=stream_end,
             end=end,
-            reached=lambda point: extent(point, number),
+            reached=lambda point: kill_at(point, number),
         )
         self._publish(number)
         if done is None:
@@ -294,10 +294,10 @@ class Feed:
 
     def _publish(self, number: int) -> None:
         """Only now may the store throw these entries away."""
-        held = self.table.pin().place
+        held = self.table.pin().position
         if self.habits.reader is not None and held is not None:
-            self._store.write_place(self.habits.reader, held.version)
-        extent(Point.PLACE_PUBLISHED, number)
+            self._store.write_reader_position(self.habits.reader, held.version)
+        kill_at(KillPoint.PLACE_PUBLISHED, number)
 
 
 def _compacted(table: Table) -> str:
@@ -309,16 +309,16 @@ def _compacted(table: Table) -> str:
     return f"{done.joined} files of closed days joined into {done.into}"
 
 
-def _safe_clock(noted: StreamEnd, end: EntryId | None) -> int:
+def _safe_clock(stream_end: StreamEnd, end: EntryId | None) -> int:
     """No later entry has an earlier time than this, unless the store's clock steps back: the clock itself when nothing
     follows the batch, else the time of its last entry.
     """
     if end is None:
         return 0
-    return noted.now_ms if noted.version == end.version else end.ms
+    return stream_end.now_ms if stream_end.version == end.version else end.ms
 
 
-def _sentence(done: Committed) -> str:
+def _sentence(done: CommittedBatch) -> str:
     words = [f"{done.entries} entries, up to version {done.last}"]
     words += [f"{done.holes} versions are missing"] if done.holes else []
     words += [f"{done.unreadable} are not readable"] if done.unreadable else []

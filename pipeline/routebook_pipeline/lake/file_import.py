@@ -15,9 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import HistoryError, WrongUsageError
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.lake.commit import Committed, NotTheNextError, commit
+from routebook_pipeline.lake.commit import CommittedBatch, NotTheNextError, commit
 from routebook_pipeline.lake.folders import Folder, check_spark_reaches
-from routebook_pipeline.lake.tables import Lake, Pinned, Place
+from routebook_pipeline.lake.tables import Lake, PinnedTable, Position
 from routebook_pipeline.source.stream import EntryId
 from routebook_pipeline.times import iso
 
@@ -30,7 +30,7 @@ _ID: Final = r"^[0-9]{1,15}-[0-9]{1,15}$"
 class Known:
     """What the lake knows of its history, to compare files with."""
 
-    place: EntryId
+    position: EntryId
     """With a time that nothing behind it is before."""
     last: EntryId | None
     """The entry at that place; None when it is lost, or a fork."""
@@ -46,13 +46,15 @@ class Known:
                 return (
                     f"they have version {each.version} of {iso(each.ms)}, with which the history before this one ended"
                 )
-        if behind_ms is not None and behind_ms < self.place.ms:
-            begins, ends = iso(behind_ms), iso(self.place.ms)
-            return f"what follows version {self.place.version} is of {begins} there, and the lake is at {ends} already"
+        if behind_ms is not None and behind_ms < self.position.ms:
+            begins, ends = iso(behind_ms), iso(self.position.ms)
+            return (
+                f"what follows version {self.position.version} is of {begins} there, and the lake is at {ends} already"
+            )
         return None
 
 
-def import_files(spark: SparkSession, lake: Lake, files: Sequence[str]) -> Committed | None:
+def import_files(spark: SparkSession, lake: Lake, files: Sequence[str]) -> CommittedBatch | None:
     """In any order, and they may overlap; what the lake holds is left out. None when it held everything."""
     lake.changes.make()
     lines = _lines(spark, files)
@@ -76,7 +78,7 @@ def _checked(lines: DataFrame, lake: Lake, known: Known | None) -> int | None:
     """The last time in the lines; None when there are none."""
     ms, version = (F.get(F.split("id", "-"), part).try_cast("bigint") for part in (0, 1))
     compared = [each.version for each in (known.last, known.ended) if each is not None] if known else []
-    behind = version > known.place.version if known else F.lit(False)
+    behind = version > known.position.version if known else F.lit(False)
     checked = lines.agg(
         F.max(ms).alias("last_ms"),
         F.min(F.when(F.col("id").isNull() | F.col("d").isNull() | ~F.col("id").rlike(_ID), F.col("file"))).alias("bad"),
@@ -98,19 +100,19 @@ def _checked(lines: DataFrame, lake: Lake, known: Known | None) -> int | None:
     return last_ms
 
 
-def _known(spark: SparkSession, pinned: Pinned) -> Known | None:
+def _known(spark: SparkSession, pinned: PinnedTable) -> Known | None:
     """None when nothing was ever committed."""
-    place, stream_place = pinned.place, pinned.stream_place
-    if place is None or stream_place is None:
+    place, stream_position = pinned.position, pinned.stream_position
+    if place is None or stream_position is None:
         return None
     row = _row_at(spark, pinned, place)
     before = None
     if row is not None and row.code == Kind.FORK:
-        before = _row_at(spark, pinned, Place(place.era - 1, row.from_version))
-    return Known(EntryId(*stream_place), _entry(row), _entry(before))
+        before = _row_at(spark, pinned, Position(place.era - 1, row.from_version))
+    return Known(EntryId(*stream_position), _entry(row), _entry(before))
 
 
-def _row_at(spark: SparkSession, pinned: Pinned, place: Place) -> Row | None:
+def _row_at(spark: SparkSession, pinned: PinnedTable, place: Position) -> Row | None:
     rows = pinned.read(spark, lambda file: (file.first_ord or 0) <= place.ord <= (file.last_ord or 0))
     return rows.where((F.col("ord") == place.ord) & (F.col("row") == 0)).first()
 

@@ -15,9 +15,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import HistoryError, WrongUsageError, unwrap_spark_error
-from routebook_pipeline.lake.feeds import Announce, Feed, Habits, Progress
+from routebook_pipeline.lake.feeds import Announce, Feed, FeedOptions, Progress
 from routebook_pipeline.lake.tables import OBSERVED, Lake
-from routebook_pipeline.lake.transactions import OvertakenError, put
+from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files
 from routebook_pipeline.source.data_source import register
 from routebook_pipeline.source.options import SourceOptions
 from routebook_pipeline.source.stream import CHANGES, DEFAULT_URL_ENV, PULSE, StreamReader
@@ -51,9 +51,9 @@ def ingest(
     """
     chosen = {"entries_per_partition": str(_in_parts(spark)), **(options or {})}
     register(spark, chosen.get("url_env", DEFAULT_URL_ENV))
-    changes = Habits(chosen, on_loss, starting, reader, compacting=not once)
+    changes = FeedOptions(chosen, on_loss, starting, reader, compacting=not once)
     # Nobody holds the pulse back from being trimmed, and no state depends on it: what is lost there is noted.
-    pulse = Habits(chosen, "record", starting, None, compacting=not once)
+    pulse = FeedOptions(chosen, "record", starting, None, compacting=not once)
     feeds = [Feed(lake, CHANGES, changes, announce, stop), Feed(lake, PULSE, pulse, announce, stop)]
     try:
         if once:
@@ -97,10 +97,10 @@ def _note_that(feed: Feed) -> None:
     pinned = feed.table.pin()
     with StreamReader(feed.habits.options.get("url_env", DEFAULT_URL_ENV), feed.lake.namespace, feed.stream) as store:
         newest = store.newest()
-    if pinned.stream_place == (newest.id.ms, newest.version):
+    if pinned.stream_position == (newest.id.ms, newest.version):
         # Who overtakes has read more, and told until when.
-        with suppress(OvertakenError):
-            put(pinned, [], records={OBSERVED: newest.now_ms})
+        with suppress(ConcurrentCommitError):
+            commit_files(pinned, [], records={OBSERVED: newest.now_ms})
 
 
 def _run(spark: SparkSession, supervised: list["Supervised"], trigger_s: float, stop: threading.Event) -> None:

@@ -22,8 +22,8 @@ from routebook_pipeline.history import History, Window
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.reading import filled
 from routebook_pipeline.lake.snapshots import build_days, closed_days
-from routebook_pipeline.lake.tables import DataFile, Lake, Pinned, Place, Table
-from routebook_pipeline.lake.transactions import OvertakenError, attempt, put
+from routebook_pipeline.lake.tables import DataFile, Lake, PinnedTable, Position, Table
+from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, write_attempt
 from routebook_pipeline.times import day_of
 from routebook_pipeline.transforms import integrity
 
@@ -49,11 +49,11 @@ def compact_table(table: Table) -> Compacted:
             return Compacted(0, 0)
         joined = [file for group in groups for file in group]
         try:
-            with attempt(table) as made:
+            with write_attempt(table) as made:
                 for group in groups:
                     made.join(group, pinned.columns)
-                put(pinned, made.added, records={}, removed=joined, same_rows=True)
-        except OvertakenError:
+                commit_files(pinned, made.added, records={}, removed=joined, same_rows=True)
+        except ConcurrentCommitError:
             continue
         return Compacted(len(joined), len(made.added))
     raise UnreachableError(
@@ -62,7 +62,7 @@ def compact_table(table: Table) -> Compacted:
     )
 
 
-def _groups(pinned: Pinned) -> Iterator[list[DataFile]]:
+def _groups(pinned: PinnedTable) -> Iterator[list[DataFile]]:
     """Two files or more of one day, in the order of everything."""
     until = _first_open_day(pinned)
     days: dict[str, list[DataFile]] = defaultdict(list)
@@ -81,7 +81,7 @@ def _groups(pinned: Pinned) -> Iterator[list[DataFile]]:
             yield group
 
 
-def _first_open_day(pinned: Pinned) -> str | None:
+def _first_open_day(pinned: PinnedTable) -> str | None:
     """Of what follows a stream, the day of its end is still being written. Other tables have none."""
     return None if pinned.observed_ms is None else day_of(pinned.observed_ms)
 
@@ -96,7 +96,7 @@ def vacuum_table(table: Table, *, kept_hours: int = KEPT_HOURS) -> list[str]:
     return sorted(set(removed))
 
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def _tables(lake: Lake) -> list[Table]:
@@ -107,29 +107,29 @@ def _all_tables(lake: Lake) -> list[Table]:
     return [*_tables(lake), *(table for table in lake.kept_answers() if table.exists())]
 
 
-def compact(lake: Lake, *, say: Say = lambda _: None) -> Compacted:
+def compact(lake: Lake, *, log: Log = lambda _: None) -> Compacted:
     """Joins the small files of closed days. Safe beside an ingest. (A kept answer has one file a day.)"""
     joined = into = 0
     for table in _tables(lake):
         done = compact_table(table)
         joined, into = joined + done.joined, into + done.into
-        say(f"{table.name}: {done.joined} files joined into {done.into}")
+        log(f"{table.name}: {done.joined} files joined into {done.into}")
     return Compacted(joined, into)
 
 
-def vacuum(lake: Lake, *, kept_hours: int = KEPT_HOURS, say: Say = lambda _: None) -> int:
+def vacuum(lake: Lake, *, kept_hours: int = KEPT_HOURS, log: Log = lambda _: None) -> int:
     """Deletes the files that no version of the last days refers to. How many."""
     removed = 0
     for table in _all_tables(lake):
         files = vacuum_table(table, kept_hours=kept_hours)
         removed += len(files)
-        say(f"{table.name}: {len(files)} files deleted")
+        log(f"{table.name}: {len(files)} files deleted")
     return removed
 
 
-def snapshot(spark: SparkSession, lake: Lake, *, say: Say = lambda _: None) -> list[str]:
+def snapshot(spark: SparkSession, lake: Lake, *, log: Log = lambda _: None) -> list[str]:
     """Builds those of all closed days that do not stand yet, and tells their days."""
-    return build_days(spark, lake, closed_days(lake), say=say)
+    return build_days(spark, lake, closed_days(lake), log=log)
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,8 @@ def check(spark: SparkSession, lake: Lake) -> Checked:
     told = sum(file.rows for file in changes.files)
     if told != seen.rows:
         problems.append(f"the log tells of {told} rows, and the files have {seen.rows}")
-    held = changes.place
-    reached = seen.last if last.to is None or held is None else max(seen.last, Place(held.era, last.to).ord)
+    held = changes.position
+    reached = seen.last if last.to is None or held is None else max(seen.last, Position(held.era, last.to).ord)
     if held is not None and held.ord != reached:
         problems.append(f"the record says that everything up to {held.ord} is there, and the last row is at {reached}")
     return Checked(eras, seen.rows, problems)

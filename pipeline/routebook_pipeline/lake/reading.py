@@ -14,7 +14,7 @@ from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import DAY_MS, HOUR_MS, History, Instant, Window
 from routebook_pipeline.lake.snapshots import Snapshot, build, newest_before
 from routebook_pipeline.lake.snapshots import start_ms as day_start_ms
-from routebook_pipeline.lake.tables import DataFile, Lake, Pinned
+from routebook_pipeline.lake.tables import DataFile, Lake, PinnedTable
 from routebook_pipeline.source.stream import StreamEnd
 from routebook_pipeline.times import day_of
 
@@ -23,7 +23,7 @@ OLDEST_SNAPSHOT_MS: Final = 3 * DAY_MS
 PULSE_DELAY_MS: Final = HOUR_MS
 """A worker writes its pulse once a minute, but may have been held up."""
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ def history_for(
     *,
     lookback_ms: int = 0,
     pulses: bool = False,
-    say: Say = lambda _: None,
+    log: Log = lambda _: None,
 ) -> History:
     """UnreachableError when there is no such lake, or nothing in it."""
     changes = filled(lake)
     bounds = _bounds(changes, asked, lookback_ms)
-    snapshot = _snapshot(spark, lake, changes, bounds, say)
+    snapshot = _snapshot(spark, lake, changes, bounds, log)
     since_ms = snapshot.start_ms if snapshot else 0
     follows = changes.read(spark, lambda file: _holds(file, since_ms, bounds.end_ms))
     follows = follows.where(F.col("ms").between(since_ms, bounds.end_ms - 1))
@@ -57,7 +57,7 @@ def history_for(
     return History(rows, _pulses(spark, lake, bounds, wanted=pulses))
 
 
-def filled(lake: Lake) -> Pinned:
+def filled(lake: Lake) -> PinnedTable:
     """The changes, at their newest version."""
     changes = lake.changes.pin()
     if not changes.files:
@@ -70,12 +70,12 @@ def filled(lake: Lake) -> Pinned:
 def complete_until(lake: Lake, newest: StreamEnd | None) -> int:
     """Everything before this instant is in the lake. `newest`: what the store just said, if it answered."""
     changes = filled(lake)
-    if newest is not None and changes.stream_place == (newest.id.ms, newest.version):
+    if newest is not None and changes.stream_position == (newest.id.ms, newest.version):
         return newest.now_ms
     return changes.observed_ms or 0
 
 
-def _bounds(changes: Pinned, asked: Window | Instant, lookback_ms: int) -> _Bounds:
+def _bounds(changes: PinnedTable, asked: Window | Instant, lookback_ms: int) -> _Bounds:
     if isinstance(asked, Window):
         return _Bounds(asked.start_ms - lookback_ms, max(asked.end_ms, asked.start_ms))
     if asked.ms is not None:
@@ -90,7 +90,7 @@ def _bounds(changes: Pinned, asked: Window | Instant, lookback_ms: int) -> _Boun
     return _Bounds(start_ms - lookback_ms, last_ms + 1, asked.ord)
 
 
-def _snapshot(spark: SparkSession, lake: Lake, changes: Pinned, bounds: _Bounds, say: Say) -> Snapshot | None:
+def _snapshot(spark: SparkSession, lake: Lake, changes: PinnedTable, bounds: _Bounds, log: Log) -> Snapshot | None:
     """At most three days before the start, unless there is not that much before it."""
     start_ms = bounds.start_ms
     found = newest_before(lake, changes, start_ms, bounds.last_ord)
@@ -101,16 +101,16 @@ def _snapshot(spark: SparkSession, lake: Lake, changes: Pinned, bounds: _Bounds,
     if bounds.last_ord is not None and _begins_behind(changes, day, bounds.last_ord):
         return found
     since = f"the last one is of {found.day}" if found else f"everything since {day_of(begin_ms)} has to be read"
-    say(f"there is no snapshot of {day}, {since}: it is built now (`routebook pipeline run snapshot` does it daily)")
+    log(f"there is no snapshot of {day}, {since}: it is built now (`routebook pipeline run snapshot` does it daily)")
     try:
         build(spark, lake, day)
     except Exception as error:
         # Who asks may have a right to read only. A file that is missing is named by what reads in its place.
-        say(f"the snapshot could not be kept, so each question reads all that anew: {str(error).splitlines()[0]}")
+        log(f"the snapshot could not be kept, so each question reads all that anew: {str(error).splitlines()[0]}")
     return newest_before(lake, changes, start_ms, bounds.last_ord)
 
 
-def _begins_behind(changes: Pinned, day: str, last_ord: int) -> bool:
+def _begins_behind(changes: PinnedTable, day: str, last_ord: int) -> bool:
     """Whether a snapshot of that day would hold what is behind the place that was asked for."""
     midnight = day_start_ms(day)
     return any((file.first_ms or 0) < midnight and (file.last_ord or 0) > last_ord for file in changes.files)

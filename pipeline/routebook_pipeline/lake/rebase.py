@@ -8,8 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.errors import NegativeAnswerError
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.ingest import READER
-from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Pinned, Place, Table
-from routebook_pipeline.lake.transactions import OvertakenError, attempt, day_of, put
+from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, PinnedTable, Position, Table
+from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, utc_day, write_attempt
 from routebook_pipeline.source.stream import CHANGES, DEFAULT_URL_ENV, PULSE, EntryId, StreamReader
 
 
@@ -27,11 +27,11 @@ def rebase(spark: SparkSession, lake: Lake, *, url_env: str = DEFAULT_URL_ENV, r
     """AnswerIsNoError when both streams continue what the lake holds. No ingest should run."""
     done = []
     for stream, table in ((CHANGES, lake.changes), (PULSE, lake.pulses)):
-        if table.exists() and table.pin().place is not None:
+        if table.exists() and table.pin().position is not None:
             with StreamReader(url_env, lake.namespace, stream) as store:
                 found = _rebase(spark, lake, table, stream, store)
                 if found is not None and stream == CHANGES:
-                    store.write_place(reader, found.first_version - 1)
+                    store.write_reader_position(reader, found.first_version - 1)
             done += [found] if found is not None else []
     if not done:
         raise NegativeAnswerError(
@@ -44,33 +44,33 @@ def rebase(spark: SparkSession, lake: Lake, *, url_env: str = DEFAULT_URL_ENV, r
 def _rebase(spark: SparkSession, lake: Lake, table: Table, stream: str, store: StreamReader) -> Rebased | None:
     while True:
         pinned = table.pin()
-        held, place = pinned.place, pinned.stream_place
+        held, place = pinned.position, pinned.stream_position
         if held is None or place is None or store.continues(EntryId(*place)):
             return None
         before = store.earliest()
         observed_ms = before.ms if store.first() is not None else store.newest().now_ms
         rebased = Rebased(stream, held.era + 1, held.version, before.version + 1)
-        records = {table.name: Place(rebased.era, before.version).ord, LAST_MS: before.ms, OBSERVED: observed_ms}
+        records = {table.name: Position(rebased.era, before.version).ord, LAST_MS: before.ms, OBSERVED: observed_ms}
         try:
             _commit(spark, pinned, rebased, observed_ms, records)
-        except OvertakenError:
+        except ConcurrentCommitError:
             continue
         # It tells places of the history that ended.
         lake.checkpoints(stream).remove()
         return rebased
 
 
-def _commit(spark: SparkSession, pinned: Pinned, rebased: Rebased, ms: int, records: dict[str, int]) -> None:
+def _commit(spark: SparkSession, pinned: PinnedTable, rebased: Rebased, ms: int, records: dict[str, int]) -> None:
     table = pinned.table
     if rebased.stream != CHANGES:
-        put(pinned, [], records=records)
+        commit_files(pinned, [], records=records)
         return
     values = {
         "ns": table.namespace,
         "era": rebased.era,
         "version": rebased.first_version - 1,
         "row": 0,
-        "ord": Place(rebased.era, rebased.first_version - 1).ord,
+        "ord": Position(rebased.era, rebased.first_version - 1).ord,
         "ms": ms,
         "kind": Kind.FORK.title,
         "code": int(Kind.FORK),
@@ -79,6 +79,6 @@ def _commit(spark: SparkSession, pinned: Pinned, rebased: Rebased, ms: int, reco
         "ingested_ms": ms,
     }
     row = spark.createDataFrame([[values.get(name) for name in table.columns.names]], table.columns)
-    with attempt(table) as made:
-        made.write(row.coalesce(1).withColumn(table.partition, day_of(F.col("ms"))))
-        put(pinned, made.added, records=records, told={"fork": rebased.old_version})
+    with write_attempt(table) as made:
+        made.write(row.coalesce(1).withColumn(table.partition, utc_day(F.col("ms"))))
+        commit_files(pinned, made.added, records=records, metadata={"fork": rebased.old_version})

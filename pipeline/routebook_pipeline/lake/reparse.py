@@ -10,7 +10,7 @@ from routebook_pipeline.kinds import KNOWN_FORMAT, Kind
 from routebook_pipeline.lake.parsing import parse
 from routebook_pipeline.lake.snapshots import drop_after
 from routebook_pipeline.lake.tables import DataFile, Lake
-from routebook_pipeline.lake.transactions import OvertakenError, attempt, day_of, put
+from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, utc_day, write_attempt
 
 _KEPT = (int(Kind.UNKNOWN), int(Kind.UNREADABLE))
 
@@ -29,7 +29,7 @@ def reparse(spark: SparkSession, lake: Lake, *, known_format: int = KNOWN_FORMAT
     """Only files with such rows are written anew."""
     while True:
         pinned = lake.changes.pin()
-        files = [file for file in pinned.files if file.without_raw is None or file.without_raw < file.rows]
+        files = [file for file in pinned.files if file.readable_rows is None or file.readable_rows < file.rows]
         rows = pinned.read_files(spark, [file.path for file in files], pinned.columns)
         with ExitStack() as kept:
             raw = _persisted(rows.where(F.col("code").isin(*_KEPT) & F.col("raw").isNotNull()), kept)
@@ -40,7 +40,7 @@ def reparse(spark: SparkSession, lake: Lake, *, known_format: int = KNOWN_FORMAT
                 return Reparsed(number, 0)
             try:
                 _replace(lake, rows, fresh, files)
-            except OvertakenError:
+            except ConcurrentCommitError:
                 continue
         return Reparsed(number, told.number, told.first_ms, tuple(drop_after(lake, told.first_ms)))
 
@@ -71,9 +71,9 @@ def _replace(lake: Lake, rows: DataFrame, fresh: DataFrame, files: list[DataFile
     table = lake.changes
     pinned = table.pin()
     if not {file.path for file in files} <= {file.path for file in pinned.files}:
-        raise OvertakenError("the files were joined meanwhile")
+        raise ConcurrentCommitError("the files were joined meanwhile")
     again = F.broadcast(fresh.select("era", "version").distinct())
     new = rows.join(again, ["era", "version"], "left_anti").unionByName(fresh, allowMissingColumns=True)
-    with attempt(table) as made:
-        made.write(new.withColumn(table.partition, day_of(F.col("ms"))))
-        put(pinned, made.added, records={}, removed=files)
+    with write_attempt(table) as made:
+        made.write(new.withColumn(table.partition, utc_day(F.col("ms"))))
+        commit_files(pinned, made.added, records={}, removed=files)

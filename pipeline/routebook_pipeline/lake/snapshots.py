@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import WrongUsageError
-from routebook_pipeline.lake.tables import DataFile, Lake, Pinned, records_of
-from routebook_pipeline.lake.transactions import OvertakenError, attempt, put
+from routebook_pipeline.lake.tables import DataFile, Lake, PinnedTable, all_records
+from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, write_attempt
 from routebook_pipeline.times import day_of
 from routebook_pipeline.transforms.snapshots import reduce
 
@@ -41,7 +41,7 @@ def names_of_days(first: str, last: str) -> list[str]:
     return [(begin + timedelta(days=number)).isoformat() for number in range((end - begin).days + 1)]
 
 
-class SoFar:
+class CumulativeStats:
     """What the log says of a table's files, day by day: of each day together with all before it."""
 
     def __init__(self, files: Iterable[DataFile]) -> None:
@@ -52,7 +52,7 @@ class SoFar:
             for file in its:
                 newest = max(newest, file.last_ord or 0)
                 # Nobody counted: any of them may be.
-                raw += file.rows - (file.without_raw or 0)
+                raw += file.rows - (file.readable_rows or 0)
             self._days.append(day)
             self._told.append((newest, raw))
 
@@ -74,7 +74,7 @@ FILES: Final = 4
 @dataclass(frozen=True)
 class Snapshot:
     day: str
-    pinned: Pinned
+    pinned: PinnedTable
 
     @property
     def start_ms(self) -> int:
@@ -84,14 +84,14 @@ class Snapshot:
         return self.pinned.read(spark, lambda file: file.day == self.day).select(*lake.changes.columns.names)
 
 
-def newest_before(lake: Lake, changes: Pinned, ms: int, last_ord: int | None = None) -> Snapshot | None:
+def newest_before(lake: Lake, changes: PinnedTable, ms: int, last_ord: int | None = None) -> Snapshot | None:
     """The last one that holds nothing at or after `ms`, nor behind `last_ord`, among those that stand. An era that
     began later has entries at earlier times.
     """
     if not lake.snapshots.exists():
         return None
     pinned = lake.snapshots.pin()
-    so_far = SoFar(changes.files)
+    so_far = CumulativeStats(changes.files)
     days: dict[str, int] = {}
     for file in pinned.files:
         if start_ms(file.day) <= ms:
@@ -109,7 +109,7 @@ def build(spark: SparkSession, lake: Lake, day: str, *, again: bool = False) -> 
     while True:
         # In this order: nobody's snapshot that we replace is made of later changes than ours.
         pinned, changes = table.pin(), lake.changes.pin()
-        place, midnight, so_far = changes.place, start_ms(day), SoFar(changes.files)
+        place, midnight, so_far = changes.position, start_ms(day), CumulativeStats(changes.files)
         before = [file for file in changes.files if file.first_ms is not None and file.first_ms < midnight]
         if place is None or not before or (changes.observed_ms or 0) < midnight:
             return False
@@ -122,10 +122,10 @@ def build(spark: SparkSession, lake: Lake, day: str, *, again: bool = False) -> 
         if base is not None:
             rows = base.rows(spark, lake).unionByName(rows)
         try:
-            with attempt(table) as made:
+            with write_attempt(table) as made:
                 made.write(reduce(rows).coalesce(FILES).withColumn(table.partition, F.lit(day)))
-                put(pinned, made.added, records=_records(day, place.ord, so_far), replaced_day=day)
-        except OvertakenError:
+                commit_files(pinned, made.added, records=_records(day, place.ord, so_far), replaced_day=day)
+        except ConcurrentCommitError:
             continue
         return True
 
@@ -136,13 +136,13 @@ def build_days(
     days: Iterable[str],
     *,
     again: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    log: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Those that were made."""
     made = []
     for day in days if again else _missing(lake, days):
         if build(spark, lake, day, again=again):
-            say(f"snapshot of {day}")
+            log(f"snapshot of {day}")
             made.append(day)
     return made
 
@@ -154,8 +154,8 @@ def _missing(lake: Lake, days: Iterable[str]) -> list[str]:
     possible = [day for day in days if day in closed]
     if not possible or not lake.snapshots.exists():
         return possible
-    pinned, so_far = lake.snapshots.pin(), SoFar(changes.files)
-    records, there = records_of(pinned), {file.day for file in pinned.files}
+    pinned, so_far = lake.snapshots.pin(), CumulativeStats(changes.files)
+    records, there = all_records(pinned), {file.day for file in pinned.files}
     return [day for day in possible if day not in there or not _stands(day, records.get, so_far)]
 
 
@@ -164,7 +164,7 @@ def closed_days(lake: Lake) -> list[str]:
     return _closed(lake.changes.pin())
 
 
-def _closed(changes: Pinned) -> list[str]:
+def _closed(changes: PinnedTable) -> list[str]:
     times = [file.first_ms for file in changes.files if file.first_ms is not None]
     observed_ms = changes.observed_ms
     if not times or observed_ms is None:
@@ -183,19 +183,19 @@ def drop_after(lake: Lake, ms: int) -> list[str]:
         stale = [file for file in pinned.files if start_ms(file.day) > ms]
         try:
             if stale:
-                put(pinned, [], records={}, removed=stale)
-        except OvertakenError:
+                commit_files(pinned, [], records={}, removed=stale)
+        except ConcurrentCommitError:
             continue
         return sorted({file.day for file in stale})
     # Whoever is building them again replaces them all.
     return []
 
 
-def _records(day: str, last_ord: int, so_far: SoFar) -> dict[str, int]:
+def _records(day: str, last_ord: int, so_far: CumulativeStats) -> dict[str, int]:
     return {f"snapshots/{day}": last_ord, f"snapshots/{day}/raw": so_far.raw(_day_before(day))}
 
 
-def _stands(day: str, record: Callable[[str], int | None], so_far: SoFar) -> bool:
+def _stands(day: str, record: Callable[[str], int | None], so_far: CumulativeStats) -> bool:
     """Nothing that came since belongs into it, and of what is in it nothing can be read that could not then."""
     before = _day_before(day)
     held, raw = record(f"snapshots/{day}"), record(f"snapshots/{day}/raw")

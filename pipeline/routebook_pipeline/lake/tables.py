@@ -64,7 +64,7 @@ class DataFile:
     last_ord: int | None
     first_ms: int | None
     last_ms: int | None
-    without_raw: int | None
+    readable_rows: int | None
     """Rows that are readable; None when nobody counted."""
 
 
@@ -72,7 +72,7 @@ Chosen = Callable[[DataFile], bool]
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """How far a table follows its stream."""
 
     era: int
@@ -83,7 +83,7 @@ class Place:
         return self.era * ERA_SHIFT + self.version
 
     @classmethod
-    def of(cls, ord: int) -> "Place":  # noqa: A002 the column's name
+    def of(cls, ord: int) -> "Position":  # noqa: A002 the column's name
         return cls(*divmod(ord, ERA_SHIFT))
 
 
@@ -133,11 +133,11 @@ class Table:
         if added:
             table.alter.add_columns(added)
 
-    def pin(self) -> "Pinned":
+    def pin(self) -> "PinnedTable":
         """At its newest version."""
         with self.reaching("opened"):
             try:
-                return Pinned(self, DeltaTable(self.folder.for_wheel))
+                return PinnedTable(self, DeltaTable(self.folder.for_wheel))
             except TableNotFoundError as error:
                 raise UnreachableError(
                     f"There is no table {self.name!r} at {self.folder.uri}. Name the lake that `routebook pipeline "
@@ -149,7 +149,7 @@ class Table:
         return reaching(f"The table {self.name!r} at {self.folder.uri}", doing)
 
 
-class Pinned:
+class PinnedTable:
     """A table at one version. What was committed since is not seen; a commit of its own makes it stale."""
 
     def __init__(self, table: Table, delta: DeltaTable) -> None:
@@ -162,15 +162,15 @@ class Pinned:
             return self.delta.transaction_version(name)
 
     @property
-    def place(self) -> Place | None:
+    def position(self) -> Position | None:
         """None when nothing was ever committed from the stream."""
         ord = self.record(self.table.name)  # noqa: A001 the column's name
-        return None if ord is None else Place.of(ord)
+        return None if ord is None else Position.of(ord)
 
     @property
-    def stream_place(self) -> tuple[int, int] | None:
+    def stream_position(self) -> tuple[int, int] | None:
         """Time and version of the id of the last entry; None when nothing was ever committed from the stream."""
-        place, ms = self.place, self.record(LAST_MS)
+        place, ms = self.position, self.record(LAST_MS)
         return None if place is None or ms is None else (ms, place.version)
 
     @cached_property
@@ -199,7 +199,7 @@ class Pinned:
             last_ord=action.get("max.ord"),
             first_ms=action.get("min.ms"),
             last_ms=action.get("max.ms"),
-            without_raw=action.get("null_count.raw"),
+            readable_rows=action.get("null_count.raw"),
         )
 
     def read(self, spark: SparkSession, chosen: Chosen = lambda _: True) -> DataFrame:
@@ -271,7 +271,7 @@ _OTHER_FORMS: Final = {"parts", "v2Checkpoint"}
 """Of a checkpoint, whose files have other names."""
 
 
-def records_of(pinned: Pinned) -> dict[str, int]:
+def all_records(pinned: PinnedTable) -> dict[str, int]:
     """Name -> number, as `Pinned.record` has them one by one."""
     log = pinned.table.folder / "_delta_log"
     since, records = _checkpointed(log, pinned.version)

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake.folders import FoundFile, check_spark_reaches
-from routebook_pipeline.lake.tables import BOUNDS, RAW, REWRITES, DataFile, Pinned, Table
+from routebook_pipeline.lake.tables import BOUNDS, RAW, REWRITES, DataFile, PinnedTable, Table
 
 ROWS_TOGETHER: Final = 1 << 20
 """In a row group of a joined file: each has pages and statistics for every column. Arrow cuts at so many, too."""
@@ -30,11 +30,11 @@ BYTES_TOGETHER: Final = 128 << 20
 """Of rows that are held in memory to be written as one group: 400,000 changes."""
 
 
-class OvertakenError(Exception):
+class ConcurrentCommitError(Exception):
     """Another writer moved a record that this commit moves. Nothing was committed: look again, and try again."""
 
 
-class Attempt:
+class WriteAttempt:
     def __init__(self, table: Table) -> None:
         self.table = table
         self._name = f"data/{secrets.token_hex(8)}"
@@ -98,9 +98,9 @@ class Attempt:
 
 
 @contextmanager
-def attempt(table: Table) -> Iterator[Attempt]:
+def write_attempt(table: Table) -> Iterator[WriteAttempt]:
     """What it wrote is removed when the block fails, unless the table refers to it, or nobody can tell."""
-    started = Attempt(table)
+    started = WriteAttempt(table)
     try:
         yield started
     except BaseException:
@@ -134,17 +134,17 @@ def _in_shape(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.Rec
     return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def day_of(ms: Column) -> Column:
+def utc_day(ms: Column) -> Column:
     """The UTC day, whatever the session's zone."""
     return F.date_add(F.lit("1970-01-01").cast("date"), F.floor(ms / 86_400_000).cast("int")).cast("string")
 
 
-def put(
-    pinned: Pinned,
+def commit_files(
+    pinned: PinnedTable,
     added: list[AddAction],
     *,
     records: dict[str, int],
-    told: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None,
     removed: list[DataFile] | None = None,
     replaced_day: str | None = None,
     same_rows: bool = False,
@@ -172,7 +172,7 @@ def put(
             partition_filters=None if replaced_day is None else [(partition, "=", replaced_day)],
             commit_properties=CommitProperties(
                 app_transactions=[Transaction(name, number) for name, number in records.items()],
-                custom_metadata=told or {},
+                custom_metadata=metadata or {},
             ),
         )
 
@@ -183,5 +183,5 @@ def _overtaken() -> Iterator[None]:
         yield
     except CommitFailedError as error:
         if "oncurrent" in str(error):
-            raise OvertakenError(str(error)) from error
+            raise ConcurrentCommitError(str(error)) from error
         raise

@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
 from routebook_pipeline.schemas import SOURCE
 from routebook_pipeline.source.options import LATEST, SourceOptions
-from routebook_pipeline.source.reading import Reading, read
-from routebook_pipeline.source.stream import DEFAULT_URL_ENV, EntryId, StreamReader, cut, find_place
+from routebook_pipeline.source.reading import ReadOptions, read
+from routebook_pipeline.source.stream import DEFAULT_URL_ENV, EntryId, StreamReader, cut, find_position
 
 NAME: Final = "routebook"
 
@@ -64,7 +64,7 @@ class RoutebookDataSource(DataSource):
 
 
 @dataclass
-class Range(InputPartition):
+class StreamRange(InputPartition):
     """Behind `start`, up to and including `end`. Plain text: it travels."""
 
     start: str
@@ -81,7 +81,7 @@ class _Ranges:
     def _open(self) -> StreamReader:
         return StreamReader(self.options.url_env, self.options.namespace, self.options.stream)
 
-    def plan(self, start: EntryId, end: EntryId) -> list[Range]:
+    def plan(self, start: EntryId, end: EntryId) -> list[StreamRange]:
         """Looks at the entry behind `start` before anybody reads: a whole range is named when it was trimmed, and no
         task is started in vain.
         """
@@ -92,13 +92,13 @@ class _Ranges:
             last = min(behind.version - 1, end.version)
             raise HistoryMissingError(self.options.namespace, start.version + 1, last)
         ranges = cut(self._stream.first_at, start, end, self.options.entries_per_partition)
-        return [Range(str(first), str(last)) for first, last in ranges]
+        return [StreamRange(str(first), str(last)) for first, last in ranges]
 
     def rows(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """On an executor, with a connection of its own. Spark makes up a partition for a batch that has none."""
-        if not isinstance(partition, Range):
+        if not isinstance(partition, StreamRange):
             return
-        how = Reading(self.options.chunk, self.options.record_losses)
+        how = ReadOptions(self.options.chunk, self.options.record_losses)
         with self._open() as stream:
             yield from read(stream, EntryId.parse(partition.start), EntryId.parse(partition.end), how)
 
@@ -153,7 +153,7 @@ class RoutebookStreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvai
             return start
         wanted = place.version + limit.max_rows if isinstance(limit, ReadMaxRows) else end.version
         if wanted < end.version:
-            end = find_place(self._stream.first_at, wanted, place.ms, end.ms)
+            end = find_position(self._stream.first_at, wanted, place.ms, end.ms)
         return self._offset(end)
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 Spark's name

@@ -40,14 +40,14 @@ ARROW: Final = pyarrow.schema([("entry_id", pyarrow.string()), ("payload", pyarr
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """What to do with a range."""
 
     chunk: int
     record_losses: bool
 
 
-def read(stream: StreamReader, start: EntryId, end: EntryId, how: Reading) -> Iterator[pyarrow.RecordBatch]:
+def read(stream: StreamReader, start: EntryId, end: EntryId, how: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
     """Behind `start`, up to and including `end`. HistoryMissingError for a loss unless those are recorded;
     HistoryForkError when what follows is not the same history.
     """
@@ -59,7 +59,7 @@ def read(stream: StreamReader, start: EntryId, end: EntryId, how: Reading) -> It
 
 
 def _round(
-    stream: StreamReader, place: EntryId, end: EntryId, size: int, how: Reading
+    stream: StreamReader, place: EntryId, end: EntryId, size: int, how: ReadOptions
 ) -> tuple[pyarrow.RecordBatch, EntryId, int]:
     """One reply: its rows, where they end, and how many to ask for next."""
     rows = _Rows(stream.namespace, place, how)
@@ -69,7 +69,7 @@ def _round(
         # Nothing up to the end: gone, or never there in this history.
         stream.refuse_fork(end, stream.newest().id)
         rows.miss(end.version)
-    return rows.batch(), rows.place, next_size(size, how.chunk, rows.payload_bytes)
+    return rows.batch(), rows.position, next_size(size, how.chunk, rows.payload_bytes)
 
 
 @contextmanager
@@ -98,9 +98,9 @@ def next_size(size: int, chunk: int, reply_bytes: int) -> int:
 class _Rows:
     """One batch on its way."""
 
-    def __init__(self, namespace: str, place: EntryId, how: Reading) -> None:
+    def __init__(self, namespace: str, place: EntryId, how: ReadOptions) -> None:
         self._namespace, self._how = namespace, how
-        self.place = place
+        self.position = place
         self._ids: list[str | bytes] = []
         self._payloads: list[bytes] = []
 
@@ -116,27 +116,27 @@ class _Rows:
         if not entries:
             return
         first, last = EntryId.parse(entries[0][0]), EntryId.parse(entries[-1][0])
-        if first.version == self.place.version + 1 and last.version == self.place.version + len(entries):
+        if first.version == self.position.version + 1 and last.version == self.position.version + len(entries):
             self._append(entries)
-            self.place = last
+            self.position = last
             return
         for entry in entries:
             found = EntryId.parse(entry[0])
-            if found.version <= self.place.version:
-                raise HistoryForkError(self._namespace, self.place.version, found.version)
-            if found.version > self.place.version + 1:
+            if found.version <= self.position.version:
+                raise HistoryForkError(self._namespace, self.position.version, found.version)
+            if found.version > self.position.version + 1:
                 self.miss(found.version - 1)
             self._append([entry])
-            self.place = found
+            self.position = found
 
     def miss(self, last: int) -> None:
         """The versions behind our place up to `last` are not there."""
         if not self._how.record_losses:
-            raise HistoryMissingError(self._namespace, self.place.version + 1, last)
-        entry_id, payload = hole_row(self.place, last)
+            raise HistoryMissingError(self._namespace, self.position.version + 1, last)
+        entry_id, payload = hole_row(self.position, last)
         self._ids.append(entry_id)
         self._payloads.append(payload)
-        self.place = EntryId(self.place.ms, last)
+        self.position = EntryId(self.position.ms, last)
 
     def _append(self, entries: list[Any]) -> None:
         self._ids += [entry[0] for entry in entries]

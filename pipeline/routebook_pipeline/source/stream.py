@@ -46,7 +46,7 @@ Probe = Callable[[EntryId], EntryId | None]
 """The id of the first entry at or after a place; None when there is none."""
 
 
-def find_place(probe: Probe, version: int, low_ms: int, high_ms: int) -> EntryId:
+def find_position(probe: Probe, version: int, low_ms: int, high_ms: int) -> EntryId:
     """The place of `version`, which lies between the two times: its entry's own id when that exists.
 
     Halving, for an id begins with a time and only the second part is known: the largest ms whose first entry is not
@@ -72,7 +72,7 @@ def cut(probe: Probe, start: EntryId, end: EntryId, entries_each: int) -> list[t
     parts = -(-versions // entries_each)
     places = [start]
     for part in range(1, parts):
-        places.append(find_place(probe, start.version + versions * part // parts, places[-1].ms, end.ms))
+        places.append(find_position(probe, start.version + versions * part // parts, places[-1].ms, end.ms))
     places.append(end)
     return list(pairwise(places))
 
@@ -164,7 +164,7 @@ class StreamReader:
         reply: list[Any] = self._ask("XRANGE", self.key, f"({start}", str(end), "COUNT", count)
         return as_it_came(reply)
 
-    def write_place(self, reader: str, version: int) -> None:
+    def write_reader_position(self, reader: str, version: int) -> None:
         """Everything up to `version` is held safely by `reader`; the service need not keep it for us."""
         self._ask("HSET", key_of(self.namespace, "readers"), reader, f"{version} {self._now_ms()}")
 

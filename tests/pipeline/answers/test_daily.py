@@ -23,8 +23,8 @@ from routebook_pipeline.answers.daily import (
 from routebook_pipeline.history import DAY_MS, DEFAULTS, HOUR_MS, Thresholds, Window
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.reparse import reparse
-from routebook_pipeline.lake.tables import Lake, Pinned, Table
-from routebook_pipeline.lake.transactions import Attempt, put
+from routebook_pipeline.lake.tables import Lake, PinnedTable, Table
+from routebook_pipeline.lake.transactions import WriteAttempt, commit_files
 from routebook_pipeline.times import day_of
 from tests.pipeline.lake.logs import NO_SPARK
 from tests.pipeline.lake.streams import START_MS, frame, paths, payload
@@ -135,11 +135,11 @@ def test_looking_costs_one_opening_of_each_table_however_many_days(lake: Lake, m
         for day in days_between(START_MS, START_MS + 400 * DAY_MS):
             sources = Provenance(0, 0, 0, day.end_ms, fingerprint(DEFAULTS))
             records |= sources.records(kept.name, day_of(day.start_ms))
-        put(table.pin(), [], records=records)
+        commit_files(table.pin(), [], records=records)
     opened: list[str] = []
     pin = Table.pin
 
-    def counted(table: Table) -> Pinned:
+    def counted(table: Table) -> PinnedTable:
         opened.append(table.name)
         return pin(table)
 
@@ -203,14 +203,14 @@ def test_the_open_day_is_made_as_far_as_it_is_over_and_again_when_more_is(days: 
 def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """What happens once, when an answer's files are written and not yet committed."""
     waiting: list[Any] = []
-    write = Attempt.write
+    write = WriteAttempt.write
 
-    def interrupted(self: Attempt, rows: DataFrame) -> None:
+    def interrupted(self: WriteAttempt, rows: DataFrame) -> None:
         write(self, rows)
         if waiting and self.table.name == f"answers/{SEATS.name}":
             waiting.pop()()
 
-    monkeypatch.setattr(Attempt, "write", interrupted)
+    monkeypatch.setattr(WriteAttempt, "write", interrupted)
     yield waiting
     assert not waiting
 
@@ -244,7 +244,7 @@ def test_who_looked_before_another_committed_looks_again(
     days: Days, between: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between looking and committing: the table refuses, and what the other made stands."""
-    looked: list[Pinned] = []
+    looked: list[PinnedTable] = []
 
     def somebody_else() -> None:
         looked.append(SEATS.table(days.lake).pin())

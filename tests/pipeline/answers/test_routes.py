@@ -11,8 +11,8 @@ from routebook_pipeline.answers.coverage import instant_of_version
 from routebook_pipeline.answers.route_at import Doubt, RouteAnswer, route_at
 from routebook_pipeline.errors import NegativeAnswerError
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place
-from routebook_pipeline.lake.transactions import attempt, day_of, put
+from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Position
+from routebook_pipeline.lake.transactions import commit_files, utc_day, write_attempt
 from routebook_pipeline.schemas import CHANGES
 from tests.pipeline.rows import Writer, item
 
@@ -39,10 +39,10 @@ def keep(spark: SparkSession, lake: Lake, told: Writer) -> None:
     lake.changes.make()
     names = CHANGES.fieldNames()
     rows = spark.createDataFrame([tuple(row[name] for name in names) for row in told.rows], CHANGES)
-    records = {"changes": Place(told.era, told.version).ord, LAST_MS: told.ms, OBSERVED: told.ms + 1}
-    with attempt(lake.changes) as made:
-        made.write(rows.coalesce(1).withColumn("day", day_of(F.col("ms"))))
-        put(lake.changes.pin(), made.added, records=records)
+    records = {"changes": Position(told.era, told.version).ord, LAST_MS: told.ms, OBSERVED: told.ms + 1}
+    with write_attempt(lake.changes) as made:
+        made.write(rows.coalesce(1).withColumn("day", utc_day(F.col("ms"))))
+        commit_files(lake.changes.pin(), made.added, records=records)
 
 
 class QuestionInput:

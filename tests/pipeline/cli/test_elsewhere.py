@@ -83,7 +83,7 @@ def test_commands_fill_and_ask_a_lake_on_a_cluster(
             answer: dict[str, Any] = json.loads(asked.out)
             made = shell.pipeline("run", "snapshot", "--json", *there)
             assert (made.code, json.loads(made.out)["days"]) == (0, snapshots)
-    place = lake.changes.pin().place
+    place = lake.changes.pin().position
     assert place is not None
     assert place.version == ENTRIES
     assert [(row["broker"], row["availability"]) for row in answer["rows"]] == [("b", 1.0)]

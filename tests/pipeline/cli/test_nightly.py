@@ -54,7 +54,7 @@ def test_a_quiet_fleet_is_complete_until_the_last_look(
     began_ms = int(time.time() * 1000)
     assert read() == midnight_ms
     assert complete_until(lake, None) >= began_ms
-    assert lake.changes.pin().stream_place == (last_ms, 1)
+    assert lake.changes.pin().stream_position == (last_ms, 1)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def following(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
 
     def followed(self: Feed, batch: DataFrame, number: int) -> None:
         if times_ms and self.stream == CHANGES:
-            held = self.table.pin().place
+            held = self.table.pin().position
             add(stream, held.version + 2 if held else 2, times_ms.pop(0))
         commit(self, batch, number)
 
@@ -81,7 +81,7 @@ def test_what_follows_while_it_reads_is_read_too(
     add(stream, 1, midnight_ms - HOUR_MS)
     following.append(int(time.time() * 1000))
     assert read() == midnight_ms
-    held = lake.changes.pin().place
+    held = lake.changes.pin().position
     assert held is not None
     assert held.version == 2
 

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from routebook_pipeline.errors import MAKE_ROOM, HistoryForkError, UnreachableError, translate
+from routebook_pipeline.errors import MAKE_ROOM, HistoryForkError, UnreachableError, translate_error
 from routebook_pipeline.lake.folders import reaching
 
 FORK = HistoryForkError("ns", 9, 3)
@@ -38,7 +38,7 @@ def spark_says(text: str) -> PySparkException:
     ],
 )
 def test_the_cause_is_told_and_not_the_stack(text: str, code: int, said: str) -> None:
-    error = translate(spark_says(text))
+    error = translate_error(spark_says(text))
     assert error is not None
     assert error.exit_code == code
     assert said in str(error)
@@ -72,7 +72,7 @@ failure: Lost task 0.0 in stage 0.0 (TID 0) (localhost executor driver): java.io
 )
 def test_a_disk_that_is_full_is_told_with_what_to_do(text: str, where: str) -> None:
     """As Spark says it: of the lake's disk, and of the one that it sorts on."""
-    error = translate(spark_says(text))
+    error = translate_error(spark_says(text))
     assert isinstance(error, UnreachableError)
     assert str(error) == f"No space left on device, on the disk of {where}{MAKE_ROOM}"
 
@@ -84,13 +84,13 @@ def test_it_is_the_advice_that_arrow_and_the_log_of_the_table_give() -> None:
 
 
 def test_java_that_died_is_unreachable() -> None:
-    error = translate(Py4JNetworkError("Answer from Java side is empty"))
+    error = translate_error(Py4JNetworkError("Answer from Java side is empty"))
     assert isinstance(error, UnreachableError)
 
 
 def test_an_error_of_ours_stays_itself() -> None:
-    assert translate(FORK) is FORK
+    assert translate_error(FORK) is FORK
 
 
 def test_a_mistake_of_ours_keeps_its_stack() -> None:
-    assert translate(KeyError("x")) is None
+    assert translate_error(KeyError("x")) is None

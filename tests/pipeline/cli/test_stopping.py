@@ -8,7 +8,7 @@ import pytest
 
 from routebook_pipeline.answers.daily import STORED_ANSWERS
 from routebook_pipeline.history import MINUTE_MS
-from routebook_pipeline.lake.tables import Lake, records_of
+from routebook_pipeline.lake.tables import Lake, all_records
 from routebook_pipeline.source.stream import EntryId
 from routebook_pipeline.times import day_of
 from tests.pipeline.cli.operator import ENTRIES, LIGHT, Entry, Running, told, two_days
@@ -26,7 +26,7 @@ def changes(first: int, last: int) -> list[Entry]:
 
 
 def held(lake: Lake) -> int:
-    place = lake.changes.pin().place
+    place = lake.changes.pin().position
     return 0 if place is None else place.version
 
 
@@ -93,7 +93,7 @@ def test_the_open_day_is_made_again_while_it_is_open(
 
     def recorded() -> dict[str, int]:
         table = SEATS.table(lake)
-        return records_of(table.pin()) if table.exists() else {}
+        return all_records(table.pin()) if table.exists() else {}
 
     with Running(environment, tmp_path / "says.txt", *arguments) as ingest:
         ingest.wait_until_said(f"up to version {ENTRIES}")

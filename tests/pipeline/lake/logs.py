@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from routebook_pipeline.lake.snapshots import start_ms
 from routebook_pipeline.lake.tables import Table
-from routebook_pipeline.lake.transactions import put
+from routebook_pipeline.lake.transactions import commit_files
 
 _nothing: Any = None
 NO_SPARK: SparkSession = _nothing
@@ -19,7 +19,7 @@ NO_SPARK: SparkSession = _nothing
 def tell(table: Table, days: Iterable[str] = (), **records: int) -> None:
     """A file a day with one row of its first instant, and records of the table."""
     table.make()
-    put(table.pin(), [_file(table, number, day) for number, day in enumerate(days, 1)], records=records)
+    commit_files(table.pin(), [_file(table, number, day) for number, day in enumerate(days, 1)], records=records)
 
 
 def _file(table: Table, number: int, day: str) -> AddAction:

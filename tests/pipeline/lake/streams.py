@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.lake.tables import Table
 from routebook_pipeline.schemas import SOURCE
+from routebook_pipeline.source.stream import EntryId, StreamEnd
 
 DAY_MS = 86_400_000
 START_MS = 19_700 * DAY_MS
@@ -29,6 +30,11 @@ def entries(first: int, last: int, *, step_ms: int = 1000) -> list[tuple[str, by
 def hole(first: int, last: int) -> tuple[str, bytes]:
     told = {"v": 1, "kind": "hole", "from_version": first, "to_version": last}
     return f"hole:{START_MS + first}-{first}", json.dumps(told).encode()
+
+
+def ends_at(version: int, now_ms: int) -> StreamEnd:
+    """The stream ended with `version` when the store's clock was `now_ms`."""
+    return StreamEnd(EntryId(now_ms, version), now_ms)
 
 
 def frame(spark: SparkSession, rows: Iterable[tuple[str, bytes]]) -> DataFrame:

@@ -12,7 +12,7 @@ from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.folders import Folder
 from routebook_pipeline.lake.reparse import reparse
 from routebook_pipeline.lake.tables import Lake, Table
-from routebook_pipeline.lake.transactions import attempt, put
+from routebook_pipeline.lake.transactions import commit_files, write_attempt
 from routebook_pipeline.schemas import CHANGES, columns
 from tests.pipeline.lake.streams import START_MS, entries, frame, payload
 
@@ -22,9 +22,9 @@ SINCE = StructType([*BEFORE.fields, *columns((BooleanType(), "first"), (StringTy
 
 def add(spark: SparkSession, table: Table, *rows: tuple[Any, ...]) -> None:
     frame = spark.createDataFrame(rows, table.columns).withColumn(table.partition, F.lit("2023-12-09"))
-    with attempt(table) as made:
+    with write_attempt(table) as made:
         made.write(frame.coalesce(1))
-        put(table.pin(), made.added, records={})
+        commit_files(table.pin(), made.added, records={})
 
 
 def rows_of(spark: SparkSession, table: Table) -> list[tuple[Any, ...]]:
@@ -39,9 +39,9 @@ def test_raw_rows_are_read_again_beside_columns_of_a_newer_release(spark: SparkS
     commit(frame(spark, [*entries(1, 2), raw]).coalesce(1), newer, ingested_ms=5)
     pinned = newer.pin()
     rows = pinned.read(spark).withColumn("new", F.lit("kept")).withColumn("day", F.lit(pinned.files[0].day))
-    with attempt(newer) as made:
+    with write_attempt(newer) as made:
         made.write(rows)
-        put(pinned, made.added, records={}, removed=pinned.files)
+        commit_files(pinned, made.added, records={}, removed=pinned.files)
 
     assert reparse(spark, lake, known_format=2).readable == 1
     found = newer.pin().read(spark).where("row = 0").select("version", "code", "new").collect()
@@ -69,4 +69,4 @@ def test_a_column_that_is_added_is_null_before_and_nobody_elses_matter(spark: Sp
     assert maintenance.compact_table(older).into == 1
     assert rows_of(spark, newer) == told
     assert rows_of(spark, older) == [row[:3] for row in told]
-    assert [(file.first_ord, file.last_ord, file.without_raw) for file in newer.pin().files] == [(1, 4, 2)]
+    assert [(file.first_ord, file.last_ord, file.readable_rows) for file in newer.pin().files] == [(1, 4, 2)]

@@ -13,8 +13,8 @@ from pyspark.sql.types import LongType
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake import maintenance
 from routebook_pipeline.lake.folders import Folder
-from routebook_pipeline.lake.tables import Lake, Place, Table
-from routebook_pipeline.lake.transactions import Attempt, OvertakenError, attempt, put
+from routebook_pipeline.lake.tables import Lake, Position, Table
+from routebook_pipeline.lake.transactions import ConcurrentCommitError, WriteAttempt, commit_files, write_attempt
 from routebook_pipeline.schemas import columns
 from tests.pipeline.lake.arrow_files import add_file, ords
 from tests.pipeline.lake.streams import paths
@@ -39,7 +39,7 @@ def test_a_log_that_went_away_is_named(lake: Lake) -> None:
     pinned = lake.changes.pin()
     shutil.rmtree(log_of(lake.changes))
     with pytest.raises(UnreachableError, match="cannot be written to"):
-        put(pinned, [], records={"changes": Place(0, 1).ord})
+        commit_files(pinned, [], records={"changes": Position(0, 1).ord})
 
 
 def test_a_place_that_is_none_is_named(tmp_path: Path) -> None:
@@ -82,16 +82,16 @@ def test_what_was_committed_stays_however_its_writer_ended(lake: Lake) -> None:
     for numbers in (range(20), range(20, 40)):
         add_file(table, numbers)
 
-    def join(ended_with: BaseException, *, committed: bool) -> Attempt:
+    def join(ended_with: BaseException, *, committed: bool) -> WriteAttempt:
         pinned = table.pin()
-        with suppress(type(ended_with)), attempt(table) as made:
+        with suppress(type(ended_with)), write_attempt(table) as made:
             made.join(pinned.files, table.columns)
             if committed:
-                put(pinned, made.added, records={}, removed=pinned.files, same_rows=True)
+                commit_files(pinned, made.added, records={}, removed=pinned.files, same_rows=True)
             raise ended_with
         return made
 
-    for error in (KeyboardInterrupt(), OvertakenError("by ourselves")):
+    for error in (KeyboardInterrupt(), ConcurrentCommitError("by ourselves")):
         kept = join(error, committed=True)
         assert [action.path for action in kept.added] == [file.path for file in table.pin().files]
         assert ords(table) == list(range(40))

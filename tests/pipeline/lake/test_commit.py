@@ -7,31 +7,31 @@ import pytest
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import WrongUsageError
-from routebook_pipeline.lake.commit import Committed, Noted, NotTheNextError, Point, check_it_continues, commit
+from routebook_pipeline.lake.commit import CommittedBatch, KillPoint, NotTheNextError, check_it_continues, commit
 from routebook_pipeline.lake.reading import complete_until
-from routebook_pipeline.lake.tables import Lake, Place
+from routebook_pipeline.lake.tables import Lake, Position
 from routebook_pipeline.source.stream import EntryId, StreamEnd
-from tests.pipeline.lake.streams import START_MS, entries, frame, hole, paths, payload, versions
+from tests.pipeline.lake.streams import START_MS, ends_at, entries, frame, hole, paths, payload, versions
 
-Add = Callable[..., Committed | None]
+Add = Callable[..., CommittedBatch | None]
 
 
 def test_every_version_is_there_once(spark: SparkSession, lake: Lake) -> None:
     """One history, batch by batch: each batch is what some reader might bring next."""
     table = lake.changes
 
-    def add(*rows: tuple[str, bytes], noted: Noted | None = None) -> Committed | None:
-        return commit(frame(spark, rows), table, ingested_ms=5, noted=noted)
+    def add(*rows: tuple[str, bytes], stream_end: StreamEnd | None = None) -> CommittedBatch | None:
+        return commit(frame(spark, rows), table, ingested_ms=5, stream_end=stream_end)
 
     # The stream was trimmed before anybody read it: no hole, the history begins there.
-    first = add(*entries(11, 20), noted=Noted(20, START_MS + 60_000))
-    assert first == Committed(0, 11, 20, entries=10, holes=0, unreadable=0, rows=10, observed_ms=START_MS + 60_000)
+    first = add(*entries(11, 20), stream_end=ends_at(20, START_MS + 60_000))
+    assert first == CommittedBatch(0, 11, 20, entries=10, holes=0, unreadable=0, rows=10, observed_ms=START_MS + 60_000)
     assert table.pin().observed_ms == START_MS + 60_000
 
     # A reader without memory, or a second one: nothing new.
     assert add(*entries(11, 20)) is None
     # An older checkpoint: what is known is left out. The store has gone on meanwhile, so nobody knows until when.
-    second = add(*entries(15, 25), noted=Noted(30, START_MS + 90_000))
+    second = add(*entries(15, 25), stream_end=ends_at(30, START_MS + 90_000))
     assert second is not None
     assert (second.first, second.last, second.entries, second.observed_ms) == (21, 25, 5, START_MS + 25_000)
 
@@ -49,7 +49,7 @@ def test_every_version_is_there_once(spark: SparkSession, lake: Lake) -> None:
     assert paths(table) == before, "files of failed attempts stay"
 
     pinned = table.pin()
-    assert pinned.place == Place(0, 32)
+    assert pinned.position == Position(0, 32)
     told = pinned.delta.history(1)[0]
     assert {name: told[name] for name in ("observed_ms", "entries", "holes", "unreadable")} == {
         "observed_ms": third.observed_ms,
@@ -64,23 +64,23 @@ def test_a_loss_at_the_end_ends_where_the_stream_did(spark: SparkSession, lake: 
     """What was lost is not known; when its last entry was, is."""
     table = lake.changes
 
-    def add(*rows: tuple[str, bytes], noted: Noted, end: EntryId) -> Committed | None:
-        return commit(frame(spark, rows), table, ingested_ms=5, noted=noted, end=end)
+    def add(*rows: tuple[str, bytes], stream_end: StreamEnd, end: EntryId) -> CommittedBatch | None:
+        return commit(frame(spark, rows), table, ingested_ms=5, stream_end=stream_end, end=end)
 
     last = EntryId(START_MS + 94_000, 15)
-    done = add(*entries(1, 10), hole(11, 15), noted=Noted(15, START_MS + 95_000), end=last)
+    done = add(*entries(1, 10), hole(11, 15), stream_end=ends_at(15, START_MS + 95_000), end=last)
     assert done is not None
     assert (done.first, done.last, done.entries, done.holes) == (1, 15, 10, 5)
-    assert table.pin().stream_place == last
+    assert table.pin().stream_position == last
     assert done.observed_ms == START_MS + 95_000
     newest = StreamEnd(last, START_MS + 99_000)
     assert complete_until(lake, newest) == START_MS + 99_000
 
     # Something followed while this one was read: it is complete until its end, not only until what was found.
     end = EntryId(START_MS + 97_000, 16)
-    done = add(hole(16, 16), noted=Noted(40, START_MS + 99_000), end=end)
+    done = add(hole(16, 16), stream_end=ends_at(40, START_MS + 99_000), end=end)
     assert done is not None
-    assert (table.pin().stream_place, done.observed_ms) == (end, START_MS + 97_000)
+    assert (table.pin().stream_position, done.observed_ms) == (end, START_MS + 97_000)
 
 
 def test_a_batch_of_a_newer_format_is_kept(spark: SparkSession, lake: Lake) -> None:
@@ -97,9 +97,9 @@ def test_of_two_writers_one_finds_nothing_new(spark: SparkSession, lake: Lake) -
     table = lake.changes
     overtakers = itertools.chain([entries(1, 4)], itertools.repeat(None))
 
-    def overtake(point: Point) -> None:
+    def overtake(point: KillPoint) -> None:
         """The other one, which is done just before us."""
-        rows = next(overtakers) if point is Point.FILES_WRITTEN else None
+        rows = next(overtakers) if point is KillPoint.FILES_WRITTEN else None
         if rows is not None:
             assert commit(frame(spark, rows), table, ingested_ms=5) is not None
 
@@ -116,7 +116,7 @@ def test_the_log_says_which_files_hold_what(spark: SparkSession, lake: Lake) -> 
     rows = [*entries(1, 30, step_ms=hour), (f"{START_MS + 31 * hour}-31", b"")]
     commit(frame(spark, rows).coalesce(1), table, ingested_ms=5)
     assert [
-        (file.day, file.rows, file.first_ord, file.last_ord, file.first_ms, file.last_ms, file.without_raw)
+        (file.day, file.rows, file.first_ord, file.last_ord, file.first_ms, file.last_ms, file.readable_rows)
         for file in table.pin().files
     ] == [
         ("2023-12-09", 23, 1, 23, START_MS + hour, START_MS + 23 * hour, 23),
@@ -140,4 +140,4 @@ def test_a_batch_that_is_not_the_next_is_refused(
 ) -> None:
     found = {"first": first, "last": last, "entries": entries, "holes": holes, "twice_the_sum": twice_the_sum}
     with pytest.raises(NotTheNextError):
-        check_it_continues("changes", None if held is None else Place(0, held), found)
+        check_it_continues("changes", None if held is None else Position(0, held), found)

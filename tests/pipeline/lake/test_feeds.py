@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from routebook_pipeline.lake.feeds import KEPT_MS, Checkpoint, Checkpoints, Feed, Habits, StoppedError
+from routebook_pipeline.lake.feeds import KEPT_MS, Checkpoint, Checkpoints, Feed, FeedOptions, StoppedError
 from routebook_pipeline.lake.folders import Folder
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.source.stream import EntryId
@@ -40,7 +40,7 @@ class QueryWithABatchOnItsWay:
 
 
 def test_a_batch_that_comes_while_a_feed_is_stopped_is_sent_back(tmp_path: Path) -> None:
-    habits = Habits({}, "fail", "lake", None, compacting=False)
+    habits = FeedOptions({}, "fail", "lake", None, compacting=False)
     feed = Feed(Lake(str(tmp_path), "ns"), "changes", habits, lambda _: None, threading.Event())
     query: Any = QueryWithABatchOnItsWay(feed)
     feed.query = query
@@ -118,7 +118,7 @@ def test_of_two_queries_that_end_at_once_one_checkpoint_stays(checkpoints: Check
 
 
 def test_a_lake_that_is_away_does_not_keep_a_feed_from_stopping(tmp_path: Path) -> None:
-    habits = Habits({}, "fail", "lake", None, compacting=False)
+    habits = FeedOptions({}, "fail", "lake", None, compacting=False)
     feed = Feed(Lake(str(tmp_path), "ns"), "changes", habits, lambda _: None, threading.Event())
     (tmp_path / "ns").write_text("no folder")
     feed._checkpoint = feed._checkpoints.new(0)

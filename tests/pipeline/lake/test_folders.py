@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import UnreachableError, WrongUsageError
 from routebook_pipeline.lake.folders import Folder, check_spark_reaches
-from routebook_pipeline.lake.tables import Lake, Place
-from routebook_pipeline.lake.transactions import Attempt
+from routebook_pipeline.lake.tables import Lake, Position
+from routebook_pipeline.lake.transactions import WriteAttempt
 from tests.pipeline.lake.streams import entries, frame
 
 
@@ -83,10 +83,10 @@ def test_an_address_of_a_file_and_its_path_are_one_lake(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("namespace", [".", "..", "...", ".a", "-_"])
-def test_a_name_space_lies_in_its_lake_whatever_its_name(tmp_path: Path, namespace_name: str) -> None:
-    table = Lake(str(tmp_path / "lake"), namespace_name).changes
+def test_a_namespace_has_a_folder_in_its_lake_whatever_its_name(tmp_path: Path, namespace: str) -> None:
+    table = Lake(str(tmp_path / "lake"), namespace).changes
     table.make()
-    assert table.pin().place is None
+    assert table.pin().position is None
     assert [folder.name for folder in tmp_path.iterdir()] == ["lake"]
     assert len(list((tmp_path / "lake").iterdir())) == 1
 
@@ -103,7 +103,7 @@ def test_a_spark_without_connector_is_told_what_to_give(spark: SparkSession, pla
     """As pip installs it. The version is that of the rest of Hadoop, found where Spark runs."""
     wanted = rf"spark\.jars\.packages={coordinates}:3\.\d+\.\d+`"
     with pytest.raises(UnreachableError, match=wanted) as raised:
-        Attempt(Lake(place, "ns").changes).write(frame(spark, entries(1, 2)))
+        WriteAttempt(Lake(place, "ns").changes).write(frame(spark, entries(1, 2)))
     assert "\n" not in str(raised.value)
 
 
@@ -113,5 +113,5 @@ def test_folders_and_hadoop_need_no_connector(spark: SparkSession, place: str) -
 
 
 def test_places_are_rising_across_eras() -> None:
-    assert Place.of(Place(3, 7).ord) == Place(3, 7)
-    assert Place(1, 0).ord > Place(0, (1 << 48) - 1).ord
+    assert Position.of(Position(3, 7).ord) == Position(3, 7)
+    assert Position(1, 0).ord > Position(0, (1 << 48) - 1).ord

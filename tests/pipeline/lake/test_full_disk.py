@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake import maintenance
 from routebook_pipeline.lake.commit import commit
-from routebook_pipeline.lake.tables import Lake, Place
+from routebook_pipeline.lake.tables import Lake, Position
 from tests.pipeline.lake.streams import START_MS, entries, frame, paths, payload, versions
 
 SIZE = 4 << 20
@@ -52,7 +52,7 @@ def test_what_does_not_fit_is_not_there(spark: SparkSession, small_disk: Path) -
     with pytest.raises(Exception, match="No space left on device"):
         commit(frame(spark, large), table, ingested_ms=5)
     assert paths(table) == before
-    assert table.pin().place == Place(0, 40)
+    assert table.pin().position == Position(0, 40)
 
     # Not Spark's: the joining of files.
     (small_disk / "filler").write_bytes(b"\0" * (os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize))

@@ -10,7 +10,7 @@ from routebook_pipeline.errors import HistoryError
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.file_import import Known, import_files
 from routebook_pipeline.lake.rebase import rebase
-from routebook_pipeline.lake.tables import Lake, Place
+from routebook_pipeline.lake.tables import Lake, Position
 from routebook_pipeline.source.stream import EntryId
 from tests.pipeline.lake.stores import Store
 from tests.pipeline.lake.streams import START_MS, entries, frame, hole, payload, versions
@@ -59,10 +59,10 @@ def test_a_file_from_before_the_store_lost_its_tail_is_refused(
     rebase(spark, lake)
 
     def refuse(rows: list[tuple[str, bytes]], words: str) -> None:
-        place = table.pin().place
+        place = table.pin().position
         with pytest.raises(HistoryError, match=words):
             import_files(spark, lake, [export(tmp_path, rows)])
-        assert table.pin().place == place
+        assert table.pin().position == place
 
     refuse(dead, "version 20 of .*, with which the history before this one ended")
     commit(frame(spark, alive[:15]), table, ingested_ms=6)
@@ -71,7 +71,7 @@ def test_a_file_from_before_the_store_lost_its_tail_is_refused(
     done = import_files(spark, lake, [export(tmp_path, alive[3:])])
     assert done is not None
     assert (done.era, done.first, done.last) == (1, 16, 24)
-    assert table.pin().place == Place(1, 24)
+    assert table.pin().position == Position(1, 24)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from routebook_pipeline.lake.feeds import Progress
 from routebook_pipeline.lake.ingest import ingest
 from routebook_pipeline.lake.reading import complete_until
 from routebook_pipeline.lake.rebase import rebase
-from routebook_pipeline.lake.tables import Lake, Place
+from routebook_pipeline.lake.tables import Lake, Position
 from tests.pipeline.lake.stores import Store
 from tests.pipeline.lake.streams import START_MS, entries, frame, payload, versions
 
@@ -130,7 +130,7 @@ def test_a_stream_that_was_empty_is_read_when_it_is_not(store: Store, mine: Lake
     once()
     store.add([gaps(1)], stream="pulse")
     once()
-    held = [table.pin().place for table in (mine.changes, mine.pulses)]
+    held = [table.pin().position for table in (mine.changes, mine.pulses)]
     assert [place and place.version for place in held] == [5, 1]
 
 
@@ -236,7 +236,7 @@ def test_who_is_behind_the_lake_sees_another_history_too(spark: SparkSession, st
             options={"max_entries_per_trigger": "5"},
         )
     assert (forked.value.ours, forked.value.newest) == (12, 30)
-    assert mine.changes.pin().place == Place(0, 12)
+    assert mine.changes.pin().position == Position(0, 12)
 
 
 def test_a_store_that_is_away_is_named(mine: Lake, once: Once, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,4 +292,4 @@ def test_files_are_joined_every_so_many_batches_and_a_batch_does_not_depend_on_i
     ingest(spark, mine, once=False, announce=announce, stop=stop, trigger_s=0.1, options=limit)
     assert joined[0] == "2 files of closed days joined into 1"
     assert "were not joined: A file of the table is missing" in joined[1]
-    assert table.pin().place == Place(0, 40)
+    assert table.pin().position == Position(0, 40)

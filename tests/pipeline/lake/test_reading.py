@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import Instant, Window
-from routebook_pipeline.lake.commit import Noted, commit
+from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.reading import complete_until, history_for
 from routebook_pipeline.lake.snapshots import build, closed_days
-from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Place
-from routebook_pipeline.lake.transactions import put
+from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Position
+from routebook_pipeline.lake.transactions import commit_files
 from routebook_pipeline.source.stream import EntryId, StreamEnd
 from tests.pipeline.lake.logs import tell
-from tests.pipeline.lake.streams import DAY_MS, START_MS, entries, frame
+from tests.pipeline.lake.streams import DAY_MS, START_MS, ends_at, entries, frame
 
 SIX_HOURS = DAY_MS // 4
 
@@ -35,7 +35,7 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
     lake = Lake(str(root), "ns")
     lake.changes.make()
     batch = frame(spark, entries(1, 27, step_ms=SIX_HOURS)).coalesce(1)
-    commit(batch, lake.changes, ingested_ms=5, noted=Noted(27, START_MS + 27 * SIX_HOURS + 5))
+    commit(batch, lake.changes, ingested_ms=5, stream_end=ends_at(27, START_MS + 27 * SIX_HOURS + 5))
     return root
 
 
@@ -52,15 +52,15 @@ def test_a_question_reads_a_snapshot_and_what_followed(spark: SparkSession, week
     last_day = Window(START_MS + 6 * DAY_MS, START_MS + 7 * DAY_MS)
     # Three seats take turns: what began their states, their last registrations, and what followed.
     kept = [1, 2, 3, *range(21, 28)]
-    assert found(history_for(spark, week, last_day, say=said.append).changes) == kept
+    assert found(history_for(spark, week, last_day, log=said.append).changes) == kept
     assert len(said) == 1
     assert "there is no snapshot of 2023-12-15" in said[0]
     assert [file.day for file in week.snapshots.pin().files] == ["2023-12-15"]
 
     # It stands; two days earlier nothing does, but there is not much to read either.
     second = Window(START_MS + 2 * DAY_MS, START_MS + 3 * DAY_MS)
-    assert found(history_for(spark, week, last_day, say=said.append).changes) == kept
-    assert found(history_for(spark, week, second, say=said.append).changes) == [*range(1, 12)]
+    assert found(history_for(spark, week, last_day, log=said.append).changes) == kept
+    assert found(history_for(spark, week, second, log=said.append).changes) == [*range(1, 12)]
     assert len(said) == 1
     # Behind the snapshot's midnight, looking back before it; and at a place.
     back = history_for(spark, week, Window(last_day.start_ms, last_day.end_ms), lookback_ms=4 * DAY_MS)
@@ -75,10 +75,10 @@ def test_what_comes_late_makes_the_snapshot_anew(spark: SparkSession, week: Lake
     """The store's clock stepped back."""
     last_day = Window(START_MS + 6 * DAY_MS, START_MS + 7 * DAY_MS)
     said: list[str] = []
-    history_for(spark, week, last_day, say=said.append)
+    history_for(spark, week, last_day, log=said.append)
     late = (f"{START_MS + 23 * SIX_HOURS}-28", entries(28, 28)[0][1])
     commit(frame(spark, [late]), week.changes, ingested_ms=5)
-    assert 28 in found(history_for(spark, week, last_day, say=said.append).changes)
+    assert 28 in found(history_for(spark, week, last_day, log=said.append).changes)
     assert len(said) == 2
 
 
@@ -87,19 +87,19 @@ def test_a_place_of_an_era_that_ended_is_answered_from_that_era(spark: SparkSess
     """The store lost its tail, and what is left of it was read again: new versions at the times of the old ones. A
     snapshot built since holds those.
     """
-    place = Instant(ord=Place(0, 25).ord)
+    place = Instant(ord=Position(0, 25).ord)
     assert build(spark, week, "2023-12-15")
     before = found(history_for(spark, week, place).changes)
 
     changes = week.changes
-    put(changes.pin(), [], records={"changes": Place(1, 0).ord})
+    commit_files(changes.pin(), [], records={"changes": Position(1, 0).ord})
     again = commit(frame(spark, entries(1, 26, step_ms=SIX_HOURS)), changes, ingested_ms=6)
     assert again is not None
     assert again.era == 1
     assert build(spark, week, "2023-12-15"), "it no longer stands"
 
     said: list[str] = []
-    rows = history_for(spark, week, place, say=said.append).changes
+    rows = history_for(spark, week, place, log=said.append).changes
     assert {row.era for row in rows.select("era").distinct().collect()} == {0}
     assert set(before) <= set(found(rows)) <= set(range(1, 26))
     assert said == [], "another snapshot would be no better"
@@ -165,7 +165,7 @@ def test_who_may_only_read_is_answered_without_a_snapshot(spark: SparkSession, w
     if with_table:
         week.snapshots.make()
     with reading_only(Path(week.root)):
-        rows = history_for(spark, week, last_day, say=said.append).changes
+        rows = history_for(spark, week, last_day, log=said.append).changes
         assert found(rows) == [*range(1, 28)]
     assert len(said) == 2
     assert "could not be kept" in said[1]

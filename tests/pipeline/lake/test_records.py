@@ -5,40 +5,40 @@ from pathlib import Path
 import pytest
 
 from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, Lake, Pinned, records_of
-from routebook_pipeline.lake.transactions import put
+from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, Lake, PinnedTable, all_records
+from routebook_pipeline.lake.transactions import commit_files
 
 
-def look(lake: Lake) -> Pinned:
+def look(lake: Lake) -> PinnedTable:
     return lake.changes.pin()
 
 
 def test_they_are_those_that_the_wheel_tells_one_by_one(lake: Lake) -> None:
     """Before the first checkpoint, with the log only; and behind it, also of an older version."""
     lake.changes.make()
-    assert records_of(look(lake)) == {}
-    put(look(lake), [], records={"once": 7, "often": -1})
+    assert all_records(look(lake)) == {}
+    commit_files(look(lake), [], records={"once": 7, "often": -1})
     early = look(lake)
-    assert records_of(early) == {"once": 7, "often": -1}
+    assert all_records(early) == {"once": 7, "often": -1}
     for number in range(CHECKPOINT_COMMITS + 3):
-        put(look(lake), [], records={"often": number, f"of {number}": 0})
+        commit_files(look(lake), [], records={"often": number, f"of {number}": 0})
     late = look(lake)
     assert len([file for file in (late.table.folder / "_delta_log").files() if "checkpoint.parquet" in file.path]) == 1
-    found = records_of(late)
+    found = all_records(late)
     assert len(found) == 2 + CHECKPOINT_COMMITS + 3
     assert found == {name: late.record(name) for name in found}
     assert (found["once"], found["often"]) == (7, CHECKPOINT_COMMITS + 2)
-    assert records_of(early) == {"once": 7, "often": -1}
+    assert all_records(early) == {"once": 7, "often": -1}
     # Nothing but the files tells of the checkpoint, which another writer may have made in parts.
     Path(late.table.folder.uri, "_delta_log", "_last_checkpoint").unlink()
-    assert records_of(late) == found
+    assert all_records(late) == found
 
 
 def test_a_log_with_a_gap_is_not_guessed(lake: Lake) -> None:
     lake.changes.make()
     for number in range(2):
-        put(look(lake), [], records={"one": number})
+        commit_files(look(lake), [], records={"one": number})
     pinned = look(lake)
     Path(pinned.table.folder.uri, "_delta_log", "00000000000000000001.json").unlink()
     with pytest.raises(UnreachableError, match="lacks its version 1"):
-        records_of(pinned)
+        all_records(pinned)

@@ -7,13 +7,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from routebook_pipeline.history import Instant
 from routebook_pipeline.lake import reparse as reparsing
-from routebook_pipeline.lake.commit import Noted, commit
+from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.reading import history_for
 from routebook_pipeline.lake.reparse import reparse
 from routebook_pipeline.lake.snapshots import build, build_days, drop_after
 from routebook_pipeline.lake.tables import Lake
-from routebook_pipeline.lake.transactions import Attempt
-from tests.pipeline.lake.streams import DAY_MS, START_MS, entries, frame, payload
+from routebook_pipeline.lake.transactions import WriteAttempt
+from tests.pipeline.lake.streams import DAY_MS, START_MS, ends_at, entries, frame, payload
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ SIX_HOURS = DAY_MS // 4
 def lake(plainly: SparkSession, lake: Lake) -> Lake:
     """Version 3 is of a newer format."""
     rows = [*entries(1, 2, step_ms=SIX_HOURS), (f"{START_MS + 3 * SIX_HOURS}-3", payload(3, v=2, queues=[]))]
-    commit(frame(plainly, rows).coalesce(1), lake.changes, ingested_ms=5, noted=Noted(3, START_MS + DAY_MS + 9))
+    commit(frame(plainly, rows).coalesce(1), lake.changes, ingested_ms=5, stream_end=ends_at(3, START_MS + DAY_MS + 9))
     return lake
 
 
@@ -40,14 +40,14 @@ def is_readable(spark: SparkSession, lake: Lake) -> bool:
 def before_the_commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
     """What happens once, when a snapshot's files are written."""
     waiting: list[Callable[[], object]] = []
-    write = Attempt.write
+    write = WriteAttempt.write
 
-    def interrupted(self: Attempt, rows: DataFrame) -> None:
+    def interrupted(self: WriteAttempt, rows: DataFrame) -> None:
         write(self, rows)
         if waiting and self.table.name == "snapshots":
             waiting.pop()()
 
-    monkeypatch.setattr(Attempt, "write", interrupted)
+    monkeypatch.setattr(WriteAttempt, "write", interrupted)
     yield waiting
     assert not waiting
 

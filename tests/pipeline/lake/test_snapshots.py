@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from routebook_pipeline.lake.snapshots import build_days, closed_days, names_of_days, start_ms
-from routebook_pipeline.lake.tables import OBSERVED, Lake, Pinned, Table
+from routebook_pipeline.lake.tables import OBSERVED, Lake, PinnedTable, Table
 from tests.pipeline.lake.logs import NO_SPARK, tell
 
 DAYS = names_of_days("2023-01-01", "2024-02-04")
@@ -17,7 +17,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     pin, make = Table.pin, Table.make
 
-    def pinned(table: Table) -> Pinned:
+    def pinned(table: Table) -> PinnedTable:
         names.append(table.name)
         return pin(table)
 

@@ -16,11 +16,11 @@ from routebook_pipeline.errors import (
     UnreachableError,
     WrongUsageError,
 )
-from routebook_pipeline.lake.feeds import Feed, Habits, Progress
+from routebook_pipeline.lake.feeds import Feed, FeedOptions, Progress
 from routebook_pipeline.lake.ingest import Supervised
 from routebook_pipeline.lake.tables import Lake
 
-HABITS = Habits({}, "fail", "lake", None, compacting=False)
+HABITS = FeedOptions({}, "fail", "lake", None, compacting=False)
 
 
 def spark_with(*, java: bool) -> Any:

@@ -11,14 +11,14 @@ from pyspark.sql.types import LongType
 
 from routebook_pipeline.errors import HistoryError, NegativeAnswerError, WrongUsageError
 from routebook_pipeline.lake import maintenance
-from routebook_pipeline.lake.commit import Point, commit
+from routebook_pipeline.lake.commit import KillPoint, commit
 from routebook_pipeline.lake.file_import import import_files
 from routebook_pipeline.lake.maintenance import Compacted, check, compact, vacuum
 from routebook_pipeline.lake.rebase import rebase
 from routebook_pipeline.lake.reparse import reparse
 from routebook_pipeline.lake.snapshots import build
-from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, LAST_MS, Lake, Place, Table
-from routebook_pipeline.lake.transactions import put
+from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, LAST_MS, Lake, Position, Table
+from routebook_pipeline.lake.transactions import commit_files
 from routebook_pipeline.schemas import columns
 from tests.pipeline.lake.arrow_files import add_file, ords
 from tests.pipeline.lake.stores import Store
@@ -39,9 +39,9 @@ def test_files_of_closed_days_are_joined(spark: SparkSession, lake: Lake, monkey
     stale = table.pin()
     done: list[Compacted] = []
 
-    def join(point: Point) -> None:
+    def join(point: KillPoint) -> None:
         """Between the files of a batch and its commit."""
-        if point is Point.FILES_WRITTEN:
+        if point is KillPoint.FILES_WRITTEN:
             done.append(compact(lake))
 
     commit(frame(spark, entries(41, 42, step_ms=HOUR_MS)), table, ingested_ms=5, reached=join)
@@ -82,9 +82,9 @@ def test_replaced_answers_are_thrown_away_with_the_rest(lake: Lake) -> None:
     for number in range(3):
         add_file(table, [number], replacing=True)
     told: list[str] = []
-    assert vacuum(lake, say=told.append) == 0
+    assert vacuum(lake, log=told.append) == 0
     assert "answers/flaps-by-seat: 0 files deleted" in told
-    assert vacuum(lake, kept_hours=0, say=told.append) == 2
+    assert vacuum(lake, kept_hours=0, log=told.append) == 2
     assert paths(table) == {file.path for file in table.pin().files}
     assert ords(table) == [2]
 
@@ -120,7 +120,7 @@ def test_raw_rows_are_read_again(spark: SparkSession, lake: Lake) -> None:
     assert found[3, 1] == (11, "T", 5, None)
     assert found[30, 0] == (11, None, 6, None)
     assert found[4, 0] == (99, None, 5, base64.b64encode(b"spoilt").decode())
-    assert table.pin().place == Place(0, 30)
+    assert table.pin().position == Position(0, 30)
 
 
 @pytest.mark.slow
@@ -183,8 +183,8 @@ def test_another_history_begins_another_era(
     (done,) = rebase(spark, lake)
     assert (done.stream, done.era, done.old_version, done.first_version) == ("changes", 1, 9, 3)
     pinned = lake.changes.pin()
-    assert pinned.place == Place(1, 2)
-    assert pinned.stream_place == (later_ms + 3, 2)
+    assert pinned.position == Position(1, 2)
+    assert pinned.stream_position == (later_ms + 3, 2)
     assert store.place_of("pipeline") == 2
     assert check(spark, lake).problems == ["era 1: began with another history"], "nothing followed yet"
     fork = pinned.read(spark).where("code = 91").collect()
@@ -214,7 +214,7 @@ def test_the_history_begins_anew_where_the_store_is(
     (done,) = rebase(spark, lake)
     assert (done.era, done.old_version, done.first_version) == (1, 9, 1)
     pinned = lake.changes.pin()
-    assert (pinned.place, pinned.stream_place) == (Place(1, 0), (0, 0))
+    assert (pinned.position, pinned.stream_position) == (Position(1, 0), (0, 0))
     assert before_ms <= (pinned.observed_ms or 0) <= store.newest().now_ms
     fork = pinned.read(spark).where("code = 91").collect()
     assert [(row.era, row.version, row.from_version, row.to_version) for row in fork] == [(1, 0, 9, 1)]
@@ -231,7 +231,7 @@ def test_the_history_begins_anew_where_the_store_is(
     again = commit(frame(spark, entries(1, 7)), lake.changes, ingested_ms=5)
     assert again is not None
     assert (again.era, again.first, again.last) == (2, 1, 7)
-    assert lake.changes.pin().stream_place == (START_MS + 7_000, 7)
+    assert lake.changes.pin().stream_position == (START_MS + 7_000, 7)
     with pytest.raises(NegativeAnswerError, match="nothing to rebase"):
         rebase(spark, lake)
 
@@ -245,7 +245,7 @@ def test_a_pulse_that_began_anew_is_followed_without_a_row(
     lake.pulses.make()
     ms = START_MS + 3_000
     for table, name in ((lake.changes, "changes"), (lake.pulses, "pulses")):
-        put(table.pin(), [], records={name: Place(0, 3).ord, LAST_MS: ms})
+        commit_files(table.pin(), [], records={name: Position(0, 3).ord, LAST_MS: ms})
     store.add(entries(1, 3))
     store.add([(f"{ms + 90_000}-1", b"{}")], stream="pulse")
     old = lake.checkpoints("pulse") / "0-of-an-era-that-ended"
@@ -253,7 +253,7 @@ def test_a_pulse_that_began_anew_is_followed_without_a_row(
     (done,) = rebase(spark, lake)
     assert (done.stream, done.era, done.old_version, done.first_version) == ("pulse", 1, 3, 1)
     pinned = lake.pulses.pin()
-    assert (pinned.place, pinned.stream_place, pinned.files) == (Place(1, 0), (ms + 90_000, 0), [])
-    assert lake.changes.pin().place == Place(0, 3)
+    assert (pinned.position, pinned.stream_position, pinned.files) == (Position(1, 0), (ms + 90_000, 0), [])
+    assert lake.changes.pin().position == Position(0, 3)
     assert store.place_of("pipeline") is None, "nobody holds the pulse back"
     assert not Path(old.uri).exists()

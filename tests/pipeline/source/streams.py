@@ -10,10 +10,10 @@ import pyarrow
 
 from routebook_pipeline.source.address import open_client
 from routebook_pipeline.source.data_source import (
-    Range,
     RoutebookBatchReader,
     RoutebookDataSource,
     RoutebookStreamReader,
+    StreamRange,
 )
 from routebook_pipeline.source.stream import EntryId, key_of
 
@@ -116,6 +116,6 @@ class Found:
 def read_all(reader: RoutebookBatchReader | RoutebookStreamReader, ranges: Iterable[object]) -> Found:
     rows: list[tuple[str, bytes]] = []
     for part in ranges:
-        assert isinstance(part, Range)
+        assert isinstance(part, StreamRange)
         rows += Found.of(reader.read(part)).rows
     return Found(rows)

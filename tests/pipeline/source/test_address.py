@@ -106,7 +106,7 @@ def reads_and_writes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert reader.newest().id == EntryId(BEGAN_MS, 1)
         assert reader.first() == EntryId(BEGAN_MS, 1)
         assert reader.entries(EntryId(0, 0), EntryId(BEGAN_MS, 1), 10) == [[f"{BEGAN_MS}-1".encode(), [b"d", b"{}"]]]
-        reader.write_place("lake", 1)
+        reader.write_reader_position("lake", 1)
 
 
 def test_through_sentinels(monkeypatch: pytest.MonkeyPatch) -> None:

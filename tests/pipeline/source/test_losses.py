@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
-from routebook_pipeline.source.data_source import Range
+from routebook_pipeline.source.data_source import StreamRange
 from routebook_pipeline.source.reading import HOLE_PREFIX
 from routebook_pipeline.source.stream import BEGINNING, EntryId
 from tests.pipeline.source.streams import BEGAN_MS, Found, Stream, payload_of, read_all
@@ -209,9 +209,9 @@ def test_a_planned_range_that_is_another_history_now_fails_in_its_task(stream: S
     stream.fill(70, first=51, ms=BEGAN_MS + 60_000)
     for start, end in ((49, 54), (49, 59), (59, 79)):
         with pytest.raises(HistoryForkError):
-            list(reader.read(Range(str(ids[start]), str(ids[end]))))
+            list(reader.read(StreamRange(str(ids[start]), str(ids[end]))))
     with pytest.raises(HistoryForkError) as raised:
-        list(reader.read(Range(str(ids[59]), str(EntryId(BEGAN_MS + 60_070, 70)))))
+        list(reader.read(StreamRange(str(ids[59]), str(EntryId(BEGAN_MS + 60_070, 70)))))
     assert (raised.value.ours, raised.value.newest) == (60, 51)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routebook_pipeline.errors import HistoryForkError
-from routebook_pipeline.source.stream import BEGINNING, EntryId, Probe, StreamReader, cut, find_place
+from routebook_pipeline.source.stream import BEGINNING, EntryId, Probe, StreamReader, cut, find_position
 from tests.pipeline.source.streams import BEGAN_MS, URL_ENV, Stream, payload_of, read_all
 
 
@@ -50,7 +50,7 @@ def probe_of(entries: list[EntryId]) -> Probe:
 def test_a_place_parts_earlier_from_later_versions(history: tuple[list[EntryId], list[EntryId]]) -> None:
     written, left = history
     for entry in written:
-        place = find_place(probe_of(left), entry.version, left[0].ms, written[-1].ms)
+        place = find_position(probe_of(left), entry.version, left[0].ms, written[-1].ms)
         assert place.version == entry.version
         assert [found for found in left if found <= place] == [
             found for found in left if found.version <= entry.version
@@ -142,7 +142,7 @@ class TestAStreamReader:
         key = f"rb:{{{stream.namespace}}}:readers"
         with StreamReader(URL_ENV, stream.namespace) as reader:
             before = reader.newest().now_ms
-            reader.write_place("lake", 7)
+            reader.write_reader_position("lake", 7)
             version, ms = stream.client.hget(key, "lake").split()
         stream.client.delete(key)
         assert int(version) == 7
