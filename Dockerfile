@@ -1,12 +1,12 @@
-# Two images: `worker`, the name service, and `pipeline`, the same with Spark and a Java for it.
-# `make image` builds them with whatever engine is there; docs/image.md explains.
+# Builds two images: `worker`, the name service, and `pipeline`, the same plus Spark and a Java runtime.
+# `make image` builds both with Docker or podman; docs/image.md explains.
 
-# Anything with a Python >= 3.11 that can make a venv, and a shell.
+# Any image with a shell and Python >= 3.11 with the venv module.
 ARG BASE=python:3.13-slim
 
 
-# What installs: it stays behind. Two optional secrets, for machines that reach packages in their own way: `pip` (a
-# pip.conf) and `ca` (a bundle of certificates).
+# The build tools; they are not part of the final images. Two optional secrets, for machines with their own package
+# index or certificates: `pip` (a pip.conf) and `ca` (a bundle of certificates).
 FROM ${BASE} AS installer
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_CONFIG_FILE=/run/secrets/pip
 WORKDIR /build
@@ -17,7 +17,7 @@ RUN --mount=type=secret,id=pip --mount=type=secret,id=ca \
     tools/bin/pip install --quiet --require-hashes --no-deps -r requirements-build.lock
 
 
-# Sources become a wheel here, and nothing else does: a change of them leaves the packages below as they were.
+# Builds Routebook's wheel in a stage of its own, so that a changed source does not rebuild the packages below.
 FROM installer AS wheel
 COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
 COPY lua lua
@@ -26,8 +26,8 @@ COPY pipeline pipeline
 RUN tools/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist .
 
 
-# No compiled files from pip: they are made once for all, believed without a look at the source, so that a read-only root
-# starts as fast as another.
+# Compiles all modules here with unchecked-hash, so that Python uses the compiled files without checking the sources and
+# a read-only root starts as fast as a writable one.
 FROM installer AS worker-packages
 COPY requirements-image.lock ./
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca \
@@ -42,9 +42,8 @@ RUN tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compil
 COPY --chmod=755 deploy/healthcheck.py /opt/routebook/bin/healthcheck
 
 
-# As wheels first: Spark comes as sources (packed, not compiled) and is built with the locked setuptools, not with what
-# is newest today. What nobody here uses of the large packages is left out: Spark's interactive shell for its Connect
-# server, Arrow's Flight.
+# Builds wheels first: Spark is published as a source archive, and must be built with the locked setuptools instead of the
+# newest one. Removes unused parts of the large packages: the shell of Spark's Connect server, and Arrow Flight.
 FROM installer AS pipeline-packages
 COPY requirements-pipeline.lock ./
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca \
@@ -57,7 +56,7 @@ RUN --mount=type=secret,id=pip --mount=type=secret,id=ca \
     && rm -rf pyspark/jars/connect-repl pyarrow/include pyarrow/tests pyarrow/*flight* \
     && /opt/routebook/bin/python -m compileall -q --invalidation-mode unchecked-hash .
 COPY --from=wheel /build/dist dist
-# The launcher of the wheel's Java is made here: later the root cannot be written.
+# Unpacks the Java runtime of its wheel now, because the root file system is read-only at run time.
 RUN tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compile --no-deps --no-index dist/*.whl \
     && /opt/routebook/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/routebook/lib/*/site-packages/routebook* \
     && XDG_CACHE_HOME=/build /opt/routebook/bin/python -c 'from routebook_pipeline.java import *; find_java_home()' \
@@ -65,8 +64,8 @@ RUN tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compil
     && /opt/routebook/java/bin/java -version
 
 
-# The base without what installs, builds or tests, without programs that make their caller root, and with the user. The public
-# base has Debian's package manager and the Perl that it is written in; the one made here has neither.
+# The base without tools that install, build or test, without setuid programs, and with the user. The public base contains
+# Debian's package manager and Perl; the base of deploy/build_python_base.sh contains neither.
 FROM ${BASE} AS root
 RUN stdlib=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))') \
     && python3 -m compileall -q "$stdlib" \
@@ -83,7 +82,7 @@ RUN stdlib=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
     && printf 'routebook:x:10001:\n' >>/etc/group
 
 
-# Copied whole into an empty one, so that what was taken away is not carried along in a layer below.
+# Copied into an empty image, so that no lower layer still contains the removed files.
 FROM scratch AS common
 ARG VERSION
 ARG REVISION=unknown
@@ -95,7 +94,7 @@ LABEL org.opencontainers.image.licenses="Apache-2.0" \
 ENV PATH=/opt/routebook/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
     PYTHONDONTWRITEBYTECODE=1
 COPY --from=root / /
-# By number: who must know that it is not root can read no names.
+# Numeric, because Kubernetes' runAsNonRoot check cannot resolve names.
 USER 10001:10001
 WORKDIR /
 STOPSIGNAL SIGTERM
@@ -105,22 +104,22 @@ ENTRYPOINT ["routebook"]
 FROM common AS pipeline
 LABEL org.opencontainers.image.title="Routebook pipeline" \
       org.opencontainers.image.description="Answers from the history of a RocketMQ fleet, with Spark"
-# What it writes besides its lake is temporary.
+# Everything that it writes outside the lake is temporary.
 ENV JAVA_HOME=/opt/routebook/java HOME=/tmp
 COPY --from=pipeline-packages /opt/routebook /opt/routebook
-# A new volume of the engine takes over whose the folder is on which it is mounted; elsewhere it would be root's.
+# A new volume takes the owner of the folder that it is mounted on; without the folder it would belong to root.
 USER 0:0
 RUN mkdir /lake && chown 10001:10001 /lake
 USER 10001:10001
 CMD ["pipeline", "doctor"]
 
 
-# The last one: what a build without a target makes.
+# The last stage, so a build without --target builds the worker.
 FROM common AS worker
 LABEL org.opencontainers.image.title="Routebook" \
       org.opencontainers.image.description="The name service for RocketMQ fleets, scaled out on Redis"
 COPY --from=worker-packages /opt/routebook /opt/routebook
-# RocketMQ, HTTP, health and metrics (the last on loopback, until ROUTEBOOK_ADMIN_HOST says otherwise).
+# RocketMQ, HTTP, and health and metrics (on loopback unless ROUTEBOOK_ADMIN_HOST is set).
 EXPOSE 9876 8080 8081
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["healthcheck"]
 CMD ["serve"]

@@ -1,12 +1,14 @@
 #!/bin/sh
 # Builds the images routebook:<version> and routebook-pipeline:<version>.
-# Usage: build_image.sh [worker|pipeline ...]      both without an argument
+# Usage: build_image.sh [worker|pipeline ...]      without an argument: both
 #
-# ENGINE   docker or podman; without, the first one found that can build (BuildKit, or podman's own builder)
-# TAG      name of the image, for one target only; without, routebook:<version> or routebook-pipeline:<version>
-# BASE     base image; without, python:3.13-slim when it is here or can be had, else one made from Debian's packages
-# PIP_CONFIG_FILE, PIP_INDEX_URL, SSL_CERT_FILE   as pip reads them; they reach the build as secrets and stay in no layer
-# BUILD_NETWORK   network of the build's steps, `host` for instance
+# Environment:
+# ENGINE         docker or podman; default: the first one found that can build (Docker needs BuildKit)
+# TAG            name of the image, with one target only; default: routebook:<version> or routebook-pipeline:<version>
+# BASE           base image; default: python:3.13-slim if it is present or can be pulled, else one made from Debian packages
+# PIP_CONFIG_FILE, PIP_INDEX_URL, SSL_CERT_FILE
+#                as for pip; passed to the build as secrets, so no layer contains them
+# BUILD_NETWORK  network of the build steps, for instance `host`
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -14,7 +16,7 @@ PUBLIC_BASE=python:3.13-slim
 OWN_BASE=routebook-base:python3.13
 PULL_SECONDS=60
 
-end_with() {
+fail() {
   printf 'build_image.sh: %s\n' "$*" >&2
   exit 3
 }
@@ -22,12 +24,12 @@ end_with() {
 can_build() {
   case "$1" in
     *podman) "$1" info ;;
-    # A client without BuildKit says so here, and does not know of secrets.
+    # Without BuildKit, `docker build` has no option --secret.
     *) DOCKER_BUILDKIT=1 "$1" build --help 2>&1 | grep -q -- --secret && "$1" version ;;
   esac >/dev/null 2>&1
 }
 
-# All on the path: the first `docker` may be a bare client while another one has what is needed.
+# Tries every docker and podman on PATH: the first `docker` may be a client without BuildKit or without a server.
 find_engine() {
   for name in docker podman; do
     for folder in $(printf '%s' "$PATH" | tr ':' ' '); do
@@ -50,13 +52,13 @@ find_base() {
       return
     fi
   done
-  command -v mmdebstrap >/dev/null || end_with "$PUBLIC_BASE cannot be fetched, and there is no mmdebstrap to make a base with; name one: BASE=…"
+  command -v mmdebstrap >/dev/null || fail "$PUBLIC_BASE cannot be pulled, and mmdebstrap is not installed to make a base image; set BASE=…"
   ENGINE=$ENGINE deploy/build_python_base.sh "$OWN_BASE" >&2
   printf '%s' "$OWN_BASE"
 }
 
 ENGINE=${ENGINE:-$(find_engine)}
-[ -n "$ENGINE" ] || end_with "no engine that builds answers: docker with BuildKit (docker-buildx), or podman"
+[ -n "$ENGINE" ] || fail "no container engine that can build is available: needs docker with BuildKit (docker-buildx), or podman"
 BASE=${BASE:-$(find_base)}
 
 version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' service/routebook/__init__.py)
@@ -69,7 +71,7 @@ set -- "${@:-all}"
 targets=$*
 if [ "$targets" = all ]; then targets="worker pipeline"; fi
 case "${TAG:+named} $targets" in
-  named\ *\ *) end_with "TAG=$TAG would name two images; build one of them: worker, pipeline" ;;
+  named\ *\ *) fail "TAG=$TAG would name two images; build only one: worker or pipeline" ;;
 esac
 
 set --
@@ -92,14 +94,14 @@ for file in "${PIP_CERT:-}" "${SSL_CERT_FILE:-}"; do
 done
 if [ -n "${BUILD_NETWORK:-}" ]; then set -- "$@" --network "$BUILD_NETWORK"; fi
 case "$ENGINE" in
-  *podman) set -- "$@" --format docker ;; # OCI's own format has no HEALTHCHECK
+  *podman) set -- "$@" --format docker ;; # the OCI format has no HEALTHCHECK
 esac
 
 for target in $targets; do
   case "$target" in
     worker) tag=routebook:$version ;;
     pipeline) tag=routebook-pipeline:$version ;;
-    *) end_with "'$target' is not an image: worker, pipeline" ;;
+    *) fail "'$target' is not an image; use worker or pipeline" ;;
   esac
   tag=${TAG:-$tag}
   DOCKER_BUILDKIT=1 "$ENGINE" build --target "$target" --tag "$tag" --build-arg "BASE=$BASE" \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes an image of one program from the distribution's packages, for machines without an image registry.
-# Usage: build_package_image.sh TAG PACKAGE [COMMAND]      needs: root, mmdebstrap, a running Docker engine
-# COMMAND, by default named like the package, becomes the entry point unless the container's command begins with it.
+# Usage: build_package_image.sh TAG PACKAGE [PROGRAM]      needs: root, mmdebstrap, a running Docker engine
+# PROGRAM, by default named like the package, is the entry point. A container's command may repeat it as its first word.
 set -eu
 
 tag=$1
@@ -12,7 +12,7 @@ program=${3:-$package}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT INT TERM
 
-# "extract": packages are unpacked, their installation scripts not run.
+# "extract" unpacks the packages without running their installation scripts.
 root=$folder/root
 unpack_packages extract "base-files,ca-certificates,coreutils,dash,libc-bin,$package" "$root"
 
@@ -27,7 +27,7 @@ printf 'root:x:0:\nnogroup:x:65534:\n' >"$root/etc/group"
 mkdir -p "$root/tmp" "$root/$program"
 chmod 755 "$root" "$root/entrypoint"
 chmod 1777 "$root/tmp"
-# Its data, where a volume may be mounted.
+# The folder for its data, where a volume may be mounted.
 chown 65534:65534 "$root/$program"
 rm -rf "$root/usr/share/doc" "$root/usr/share/man" "$root/usr/share/locale" "$root/var/lib/apt" "$root/var/cache"
 

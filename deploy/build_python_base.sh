@@ -1,9 +1,10 @@
 #!/bin/sh
 # Makes a base image with Python from the distribution's packages, for machines without an image registry.
 # Usage: build_python_base.sh [TAG [SUITE]]      needs: root, mmdebstrap, a running Docker engine
-# Debian's trixie has Python 3.13.
+# SUITE is a Debian release: trixie has Python 3.13, bookworm 3.11.
 #
-# VARIANT   of mmdebstrap; `minbase` for a base with the package manager and its Perl, as the public image has them
+# Environment:
+# VARIANT   mmdebstrap's --variant; `minbase` makes a base with package manager and Perl, like the public image
 set -eu
 
 tag=${1:-routebook-base:python3.13}
@@ -15,7 +16,7 @@ if [ "$suite" = bookworm ]; then python=python3.11; fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT INT TERM
 
-# "extract": packages are unpacked, their installation scripts not run; what those would have done is done below.
+# "extract" unpacks the packages without running their installation scripts; the lines below do what those would have done.
 root=$folder/root
 packages=base-files,bash,ca-certificates,coreutils,dash,findutils,grep,libc-bin,libstdc++6,sed,tzdata,$python-venv
 unpack_packages "${VARIANT:-extract}" "$packages" "$root" "$suite"

@@ -1,19 +1,21 @@
 #!/opt/routebook/bin/python -I
-"""What the image's HEALTHCHECK runs: is this worker ready? It fails before the first complete table and while draining;
-a store that is away does not make a worker unhealthy.
+"""The image's HEALTHCHECK: exits with 0 if this worker is ready.
+
+A worker is not ready before its first complete load of the route table, and while it drains. An unreachable store does
+not make it unready.
 """
 
 import http.client
 import os
 import sys
 
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 what is listened on, turned into what can be asked
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 listening addresses, mapped to addresses to connect to
 
 
 def main() -> int:
     host = os.environ.get("ROUTEBOOK_ADMIN_HOST", "127.0.0.1")
     port = int(os.environ.get("ROUTEBOOK_ADMIN_PORT", "8081"))
-    connection = http.client.HTTPConnection(ANYWHERE.get(host, host), port, timeout=4)
+    connection = http.client.HTTPConnection(LOOPBACK.get(host, host), port, timeout=4)
     try:
         connection.request("GET", "/readyz")
         answer = connection.getresponse()

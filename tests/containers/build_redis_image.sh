@@ -1,10 +1,10 @@
 #!/bin/sh
 # Makes a Redis image from the distribution's packages, for machines without an image registry.
 # Usage: build_redis_image.sh [TAG [SUITE]]      needs: root, mmdebstrap, a running Docker engine
-# A later suite of the same distribution has a later Redis: Debian's trixie has 8.0.
+# SUITE is by default the machine's own release. A newer one has a newer Redis: Debian's trixie has 8.0.
 #
-# Behaves like the official image where tests can tell: data in /data, port 6379, and a command that begins with an option
-# or a .conf file is one for redis-server.
+# Behaves like the official image as far as the tests need it: data in /data, port 6379, and a command that begins with an
+# option or a .conf file is passed to redis-server.
 set -eu
 
 tag=${1:-${ROUTEBOOK_TEST_REDIS_IMAGE:-redis:7-bookworm}}
@@ -14,7 +14,7 @@ suite=${2:-}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT INT TERM
 
-# "extract": packages are unpacked, their installation scripts not run; Redis needs none of them.
+# "extract" unpacks the packages without running their installation scripts; Redis needs none of them.
 root=$folder/root
 unpack_packages extract base-files,dash,coreutils,libc-bin,redis-server "$root" "$suite"
 
@@ -22,7 +22,7 @@ cat >"$root/entrypoint" <<'ENTRYPOINT'
 #!/bin/sh
 set -e
 case "$1" in -* | *.conf) set -- redis-server "$@" ;; esac
-# The distribution's build answers other machines only when told to; in a container everyone is another machine.
+# In protected mode the server answers only the local machine, which in a container excludes every client.
 if [ "$1" = redis-server ]; then set -- "$@" --protected-mode no; fi
 exec "$@"
 ENTRYPOINT

@@ -1,11 +1,11 @@
-"""The images of this tree, and a store beside them."""
+"""The images of this tree, and a worker container with a store container."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.image.boxes import RESTRICTED, Box, built
+from tests.image.containers import RESTRICTED, Container, build_image
 from tests.support.containers import image_name
 
 STORE = "redis://store:6379"
@@ -13,33 +13,33 @@ STORE = "redis://store:6379"
 
 @pytest.fixture(scope="session")
 def worker_image() -> str:
-    return built("worker")
+    return build_image("worker")
 
 
 @pytest.fixture(scope="session")
 def pipeline_image() -> str:
-    return built("pipeline")
+    return build_image("pipeline")
 
 
 @pytest.fixture
 def network() -> Iterator[Any]:
     from testcontainers.core.network import Network  # noqa: PLC0415 slow to import
 
-    with Network() as made:
-        yield made
+    with Network() as network:
+        yield network
 
 
 @pytest.fixture
-def store(network: Any) -> Iterator[Box]:
+def store(network: Any) -> Iterator[Container]:
     command = "redis-server --save '' --maxmemory-policy noeviction"
-    with Box(image_name(), command, network=network, alias="store") as box:
-        yield box
+    with Container(image_name(), command, network=network, alias="store") as container:
+        yield container
 
 
 @pytest.fixture
-def worker(worker_image: str, store: Box, network: Any) -> Iterator[Box]:
-    """As a pod has it: nothing but /tmp can be written, and nothing is allowed."""
-    with Box(
+def worker(worker_image: str, store: Container, network: Any) -> Iterator[Container]:
+    """Restricted as in a pod: no capabilities, and only /tmp is writable."""
+    with Container(
         worker_image,
         network=network,
         alias="worker",
@@ -47,6 +47,6 @@ def worker(worker_image: str, store: Box, network: Any) -> Iterator[Box]:
         ports=(9876, 8080),
         tmpfs=("/tmp",),
         **RESTRICTED,
-    ) as box:
-        box.wait_for_log("serves RocketMQ on")
-        yield box
+    ) as container:
+        container.wait_for_log("serves RocketMQ on")
+        yield container

@@ -1,4 +1,4 @@
-"""The image on a base with the package manager and its Perl, as the public one has them: nothing of either is left."""
+"""An image built on a base with package manager and Perl, like the public base, contains neither of them."""
 
 import os
 import subprocess
@@ -8,39 +8,39 @@ from typing import Any
 
 import pytest
 
-from tests.image.boxes import RESTRICTED, Box, built, from_packages, makers_of_root, tools_in
 from tests.image.conftest import STORE
+from tests.image.containers import RESTRICTED, Container, build_image, build_tools, image_from_packages, setuid_programs
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
 
 FULL_BASE = "routebook-base:with-package-manager"
-TRIAL = f"routebook-trial:{os.getpid()}"
+TEST_TAG = f"routebook-test:{os.getpid()}"
 
 
 @pytest.fixture(scope="module")
 def full_base(worker_image: str) -> str:
-    """After the other image: an engine that builds is there."""
-    return from_packages(FULL_BASE, "deploy/build_python_base.sh", VARIANT="minbase")
+    """Depends on `worker_image` so that the test is skipped where no engine can build."""
+    return image_from_packages(FULL_BASE, "deploy/build_python_base.sh", VARIANT="minbase")
 
 
 @pytest.fixture(scope="module")
 def image_on_full_base(full_base: str) -> Iterator[str]:
-    yield built("worker", BASE=full_base, TAG=TRIAL)
-    subprocess.run(["docker", "image", "rm", TRIAL], capture_output=True, check=True)
+    yield build_image("worker", BASE=full_base, TAG=TEST_TAG)
+    subprocess.run(["docker", "image", "rm", TEST_TAG], capture_output=True, check=True)
 
 
-def test_the_base_has_what_the_image_must_not_have(full_base: str, network: Any) -> None:
-    with Box(full_base, network=network, entrypoint=["sleep", "60"]) as box:
-        assert {Path(found).name for found in tools_in(box)} >= {"apt", "apt-get", "dpkg", "dpkg-deb", "perl"}
-        assert makers_of_root(box) != []
+def test_the_base_contains_a_package_manager_and_setuid_programs(full_base: str, network: Any) -> None:
+    with Container(full_base, network=network, entrypoint=["sleep", "60"]) as container:
+        assert {Path(found).name for found in build_tools(container)} >= {"apt", "apt-get", "dpkg", "dpkg-deb", "perl"}
+        assert setuid_programs(container) != []
 
 
-def test_nothing_of_it_is_left_and_the_worker_works(image_on_full_base: str, store: Box, network: Any) -> None:
-    with Box(
+def test_the_image_contains_neither_and_works(image_on_full_base: str, store: Container, network: Any) -> None:
+    with Container(
         image_on_full_base, network=network, env={"ROUTEBOOK_REDIS_URL": STORE}, tmpfs=("/tmp",), **RESTRICTED
     ) as worker:
-        assert tools_in(worker) == []
-        assert makers_of_root(worker) == []
+        assert build_tools(worker) == []
+        assert setuid_programs(worker) == []
         worker.wait_for_health("healthy")
-        assert worker.said("routebook", "brokers") == "(none)\n"
+        assert worker.output("routebook", "brokers") == "(none)\n"
         assert worker.terminate() == 0

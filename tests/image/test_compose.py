@@ -1,6 +1,6 @@
-"""The compose file: read by compose itself, and what it starts answers.
+"""Compose accepts the compose file, and the services that it starts work together.
 
-Its images are named by variables and made from the distribution's packages, as docs/compose.md has it for a machine
+The images are made from the distribution's packages and passed in variables, as docs/compose.md describes for machines
 without a registry.
 """
 
@@ -18,13 +18,13 @@ import pytest
 from routebook import __version__
 from tests.architecture.sources import ROOT
 from tests.balancing.site import free_ports
-from tests.image.boxes import from_packages
+from tests.image.containers import image_from_packages
 from tests.support.containers import image_name
 from tests.support.waiting import until
 
 FILE = ROOT / "deploy" / "compose.yaml"
 CHART = ROOT / "helm" / "routebook"
-RUN = ("store", "worker-1", "worker-2", "worker-3", "balancer", "prometheus")
+SERVICES = ("store", "worker-1", "worker-2", "worker-3", "balancer", "prometheus")
 START_SECONDS = 60.0
 PACKAGED = {"HAPROXY_IMAGE": "haproxy", "PROMETHEUS_IMAGE": "prometheus"}
 
@@ -49,21 +49,21 @@ def compose_command() -> list[str]:
     return [docker, "compose"]
 
 
-def test_compose_understands_it() -> None:
+def test_compose_accepts_the_file() -> None:
     done = compose("config", "--quiet")
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_it_names_the_image_that_make_image_makes() -> None:
+def test_the_default_worker_image_is_that_of_make_image() -> None:
     assert f"${{ROUTEBOOK_IMAGE:-routebook:{__version__}}}" in FILE.read_text()
 
 
-def test_its_store_is_the_charts() -> None:
+def test_the_store_image_equals_the_charts() -> None:
     (charts,) = re.findall(r"^    image: (valkey/\S+)$", (CHART / "values.yaml").read_text(), re.MULTILINE)
     assert f"image: ${{STORE_IMAGE:-{charts}}}" in FILE.read_text()
 
 
-def test_prometheus_understands_its_part() -> None:
+def test_prometheus_accepts_its_configuration() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed")
@@ -79,14 +79,14 @@ def test_prometheus_understands_its_part() -> None:
 
 
 @dataclass(frozen=True)
-class Laptop:
-    """What was started, under a project's name of its own."""
+class ComposeProject:
+    """The running services, under a project name of their own."""
 
     environment: dict[str, str]
-    project: str
+    name: str
 
     def compose(self, *arguments: str) -> None:
-        done = compose("-p", self.project, *arguments, env=self.environment)
+        done = compose("-p", self.name, *arguments, env=self.environment)
         assert done.returncode == 0, done.stderr
 
     def url(self, port: str) -> str:
@@ -95,43 +95,43 @@ class Laptop:
 
 @pytest.fixture(scope="module")
 def images(worker_image: str) -> dict[str, str]:
-    """After the worker's: an engine that builds is there, and so is the store's image."""
-    made = {
-        variable: from_packages(f"{package}:debian", "deploy/build_package_image.sh", package)
+    """Depends on `worker_image` so that the test is skipped where no engine can build."""
+    packaged = {
+        variable: image_from_packages(f"{package}:debian", "deploy/build_package_image.sh", package)
         for variable, package in PACKAGED.items()
     }
-    return {**made, "STORE_IMAGE": image_name(), "ROUTEBOOK_IMAGE": worker_image}
+    return {**packaged, "STORE_IMAGE": image_name(), "ROUTEBOOK_IMAGE": worker_image}
 
 
 @pytest.fixture
-def laptop(images: dict[str, str]) -> Iterator[Laptop]:
-    """Everything but Grafana; removed with its volumes."""
+def project(images: dict[str, str]) -> Iterator[ComposeProject]:
+    """Starts all services except Grafana; removes them with their volumes at the end."""
     names = ("ROCKETMQ_PORT", "HTTP_PORT", "HAPROXY_PORT", "PROMETHEUS_PORT")
     ports = dict(zip(names, map(str, free_ports(len(names))), strict=True))
-    started = Laptop({**images, **ports}, f"routebook-test-{os.getpid()}")
+    project = ComposeProject({**images, **ports}, f"routebook-test-{os.getpid()}")
     try:
-        started.compose("up", "--detach", *RUN)
-        yield started
+        project.compose("up", "--detach", *SERVICES)
+        yield project
     finally:
-        started.compose("down", "--volumes", "--timeout", "15")
+        project.compose("down", "--volumes", "--timeout", "15")
 
 
 @pytest.mark.slow
 @pytest.mark.docker
-async def test_the_page_says_what_it_does(laptop: Laptop) -> None:
+async def test_it_works_as_documented(project: ComposeProject) -> None:
     """Three workers answer behind the balancer and are scraped, also while one is replaced and without the store."""
     body = {"address": "127.0.0.11:10911", "timeout_ms": 600_000, "topics": {"TopicA": {}}}
-    service, prometheus = laptop.url("HTTP_PORT"), laptop.url("PROMETHEUS_PORT")
+    service, prometheus = project.url("HTTP_PORT"), project.url("PROMETHEUS_PORT")
     route = f"{service}/v1/routes/TopicA"
     async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
-        await until(lambda: is_there(client, f"{service}/v1/status"), timeout_s=START_SECONDS, every_s=0.5)
+        await until(lambda: answers_ok(client, f"{service}/v1/status"), timeout_s=START_SECONDS, every_s=0.5)
         (await client.put(f"{service}/v1/clusters/demo/brokers/broker-a/0", json=body)).raise_for_status()
-        await until(lambda: is_there(client, route, times=6))
+        await until(lambda: answers_ok(client, route, times=6))
         # Who comes through the balancer is not on loopback, and nobody's administrator.
         assert (await client.delete(f"{service}/v1/topics/TopicA")).status_code == httpx.codes.FORBIDDEN
         await until(lambda: scrapes_all(client, prometheus), timeout_s=START_SECONDS, every_s=0.5)
 
-        restarting = asyncio.create_task(asyncio.to_thread(laptop.compose, "restart", "worker-1"))
+        restarting = asyncio.create_task(asyncio.to_thread(project.compose, "restart", "worker-1"))
         answers = 0
         while not restarting.done() or answers < 50:
             assert (await client.get(route)).status_code == httpx.codes.OK
@@ -139,15 +139,15 @@ async def test_the_page_says_what_it_does(laptop: Laptop) -> None:
             await asyncio.sleep(0.05)
         await restarting
 
-        await asyncio.to_thread(laptop.compose, "stop", "store")
+        await asyncio.to_thread(project.compose, "stop", "store")
         await until(lambda: is_stale(client, route))
-        assert await is_there(client, route, times=6)
+        assert await answers_ok(client, route, times=6)
         refused = await client.put(f"{service}/v1/clusters/demo/brokers/broker-b/0", json=body)
         assert refused.status_code == httpx.codes.SERVICE_UNAVAILABLE
 
 
-async def is_there(client: httpx.AsyncClient, url: str, *, times: int = 1) -> bool:
-    """Several times: the balancer asks the workers in turn."""
+async def answers_ok(client: httpx.AsyncClient, url: str, *, times: int = 1) -> bool:
+    """Whether `times` requests in a row succeed; the balancer spreads them over the workers."""
     try:
         return all([(await client.get(url)).status_code == httpx.codes.OK for _ in range(times)])
     except httpx.HTTPError:
@@ -159,10 +159,10 @@ async def is_stale(client: httpx.AsyncClient, url: str) -> bool:
 
 
 async def scrapes_all(client: httpx.AsyncClient, prometheus: str) -> bool:
-    """All workers have told it that their table is whole."""
+    """Whether Prometheus has scraped all workers, each with a complete table."""
     try:
         answer = await client.get(f"{prometheus}/api/v1/query", params={"query": "routebook_replica_complete == 1"})
     except httpx.HTTPError:
         return False
-    instances = {one["metric"]["instance"] for one in answer.json()["data"]["result"]}
+    instances = {series["metric"]["instance"] for series in answer.json()["data"]["result"]}
     return instances == {"worker-1:8081", "worker-2:8081", "worker-3:8081"}

@@ -1,4 +1,4 @@
-"""Containers of the images that this tree makes, on a network with a store in a container."""
+"""Builds the images of this tree, and runs containers of them."""
 
 import json
 import os
@@ -18,18 +18,18 @@ BUILD_SECONDS = 900
 PACKAGES_SECONDS = 300
 CANNOT_BUILD = 3
 STOP_SECONDS = 20
-BUILDERS = (
+BUILD_TOOLS = (
     *("pip", "pip3", "gcc", "cc", "ld", "make", "git", "curl", "wget"),
     *("apt", "apt-get", "dpkg", "dpkg-deb", "update-alternatives", "debconf", "perl"),
 )
-# What the chart's pods run under, but for its limits.
+# The security options of the chart's pods.
 RESTRICTED: dict[str, Any] = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
 
 
-def built(target: str, **env: str) -> str:
-    """The image of this tree's sources, built anew if they changed; or the test is skipped, with the reason.
+def build_image(target: str, **env: str) -> str:
+    """Builds the image if the sources have changed, and returns its name. Skips the test if it cannot be built.
 
-    `env`: what deploy/build_image.sh reads.
+    `env` holds variables for deploy/build_image.sh.
     """
     try:
         RedisContainer.find(image_name())
@@ -50,14 +50,15 @@ def built(target: str, **env: str) -> str:
     return env.get("TAG") or f"{'routebook' if target == 'worker' else 'routebook-pipeline'}:{__version__}"
 
 
-def from_packages(image: str, script: str, *arguments: str, **env: str) -> str:
-    """The image, made by a script of this tree out of the distribution's packages unless it is here; or the test is
-    skipped, with the reason. It stays, as whoever typed the same would have it.
+def image_from_packages(image: str, script: str, *arguments: str, **env: str) -> str:
+    """Makes the image with one of the tree's scripts, from the distribution's packages, unless it exists.
+
+    Skips the test if the image cannot be made. The image is kept, as if you had run the script yourself.
     """
-    if is_here(image):
+    if image_exists(image):
         return image
     if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
-        pytest.skip(f"there is no image {image}; it is made by root, with mmdebstrap")
+        pytest.skip(f"there is no image {image}; making it needs root and mmdebstrap")
     done = subprocess.run(
         [ROOT / script, image, *arguments],
         capture_output=True,
@@ -70,23 +71,23 @@ def from_packages(image: str, script: str, *arguments: str, **env: str) -> str:
     return image
 
 
-def is_here(image: str) -> bool:
+def image_exists(image: str) -> bool:
     return subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=False).returncode == 0
 
 
-def tools_in(box: "Box") -> list[str]:
-    """Of those that build, install or fetch."""
-    line = f'for tool in {" ".join(BUILDERS)}; do command -v "$tool"; done; true'
-    return box.said("sh", "-c", line).split()
+def build_tools(container: "Container") -> list[str]:
+    """Paths of the programs in the container that build, install or download."""
+    line = f'for tool in {" ".join(BUILD_TOOLS)}; do command -v "$tool"; done; true'
+    return container.output("sh", "-c", line).split()
 
 
-def makers_of_root(box: "Box") -> list[str]:
-    """Programs that run as their owner or group, whoever calls them."""
-    return box.said("sh", "-c", "find / -xdev -type f -perm /6000 2>/dev/null || true").split()
+def setuid_programs(container: "Container") -> list[str]:
+    """Paths of the setuid and setgid programs in the container."""
+    return container.output("sh", "-c", "find / -xdev -type f -perm /6000 2>/dev/null || true").split()
 
 
-class Box:
-    """A container; its published ports are on 127.0.0.1. Removed at the end, whatever happened."""
+class Container:
+    """Context manager that runs a container and removes it at the end. Ports are published on 127.0.0.1."""
 
     def __init__(
         self,
@@ -101,17 +102,17 @@ class Box:
         **options: Any,
     ) -> None:
         os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
-        # Slow to import, and not always needed.
+        # Imported here because it is slow and not always needed.
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415
 
-        container = DockerContainer(image, command=command or None, env=env, network=network, **options)
+        inner = DockerContainer(image, command=command or None, env=env, network=network, **options)
         if alias:
-            container.with_network_aliases(alias)
+            inner.with_network_aliases(alias)
         published: dict[Any, Any] = dict.fromkeys(ports, ("127.0.0.1", None))
-        container.ports = published
-        # Engines mount it noexec; a pod's emptyDir is not, and Spark loads libraries from there.
-        container.tmpfs = dict.fromkeys(tmpfs, "mode=1777,exec")
-        self._container = container
+        inner.ports = published
+        # Engines mount a tmpfs noexec. A pod's emptyDir is not, and Spark loads libraries from it.
+        inner.tmpfs = dict.fromkeys(tmpfs, "mode=1777,exec")
+        self._container = inner
 
     def __enter__(self) -> Self:
         self._container.start()
@@ -126,11 +127,12 @@ class Box:
         return int(self._container.get_exposed_port(inside))
 
     def run(self, *command: str) -> tuple[int, str]:
-        """Exit code and what was written, on both outputs."""
+        """Runs a command in the container; returns its exit code and output (stdout and stderr)."""
         done = self._container.get_wrapped_container().exec_run(list(command))
         return done.exit_code, done.output.decode()
 
-    def said(self, *command: str) -> str:
+    def output(self, *command: str) -> str:
+        """The output of a command that must succeed."""
         code, output = self.run(*command)
         assert code == 0, output
         return output
@@ -152,7 +154,7 @@ class Box:
         return described
 
     def terminate(self) -> int:
-        """SIGTERM, as an orchestrator sends it; the exit code."""
+        """Sends SIGTERM, as an orchestrator does, and returns the exit code."""
         inner = self._container.get_wrapped_container()
         inner.kill(signal="SIGTERM")
         code: int = inner.wait(timeout=STOP_SECONDS)["StatusCode"]
