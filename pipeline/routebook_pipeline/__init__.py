@@ -1,1 +1,1 @@
-"""What did the fleet do? The change stream of Routebook, kept in a lake and asked with Spark."""
+"""Keeps the change stream of Routebook in a lake, and answers questions about the fleet's history with Spark."""

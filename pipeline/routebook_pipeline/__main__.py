@@ -1,4 +1,4 @@
-"""`python -m routebook_pipeline`: the same commands without the service's package."""
+"""`python -m routebook_pipeline`: the pipeline's commands without the service's command line."""
 
 import sys
 

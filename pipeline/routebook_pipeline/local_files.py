@@ -11,28 +11,30 @@ from typing import Final
 
 @contextmanager
 def replace_atomically(out: Path) -> Iterator[Path]:
-    """Where to write what shall be at `out`: beside it, and put there in one step when all went well. A reader never
-    sees half of it, and after a failure the old one stands. Its folder is made.
+    """Yields a temporary path beside `out`, and moves that file to `out` in one step if the block succeeds.
+
+    A reader never sees an incomplete file, and after a failure the previous file is unchanged. Missing folders are
+    created.
     """
     if out.exists() and not out.is_file():
-        # A terminal, a pipe or /dev/null is written to, and never replaced. A folder refuses.
+        # A terminal, a pipe or /dev/null is written to directly. Writing to a folder fails, as it should.
         yield out
         return
-    # A link stays one: what it leads to is replaced.
+    # A symbolic link is kept, and its target is replaced.
     out = Path(os.path.realpath(out))
     out.parent.mkdir(parents=True, exist_ok=True)
-    # Others may be making the same at this moment.
-    fresh = out.with_name(f".{out.name}.{os.getpid()}")
+    # The process id keeps concurrent writers of the same file apart.
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        yield fresh
-        fresh.replace(out)
+        yield temporary
+        temporary.replace(out)
     finally:
         with suppress(OSError):
-            fresh.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def cache_folder() -> Path:
-    """Ours below the user's cache; made when needed."""
+    """Our folder in the user's cache; created if it is missing."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(root) / "routebook"
     folder.mkdir(parents=True, exist_ok=True)
@@ -40,23 +42,26 @@ def cache_folder() -> Path:
 
 
 PROGRAM: Final = Path(__file__).with_name("submit.py")
-"""What `spark-submit` runs."""
+"""The program that `spark-submit` runs."""
 
-_UNCHANGING: Final = (1980, 1, 1, 0, 0, 0)
-"""Zip's own beginning of time: equal sources make an equal file."""
+_TIME_STAMP: Final = (1980, 1, 1, 0, 0, 0)
+"""The time stamp of every file in the zip, so that equal sources give an equal zip."""
 
 
 def zip_own_package() -> Path:
-    """Named by its contents, so that two versions at work at once do not disturb each other."""
+    """Writes this package as a zip for executors on other machines, unless the cache has it already.
+
+    The file's name contains a digest of the contents, so different versions can run at the same time.
+    """
     package = Path(__file__).parent
     files = {
         f"{package.name}/{path.relative_to(package).as_posix()}": path.read_bytes()
         for path in sorted(package.rglob("*.py"))
     }
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
-    made = cache_folder() / f"{package.name}-{digest}.zip"
-    if not made.exists():
-        with replace_atomically(made) as fresh, zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
+    target = cache_folder() / f"{package.name}-{digest}.zip"
+    if not target.exists():
+        with replace_atomically(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, text in files.items():
-                archive.writestr(zipfile.ZipInfo(name, _UNCHANGING), text)
-    return made
+                archive.writestr(zipfile.ZipInfo(name, _TIME_STAMP), text)
+    return target

@@ -1,4 +1,4 @@
-"""The one place where a Spark session is made. Every setting can be overridden with `--conf key=value`."""
+"""Builds the Spark session; nothing else does. Every setting can be overridden with `--conf key=value`."""
 
 import os
 import sys
@@ -17,48 +17,48 @@ APPLICATION: Final = "routebook"
 PY_FILES: Final = "spark.submit.pyFiles"
 
 _EVERYWHERE: Final = {
-    # Days and instants are UTC in the lake and in every answer, whatever the machine's own zone.
+    # Days and instants are UTC in the lake and in every answer, whatever the time zone of the machine is.
     "spark.sql.session.timeZone": "UTC",
-    # Joins and partition counts are corrected by what a stage really produced; small histories would drown in 200
-    # partitions.
+    # Spark adapts joins and partition counts to what a stage really produced; 200 partitions are far too many for a
+    # small history.
     "spark.sql.adaptive.enabled": "true",
-    # An answer goes to standard output; a progress bar there would be part of it.
+    # The answer goes to standard output, and a progress bar there would become part of it.
     "spark.ui.showConsoleProgress": "false",
-    # A port a command, open for as long as it runs, and nobody looks.
+    # The UI would open a port for the duration of every command, and nothing uses it.
     "spark.ui.enabled": "false",
-    # Every column expression would note from which Python line it came: half of the time of making a query.
+    # Spark would record the Python line of every column expression, which takes half of the time to build a query.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # The table's log says which files belong to it.
+    # Not needed, since the table's log lists the files of the table.
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # The columns of a table are known; what an older file lacks is null.
+    # The columns of a table are known; a column that an older file does not have is null.
     "spark.sql.parquet.mergeSchema": "false",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Pages of 20,000 values, the default, are compressed each by itself: a lake of twice the size.
+    # Each page is compressed separately: with the default of 20,000 values per page the lake is twice as large.
     "spark.hadoop.parquet.page.row.count.limit": "200000",
-    # A batch is of one day or two, each a folder: so many files open at once cost less than sorting the batch by day,
-    # a fifth of the time of an ingest. Of more days Spark sorts, as it always would without this.
+    # Each day is a folder, and a batch usually has entries of one or two days. Keeping that many files open avoids
+    # sorting the batch by day, which takes a fifth of an ingest. Batches of more days are sorted, as by default.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
 }
 
 _ON_ONE_MACHINE: Final = {
-    # Nobody else has business with this driver.
+    # Only this machine connects to the driver.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # 10 million events pass in 1 GB at the same speed.
+    # 10 million events are processed at the same speed with 1 GB.
     "spark.driver.memory": "2g",
-    # Throughput counts here, not pauses: Java's default collector took half of the time of parsing on two cores. And
-    # the code that Spark makes for rows of forty columns is longer than what Java compiles unless it is told to.
+    # Throughput matters here, not pauses: Java's default collector took half of the time of parsing on two cores. The
+    # code that Spark generates for rows of forty columns is longer than what Java compiles by default.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:-DontCompileHugeMethods",
 }
 
 
 def settings(master: str, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What the session is built with, for this master."""
+    """The settings of a session on this master."""
     chosen = dict(_EVERYWHERE)
     if master.startswith("local"):
         chosen |= _ON_ONE_MACHINE
-        # The default of 200 made a route nine times slower without adaptive execution, and the first run three times
-        # with it.
+        # With the default of 200 a route took nine times as long without adaptive execution, and its first run three
+        # times as long with it.
         chosen["spark.sql.shuffle.partitions"] = str(2 * _cores(master))
     return chosen | dict(overrides or {})
 
@@ -66,12 +66,14 @@ def settings(master: str, overrides: Mapping[str, str] | None = None) -> dict[st
 _WHEN_JAVA_STARTS: Final = ("spark.driver.memory", "spark.driver.extraJavaOptions")
 
 
-def settings_when_submitted(told: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> dict[str, str]:
-    """`told`: what `spark-submit` was told, or read from its files. It wins over ours, and `overrides` over both. What
-    counts when Java starts is its business alone: Java runs.
+def settings_when_submitted(submitted: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The settings of a session under `spark-submit`.
+
+    `submitted` are the settings of `spark-submit`, from its arguments and files. They take precedence over ours, and
+    `overrides` over both. Settings that only count when Java starts are left out, since Java is running already.
     """
-    ours = settings(told.get("spark.master", ""))
-    left = {key: value for key, value in ours.items() if key not in told and key not in _WHEN_JAVA_STARTS}
+    ours = settings(submitted.get("spark.master", ""))
+    left = {key: value for key, value in ours.items() if key not in submitted and key not in _WHEN_JAVA_STARTS}
     return left | dict(overrides or {})
 
 
@@ -82,10 +84,10 @@ def build_session(
     name: str = APPLICATION,
     java_output_fd: int | None = None,
 ) -> SparkSession:
-    """Under `spark-submit` the running JVM and its master are taken as they are.
+    """Builds the session. Under `spark-submit` it uses the running JVM and its master.
 
-    `java_says`: a file descriptor for whatever the JVM prints, both its outputs. Without it they are this process's:
-    and an answer on standard output must be the answer only.
+    `java_output_fd`: the file descriptor for everything that the JVM prints. Without it the JVM shares the outputs of
+    this process, and its messages would be mixed with an answer on standard output.
     """
     if is_submitted():
         builder = SparkSession.builder.appName(name)
@@ -96,7 +98,7 @@ def build_session(
         chosen = settings(master, overrides)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            # Spark's Python processes would be the first python3 of the path, which need not have our packages.
+            # By default Spark starts the first python3 on the PATH, which may not have our packages.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         else:
             chosen[PY_FILES] = with_own_package(chosen.get(PY_FILES, ""))
@@ -111,24 +113,27 @@ def build_session(
 
 
 def with_own_package(py_files: str) -> str:
-    """Executors without it: ModuleNotFoundError; so what a user sends there comes beside it, not in its place. (The
-    driver has it installed: Spark's streaming planner is a Python process that does not see these files.)
+    """Adds this package's zip to the Python files for executors, which need the package.
+
+    The driver has the package installed: Spark's streaming planner is a Python process that does not see these files.
     """
     return ",".join([str(zip_own_package()), *filter(None, py_files.split(","))])
 
 
 def is_submitted() -> bool:
-    """Started by `spark-submit`: Java was there before us."""
+    """Whether `spark-submit` started this program, so that Java is running already."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _start_java(chosen: Mapping[str, str], java_output_fd: int) -> None:
-    """What `getOrCreate` would do, but for the JVM's outputs and its process group: who sends SIGTERM to ours asks us
-    to stop in order, for which Java is needed. It ends with us in any case: its standard input does.
+    """Starts the JVM as `getOrCreate` would, but with other outputs and in a process group of its own.
+
+    A SIGTERM to our process group asks for an orderly stop, for which Java must still be running. Java ends with this
+    process in any case, because its standard input ends.
     """
     conf = SparkConf().setAll(list(chosen.items()))
-    differently = {"stdout": java_output_fd, "stderr": java_output_fd, "start_new_session": True}
-    gateway = launch_gateway(conf, differently)  # type: ignore[no-untyped-call]
+    popen_options = {"stdout": java_output_fd, "stderr": java_output_fd, "start_new_session": True}
+    gateway = launch_gateway(conf, popen_options)  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 

@@ -1,9 +1,12 @@
-"""`spark-submit …/routebook_pipeline/submit.py run availability …`: the commands, with Spark started already."""
+"""The program for `spark-submit`: the pipeline's commands inside a Spark that is already running.
+
+For example: `spark-submit …/routebook_pipeline/submit.py run availability …`
+"""
 
 import sys
 from pathlib import Path
 
-# spark-submit puts this file's folder first on the path, and our modules would be found there by their bare names.
+# spark-submit puts this file's folder first on the path, so our modules could hide others of the same name.
 _HERE = Path(__file__).resolve().parent
 sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != _HERE)]
 

@@ -1,7 +1,7 @@
-"""Points in time as people write them: `2026-05-01T12:00Z`, `-2h`, `now`.
+"""Points in time and durations as operators write them: `2026-05-01T12:00Z`, `-2h`, `now`, `30s`.
 
-Without a zone a time means something else on each machine, so it is refused. What is relative is worked out late, on
-the store's clock when the store answers: `now` on a machine that is ahead would ask for what nobody can know yet.
+A time without a zone is refused, because it would mean something else on each machine. Relative times are resolved
+late, on the store's clock if the store answers: on a machine whose clock is ahead, `now` would lie after every entry.
 """
 
 import re
@@ -22,7 +22,7 @@ _NAIVE_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 @dataclass(frozen=True)
 class When:
-    """One of both is set."""
+    """A point in time: `ms` if it is absolute, `ago_ms` if it is relative to now. Exactly one of them is set."""
 
     ms: int | None = None
     ago_ms: int | None = None
@@ -47,30 +47,30 @@ def parse_when(text: str) -> When:
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds."""
+    """A duration such as `30s`, in milliseconds."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise WrongUsageError(
-            f"{text!r} is not a duration. Allowed: a number and one of {', '.join(UNITS_MS)}, as 30s."
+            f"{text!r} is not a duration. Allowed: a number and one of {', '.join(UNITS_MS)}, such as 30s."
         )
     ms = round(float(found[1]) * UNITS_MS[found[2]])
     if ms > _LONGEST_MS:
-        raise WrongUsageError(f"{text!r} is longer than this can be. Allowed: up to 20000d.")
+        raise WrongUsageError(f"{text!r} is too long. Allowed: up to 20000d.")
     return ms
 
 
 def iso(ms: int) -> str:
-    """As every answer writes an instant."""
+    """The form in which every answer prints an instant."""
     return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def day_of(ms: int) -> str:
-    """The UTC day."""
+    """The UTC day, such as `2026-05-01`."""
     return (_EPOCH + timedelta(milliseconds=ms)).date().isoformat()
 
 
 def human_duration(ms: float) -> str:
-    """A duration for people, in its two largest units."""
+    """A duration in its two largest units, such as `1 h 5 m`."""
     if ms < 0:
         return f"-{human_duration(-ms)}"
     if ms < 1_000:

@@ -7,7 +7,7 @@ from math import isclose
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Instant, Window
 from routebook_pipeline.schemas import CHANGES, PULSES

@@ -12,7 +12,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Final
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.answers.computation import COMPUTATIONS, AnswerContext, QuestionInput, question_inputs

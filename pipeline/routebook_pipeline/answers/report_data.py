@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.answers.computation import (

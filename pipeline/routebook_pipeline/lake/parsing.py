@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from routebook_pipeline.history import ERA_SHIFT
-from routebook_pipeline.kinds import BY_TITLE, COMMON_FIELDS, KNOWN_FORMAT, OPTIONAL, REQUIRED, Kind
+from routebook_pipeline.kinds import BY_TITLE, COMMON_FIELDS, FORMER_TITLES, KNOWN_FORMAT, OPTIONAL, REQUIRED, Kind
 from routebook_pipeline.schemas import CHANGES, PULSES
 from routebook_pipeline.source.reading import HOLE_PREFIX
 
@@ -212,7 +212,7 @@ _CHANGES: Final = Grammar(
         **dict.fromkeys(("incarnation", "zone", "actor", "source"), _STRING),
         "queues": ArrayType(_QUEUE),
     },
-    codes={title: int(kind) for title, kind in BY_TITLE.items()},
+    codes={title: int(kind) for title, kind in (BY_TITLE | FORMER_TITLES).items()},
     required={int(kind): names for kind, names in REQUIRED.items()},
     optional={int(kind): OPTIONAL.get(kind, ()) + COMMON_FIELDS for kind in REQUIRED},
     unknown=int(Kind.UNKNOWN),
@@ -330,7 +330,10 @@ _READABLE: Final = f"row = 0 AND code NOT IN ({Kind.HOLE:d}, {Kind.UNREADABLE:d}
 _OF_CHANGES: Final = {
     **{name: name for name in ("version", "row", "ms", "code", "raw")},
     "kind": f"CASE code WHEN {Kind.HOLE:d} THEN '{Kind.HOLE.title}' "
-    f"WHEN {Kind.UNREADABLE:d} THEN '{Kind.UNREADABLE.title}' ELSE entry.kind END",
+    f"WHEN {Kind.UNREADABLE:d} THEN '{Kind.UNREADABLE.title}' "
+    # A kind that had another name in an older service is stored under its present one.
+    + "".join(f"WHEN {kind:d} THEN '{kind.title}' " for kind in FORMER_TITLES.values())
+    + "ELSE entry.kind END",
     "v": "if(hole, NULL, entry.v)",
     "cluster": "if(known, entry.cluster, NULL)",
     "broker": "if(known, entry.broker, NULL)",

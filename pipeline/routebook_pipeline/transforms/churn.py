@@ -1,7 +1,7 @@
 """7 Which topics came and went?"""
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import CHURN

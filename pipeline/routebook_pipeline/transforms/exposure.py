@@ -1,7 +1,7 @@
 """9 For how long did the table hand out an address behind which nobody was?"""
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import EXPOSURE_BY_CLUSTER, EXPOSURE_BY_GROUP

@@ -1,8 +1,8 @@
 """10 When did another address become the master of a group?"""
 
 from pyspark.sql import DataFrame
-from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an instant to another
-from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import FAILOVERS, FAILOVERS_BY_GROUP

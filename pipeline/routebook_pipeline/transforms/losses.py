@@ -8,8 +8,8 @@ lies in there may have been its naming of a seat. One that was begun and never e
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an instant to another
-from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.transforms.instants import Points

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import History, Instant
 from routebook_pipeline.kinds import Kind

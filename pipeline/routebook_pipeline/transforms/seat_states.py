@@ -16,8 +16,8 @@ Stretches of time in which a seat was in one state.
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import Window as W  # noqa: N817 a Window is ours: from an instant to another
-from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import Thresholds, Window
 from routebook_pipeline.kinds import UNPLANNED_CAUSES, Kind

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.answers.computation import history_extent
 from routebook_pipeline.answers.coverage import instant_of_version

@@ -67,7 +67,7 @@ failure: Lost task 0.0 in stage 0.0 (TID 0) (localhost executor driver): java.io
     ("text", "where"),
     [
         (FULL_WHILE_WRITING, "file:/lake/a. "),
-        (FULL_WHILE_SPILLING, "the lake, or of Spark's own files (--conf spark.local.dir=FOLDER). "),
+        (FULL_WHILE_SPILLING, "the lake or of Spark's temporary files (--conf spark.local.dir=FOLDER). "),
     ],
 )
 def test_a_disk_that_is_full_is_told_with_what_to_do(text: str, where: str) -> None:

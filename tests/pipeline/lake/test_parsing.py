@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from routebook_pipeline.history import ERA_SHIFT
-from routebook_pipeline.kinds import KNOWN_FORMAT, Kind
+from routebook_pipeline.kinds import BY_TITLE, FORMER_TITLES, KNOWN_FORMAT, Kind
 from routebook_pipeline.lake.parsing import PULSES_FORM, Batch, located, parse
 from routebook_pipeline.schemas import CHANGES, PULSES, SOURCE
 
@@ -90,6 +90,9 @@ READABLE = {
     "held": Readable(entry("expiry-held", brokers=3), [{}]),
     "released": Readable(entry("expiry-released", brokers=["b1"], actor="op"), [{"actor": "op"}]),
     PAUSED: Readable(entry(PAUSED, from_ms=5, to_ms=9), [{"from_ms": 5, "to_ms": 9}]),
+    "blind, as older services wrote it": Readable(
+        entry("blind", from_ms=5, to_ms=9), [{"kind": PAUSED, "code": 52, "from_ms": 5, "to_ms": 9}]
+    ),
     "baseline begins": Readable(entry("baseline-begin"), [{}]),
     "baseline seat": Readable(entry("baseline-seat", **SEAT, queues=None), [SEAT_ROW]),
     "baseline queues": Readable(entry("baseline-queues", **GROUP, queues=[QUEUE]), [GROUP, queue_row()]),
@@ -179,7 +182,7 @@ def cases() -> list[Case]:
     made = []
     for what, readable in READABLE.items():
         kind = json.loads(readable.payload)["kind"]
-        about = {"kind": kind, "code": int(Kind[kind.upper().replace("-", "_")]), "v": 1}
+        about = {"kind": kind, "code": int((BY_TITLE | FORMER_TITLES)[kind]), "v": 1}
         made.append(Case(what, readable.payload, [{**about, **row} for row in readable.rows]))
     for reason, payloads in UNREADABLE.items():
         about = {"kind": "unreadable", "code": 99, "cause": reason}

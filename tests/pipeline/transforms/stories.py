@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import ERA_SHIFT, History
 from routebook_pipeline.kinds import BY_TITLE, Kind
