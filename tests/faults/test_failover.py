@@ -88,7 +88,7 @@ async def test_a_failover_on_purpose_costs_a_moment(trio: SentinelTrio) -> None:
     async with running_worker(trio.url, "t") as worker:
         assert await registered(worker, 0)
         await worker.client.call("WAIT", 1, 1000)
-        ask(trio.sentinel_ports[0], "SENTINEL", "FAILOVER", "book")
+        ask(trio.sentinel_ports[0], "SENTINEL", "FAILOVER", "names")
         await until(lambda: registered(worker, 1), timeout_s=15, every_s=0.1)
         await until(lambda: worker.replica.current)
         assert set(worker.registry.brokers()) == {"broker-0", "broker-1"}

@@ -147,7 +147,7 @@ async def test_the_history_names_the_operator(worker: Worker) -> None:
         (("::1", 1), "[::1]:8080", True),
         (("::ffff:127.0.0.1", 1), "[::1]", True),
         (("127.0.0.1", 1), "myhost:8080", True),
-        (("127.0.0.1", 1), "book.localhost", True),
+        (("127.0.0.1", 1), "names.localhost", True),
         (("127.0.0.1", 1), "", True),
         (("127.0.0.1", 1), "evil.example", False),
         (("127.0.0.1", 1), "evil.example.:8080", False),

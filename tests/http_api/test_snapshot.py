@@ -179,7 +179,7 @@ async def test_a_dry_run_tells_the_same_as_the_import_and_writes_nothing(worker:
     assert (would["counts"], would["steps"]) == (did["counts"], did["steps"])
 
 
-async def test_what_the_book_says_otherwise_is_kept_and_told(worker: Worker, other: Worker) -> None:
+async def test_values_that_differ_are_kept_and_reported(worker: Worker, other: Worker) -> None:
     await fleet(worker)
     await other.put_broker(topics={"TopicA": {"read_queues": 2}, "Mine": {}}, zone="az-2")
     (await other.http.put("/v1/kv/ORDER_TOPIC_CONFIG/TopicA", json={"value": "broker-a:2"})).raise_for_status()

@@ -80,7 +80,7 @@ def installed(cluster: Cluster) -> Iterator[Release]:
     """Three workers and their store: what the scenarios of upgrades and faults run on, one after the other. Brokers and
     clients come in through the first node.
     """
-    release = Release(cluster, "book")
+    release = Release(cluster, "names")
     release.remove()
     seconds = release.install({**DRAIN, **STORE_PREFERS_ITS_NODE})
     assert release.store().node == STORE_NODE

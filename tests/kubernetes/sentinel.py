@@ -22,7 +22,7 @@ from redis.retry import Retry
 from routebook.store import keeper
 from routebook.store.embedded import find_server
 
-MASTER: Final = "book"
+MASTER: Final = "names"
 READY_SECONDS: Final = 20.0
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from routebook.store.connection.client import StoreClient
 from routebook.store.history import write_baseline
 from tests.properties import operations as op
-from tests.properties.books import fresh_namespace
+from tests.properties.namespaces import fresh_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.properties.replay import Entry, assert_every_entry_is_complete, read_history, replay
 from tests.properties.states import state_of_store

@@ -16,7 +16,7 @@ from routebook.store.connection.client import StoreClient
 from routebook.store.namespace import Namespace
 from tests.properties import operations as op
 from tests.properties.asking import Told, ask_reference, ask_store
-from tests.properties.books import fresh_namespace
+from tests.properties.namespaces import fresh_namespace
 from tests.properties.replay import assert_versions_without_holes, read_history, replay
 from tests.properties.states import State, state_of_reference, state_of_store
 from tests.properties.test_histories import quick, thorough
@@ -97,10 +97,10 @@ async def check_that_an_order_explains(
         )
         explanation = Explanation(without_incarnations(await state_of_store(namespace)))
         assert explanation.exists(reference, list(steps)), f"no order explains {steps}"
-        await assert_one_book(namespace, workers)
+        await assert_equal_tables(namespace, workers)
 
 
-async def assert_one_book(namespace: Namespace, workers: list[WholeWorker]) -> None:
+async def assert_equal_tables(namespace: Namespace, workers: list[WholeWorker]) -> None:
     """All workers hold the same, and it is what the history says."""
     entries = await read_history(namespace)
     assert_versions_without_holes(entries, last=len(entries))
@@ -156,7 +156,7 @@ async def test_a_hundred_registrations_at_once_end_in_the_one_right_state(namesp
         assert without_incarnations(await state_of_store(namespace)) == without_incarnations(
             state_of_reference(reference)
         )
-        await assert_one_book(namespace, workers)
+        await assert_equal_tables(namespace, workers)
 
 
 def rival(number: int) -> Registration:
@@ -176,4 +176,4 @@ async def test_of_a_hundred_that_want_one_seat_at_once_one_holds_it(namespace: N
         assert state.queues["broker-0"] == {topic: data for said in rivals for topic, data in said.topics.items()}
         last = (await read_history(namespace))[-1][2]
         assert (last["kind"], last["addr"]) == ("broker-registered", addresses[0])
-        await assert_one_book(namespace, workers)
+        await assert_equal_tables(namespace, workers)

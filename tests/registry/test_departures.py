@@ -15,7 +15,7 @@ async def test_a_departure_takes_effect_and_shows_here(store_url: str, namespace
         assert worker.registry.brokers() == ()
 
 
-async def test_of_who_cannot_be_in_the_book_nothing_comes(store_url: str, namespace_name: str) -> None:
+async def test_a_departure_that_names_no_instance_is_ignored(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         await worker.registry.register(registration(), CALLER)
         for cluster, broker, address in (("", "broker-a", A), ("east", "", A), ("east", "broker-a", "")):

@@ -59,13 +59,13 @@ async def test_a_reader_that_never_reads_is_cut_off(store_url: str, namespace_na
     async with remoting_port(store_url, namespace_name, **deadlines) as port:
         async with await Peer.to(port.address) as peer:
             await register(peer, body=registration_body(*(f"T{number}" for number in range(200))))
-        with socket.create_connection(("127.0.0.1", port.number)) as deaf:
-            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            deaf.setblocking(False)
+        with socket.create_connection(("127.0.0.1", port.number)) as slow_reader:
+            slow_reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow_reader.setblocking(False)
             async with await Peer.to(port.address) as maker:
                 question = maker.request(206)
             loop = asyncio.get_running_loop()
-            asking = asyncio.ensure_future(loop.sock_sendall(deaf, question * 50_000))
+            asking = asyncio.ensure_future(loop.sock_sendall(slow_reader, question * 50_000))
             await until(lambda: port.server.port.cut["it does not take its answers"] == 1)
             asking.cancel()
 
@@ -80,11 +80,11 @@ async def test_an_idle_peer_that_has_not_taken_its_answers_is_cut_off_in_the_end
             await register(peer, body=registration_body(*(f"T{number}" * 20 for number in range(300))))
             length = len((await peer.ask(206)).body)
             question = peer.request(206)
-        with socket.socket() as deaf:
-            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            deaf.connect(("127.0.0.1", port.number))
+        with socket.socket() as slow_reader:
+            slow_reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow_reader.connect(("127.0.0.1", port.number))
             # More than the system's buffers take, less than what would stop us from writing.
-            deaf.sendall(question * (900_000 // length))
+            slow_reader.sendall(question * (900_000 // length))
             await until(lambda: port.server.port.cut["idle"])
             await until(lambda: not port.server.port.connections)
             assert port.server.port.cut == {"idle": 1, "it does not take its answers": 1}

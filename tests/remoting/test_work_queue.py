@@ -105,14 +105,14 @@ async def test_it_takes_no_more_than_its_length_and_its_bytes() -> None:
 
 async def test_a_line_whose_peer_takes_nothing_waits_alone() -> None:
     handled, queue = Handled(), queue_of()
-    deaf, well = handled.line(), handled.line()
-    deaf.blocked = True
+    blocked, well = handled.line(), handled.line()
+    blocked.blocked = True
     for number in range(5):
-        queue.put(deaf, Request(SLOW, number))
+        queue.put(blocked, Request(SLOW, number))
         queue.put(well, Request(SLOW, 100 + number))
     await until(lambda: len(handled.begun) == 5)
     assert handled.begun == [100, 101, 102, 103, 104]
-    queue.unblock(deaf)
+    queue.unblock(blocked)
     await queue.join()
     assert handled.begun[5:] == [0, 1, 2, 3, 4]
 

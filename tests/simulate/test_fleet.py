@@ -17,7 +17,7 @@ BUSY_MACHINE = {"late"}
 """Lookups that three seconds were too short for."""
 
 
-async def test_the_book_holds_what_the_journal_tells(service: Running, tmp_path: Path) -> None:
+async def test_the_route_table_matches_the_journal(service: Running, tmp_path: Path) -> None:
     path = tmp_path / "journal"
     layout = Layout(brokers=3, slaves=1, clusters=2, topics=5, first_address=first_address())
     options = Options([service.remoting], layout, clients=4, poll_s=0.1)

@@ -107,7 +107,7 @@ async def test_a_store_that_is_full_is_said_to_be(own_client: StoreClient) -> No
 
 
 async def test_the_advised_user_is_enough(own_store: EmbeddedStore) -> None:
-    client = new_client(as_user(own_store, "book", "~rb:{default}:*", "+@all", "-@dangerous", "+info"))
+    client = new_client(as_user(own_store, "worker", "~rb:{default}:*", "+@all", "-@dangerous", "+info"))
     await client.open()
     await check_store(client, NAMESPACE)
     with pytest.raises(StoreReplyError) as refusal:
@@ -120,7 +120,7 @@ async def test_the_advised_user_is_enough(own_store: EmbeddedStore) -> None:
 
 
 async def test_a_user_that_may_not_write_the_stream_is_refused_by_name(own_store: EmbeddedStore) -> None:
-    client = new_client(as_user(own_store, "book", "~*", "+@all", "-xadd"))
+    client = new_client(as_user(own_store, "worker", "~*", "+@all", "-xadd"))
     await client.open()
     with pytest.raises(StoreUnsuitableError, match="XADD"):
         await check_store(client, NAMESPACE)
@@ -128,7 +128,7 @@ async def test_a_user_that_may_not_write_the_stream_is_refused_by_name(own_store
 
 
 async def test_a_user_of_another_name_space_is_refused(own_store: EmbeddedStore) -> None:
-    client = new_client(as_user(own_store, "book", "~rb:{other}:*", "+@all"))
+    client = new_client(as_user(own_store, "worker", "~rb:{other}:*", "+@all"))
     await client.open()
     with pytest.raises(StoreUnsuitableError, match="namespace default"):
         await check_store(client, NAMESPACE)
@@ -138,7 +138,7 @@ async def test_a_user_of_another_name_space_is_refused(own_store: EmbeddedStore)
 async def test_a_user_with_little_more_than_the_commands_needed_gets_through(own_store: EmbeddedStore) -> None:
     """No ROLE, CLIENT, PING, INFO or CONFIG: what cannot be seen is a warning, the version comes from HELLO."""
     needed = {f"+{words[0].lower()}" for words in probes(NAMESPACE)}
-    client = new_client(as_user(own_store, "book", "~rb:{default}:*", *needed))
+    client = new_client(as_user(own_store, "worker", "~rb:{default}:*", *needed))
     await client.open()
     facts = await check_store(client, NAMESPACE)
     assert facts.version
@@ -150,8 +150,8 @@ async def test_a_user_with_little_more_than_the_commands_needed_gets_through(own
 
 
 async def test_a_wrong_password_is_said_without_repeating_it(own_store: EmbeddedStore) -> None:
-    as_user(own_store, "book", "~*", "+@all")
-    client = new_client(f"redis://book:nonsense@127.0.0.1:{own_store.port}")
+    as_user(own_store, "worker", "~*", "+@all")
+    client = new_client(f"redis://worker:nonsense@127.0.0.1:{own_store.port}")
     with pytest.raises(StoreUnavailableError) as refusal:
         await client.open()
     assert "WRONGPASS" in refusal.value.message
@@ -169,9 +169,9 @@ async def test_a_missing_password_is_asked_for(own_store: EmbeddedStore) -> None
 
 
 async def test_a_user_turned_off_loses_its_connection_and_nothing_hangs(own_store: EmbeddedStore) -> None:
-    client = new_client(as_user(own_store, "book", "~*", "+@all"))
+    client = new_client(as_user(own_store, "worker", "~*", "+@all"))
     await client.open()
-    ask(own_store.port or 0, "ACL", "DELUSER", "book")
+    ask(own_store.port or 0, "ACL", "DELUSER", "worker")
     with pytest.raises(StoreUnavailableError):
         await client.call("GET", "k")
     await client.close()

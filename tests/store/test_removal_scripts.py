@@ -67,7 +67,7 @@ async def test_a_seat_can_be_named_instead_of_an_address(namespace: Namespace) -
     assert (await newest(namespace)).fields["cause"] == "operator"
 
 
-async def test_a_seat_under_another_cluster_is_not_in_the_book(namespace: Namespace) -> None:
+async def test_a_seat_under_another_cluster_is_unknown(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
     assert await leave(namespace, Departure("west", "broker-a", 0)) == (Status.UNKNOWN,)
 

@@ -57,7 +57,7 @@ async def test_a_primary_that_is_demoted_is_left_within_the_very_call(own_trio: 
     client = new_client(own_trio.url)
     await client.open()
     primary, replica = own_trio.primary.port or 0, own_trio.replica.port or 0
-    ask(own_trio.sentinel_ports[0], "SENTINEL", "FAILOVER", "book")
+    ask(own_trio.sentinel_ports[0], "SENTINEL", "FAILOVER", "names")
     await until(lambda: all(own_trio.names_primary(port) == replica for port in own_trio.sentinel_ports))
     # The sentinels would do this too, but wait eight seconds before.
     ask(primary, "REPLICAOF", "127.0.0.1", replica)
@@ -68,7 +68,7 @@ async def test_a_primary_that_is_demoted_is_left_within_the_very_call(own_trio: 
 
 async def test_a_dead_sentinel_costs_nothing(trio: SentinelTrio) -> None:
     ask_nobody = "127.0.0.1:1"
-    url = f"sentinel://{ask_nobody},127.0.0.1:{trio.sentinel_ports[0]},127.0.0.1:{trio.sentinel_ports[1]}/book"
+    url = f"sentinel://{ask_nobody},127.0.0.1:{trio.sentinel_ports[0]},127.0.0.1:{trio.sentinel_ports[1]}/names"
     client = new_client(url)
     begun = time.monotonic()
     await client.open()
@@ -80,7 +80,7 @@ async def test_a_sentinel_that_hangs_does_not_hold_up_the_others(trio: SentinelT
     async with FaultProxy("127.0.0.1", trio.sentinel_ports[0]) as proxy:
         proxy.stall()
         others = ",".join(f"127.0.0.1:{port}" for port in trio.sentinel_ports[1:])
-        client = new_client(f"sentinel://127.0.0.1:{proxy.port},{others}/book")
+        client = new_client(f"sentinel://127.0.0.1:{proxy.port},{others}/names")
         begun = time.monotonic()
         await client.open()
         assert time.monotonic() - begun < 0.9
@@ -89,8 +89,8 @@ async def test_a_sentinel_that_hangs_does_not_hold_up_the_others(trio: SentinelT
 
 async def test_a_lone_sentinel_that_names_an_old_primary_is_outvoted(own_trio: SentinelTrio) -> None:
     stranger = own_trio.sentinel_ports[0]
-    ask(stranger, "SENTINEL", "REMOVE", "book")
-    ask(stranger, "SENTINEL", "MONITOR", "book", "127.0.0.1", own_trio.replica.port or 0, 2)
+    ask(stranger, "SENTINEL", "REMOVE", "names")
+    ask(stranger, "SENTINEL", "MONITOR", "names", "127.0.0.1", own_trio.replica.port or 0, 2)
     client = new_client(own_trio.url)
     await client.open()
     await client.call("SET", "k", "v")
@@ -99,7 +99,7 @@ async def test_a_lone_sentinel_that_names_an_old_primary_is_outvoted(own_trio: S
 
 
 async def test_an_unknown_master_is_said_by_name(trio: SentinelTrio) -> None:
-    client = new_client(trio.url.removesuffix("book") + "other")
+    client = new_client(trio.url.removesuffix("names") + "other")
     with pytest.raises(StoreUnavailableError, match="no master 'other'"):
         await client.open()
     await client.close()

@@ -14,9 +14,9 @@ def test_a_single_server_has_default_port_and_database() -> None:
 
 
 def test_user_password_port_and_database_are_read() -> None:
-    url = StoreUrl.parse("redis://book:p%40ss%3A%2F@10.0.0.1:7000/3")
+    url = StoreUrl.parse("redis://worker:p%40ss%3A%2F@10.0.0.1:7000/3")
     assert url.addresses == (Address("10.0.0.1", 7000),)
-    assert url.credentials == Credentials("book", "p@ss:/")
+    assert url.credentials == Credentials("worker", "p@ss:/")
     assert url.db == 3
 
 
@@ -37,11 +37,11 @@ def test_a_socket_has_a_path_and_perhaps_a_database() -> None:
 
 
 def test_sentinels_have_their_own_port_master_and_credentials() -> None:
-    url = StoreUrl.parse("sentinel://book:a@s1,s2:7001/mymaster/4?sentinel_username=watch&sentinel_password=b")
+    url = StoreUrl.parse("sentinel://worker:a@s1,s2:7001/mymaster/4?sentinel_username=watch&sentinel_password=b")
     assert url.layout is Layout.SENTINEL
     assert url.addresses == (Address("s1", 26379), Address("s2", 7001))
     assert (url.master, url.db) == ("mymaster", 4)
-    assert url.credentials == Credentials("book", "a")
+    assert url.credentials == Credentials("worker", "a")
     assert url.sentinel_credentials == Credentials("watch", "b")
 
 
@@ -96,10 +96,10 @@ def test_what_is_wrong_is_said_together_with_what_is_allowed(text: str, says: st
 @pytest.mark.parametrize(
     "text",
     [
-        f"redis://book:{SECRET}@h/x",
+        f"redis://worker:{SECRET}@h/x",
         f"redis://{SECRET}@h",
-        f"http://book:{SECRET}@h",
-        f"redis://book:{SECRET}/@h",
+        f"http://worker:{SECRET}@h",
+        f"redis://worker:{SECRET}/@h",
         f"sentinel://h?sentinel_password={SECRET}",
     ],
 )
@@ -112,7 +112,7 @@ def test_a_refusal_never_repeats_a_password(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        (f"redis://book:{SECRET}@h:1/2", "redis://book:***@h:1/2"),
+        (f"redis://worker:{SECRET}@h:1/2", "redis://worker:***@h:1/2"),
         (f"rediss://:{SECRET}@h", "rediss://:***@h:6379"),
         (f"unix://:{SECRET}@/r.sock?db=1", "unix://:***@/r.sock?db=1"),
         (f"sentinel://h/m?sentinel_password={SECRET}", "sentinel://h:26379/m"),

@@ -22,7 +22,7 @@ from routebook.store import keeper
 from routebook.store.embedded import EmbeddedStore, find_server
 
 READY_SECONDS = 20.0
-MASTER = "book"
+MASTER = "names"
 
 
 def ask(port: int, *words: str | int) -> Any:

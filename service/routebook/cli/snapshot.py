@@ -152,7 +152,7 @@ def _print(done: Sum, *, dry_run: bool) -> None:
         for name, (now, then) in (step["fields"].items() if step["action"] != "create" else [("", (None, None))])
     ]
     if rows:
-        print_table(("action", "kind", "name", "field", "book", "snapshot"), rows)
+        print_table(("action", "kind", "name", "field", "namespace", "snapshot"), rows)
     for reason in done.left_out:
         click.echo(f"Left out: {reason}.", err=True)
     for name in done.turned_down:

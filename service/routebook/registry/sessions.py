@@ -254,7 +254,7 @@ class Sessions:
         """Of the stay that the connection carries, else of the current one; and it carries it no more."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.add_done_callback(lambda future: future.cancelled() or future.exception())
-        if not _may_be_in_the_book(departure):
+        if not _names_an_instance(departure):
             done.set_result(None)
             return done
         member = member_name(departure.cluster, departure.address)
@@ -431,6 +431,6 @@ class Sessions:
                         connection.close(f"{member} was silent for longer than its timeout")
 
 
-def _may_be_in_the_book(departure: Departure) -> bool:
+def _names_an_instance(departure: Departure) -> bool:
     """What cannot be registered need not be asked for; an empty address would name a seat."""
     return bool(departure.cluster and departure.broker and departure.address)

@@ -1,4 +1,4 @@
-"""Whether a store may be used for a book, and what to set when it may not. Each rule has its one home here.
+"""Whether a store may be used for a namespace, and what to set when it may not. Each rule has its one home here.
 
 `check_store` stops a start at the first error; `diagnose` (for `routebook doctor`) shows everything that was found.
 """

@@ -59,8 +59,8 @@ RIGHT = [
     "rediss://127.0.0.1?ssl_ca_certs=/etc/ca.pem&ssl_check_hostname=false",
     "unix:///run/store.sock?db=2",
     "unix://user:pass@/run/store.sock",
-    "sentinel://127.0.0.1:26379,127.0.0.2/book/1?sentinel_username=su&sentinel_password=sp",
-    "sentinels://user:pass@127.0.0.1/book?ssl_cert_reqs=none",
+    "sentinel://127.0.0.1:26379,127.0.0.2/names/1?sentinel_username=su&sentinel_password=sp",
+    "sentinels://user:pass@127.0.0.1/names?ssl_cert_reqs=none",
 ]
 
 

@@ -29,7 +29,7 @@ async def list_name_servers(request: Request, live_settings: LiveSettingsOf) -> 
     responses=_EXAMPLE | answers_with(*INPUT),
 )
 async def list_name_servers_of_unit(group: str, unit: str, request: Request, live_settings: LiveSettingsOf) -> str:
-    """The same list: all units share one book."""
+    """The same list: all units share one name service."""
     del group, unit
     return await list_name_servers(request, live_settings)
 

@@ -1,4 +1,4 @@
-"""Books for histories: a namespace each, gone afterwards."""
+"""A namespace for each random history, deleted afterwards."""
 
 import secrets
 from collections.abc import AsyncIterator
