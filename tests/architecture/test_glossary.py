@@ -64,13 +64,13 @@ def replaced_words(page: str) -> list[Replaced]:
         words, use, rule, allowed = cells
         assert rule in {"part", "whole"}, f"{words}: the rule is `part` or `whole`"
         allowed_in = frozenset(re.findall(r"`([^`]+)`", allowed))
-        for word in re.findall(r"`([^`]+)`", words):
-            found.append(Replaced(parts_of(word), use, rule == "whole", allowed_in))
+        names = re.findall(r"`([^`]+)`", words)
+        found.extend(Replaced(parts_of(name), use, rule == "whole", allowed_in) for name in names)
     return found
 
 
 def python_names(source: str) -> Iterator[tuple[int, str]]:
-    """What the text defines, and strings that are names. Uses need no look: each has its definition, or is of others."""
+    """What the text defines, and strings that are names. A use has its definition elsewhere, or is not ours."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():

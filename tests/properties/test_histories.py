@@ -7,8 +7,8 @@ from routebook.store import registration
 from routebook.store.connection.client import StoreClient
 from routebook.store.namespace import Namespace
 from tests.properties import operations as op
-from tests.properties.namespaces import fresh_namespace
 from tests.properties.lagging_replica import lagging_replica
+from tests.properties.namespaces import fresh_namespace
 from tests.properties.plain_worker import PlainWorker
 from tests.properties.replay import (
     Entry,
