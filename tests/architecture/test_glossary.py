@@ -56,7 +56,7 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 def replaced_words(page: str) -> list[Replaced]:
     section = page.partition("\n## Replaced words\n")[2]
-    found = []
+    found: list[Replaced] = []
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if not line.startswith("| `") or len(cells) != 4:
