@@ -1,5 +1,5 @@
-"""The history as a Spark source: `format("routebook")`.
+"""The change history as a Spark data source: `format("routebook")`.
 
-Data comes only from here: `positions` knows how places in the stream are found, `reading` that no entry between two
-places is missed, `stream_store` where the stream ends; `data_source` is what Spark talks to.
+`address` opens the store, `stream` finds positions in a stream, `reading` reads everything between two positions,
+`options` checks what a user gave, and `data_source` is the interface that Spark calls.
 """

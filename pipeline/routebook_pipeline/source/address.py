@@ -1,13 +1,13 @@
-"""The store's address, written as for the service, and a client for it.
+"""Parses the store's address, which has the same form as in the service, and opens a client for it.
 
     redis[s]://[[user]:password@]host[:port][/db]
     unix://[[user]:password@]/path/of/socket[?db=0]
     sentinel[s]://[[user]:password@]host[:port],host[:port]/<master>[/db]
     cluster[s]://[[user]:password@]host[:port],host[:port]
 
-Query: with TLS `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_password`, `ssl_cert_reqs`, `ssl_check_hostname`;
-with Sentinel `sentinel_username`, `sentinel_password`. No message repeats any part of an address: a password may be
-in it.
+Query options: with TLS `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_password`, `ssl_cert_reqs` and
+`ssl_check_hostname`; with Sentinel `sentinel_username` and `sentinel_password`. No error message repeats any part of an
+address, because it may contain a password.
 """
 
 import re
@@ -25,9 +25,9 @@ from routebook_pipeline.errors import UnreachableError, WrongUsageError
 
 Client = Redis | RedisCluster
 
-CONNECT_SECONDS: Final = 5.0
-ANSWER_SECONDS: Final = 30.0
-"""For one reply. The largest has some 16 MiB, and slow networks exist."""
+CONNECT_TIMEOUT_S: Final = 5.0
+REPLY_TIMEOUT_S: Final = 30.0
+"""The largest reply has about 16 MiB, and the network may be slow."""
 REDIS_PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
 
@@ -46,74 +46,76 @@ _OPTIONS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def open_client(address: str) -> Client:
-    """Connects at the first command, or, to a cluster, now; both may raise what redis-py raises. WrongUsageError for a
-    wrong address.
+    """Connects to a cluster now, to anything else at the first command; both may raise errors of redis-py.
+    WrongUsageError for an invalid address.
     """
     found = _ADDRESS.fullmatch(address.strip())
     if found is None or (found["scheme"] == "unix" and found["tls"]):
-        _refuse("is none that Routebook knows")
+        _refuse("has a form that Routebook does not know")
     options = dict(parse_qsl(found["query"] or "", keep_blank_values=True))
     allowed = _OPTIONS.get(found["scheme"], frozenset()) | (_TLS_OPTIONS if found["tls"] else frozenset())
     if unknown := sorted(options.keys() - allowed):
         _refuse(
-            f"has the option {unknown[0]}, and {found['scheme']}{found['tls']}:// knows {sorted(allowed) or 'none'}"
+            f"has the option {unknown[0]}, but {found['scheme']}{found['tls']}:// allows {sorted(allowed) or 'none'}"
         )
     security = _tls(options) if found["tls"] else {}
-    client = _MAKERS[found["scheme"]](found, options, _credentials(found["credentials"] or ""), security)
-    # redis-py makes tuples and dictionaries of this reply: half the speed, for nothing.
-    for parsing in _who_parses(client):
-        parsing.set_response_callback("XRANGE", _untouched)
+    client = _OPENERS[found["scheme"]](found, options, _credentials(found["credentials"] or ""), security)
+    # redis-py would turn each reply into tuples and dictionaries, which nobody here needs and which halves the speed.
+    for parsing in _parsing_clients(client):
+        parsing.set_response_callback("XRANGE", _unparsed)
     return client
 
 
-def _who_parses(client: Client) -> list[Redis]:
-    """On a cluster, each node's own client."""
+def _parsing_clients(client: Client) -> list[Redis]:
+    """The clients that parse replies: on a cluster, one for each node."""
     if not isinstance(client, RedisCluster):
         return [client]
-    nodes: Any = client
-    return [nodes.get_redis_connection(node) for node in nodes.get_nodes()]
+    cluster: Any = client
+    return [cluster.get_redis_connection(node) for node in cluster.get_nodes()]
 
 
-def _untouched(reply: Any, **_: Any) -> Any:
+def _unparsed(reply: Any, **_: Any) -> Any:
     return reply
 
 
-def as_it_came(entries: list[Any]) -> list[Any]:
-    """[id, [field, value, …]] each, also from a node that joined the cluster after we had asked who is there."""
+def as_unparsed_entries(entries: list[Any]) -> list[Any]:
+    """Brings entries into the form [id, [field, value, …]]. Those of a node that joined the cluster after
+    `open_client` come parsed.
+    """
     if not entries or isinstance(entries[0], list):
         return entries
     return [[name, [part for pair in fields.items() for part in pair]] for name, fields in entries]
 
 
-def _link() -> dict[str, Any]:
-    """RESP2, for the C parser and plain replies. No retries: redis-py's ten, with pauses, turn a timeout of half a
-    second into nine; Spark and `ingest` repeat what may be repeated.
+def _connection_options() -> dict[str, Any]:
+    """RESP2, for the parser in C and plain replies. No retries: Spark and `ingest` repeat what may be repeated, and
+    the ten retries of redis-py, with their pauses, turn a timeout of half a second into nine.
     """
     return {
         "protocol": 2,
         "retry": Retry(NoBackoff(), 0),
-        "socket_timeout": ANSWER_SECONDS,
-        "socket_connect_timeout": CONNECT_SECONDS,
+        "socket_timeout": REPLY_TIMEOUT_S,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
     }
 
 
-_Maker = Callable[[re.Match[str], dict[str, str], dict[str, Any], dict[str, Any]], Client]
+_Opener = Callable[[re.Match[str], dict[str, str], dict[str, Any], dict[str, Any]], Client]
 
 
 def _single(found: re.Match[str], _: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]) -> Redis:
     hosts = _hosts(found["hosts"], REDIS_PORT)
     if len(hosts) > 1:
-        _refuse("names several hosts, which is for sentinel:// and cluster://")
+        _refuse("names several hosts, which only sentinel:// and cluster:// allow")
     ((host, port),) = hosts
     db = _db((found["path"] or "").strip("/"))
-    return Redis(host=host, port=port, db=db, **credentials, **security, **_link())
+    return Redis(host=host, port=port, db=db, **credentials, **security, **_connection_options())
 
 
 def _socket(found: re.Match[str], options: dict[str, str], credentials: dict[str, Any], _: dict[str, Any]) -> Redis:
     path = unquote(found["path"] or "")
     if found["hosts"] or not path.startswith("/"):
         _refuse("names no absolute socket path, as in unix:///run/redis.sock")
-    return Redis(unix_socket_path=path, db=_db(options.get("db", "")), **credentials, **_link())
+    return Redis(unix_socket_path=path, db=_db(options.get("db", "")), **credentials, **_connection_options())
 
 
 def _sentinel(
@@ -125,10 +127,10 @@ def _sentinel(
     own = {name: options.get(f"sentinel_{name}") for name in ("username", "password")}
     sentinels = Sentinel(  # type: ignore[no-untyped-call]
         _hosts(found["hosts"], SENTINEL_PORT),
-        sentinel_kwargs={**own, **security, **_link()},
+        sentinel_kwargs={**own, **security, **_connection_options()},
         **credentials,
         **security,
-        **_link(),
+        **_connection_options(),
     )
     client: Redis = sentinels.master_for(master, db=_db(db))  # type: ignore[no-untyped-call]
     return client
@@ -141,10 +143,10 @@ def _cluster(
         _refuse("names a database, but a cluster has only database 0")
     hosts = _hosts(found["hosts"], REDIS_PORT)
     nodes = [ClusterNode(host, port) for host, port in hosts]  # type: ignore[no-untyped-call]
-    return RedisCluster(startup_nodes=nodes, **credentials, **security, **_link())
+    return RedisCluster(startup_nodes=nodes, **credentials, **security, **_connection_options())
 
 
-_MAKERS: Final[Mapping[str, _Maker]] = {
+_OPENERS: Final[Mapping[str, _Opener]] = {
     "redis": _single,
     "unix": _socket,
     "sentinel": _sentinel,
@@ -152,11 +154,11 @@ _MAKERS: Final[Mapping[str, _Maker]] = {
 }
 
 
-def unreachable(error: Exception) -> UnreachableError:
-    """What redis-py says names hosts and ports, never credentials."""
+def store_unreachable(error: Exception) -> UnreachableError:
+    """The messages of redis-py name hosts and ports, never credentials."""
     return UnreachableError(
-        f"RB_UNREACHABLE: the store does not answer as it should: {error}. "
-        "Is it up, and does the address that this process was given lead there?"
+        f"RB_UNREACHABLE: the store cannot be reached: {error}. Check that it is running and that the configured "
+        "address is right."
     )
 
 
@@ -193,7 +195,7 @@ def _tls(options: dict[str, str]) -> dict[str, Any]:
     check = given.get("ssl_check_hostname", "true").lower()
     if check not in ("true", "false"):
         _refuse("has ssl_check_hostname other than true or false")
-    # The TLS library refuses to look at the name in a certificate that it does not verify.
+    # The TLS library refuses to check the host name of a certificate that it does not verify.
     given["ssl_check_hostname"] = check == "true" and given["ssl_cert_reqs"] == "required"
     return {"ssl": True, **given}
 

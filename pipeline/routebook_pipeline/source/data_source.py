@@ -1,11 +1,11 @@
-"""`format("routebook")`: batch and streaming.
+"""The data source that Spark calls: `format("routebook")`, for batch and for streaming.
 
-Where to begin is the caller's: the source does not know the lake. The ingest gives the id of the lake's last entry as
-`start_id`, and everything behind it is read. (In a store that lost its tail and went on, the same version is another
-entry, and only the time in its id tells.) Without `start_id`: `starting`.
+The caller decides where to start; the source does not know the lake. `ingest` passes the id of the lake's last entry as
+`start_id`, and the source reads everything after it. (A store that lost its last changes and continued gives the same
+version to another entry; only the time in the id tells the two apart.) Without `start_id`, `starting` decides.
 
-Spark pickles these classes by reference and their objects with their state, and calls `read` on executors, again when a
-task is repeated: so a connection is made by who needs it and is never part of the state.
+Spark pickles these classes by reference and their objects with their state. It calls `read` on executors, again when
+it repeats a task. So each `read` opens its own connection, and no connection is part of the state.
 """
 
 import os
@@ -23,7 +23,7 @@ from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
 from routebook_pipeline.schemas import SOURCE
 from routebook_pipeline.source.options import LATEST, SourceOptions
 from routebook_pipeline.source.reading import ReadOptions, read
-from routebook_pipeline.source.stream import DEFAULT_URL_ENV, EntryId, StreamReader, cut, find_position
+from routebook_pipeline.source.stream import DEFAULT_URL_ENV, EntryId, StreamReader, find_position, split_range
 
 NAME: Final = "routebook"
 
@@ -33,8 +33,8 @@ Offset = dict[str, str]
 def register(spark: SparkSession, url_env: str = DEFAULT_URL_ENV) -> None:
     """Makes the source known to the session.
 
-    On one machine, Spark's Python processes have the environment in which the JVM started, which may be older than the
-    variable: it is handed to them. On a cluster, setting it on the executors is the operator's.
+    On one machine, Spark's Python processes get the environment in which the JVM started. The variable may have been
+    set later, so it is passed on here. On a cluster, the operator sets it on the executors.
     """
     context = spark.sparkContext
     if url_env in os.environ and (context.master or "").startswith("local"):
@@ -43,11 +43,11 @@ def register(spark: SparkSession, url_env: str = DEFAULT_URL_ENV) -> None:
 
 
 class RoutebookDataSource(DataSource):
-    """Rows as `schemas.SOURCE`: the entries as they are, and for missing ones a row with an id that begins `hole:`."""
+    """Rows as in `schemas.SOURCE`: the unparsed entries, and for missing entries a row whose id begins with `hole:`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._chosen = SourceOptions.parse(options)
+        self._options = SourceOptions.parse(options)
 
     @classmethod
     def name(cls) -> str:
@@ -56,23 +56,23 @@ class RoutebookDataSource(DataSource):
     def schema(self) -> StructType:
         return SOURCE
 
-    def reader(self, schema: StructType) -> "RoutebookBatchReader":  # noqa: ARG002 the schema is ours
-        return RoutebookBatchReader(self._chosen)
+    def reader(self, schema: StructType) -> "RoutebookBatchReader":  # noqa: ARG002 the schema is fixed
+        return RoutebookBatchReader(self._options)
 
     def streamReader(self, schema: StructType) -> "RoutebookStreamReader":  # noqa: ARG002, N802 Spark's name
-        return RoutebookStreamReader(self._chosen)
+        return RoutebookStreamReader(self._options)
 
 
 @dataclass
 class StreamRange(InputPartition):
-    """Behind `start`, up to and including `end`. Plain text: it travels."""
+    """The entries of (start, end]. The ids are text because Spark pickles partitions."""
 
     start: str
     end: str
 
 
-class _Ranges:
-    """What both readers do: cut a range in partitions, read a partition."""
+class _RangeReader:
+    """Shared by both readers: splits a range into partitions, and reads one partition."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -82,29 +82,29 @@ class _Ranges:
         return StreamReader(self.options.url_env, self.options.namespace, self.options.stream)
 
     def plan(self, start: EntryId, end: EntryId) -> list[StreamRange]:
-        """Looks at the entry behind `start` before anybody reads: a whole range is named when it was trimmed, and no
-        task is started in vain.
+        """Looks at the first entry after `start` before any task starts: if entries were trimmed there, the error names
+        the whole missing range.
         """
         if start.version >= end.version:
             return []
-        behind = self._stream.first_behind(start)
-        if behind is not None and behind.version > start.version + 1 and not self.options.record_losses:
-            last = min(behind.version - 1, end.version)
+        following = self._stream.first_after(start)
+        if following is not None and following.version > start.version + 1 and not self.options.record_losses:
+            last = min(following.version - 1, end.version)
             raise HistoryMissingError(self.options.namespace, start.version + 1, last)
-        ranges = cut(self._stream.first_at, start, end, self.options.entries_per_partition)
+        ranges = split_range(self._stream.first_at, start, end, self.options.entries_per_partition)
         return [StreamRange(str(first), str(last)) for first, last in ranges]
 
     def rows(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """On an executor, with a connection of its own. Spark makes up a partition for a batch that has none."""
+        """Runs on an executor. Spark invents a partition for a batch that has none; it is not a StreamRange."""
         if not isinstance(partition, StreamRange):
             return
-        how = ReadOptions(self.options.chunk, self.options.record_losses)
+        options = ReadOptions(self.options.chunk, self.options.record_losses)
         with self._open() as stream:
-            yield from read(stream, EntryId.parse(partition.start), EntryId.parse(partition.end), how)
+            yield from read(stream, EntryId.parse(partition.start), EntryId.parse(partition.end), options)
 
 
-class RoutebookBatchReader(_Ranges, DataSourceReader):
-    """Behind `start_id` up to `end_id`; without: everything that is there."""
+class RoutebookBatchReader(_RangeReader, DataSourceReader):
+    """Reads (start_id, end_id]; without them, everything in the stream."""
 
     def partitions(self) -> list[InputPartition]:
         with self._stream as stream:
@@ -120,9 +120,9 @@ class RoutebookBatchReader(_Ranges, DataSourceReader):
         return self.rows(partition)
 
 
-class RoutebookStreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are `{"<stream key>": "<id of the last entry read>"}`: start exclusive, end inclusive. One key: Spark
-    compares the text of offsets, and the same keys in another order would be new data.
+class RoutebookStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are `{"<stream key>": "<id of the last entry read>"}`; a batch is (start, end]. There is only one key
+    because Spark compares the text of offsets: the same keys in another order would look like new data.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -140,27 +140,27 @@ class RoutebookStreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvai
         return ReadMaxRows(self.options.max_entries_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 Spark's name
-        """The end is noted once, before the first batch."""
+        """Fixes the end of the query, before its first batch."""
         self._target = self._stream.newest().id
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 Spark's name
         """HistoryForkError when the stream does not continue `start`."""
-        place = self._place(start)
+        position = self._position(start)
         newest = self._stream.newest().id
-        self._stream.refuse_fork(place, newest)
+        self._stream.refuse_fork(position, newest)
         end = newest if self._target is None else min(newest, self._target)
-        if end.version <= place.version:
+        if end.version <= position.version:
             return start
-        wanted = place.version + limit.max_rows if isinstance(limit, ReadMaxRows) else end.version
+        wanted = position.version + limit.max_rows if isinstance(limit, ReadMaxRows) else end.version
         if wanted < end.version:
-            end = find_position(self._stream.first_at, wanted, place.ms, end.ms)
+            end = find_position(self._stream.first_at, wanted, position.ms, end.ms)
         return self._offset(end)
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 Spark's name
         return self._offset(self._stream.newest().id)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        return [*self.plan(self._place(start), self._place(end))]
+        return [*self.plan(self._position(start), self._position(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return self.rows(partition)
@@ -168,8 +168,8 @@ class RoutebookStreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvai
     def stop(self) -> None:
         self._stream.close()
 
-    def _offset(self, place: EntryId) -> Offset:
-        return {self._stream.key: str(place)}
+    def _offset(self, position: EntryId) -> Offset:
+        return {self._stream.key: str(position)}
 
-    def _place(self, offset: Mapping[str, Any]) -> EntryId:
+    def _position(self, offset: Mapping[str, Any]) -> EntryId:
         return EntryId.parse(offset[self._stream.key])

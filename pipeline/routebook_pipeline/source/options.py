@@ -1,4 +1,6 @@
-"""What `.option(…)` may say. Anything else is refused: a misspelt limit would read without one."""
+"""The options of the source, as given with `.option(…)`. An unknown option is refused: otherwise a misspelt limit would
+read without a limit.
+"""
 
 import re
 from collections.abc import Mapping
@@ -19,24 +21,24 @@ _LOOKS_LIKE_ADDRESS: Final = re.compile(r"^\s*[a-z]+://|@")
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """One namespace is one stream, one query, one lake folder."""
+    """A namespace has one stream of changes, read by one query into one lake folder."""
 
     stream: str = CHANGES
     namespace: str = "default"
     url_env: str = DEFAULT_URL_ENV
-    """Name of the variable that holds the store's address, on the driver and on executors."""
+    """Name of the environment variable with the store's address, on the driver and on executors."""
     max_entries_per_trigger: int = 500_000
     entries_per_partition: int = 100_000
-    """250,000 was best for throughput; smaller ones use more executors."""
+    """250,000 had the best throughput; smaller partitions use more executors."""
     chunk: int = 5_000
-    """Entries a reply; fewer where they are large."""
+    """Entries in one reply of the store; fewer where they are large."""
     on_loss: str = FAIL
     starting: str = EARLIEST
-    """Of a stream without checkpoint, unless `start_id` says it."""
+    """Where to start without a checkpoint and without `start_id`."""
     start_id: EntryId | None = None
-    """Read what is behind it: the place up to which the reader has everything."""
+    """Read the entries after this one: the position up to which the reader has everything."""
     end_id: EntryId | None = None
-    """Of a batch: the last one to be read."""
+    """The last entry of a batch read."""
 
     @property
     def record_losses(self) -> bool:
@@ -44,13 +46,13 @@ class SourceOptions:
 
     @staticmethod
     def parse(given: Mapping[str, str]) -> "SourceOptions":
-        """Names in any case, as everywhere in Spark. WrongUsageError names the option, never a value that may hold a
-        password.
+        """Option names are case-insensitive, as everywhere in Spark. WrongUsageError names the option, but no value
+        that may contain a password.
         """
         values = {name.lower(): value for name, value in given.items()}
         _refuse_addresses(values)
         if unknown := sorted(values.keys() - _KNOWN):
-            _refuse(f"The source routebook has no option {unknown[0]}. It has: {', '.join(sorted(_KNOWN))}.")
+            _refuse(f"The source routebook has no option {unknown[0]}. Its options: {', '.join(sorted(_KNOWN))}.")
         default = SourceOptions()
         return SourceOptions(
             stream=_choice(values, "stream", STREAMS, default.stream),
@@ -70,22 +72,22 @@ _KNOWN: Final = frozenset(SourceOptions.__dataclass_fields__)
 
 
 def _refuse_addresses(values: Mapping[str, str]) -> None:
-    named = [name for name, value in values.items() if _LOOKS_LIKE_ADDRESS.search(value)]
-    named += [name for name in ("url", "address", "redis_url") if name in values and name not in named]
+    wrong = [name for name, value in values.items() if _LOOKS_LIKE_ADDRESS.search(value)]
+    wrong += [name for name in ("url", "address", "redis_url") if name in values and name not in wrong]
     variable = values.get("url_env", DEFAULT_URL_ENV)
-    if not named and not _VARIABLE.fullmatch(variable):
-        named = ["url_env"]
-    if named:
+    if not wrong and not _VARIABLE.fullmatch(variable):
+        wrong = ["url_env"]
+    if wrong:
         _refuse(
-            f"The option {named[0]} of the source routebook holds an address. Options are printed in plans and logs, "
-            "so the store's address is none of them: put it in a variable of the environment, of the driver and the "
-            f"executors, and name that variable with the option url_env (default {DEFAULT_URL_ENV})."
+            f"The option {wrong[0]} of the source routebook holds an address. Options are printed in plans and logs, "
+            "so the store's address cannot be one: put it in an environment variable of the driver and the executors, "
+            f"and name that variable with the option url_env (default {DEFAULT_URL_ENV})."
         )
 
 
 def _namespace(value: str) -> str:
     if not value or set(value) & set("{}: "):
-        _refuse("The option namespace of the source routebook is no namespace: it has no braces, colons or blanks.")
+        _refuse("The option namespace of the source routebook is not valid: no braces, colons or spaces are allowed.")
     return value
 
 
@@ -112,5 +114,5 @@ def _entry_id(values: Mapping[str, str], name: str) -> EntryId | None:
         raise WrongUsageError(f"The option {name} of the source routebook: {error}.") from error
 
 
-def _refuse(what: str) -> NoReturn:
-    raise WrongUsageError(what)
+def _refuse(message: str) -> NoReturn:
+    raise WrongUsageError(message)

@@ -1,10 +1,8 @@
-"""Rows in the place of missing versions: made by the reader, understood by whoever parses entries.
+"""Reads everything between two positions of the stream; nothing is left out silently.
 
-Everything between two places of the stream, and nothing silently left out.
-
-Invariant: behind `start`, versions start+1 … end are expected, one by one. What has been handed out so far, hole rows
-included, is exactly start+1 … place; each round moves `place`, so that no version is missed or doubled however the
-stream is trimmed meanwhile.
+Invariant: the versions start+1 … end are expected one by one. The rows returned so far, hole rows included, cover
+exactly start+1 … position. Each round moves `position`, so no version is skipped or repeated, however the stream is
+trimmed meanwhile.
 """
 
 import gc
@@ -20,87 +18,84 @@ from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
 from routebook_pipeline.source.stream import EntryId, StreamReader
 
 HOLE_PREFIX: Final = "hole:"
-"""Of the entry_id of such a row. An entry of the stream cannot have such an id, whatever its payload claims."""
-
-
-def hole_row(place: EntryId, last: int) -> tuple[str, bytes]:
-    """For the versions behind `place` up to `last`."""
-    first = place.version + 1
-    payload = {"v": 1, "kind": "hole", "from_version": first, "to_version": last}
-    return f"{HOLE_PREFIX}{EntryId(place.ms, first)}", json.dumps(payload, separators=(",", ":")).encode()
-
-
+"""Prefix of the entry_id of a row that stands for missing versions. No entry of the stream can have such an id,
+whatever its payload contains.
+"""
 FIELD: Final = b"d"
-REPLY_BYTES: Final = 16 * 1024 * 1024
+TARGET_REPLY_BYTES: Final = 16 * 1024 * 1024
 FIRST_CHUNK: Final = 64
-"""An entry has at most 256 KiB: the first reply stays within the bound whatever is in it, and each one with room to
-spare lets the next be twice as long.
+"""An entry has at most 256 KiB, so the first reply never exceeds the target. The next ones may be twice as long each,
+while there is room.
 """
 ARROW: Final = pyarrow.schema([("entry_id", pyarrow.string()), ("payload", pyarrow.binary())])
 
 
+def hole_row(position: EntryId, last: int) -> tuple[str, bytes]:
+    """The row for the missing versions after `position`, up to `last`."""
+    first = position.version + 1
+    payload = {"v": 1, "kind": "hole", "from_version": first, "to_version": last}
+    return f"{HOLE_PREFIX}{EntryId(position.ms, first)}", json.dumps(payload, separators=(",", ":")).encode()
+
+
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to do with a range."""
-
     chunk: int
     record_losses: bool
 
 
-def read(stream: StreamReader, start: EntryId, end: EntryId, how: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
-    """Behind `start`, up to and including `end`. HistoryMissingError for a loss unless those are recorded;
-    HistoryForkError when what follows is not the same history.
+def read(stream: StreamReader, start: EntryId, end: EntryId, options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of (start, end]. HistoryMissingError when entries are missing and losses are not recorded;
+    HistoryForkError when the stream does not continue the same history.
     """
-    place, size = start, min(FIRST_CHUNK, how.chunk)
-    while place.version < end.version:
-        with _without_collector():
-            batch, place, size = _round(stream, place, end, size, how)
+    position, size = start, min(FIRST_CHUNK, options.chunk)
+    while position.version < end.version:
+        with _garbage_collector_off():
+            batch, position, size = _read_round(stream, position, end, size, options)
         yield batch
 
 
-def _round(
-    stream: StreamReader, place: EntryId, end: EntryId, size: int, how: ReadOptions
+def _read_round(
+    stream: StreamReader, position: EntryId, end: EntryId, size: int, options: ReadOptions
 ) -> tuple[pyarrow.RecordBatch, EntryId, int]:
-    """One reply: its rows, where they end, and how many to ask for next."""
-    rows = _Rows(stream.namespace, place, how)
-    entries = stream.entries(place, end, size)
-    rows.take(entries)
+    """One reply: its rows, the position after them, and the number of entries to ask for next."""
+    builder = _BatchBuilder(stream.namespace, position, options)
+    entries = stream.entries(position, end, size)
+    builder.add_entries(entries)
     if not entries:
-        # Nothing up to the end: gone, or never there in this history.
+        # No entry up to the end: they were removed, or never existed in this history.
         stream.refuse_fork(end, stream.newest().id)
-        rows.miss(end.version)
-    return rows.batch(), rows.position, next_size(size, how.chunk, rows.payload_bytes)
+        builder.add_hole(end.version)
+    return builder.batch(), builder.position, next_size(size, options.chunk, builder.payload_bytes)
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
-    """A reply is ten thousand young lists without a cycle among them, and Python would look through them for one again
-    and again: half of the time that reading takes.
+def _garbage_collector_off() -> Iterator[None]:
+    """A reply is ten thousand new lists without a reference cycle. Python would search them for cycles again and again,
+    which takes half of the reading time.
     """
-    collecting = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collecting:
+        if was_enabled:
             gc.enable()
 
 
 def next_size(size: int, chunk: int, reply_bytes: int) -> int:
-    """How many entries to ask for after a reply of so many bytes."""
-    if reply_bytes > REPLY_BYTES:
+    """Number of entries to ask for after a reply with `size` entries and `reply_bytes` bytes."""
+    if reply_bytes > TARGET_REPLY_BYTES:
         return max(1, size // 2)
-    if reply_bytes <= REPLY_BYTES // 2:
+    if reply_bytes <= TARGET_REPLY_BYTES // 2:
         return min(chunk, size * 2)
     return size
 
 
-class _Rows:
-    """One batch on its way."""
-
-    def __init__(self, namespace: str, place: EntryId, how: ReadOptions) -> None:
-        self._namespace, self._how = namespace, how
-        self.position = place
+class _BatchBuilder:
+    def __init__(self, namespace: str, position: EntryId, options: ReadOptions) -> None:
+        self._namespace, self._options = namespace, options
+        self.position = position
+        """Everything up to here is in the batches."""
         self._ids: list[str | bytes] = []
         self._payloads: list[bytes] = []
 
@@ -112,7 +107,7 @@ class _Rows:
         columns = [pyarrow.array(self._ids, pyarrow.string()), pyarrow.array(self._payloads, pyarrow.binary())]
         return pyarrow.RecordBatch.from_arrays(columns, schema=ARROW)
 
-    def take(self, entries: list[Any]) -> None:
+    def add_entries(self, entries: list[Any]) -> None:
         if not entries:
             return
         first, last = EntryId.parse(entries[0][0]), EntryId.parse(entries[-1][0])
@@ -121,17 +116,17 @@ class _Rows:
             self.position = last
             return
         for entry in entries:
-            found = EntryId.parse(entry[0])
-            if found.version <= self.position.version:
-                raise HistoryForkError(self._namespace, self.position.version, found.version)
-            if found.version > self.position.version + 1:
-                self.miss(found.version - 1)
+            entry_id = EntryId.parse(entry[0])
+            if entry_id.version <= self.position.version:
+                raise HistoryForkError(self._namespace, self.position.version, entry_id.version)
+            if entry_id.version > self.position.version + 1:
+                self.add_hole(entry_id.version - 1)
             self._append([entry])
-            self.position = found
+            self.position = entry_id
 
-    def miss(self, last: int) -> None:
-        """The versions behind our place up to `last` are not there."""
-        if not self._how.record_losses:
+    def add_hole(self, last: int) -> None:
+        """The versions after `position`, up to `last`, are missing."""
+        if not self._options.record_losses:
             raise HistoryMissingError(self._namespace, self.position.version + 1, last)
         entry_id, payload = hole_row(self.position, last)
         self._ids.append(entry_id)
@@ -146,5 +141,5 @@ class _Rows:
 
 
 def _payload(fields: list[bytes]) -> bytes:
-    """Of an entry with other fields than ours; without `d` it is empty, which nobody can read."""
+    """Of an entry with fields other than ours. Without a field `d` it is empty, and later found unreadable."""
     return dict(zip(fields[::2], fields[1::2], strict=True)).get(FIELD, b"")

@@ -1,11 +1,9 @@
-"""Places in the stream, found with probes of one entry.
+"""One stream of a namespace in the store: its positions, its end, and the entries between two positions.
 
-Invariant of the stream: the id of an entry is `<ms>-<version>`; along the stream ms never falls and the version rises
-by one. Entries may be gone (trimmed, deleted), so a *place* need not be the id of an entry that exists: the place of
-version N is an id with every entry up to N at or before it, and every later one behind it. That is all a reader
-needs, and it stays true when entries go while we look.
-
-One stream of a namespace in the store: where it begins and ends, what lies in between.
+Invariant of the stream: an entry's id is `<ms>-<version>`; along the stream, ms never decreases and the version rises
+by one. Entries may be missing (trimmed or deleted), so a *position* need not be the id of an existing entry. The
+position of version N is any id with every entry up to N at or before it and every later entry after it. This stays
+true when entries disappear during a search, and a reader needs nothing more.
 """
 
 import os
@@ -18,11 +16,17 @@ from redis import RedisCluster
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from routebook_pipeline.errors import HistoryForkError, WrongUsageError
-from routebook_pipeline.source.address import Client, as_it_came, open_client, unreachable
+from routebook_pipeline.source.address import Client, as_unparsed_entries, open_client, store_unreachable
+
+CHANGES: Final = "changes"
+PULSE: Final = "pulse"
+"""The stream of heartbeat gaps."""
+STREAMS: Final = (CHANGES, PULSE)
+DEFAULT_URL_ENV: Final = "ROUTEBOOK_REDIS_URL"
 
 
 class EntryId(NamedTuple):
-    """Compares as the stream does."""
+    """Sorts in stream order."""
 
     ms: int
     version: int
@@ -32,7 +36,7 @@ class EntryId(NamedTuple):
 
     @staticmethod
     def parse(text: str | bytes) -> "EntryId":
-        """Raises ValueError on anything but `<ms>-<version>`."""
+        """ValueError unless the text is `<ms>-<version>`."""
         ms, separator, version = (text.decode() if isinstance(text, bytes) else text).partition("-")
         if not (separator and ms.isdecimal() and version.isdecimal()):
             raise ValueError(f"{text!r} is not the id of an entry, which is <ms>-<version>, both numbers")
@@ -42,19 +46,19 @@ class EntryId(NamedTuple):
 BEGINNING: Final = EntryId(0, 0)
 """Before every entry."""
 
-Probe = Callable[[EntryId], EntryId | None]
-"""The id of the first entry at or after a place; None when there is none."""
+FirstAt = Callable[[EntryId], EntryId | None]
+"""Finds the id of the first entry at or after a position; None when there is none."""
 
 
-def find_position(probe: Probe, version: int, low_ms: int, high_ms: int) -> EntryId:
-    """The place of `version`, which lies between the two times: its entry's own id when that exists.
+def find_position(first_at: FirstAt, version: int, low_ms: int, high_ms: int) -> EntryId:
+    """The position of `version`, given that it lies between the two times: the id of its entry, if that exists.
 
-    Halving, for an id begins with a time and only the second part is known: the largest ms whose first entry is not
-    beyond the version. Entries of that version or below are then at or before `<ms>-<version>`, the others behind it.
+    Only the second part of the id is known, so this is a binary search over its first part: for the largest ms whose
+    first entry has at most this version. All entries up to the version are then at or before `<ms>-<version>`.
     """
     while low_ms < high_ms:
         middle = (low_ms + high_ms + 1) // 2
-        found = probe(EntryId(middle, 0))
+        found = first_at(EntryId(middle, 0))
         if found is not None and found.version <= version:
             low_ms = middle
         else:
@@ -62,40 +66,33 @@ def find_position(probe: Probe, version: int, low_ms: int, high_ms: int) -> Entr
     return EntryId(low_ms, version)
 
 
-def cut(probe: Probe, start: EntryId, end: EntryId, entries_each: int) -> list[tuple[EntryId, EntryId]]:
-    """Ranges (exclusive, inclusive] that follow one another from `start` to `end`, of equal numbers of versions, each
-    at most `entries_each`.
-    """
+def split_range(first_at: FirstAt, start: EntryId, end: EntryId, max_entries: int) -> list[tuple[EntryId, EntryId]]:
+    """Splits (start, end] into consecutive ranges of equal length, each of at most `max_entries` versions."""
     versions = end.version - start.version
     if versions <= 0:
         return []
-    parts = -(-versions // entries_each)
-    places = [start]
+    parts = -(-versions // max_entries)
+    positions = [start]
     for part in range(1, parts):
-        places.append(find_position(probe, start.version + versions * part // parts, places[-1].ms, end.ms))
-    places.append(end)
-    return list(pairwise(places))
-
-
-CHANGES: Final = "changes"
-PULSE: Final = "pulse"
-STREAMS: Final = (CHANGES, PULSE)
-DEFAULT_URL_ENV: Final = "ROUTEBOOK_REDIS_URL"
+        version = start.version + versions * part // parts
+        positions.append(find_position(first_at, version, positions[-1].ms, end.ms))
+    positions.append(end)
+    return list(pairwise(positions))
 
 
 def key_of(namespace: str, name: str) -> str:
-    """As the service builds it. The braces are part of the key: all of a namespace lies in one slot of a cluster."""
+    """Same as in the service. The braces are part of the key and put a namespace into one slot of a Redis Cluster."""
     return f"rb:{{{namespace}}}:{name}"
 
 
 @dataclass(frozen=True)
 class StreamEnd:
-    """How far the stream goes, and when that was so."""
+    """The end of a stream at one moment."""
 
     id: EntryId
-    """Of the last entry ever appended, also when it was deleted; 0-0 when there was none."""
+    """Last id ever appended, even if that entry was deleted; 0-0 for a stream that never had one."""
     now_ms: int
-    """The store's clock just before: what is appended later has no earlier time, unless that clock steps back."""
+    """Store clock just before: entries appended later have no earlier time, unless the clock is set back."""
 
     @property
     def version(self) -> int:
@@ -103,8 +100,8 @@ class StreamEnd:
 
 
 class StreamReader:
-    """Connects at the first question. Raises UnreachableError (3) when the store cannot be asked, and WrongUsageError
-    (2) when the variable holds no address. Not for several threads at a time.
+    """Connects on first use. Raises UnreachableError (exit code 3) when the store does not answer, and WrongUsageError
+    (2) when the variable holds no valid address. Not safe for use by several threads at once.
     """
 
     def __init__(self, url_env: str, namespace: str, stream: str = CHANGES) -> None:
@@ -113,7 +110,7 @@ class StreamReader:
         self._client: Client | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Connections stay where they are."""
+        """Pickled without its connection."""
         return {**self.__dict__, "_client": None}
 
     def newest(self) -> StreamEnd:
@@ -121,52 +118,55 @@ class StreamReader:
         return StreamEnd(self._last_generated(), now_ms)
 
     def first(self) -> EntryId | None:
-        """Of the entries that are there."""
+        """Id of the first entry still in the stream."""
         return self.first_at(BEGINNING)
 
-    def first_at(self, place: EntryId) -> EntryId | None:
-        """Of those at or after `place`."""
-        return self._one("XRANGE", place, "+")
+    def first_at(self, position: EntryId) -> EntryId | None:
+        """Id of the first entry at or after `position`."""
+        return self._first_id("XRANGE", position, "+")
 
-    def first_behind(self, place: EntryId) -> EntryId | None:
-        return self._one("XRANGE", f"({place}", "+")
+    def first_after(self, position: EntryId) -> EntryId | None:
+        return self._first_id("XRANGE", f"({position}", "+")
 
-    def last_until(self, place: EntryId) -> EntryId | None:
-        """The last of those at or before `place`."""
-        return self._one("XREVRANGE", place, "-")
+    def last_until(self, position: EntryId) -> EntryId | None:
+        """Id of the last entry at or before `position`."""
+        return self._first_id("XREVRANGE", position, "-")
 
-    def continues(self, place: EntryId, newest: EntryId | None = None) -> bool:
-        """Whether this is the history that was read up to `place`, when what lies around it says so: a store that lost
-        its tail uses the versions again, at other times. `newest`: of the stream, if it was asked before.
+    def continues(self, position: EntryId, newest: EntryId | None = None) -> bool:
+        """Whether the stream still has the history that was read up to `position`, judging by the entries around it. A
+        store that lost its last changes uses their versions again, at other times.
+
+        `newest`: last id of the stream, if the caller has just read it.
         """
         newest = newest or self._last_generated()
-        behind, before = self.first_behind(place), self.last_until(place)
+        after, before = self.first_after(position), self.last_until(position)
         return (
-            newest.version >= place.version
-            and (newest.version > place.version or newest == place)
-            and (behind is None or behind.version > place.version)
-            and (before is None or before.version < place.version or before == place)
+            newest.version >= position.version
+            and (newest.version > position.version or newest == position)
+            and (after is None or after.version > position.version)
+            and (before is None or before.version < position.version or before == position)
         )
 
-    def refuse_fork(self, place: EntryId, newest: EntryId) -> None:
-        if not self.continues(place, newest):
-            raise HistoryForkError(self.namespace, place.version, newest.version)
+    def refuse_fork(self, position: EntryId, newest: EntryId) -> None:
+        """HistoryForkError unless the stream continues `position`."""
+        if not self.continues(position, newest):
+            raise HistoryForkError(self.namespace, position.version, newest.version)
 
     def earliest(self) -> EntryId:
-        """The place just before the first entry that is there: what was trimmed earlier is no loss of this reader."""
+        """The position just before the first existing entry: entries trimmed earlier are no loss of this reader."""
         first = self.first()
         if first is not None:
             return EntryId(first.ms, first.version - 1)
         return self._last_generated()
 
     def entries(self, start: EntryId, end: EntryId, count: int) -> list[Any]:
-        """Behind `start`, up to `end`, as the reply has them: [id, [field, value, …]]."""
-        reply: list[Any] = self._ask("XRANGE", self.key, f"({start}", str(end), "COUNT", count)
-        return as_it_came(reply)
+        """Entries of (start, end], as in the reply: [id, [field, value, …]]."""
+        reply: list[Any] = self._execute("XRANGE", self.key, f"({start}", str(end), "COUNT", count)
+        return as_unparsed_entries(reply)
 
     def write_reader_position(self, reader: str, version: int) -> None:
-        """Everything up to `version` is held safely by `reader`; the service need not keep it for us."""
-        self._ask("HSET", key_of(self.namespace, "readers"), reader, f"{version} {self._now_ms()}")
+        """Records that `reader` has durably consumed everything up to `version`, so that the service may trim it."""
+        self._execute("HSET", key_of(self.namespace, "readers"), reader, f"{version} {self._now_ms()}")
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -174,10 +174,10 @@ class StreamReader:
             return
         client.close()
         if not isinstance(client, RedisCluster):
-            sentinel = getattr(client.connection_pool, "sentinel_manager", None)
-            client.connection_pool.disconnect()
-            for asked in getattr(sentinel, "sentinels", ()):
-                asked.close()
+            pool = client.connection_pool
+            pool.disconnect()
+            for sentinel in getattr(getattr(pool, "sentinel_manager", None), "sentinels", ()):
+                sentinel.close()
 
     def __enter__(self) -> "StreamReader":
         return self
@@ -186,45 +186,45 @@ class StreamReader:
         self.close()
 
     def _last_generated(self) -> EntryId:
-        """Not the last entry that exists: a deleted last entry would hide."""
+        """Not the id of the last existing entry: that one may have been deleted."""
         try:
-            about = self._ask("XINFO STREAM", self.key)
+            info = self._execute("XINFO STREAM", self.key)
         except ResponseError as error:
             if "no such key" in str(error):
                 return BEGINNING
-            raise unreachable(error) from error
-        return EntryId.parse(about["last-generated-id"])
+            raise store_unreachable(error) from error
+        return EntryId.parse(info["last-generated-id"])
 
     def _now_ms(self) -> int:
-        client = self._connected()
+        client = self._connect()
         if isinstance(client, RedisCluster):
-            # Not of any node: each has a clock of its own.
-            asked: Any = client
-            node = asked.get_node_from_key(self.key)
-            seconds, microseconds = self._guarded(lambda: asked.execute_command("TIME", target_nodes=node))
+            # Nodes have different clocks: the one that stamps the entries counts.
+            cluster: Any = client
+            node = cluster.get_node_from_key(self.key)
+            seconds, microseconds = self._translate_errors(lambda: cluster.execute_command("TIME", target_nodes=node))
         else:
-            seconds, microseconds = self._ask("TIME")
+            seconds, microseconds = self._execute("TIME")
         return int(seconds) * 1000 + int(microseconds) // 1000
 
-    def _one(self, command: str, start: EntryId | str, end: str) -> EntryId | None:
-        reply = self._ask(command, self.key, str(start), end, "COUNT", 1)
+    def _first_id(self, command: str, start: EntryId | str, end: str) -> EntryId | None:
+        reply = self._execute(command, self.key, str(start), end, "COUNT", 1)
         return EntryId.parse(reply[0][0]) if reply else None
 
-    def _ask(self, *words: str | int) -> Any:
-        client: Any = self._connected()
-        return self._guarded(lambda: client.execute_command(*words))
+    def _execute(self, *words: str | int) -> Any:
+        client: Any = self._connect()
+        return self._translate_errors(lambda: client.execute_command(*words))
 
-    def _guarded(self, call: Callable[[], Any]) -> Any:
+    def _translate_errors(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
         except ResponseError as error:
             if "no such key" in str(error):
                 raise
-            raise unreachable(error) from error
+            raise store_unreachable(error) from error
         except (RedisError, RedisClusterException, OSError) as error:
-            raise unreachable(error) from error
+            raise store_unreachable(error) from error
 
-    def _connected(self) -> Client:
+    def _connect(self) -> Client:
         if self._client is None:
             address = os.environ.get(self.url_env, "")
             if not address:
@@ -232,5 +232,5 @@ class StreamReader:
                     f"The variable {self.url_env} holds no address of a store. Set it, here and on the executors, or "
                     "name another variable with the option url_env."
                 )
-            self._client = self._guarded(lambda: open_client(address))
+            self._client = self._translate_errors(lambda: open_client(address))
         return self._client

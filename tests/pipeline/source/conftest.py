@@ -1,4 +1,4 @@
-"""A stream on the run's store, written as the service does, with ids of the test's own choice."""
+"""A stream in the test run's store, written like the service writes it, with ids that the test chooses."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A stream of one namespace, and what a reader made of it."""
+"""A stream of one namespace to test with, and the rows that a reader made of it."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class Stream:
         self.client.execute_command("XDEL", self.key, *map(str, ids))
 
     def drop(self) -> int:
-        """As a store that lost everything."""
+        """Like a store that lost everything."""
         return int(self.client.delete(self.key))
 
     def options(self, **more: str) -> dict[str, str]:
@@ -72,8 +72,8 @@ class Stream:
         source = RoutebookDataSource(self.options(**more))
         return source.streamReader(source.schema())
 
-    def offset(self, place: EntryId) -> dict[str, str]:
-        return {self.key: str(place)}
+    def offset(self, position: EntryId) -> dict[str, str]:
+        return {self.key: str(position)}
 
 
 def payload_of(version: int) -> bytes:
@@ -81,28 +81,30 @@ def payload_of(version: int) -> bytes:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What came out, in order."""
+class Rows:
+    """The rows that a reader returned, in order."""
 
     rows: Sequence[tuple[str, bytes]]
 
     @staticmethod
-    def of(batches: Iterable[pyarrow.RecordBatch]) -> "Found":
-        return Found([(row["entry_id"], row["payload"]) for batch in batches for row in batch.to_pylist()])
+    def of(batches: Iterable[pyarrow.RecordBatch]) -> "Rows":
+        return Rows([(row["entry_id"], row["payload"]) for batch in batches for row in batch.to_pylist()])
 
     @property
     def holes(self) -> list[tuple[int, int]]:
-        told: list[Mapping[str, int]] = [json.loads(payload) for name, payload in self.rows if name.startswith("hole:")]
-        return [(hole["from_version"], hole["to_version"]) for hole in told]
+        holes: list[Mapping[str, int]] = [
+            json.loads(payload) for name, payload in self.rows if name.startswith("hole:")
+        ]
+        return [(hole["from_version"], hole["to_version"]) for hole in holes]
 
     @property
     def versions(self) -> list[int]:
-        """Of the entries."""
+        """Versions of the entries, without those in holes."""
         return [EntryId.parse(name).version for name, _ in self.rows if not name.startswith("hole:")]
 
     @property
-    def accounted(self) -> list[int]:
-        """Every version, read or missing, in the order of the rows."""
+    def all_versions(self) -> list[int]:
+        """Versions of the entries and of the holes, in the order of the rows."""
         found: list[int] = []
         for name, payload in self.rows:
             if name.startswith("hole:"):
@@ -113,9 +115,9 @@ class Found:
         return found
 
 
-def read_all(reader: RoutebookBatchReader | RoutebookStreamReader, ranges: Iterable[object]) -> Found:
+def read_all(reader: RoutebookBatchReader | RoutebookStreamReader, ranges: Iterable[object]) -> Rows:
     rows: list[tuple[str, bytes]] = []
     for part in ranges:
         assert isinstance(part, StreamRange)
-        rows += Found.of(reader.read(part)).rows
-    return Found(rows)
+        rows += Rows.of(reader.read(part)).rows
+    return Rows(rows)

@@ -1,4 +1,4 @@
-"""The same addresses as the service's, to the same servers."""
+"""The pipeline takes the same store addresses as the service, and they lead to the same servers."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("address", WRONG)
-def test_what_the_service_refuses_is_refused_here(address: str) -> None:
+def test_an_address_that_the_service_refuses_is_refused(address: str) -> None:
     with pytest.raises(SettingsError):
         StoreUrl.parse(address)
     with pytest.raises(WrongUsageError, match=r"redis\[s\]://") as raised:
@@ -65,39 +65,41 @@ RIGHT = [
 
 
 @pytest.mark.parametrize("address", RIGHT)
-def test_what_the_service_takes_leads_to_the_same_place(address: str) -> None:
-    meant = StoreUrl.parse(address)
+def test_an_address_leads_to_the_same_server_as_in_the_service(address: str) -> None:
+    expected = StoreUrl.parse(address)
     client: Any = open_client(address)
     try:
-        found = client.connection_pool.connection_kwargs
-        assert found.get("db", 0) == meant.db
-        assert found.get("username") == meant.credentials.username
-        assert found.get("password") == meant.credentials.password
-        assert found.get("path") == meant.socket_path
-        assert found["protocol"] == 2
-        assert found["retry"].get_retries() == 0
-        if meant.layout.value == "single" and not meant.socket_path:
-            assert (found["host"], found["port"]) == tuple(meant.addresses[0])
-        if meant.tls:
-            assert found["ssl_cert_reqs"] == meant.tls.cert_reqs
-            assert found.get("ssl_ca_certs") == meant.tls.ca_certs
-            assert found["ssl_check_hostname"] == (meant.tls.check_hostname and meant.tls.cert_reqs == "required")
-        if meant.layout.value == "sentinel":
+        options = client.connection_pool.connection_kwargs
+        assert options.get("db", 0) == expected.db
+        assert options.get("username") == expected.credentials.username
+        assert options.get("password") == expected.credentials.password
+        assert options.get("path") == expected.socket_path
+        assert options["protocol"] == 2
+        assert options["retry"].get_retries() == 0
+        if expected.layout.value == "single" and not expected.socket_path:
+            assert (options["host"], options["port"]) == tuple(expected.addresses[0])
+        if expected.tls:
+            assert options["ssl_cert_reqs"] == expected.tls.cert_reqs
+            assert options.get("ssl_ca_certs") == expected.tls.ca_certs
+            assert options["ssl_check_hostname"] == (
+                expected.tls.check_hostname and expected.tls.cert_reqs == "required"
+            )
+        if expected.layout.value == "sentinel":
             pool = client.connection_pool
-            asked = [one.connection_pool.connection_kwargs for one in pool.sentinel_manager.sentinels]
-            assert [(one["host"], one["port"]) for one in asked] == [tuple(one) for one in meant.addresses]
-            assert {one["password"] for one in asked} == {meant.sentinel_credentials.password}
-            assert pool.service_name == meant.master
+            sentinels = [one.connection_pool.connection_kwargs for one in pool.sentinel_manager.sentinels]
+            assert [(one["host"], one["port"]) for one in sentinels] == [tuple(one) for one in expected.addresses]
+            assert {one["password"] for one in sentinels} == {expected.sentinel_credentials.password}
+            assert pool.service_name == expected.master
     finally:
         client.close()
 
 
-def test_the_c_parser_is_here() -> None:
-    """It comes with the service's own requirements; `doctor` says when it is missing."""
+def test_the_parser_in_c_is_installed() -> None:
+    """It is a requirement of the service; `doctor` warns when it is missing."""
     assert HIREDIS_AVAILABLE
 
 
-def reads_and_writes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def check_reading_and_writing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(URL_ENV, url)
     writer: Any = open_client(url)
     writer.execute_command("XADD", key_of("far", "changes"), f"{BEGAN_MS}-1", "d", "{}")
@@ -109,25 +111,25 @@ def reads_and_writes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         reader.write_reader_position("lake", 1)
 
 
-def test_through_sentinels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_behind_sentinels_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with SentinelTrio() as trio:
-        reads_and_writes(trio.url, monkeypatch)
+        check_reading_and_writing(trio.url, monkeypatch)
 
 
-def test_on_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redis_cluster_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with ClusterTrio() as trio:
-        reads_and_writes(trio.url, monkeypatch)
+        check_reading_and_writing(trio.url, monkeypatch)
 
 
-def test_as_a_user_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_with_few_permissions_can_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with EmbeddedStore(None, port=0) as store:
         assert store.port
         rules = ["on", ">s3cret", "~rb:*", "+xadd", "+xrange", "+xrevrange", "+xinfo|stream", "+hset", "+time"]
         ask(store.port, "ACL", "SETUSER", "reader", *rules)
-        reads_and_writes(f"redis://reader:s3cret@127.0.0.1:{store.port}", monkeypatch)
+        check_reading_and_writing(f"redis://reader:s3cret@127.0.0.1:{store.port}", monkeypatch)
 
 
-def test_a_store_that_is_not_there_is_said_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_store_is_reported_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     for address in (
         "redis://:hunter2@127.0.0.1:1",
         "cluster://:hunter2@127.0.0.1:1",

@@ -1,15 +1,15 @@
-"""How much at a time: entries a batch, bytes a reply."""
+"""Limits: entries in a batch, bytes in a reply."""
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from routebook_pipeline.source import reading
-from routebook_pipeline.source.reading import REPLY_BYTES, next_size
+from routebook_pipeline.source.reading import TARGET_REPLY_BYTES, next_size
 from routebook_pipeline.source.stream import EntryId
-from tests.pipeline.source.streams import BEGAN_MS, Found, Stream, read_all
+from tests.pipeline.source.streams import BEGAN_MS, Rows, Stream, read_all
 
 
-def test_a_limit_ends_a_batch_at_exactly_that_entry(stream: Stream) -> None:
+def test_a_batch_ends_at_exactly_the_entry_limit(stream: Stream) -> None:
     ids = stream.fill(60, step_ms=0) + stream.fill(100, first=61)
     reader = stream.stream_reader(max_entries_per_trigger="25")
     limit = reader.getDefaultReadLimit()
@@ -22,14 +22,14 @@ def test_a_limit_ends_a_batch_at_exactly_that_entry(stream: Stream) -> None:
     assert ends == [ids[24], ids[49], ids[74], ids[99]]
 
 
-def test_without_a_limit_everything_is_taken_whatever_the_options_say(stream: Stream) -> None:
+def test_without_a_read_limit_from_spark_everything_is_read(stream: Stream) -> None:
     ids = stream.fill(100)
     reader = stream.stream_reader(max_entries_per_trigger="25")
     assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == stream.offset(ids[-1])
     reader.stop()
 
 
-def test_available_now_is_what_there_was_at_the_beginning(stream: Stream) -> None:
+def test_available_now_ends_where_the_stream_ended_at_the_start(stream: Stream) -> None:
     ids = stream.fill(30)
     reader = stream.stream_reader()
     reader.prepareForTriggerAvailableNow()
@@ -40,7 +40,7 @@ def test_available_now_is_what_there_was_at_the_beginning(stream: Stream) -> Non
     reader.stop()
 
 
-def test_nothing_new_is_the_same_offset_letter_by_letter(stream: Stream) -> None:
+def test_without_new_entries_the_offset_has_the_same_text(stream: Stream) -> None:
     ids = stream.fill(3)
     reader = stream.stream_reader()
     start = stream.offset(ids[-1])
@@ -50,7 +50,7 @@ def test_nothing_new_is_the_same_offset_letter_by_letter(stream: Stream) -> None
 
 
 @pytest.mark.parametrize(("starting", "version"), [("earliest", 0), ("latest", 20)])
-def test_a_query_without_checkpoint_starts_where_it_is_told(stream: Stream, starting: str, version: int) -> None:
+def test_a_query_without_checkpoint_starts_where_its_options_say(stream: Stream, starting: str, version: int) -> None:
     ids = stream.fill(20)
     reader = stream.stream_reader(starting=starting)
     assert EntryId.parse(reader.initialOffset()[stream.key]).version == version
@@ -60,14 +60,14 @@ def test_a_query_without_checkpoint_starts_where_it_is_told(stream: Stream, star
     reader.stop()
 
 
-def test_the_newest_is_reported_for_the_progress(stream: Stream) -> None:
+def test_the_newest_entry_is_reported_to_spark_for_its_progress(stream: Stream) -> None:
     ids = stream.fill(20)
     reader = stream.stream_reader()
     assert reader.reportLatestOffset() == stream.offset(ids[-1])
     reader.stop()
 
 
-def test_a_stream_nobody_wrote_to_is_empty(stream: Stream) -> None:
+def test_a_stream_that_does_not_exist_is_empty(stream: Stream) -> None:
     batch = stream.batch_reader()
     assert batch.partitions() == []
     reader = stream.stream_reader()
@@ -75,7 +75,7 @@ def test_a_stream_nobody_wrote_to_is_empty(stream: Stream) -> None:
     reader.stop()
 
 
-def test_a_batch_ends_where_it_is_told(stream: Stream) -> None:
+def test_a_batch_ends_at_its_end_id(stream: Stream) -> None:
     ids = stream.fill(100)
     reader = stream.batch_reader(start_id=str(ids[9]), end_id=str(ids[29]), entries_per_partition="7", chunk="3")
     parts = reader.partitions()
@@ -83,42 +83,42 @@ def test_a_batch_ends_where_it_is_told(stream: Stream) -> None:
     assert read_all(reader, parts).versions == list(range(11, 31))
 
 
-def test_replies_stay_within_their_bytes(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small entries first, so that many are asked for, then the largest there are."""
+def test_the_reply_after_a_large_one_has_half_as_many_entries(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small entries first, so that many are requested at once, then entries of the largest size."""
     large = b"x" * 256 * 1024
     ids = stream.fill(1_000)
     ids += stream.append((EntryId(BEGAN_MS + 2_000, version), large) for version in range(1_001, 1_161))
-    asked: list[tuple[int, int]] = []
-    counted = reading.next_size
+    requests: list[tuple[int, int]] = []
+    original = reading.next_size
 
-    def noted(size: int, chunk: int, reply_bytes: int) -> int:
-        asked.append((size, reply_bytes))
-        return counted(size, chunk, reply_bytes)
+    def recorded(size: int, chunk: int, reply_bytes: int) -> int:
+        requests.append((size, reply_bytes))
+        return original(size, chunk, reply_bytes)
 
-    monkeypatch.setattr(reading, "next_size", noted)
+    monkeypatch.setattr(reading, "next_size", recorded)
     reader = stream.batch_reader(chunk="128")
-    found = Found.of(batch for part in reader.partitions() for batch in reader.read(part))
-    assert found.versions == list(range(1, 1_161))
-    assert max(size for size, _ in asked) == 128
-    too_large = [number for number, (_, reply_bytes) in enumerate(asked) if reply_bytes > REPLY_BYTES]
-    assert too_large, "the case is none"
+    rows = Rows.of(batch for part in reader.partitions() for batch in reader.read(part))
+    assert rows.versions == list(range(1, 1_161))
+    assert max(size for size, _ in requests) == 128
+    too_large = [number for number, (_, reply_bytes) in enumerate(requests) if reply_bytes > TARGET_REPLY_BYTES]
+    assert too_large, "no reply was too large: the test proves nothing"
     for number in too_large:
-        assert asked[number + 1][0] == asked[number][0] // 2
+        assert requests[number + 1][0] == requests[number][0] // 2
 
 
-def test_the_size_of_a_chunk_follows_the_bytes() -> None:
+def test_the_chunk_size_follows_the_bytes_of_the_reply() -> None:
     assert next_size(64, 5_000, 1_000) == 128
     assert next_size(4_096, 5_000, 1_000) == 5_000
-    assert next_size(5_000, 5_000, REPLY_BYTES) == 5_000
-    assert next_size(5_000, 5_000, REPLY_BYTES + 1) == 2_500
-    assert next_size(1, 5_000, REPLY_BYTES * 2) == 1
+    assert next_size(5_000, 5_000, TARGET_REPLY_BYTES) == 5_000
+    assert next_size(5_000, 5_000, TARGET_REPLY_BYTES + 1) == 2_500
+    assert next_size(1, 5_000, TARGET_REPLY_BYTES * 2) == 1
 
 
 def test_the_largest_entries_fit_in_the_first_reply() -> None:
-    assert reading.FIRST_CHUNK * 256 * 1024 <= REPLY_BYTES
+    assert reading.FIRST_CHUNK * 256 * 1024 <= TARGET_REPLY_BYTES
 
 
-def test_payloads_pass_whatever_they_are(stream: Stream) -> None:
+def test_payloads_are_passed_on_unchanged(stream: Stream) -> None:
     payloads = [b"\xff\xfe\x00", b"", b"{}", b"x" * 300_000, "ä€".encode("utf-16")]
     stream.append((EntryId(BEGAN_MS, version), payload) for version, payload in enumerate(payloads, 1))
     stream.client.execute_command("XADD", stream.key, f"{BEGAN_MS}-6", "other", "1", "d", b"found")

@@ -1,4 +1,4 @@
-"""The source on a cluster of Spark's own, whose executors have nothing of ours but what the session sends them."""
+"""The source on a Spark cluster whose executors have only the parts of our package that the session sends them."""
 
 import json
 import os
@@ -23,21 +23,21 @@ master, settings, options, checkpoint = sys.argv[1], *map(json.loads, sys.argv[2
 spark = build_session(master, settings)
 register(spark)
 batch = spark.read.format("routebook").options(**options).load()
-told = {"partitions": batch.rdd.getNumPartitions(), "batch": batch.count(), "streamed": []}
+result = {"partitions": batch.rdd.getNumPartitions(), "batch": batch.count(), "streamed": []}
 
 def keep(frame, number):
-    told["streamed"].append(sorted(int(row.entry_id.split("-")[1]) for row in frame.select("entry_id").collect()))
+    result["streamed"].append(sorted(int(row.entry_id.split("-")[1]) for row in frame.select("entry_id").collect()))
 
 stream = spark.readStream.format("routebook").options(**options).load()
 writer = stream.writeStream.trigger(availableNow=True).option("checkpointLocation", checkpoint)
 query = writer.foreachBatch(keep).start()
 query.awaitTermination()
 spark.stop()
-print("told:" + json.dumps(told))
+print("result:" + json.dumps(result))
 """
 
 
-def test_executors_read_with_what_they_were_sent(stream: Stream, store_url: str, tmp_path: Path) -> None:
+def test_executors_read_with_the_package_they_were_sent(stream: Stream, store_url: str, tmp_path: Path) -> None:
     stream.fill(1_000)
     with SparkCluster(tmp_path / "cluster", {URL_ENV: store_url}) as cluster:
         options = stream.options(max_entries_per_trigger="600", entries_per_partition="200")
@@ -52,8 +52,8 @@ def test_executors_read_with_what_they_were_sent(stream: Stream, store_url: str,
             check=False,
         )
     assert ended.returncode == 0, ended.stderr
-    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("told:")]
-    told = json.loads(line.removeprefix("told:"))
-    assert told["partitions"] == 5
-    assert told["batch"] == 1_000
-    assert told["streamed"] == [list(range(1, 601)), list(range(601, 1_001))]
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("result:")]
+    result = json.loads(line.removeprefix("result:"))
+    assert result["partitions"] == 5
+    assert result["batch"] == 1_000
+    assert result["streamed"] == [list(range(1, 601)), list(range(601, 1_001))]
