@@ -1,6 +1,6 @@
-"""Workers that are killed, drained and rolled behind HAProxy, under lookups and registrations.
+"""Workers are killed, drained and replaced behind HAProxy while clients look up and brokers register.
 
-`.venv/bin/python -m pytest -m slow -s tests/balancing` prints what each kind of client saw (docs/balancing.md).
+`.venv/bin/python -m pytest -m slow -s tests/balancing` prints the results of each kind of client (docs/balancing.md).
 """
 
 import asyncio
@@ -13,124 +13,131 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.balancing.lookups import Brief, Crowd, Following, Old, OverHttp, Route
-from tests.balancing.seen import SeenByKind
-from tests.balancing.site import BROKER_PROCESSES, DRAIN_MS, WORKERS, Brokers, Site, haproxy_or_skip
-from tests.balancing.verdicts import assert_a_death_cost_what_waited, assert_no_lookup_failed
+from tests.balancing.balanced_service import (
+    BROKER_PROCESSES,
+    DRAIN_MS,
+    WORKERS,
+    BalancedService,
+    Brokers,
+    haproxy_or_skip,
+)
+from tests.balancing.clients import ClientPool, GoAwayClient, HttpClient, LegacyClient, OneShotClient, Route
+from tests.balancing.results import KindResult
+from tests.balancing.verdicts import assert_no_lookup_failed, assert_only_lookups_in_flight_failed
 from tests.faults.broker_process import register_all
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
 TOPIC = "orders"
-EACH = 15
-# `leastconn` gives no worker more than its part of all connections, but for the one that is given last.
-SHARE = ceil((3 * EACH + BROKER_PROCESSES) / WORKERS) + 1
-SETTLED_S = 1.0
+CLIENTS_OF_A_KIND = 15
+# `leastconn` spreads connections evenly; the one given last may exceed a worker's share.
+WORKER_SHARE = ceil((3 * CLIENTS_OF_A_KIND + BROKER_PROCESSES) / WORKERS) + 1
+SETTLING_S = 1.0
 
 
 @pytest.fixture
-def site(store_url: str, namespace_name: str, tmp_path: Path) -> Iterator[Site]:
+def service(store_url: str, namespace_name: str, tmp_path: Path) -> Iterator[BalancedService]:
     haproxy_or_skip()
-    with Site(store_url, namespace_name, tmp_path) as running:
+    with BalancedService(store_url, namespace_name, tmp_path) as running:
         yield running
 
 
 @asynccontextmanager
-async def crowds(site: Site, what: str) -> AsyncIterator[dict[str, SeenByKind]]:
-    """Of every kind, asking; and twelve brokers, none of whom anybody may lose."""
-    async with Brokers(site.rocketmq) as brokers:
-        await until(lambda: all_know(site, brokers.all), timeout_s=10)
+async def looking_up(service: BalancedService, scenario: str) -> AsyncIterator[dict[str, KindResult]]:
+    """Runs clients of every kind and twelve brokers, and checks at the end that no broker was removed."""
+    async with Brokers(service.rocketmq) as brokers:
+        await until(lambda: all_workers_know(service, brokers.all), timeout_s=10)
         route = Route(TOPIC, brokers.addresses)
-        made = [
-            Crowd("following", EACH, lambda seen: Following(site.rocketmq, route, seen)),
-            Crowd("old", EACH, lambda seen: Old(site.rocketmq, route, seen)),
-            Crowd("brief", EACH, lambda seen: Brief(site.rocketmq, route, seen)),
-            Crowd("http", 5, lambda seen: OverHttp(site.http, route, seen)),
+        pools = [
+            ClientPool("go_away", CLIENTS_OF_A_KIND, lambda result: GoAwayClient(service.rocketmq, route, result)),
+            ClientPool("legacy", CLIENTS_OF_A_KIND, lambda result: LegacyClient(service.rocketmq, route, result)),
+            ClientPool("one_shot", CLIENTS_OF_A_KIND, lambda result: OneShotClient(service.rocketmq, route, result)),
+            ClientPool("http", 5, lambda result: HttpClient(service.http, route, result)),
         ]
         async with AsyncExitStack() as stack:
-            for crowd in made:
-                await stack.enter_async_context(crowd)
-            await asyncio.sleep(SETTLED_S)
-            yield {crowd.seen.kind: crowd.seen for crowd in made}
-            await asyncio.sleep(SETTLED_S)
-        for crowd in made:
-            print(f"\n{what}: {crowd.seen}", end="")
-        assert removals(site) == []
-        assert await knows(site, brokers.all)
+            for pool in pools:
+                await stack.enter_async_context(pool)
+            await asyncio.sleep(SETTLING_S)
+            yield {pool.result.kind: pool.result for pool in pools}
+            await asyncio.sleep(SETTLING_S)
+        for pool in pools:
+            print(f"\n{scenario}: {pool.result}", end="")
+        assert removals(service) == []
+        assert await knows(service, brokers.all)
 
 
-async def all_know(site: Site, names: list[str]) -> bool:
-    """HAProxy asks the workers in turn."""
-    return all([await knows(site, names) for _ in range(WORKERS)])
+async def all_workers_know(service: BalancedService, names: list[str]) -> bool:
+    """HAProxy spreads these requests over the workers in turn."""
+    return all([await knows(service, names) for _ in range(WORKERS)])
 
 
-async def knows(site: Site, names: list[str]) -> bool:
-    answer = await asyncio.to_thread(httpx.get, f"{site.http}/v1/brokers", timeout=5, trust_env=False)
+async def knows(service: BalancedService, names: list[str]) -> bool:
+    answer = await asyncio.to_thread(httpx.get, f"{service.http}/v1/brokers", timeout=5, trust_env=False)
     return {broker["name"] for broker in answer.json()["brokers"]} == set(names)
 
 
-def changes(site: Site) -> list[dict[str, Any]]:
-    answer = httpx.get(f"{site.http}/v1/changes", params={"since": 0, "limit": 1000}, timeout=5, trust_env=False)
+def changes(service: BalancedService) -> list[dict[str, Any]]:
+    answer = httpx.get(f"{service.http}/v1/changes", params={"since": 0, "limit": 1000}, timeout=5, trust_env=False)
     found: list[dict[str, Any]] = answer.json()["changes"]
     return found
 
 
-def removals(site: Site) -> list[dict[str, Any]]:
-    return [one for one in changes(site) if one["kind"] == "broker-removed"]
+def removals(service: BalancedService) -> list[dict[str, Any]]:
+    return [change for change in changes(service) if change["kind"] == "broker-removed"]
 
 
-async def test_rolling_all_workers_costs_no_lookup(site: Site) -> None:
-    async with crowds(site, "rolled") as asking:
+async def test_replacing_all_workers_fails_no_lookup(service: BalancedService) -> None:
+    async with looking_up(service, "replaced") as results:
         for number in range(WORKERS):
-            assert await asyncio.to_thread(site.workers[number].stop) == 0
-            await asyncio.to_thread(site.start_again, number)
-            await asyncio.sleep(SETTLED_S)
-    for seen in asking.values():
-        # The old ones are served until a drain ends; what was under way then is asked once more.
-        assert_no_lookup_failed(seen, retries=WORKERS)
-    assert asking["following"].moved > 0
-    assert asking["old"].connected_anew + asking["old"].retried > 0
+            assert await asyncio.to_thread(service.workers[number].stop) == 0
+            await asyncio.to_thread(service.replace, number)
+            await asyncio.sleep(SETTLING_S)
+    for result in results.values():
+        # Legacy clients are served until a drain ends; a lookup in flight at that moment is retried.
+        assert_no_lookup_failed(result, retries=WORKERS)
+    assert results["go_away"].moved > 0
+    assert results["legacy"].reconnected + results["legacy"].retried > 0
 
 
-async def test_a_draining_worker_serves_whom_it_has_and_gets_nobody_new(site: Site) -> None:
-    async with crowds(site, "drained") as asking:
-        worker = site.workers[0]
+async def test_a_draining_worker_serves_its_clients_and_gets_no_new_ones(service: BalancedService) -> None:
+    async with looking_up(service, "drained") as results:
+        worker = service.workers[0]
         stopping = asyncio.create_task(asyncio.to_thread(worker.stop))
-        noticed_s = await asyncio.to_thread(site.wait_for_state, 0, "DOWN")
+        noticed_s = await asyncio.to_thread(service.wait_for_state, 0, "DOWN")
         print(f"\nHAProxy noticed the drain after {noticed_s:.2f} s", end="")
         assert noticed_s < DRAIN_MS / 1000
         assert not stopping.done()
-        given = site.connections_given_to(0)
-        before = asking["old"].answered
-        await until(lambda: asking["old"].answered > before + 100)
+        connections = service.total_connections(0)
+        before = results["legacy"].answered
+        await until(lambda: results["legacy"].answered > before + 100)
         assert await stopping == 0
-        assert site.connections_given_to(0) == given
+        assert service.total_connections(0) == connections
         assert "0 requests were cut off" in worker.log
-    for seen in asking.values():
-        assert_no_lookup_failed(seen, retries=1)
+    for result in results.values():
+        assert_no_lookup_failed(result, retries=1)
 
 
-async def test_a_killed_worker_costs_what_was_in_flight(site: Site) -> None:
-    async with crowds(site, "killed") as asking:
-        connected = await asyncio.to_thread(site.connected_to, 1)
-        await asyncio.to_thread(site.workers[1].kill)
-        took_s = await asyncio.to_thread(site.wait_for_state, 1, "DOWN")
+async def test_a_killed_worker_fails_only_lookups_in_flight(service: BalancedService) -> None:
+    async with looking_up(service, "killed") as results:
+        connected = await asyncio.to_thread(service.open_connections, 1)
+        await asyncio.to_thread(service.workers[1].kill)
+        took_s = await asyncio.to_thread(service.wait_for_state, 1, "DOWN")
         print(f"\nHAProxy noticed the death after {took_s:.2f} s", end="")
-    print(f"\n{connected} connections were on it", end="")
-    assert_a_death_cost_what_waited(asking, connected=connected, share=SHARE)
+    print(f"\nIt had {connected} connections", end="")
+    assert_only_lookups_in_flight_failed(results, connected=connected, worker_share=WORKER_SHARE)
 
 
-async def test_the_history_names_who_really_spoke(site: Site) -> None:
-    """Not HAProxy, on either port."""
-    host, _, port = site.rocketmq.rpartition(":")
+async def test_the_history_names_the_real_peer(service: BalancedService) -> None:
+    """On both ports the source of a change is the client, not HAProxy."""
+    host, _, port = service.rocketmq.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.6", 0))
     assert await register_all({"over-rocketmq": "127.0.4.1:10911"}, reader, writer)
     transport = httpx.HTTPTransport(local_address="127.0.0.5")
-    with httpx.Client(base_url=site.http, transport=transport, trust_env=False) as client:
+    with httpx.Client(base_url=service.http, transport=transport, trust_env=False) as client:
         path = "/v1/clusters/east/brokers/over-http/0"
         client.put(path, json={"address": "127.0.4.1:10912", "topics": {TOPIC: {}}}).raise_for_status()
     writer.close()
-    sources = {one["broker"]: one["source"] for one in changes(site)}
+    sources = {change["broker"]: change["source"] for change in changes(service)}
     assert sources["over-rocketmq"].startswith("127.0.0.6:")
     assert sources["over-http"].startswith("127.0.0.5:")

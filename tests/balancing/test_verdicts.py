@@ -1,4 +1,4 @@
-"""The verdicts on what clients saw can be otherwise. Runs without HAProxy."""
+"""The verdicts of the HAProxy scenarios can fail. Runs without HAProxy."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,39 +6,40 @@ from dataclasses import replace
 
 import pytest
 
-from tests.balancing.lookups import Route
-from tests.balancing.seen import Seen, SeenByKind
-from tests.balancing.verdicts import assert_a_death_cost_what_waited, assert_no_lookup_failed
+from tests.balancing.clients import Route
+from tests.balancing.results import ClientResult, KindResult
+from tests.balancing.verdicts import assert_no_lookup_failed, assert_only_lookups_in_flight_failed
 
-KINDS = ("following", "old", "brief", "http")
+KINDS = ("go_away", "legacy", "one_shot", "http")
 LOST = "the connection ended"
-GOOD = Seen(answered=200)
+GOOD = ClientResult(answered=200)
 ROUTE = Route("orders", {"broker-a": "127.0.4.1:1", "broker-b": "127.0.4.1:2"})
 
 
-def by(kind: str, *each: Seen) -> SeenByKind:
-    return SeenByKind(kind, [*each, GOOD, GOOD], seconds=10.0)
+def result_of(kind: str, *each: ClientResult) -> KindResult:
+    return KindResult(kind, [*each, GOOD, GOOD], seconds=10.0)
 
 
-def all_kinds(**other: SeenByKind) -> Mapping[str, SeenByKind]:
-    return {kind: by(kind) for kind in KINDS} | other
+def all_kinds(**clients: list[ClientResult]) -> Mapping[str, KindResult]:
+    """The results of all kinds of clients; those not given are good."""
+    return {kind: result_of(kind, *clients.get(kind, [])) for kind in KINDS}
 
 
-def seen_at_a_death(seen: Mapping[str, SeenByKind]) -> None:
-    assert_a_death_cost_what_waited(seen, connected=11, share=13)
+def assert_after_a_kill(results: Mapping[str, KindResult]) -> None:
+    assert_only_lookups_in_flight_failed(results, connected=11, worker_share=13)
 
 
-def one_lost(count: int) -> list[Seen]:
+def clients_with_a_failure(count: int) -> list[ClientResult]:
     return [replace(GOOD, failed=[LOST]) for _ in range(count)]
 
 
-def one_repeated(count: int) -> list[Seen]:
+def clients_with_a_retry(count: int) -> list[ClientResult]:
     return [replace(GOOD, retried=1) for _ in range(count)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "spoiled",
+    "bad",
     [
         replace(GOOD, answered=0),
         replace(GOOD, answered=99),
@@ -46,91 +47,91 @@ def one_repeated(count: int) -> list[Seen]:
         replace(GOOD, failed=[LOST, LOST]),
         replace(GOOD, retried=4),
     ],
-    ids=["no lookups", "few lookups", "a wrong answer", "failed twice", "repeated too often"],
+    ids=["no lookups", "few lookups", "a wrong answer", "failed twice", "retried too often"],
 )
-def test_what_one_client_saw_does_not_hide_among_the_others(spoiled: Seen, kind: str) -> None:
+def test_one_bad_client_is_not_hidden_by_good_ones(bad: ClientResult, kind: str) -> None:
     with pytest.raises(AssertionError):
-        assert_no_lookup_failed(by(kind, spoiled), retries=3)
-    if spoiled.retried == 0 or kind == "old":
+        assert_no_lookup_failed(result_of(kind, bad), retries=3)
+    if bad.retried == 0 or kind == "legacy":
         with pytest.raises(AssertionError):
-            seen_at_a_death(all_kinds(**{kind: by(kind, spoiled)}))
+            assert_after_a_kill(all_kinds(**{kind: [bad]}))
 
 
-def test_without_a_measured_time_nothing_is_proven() -> None:
+def test_a_result_without_a_duration_is_rejected() -> None:
     with pytest.raises(AssertionError):
-        assert_no_lookup_failed(SeenByKind("old", [GOOD]), retries=0)
+        assert_no_lookup_failed(KindResult("legacy", [GOOD]), retries=0)
 
 
-def test_a_drain_costs_no_lookup_and_each_client_a_repetition_at_most() -> None:
-    assert_no_lookup_failed(by("old", *one_repeated(15)), retries=1)
+def test_a_drain_may_cost_each_client_one_retry_and_no_failure() -> None:
+    assert_no_lookup_failed(result_of("legacy", *clients_with_a_retry(15)), retries=1)
     with pytest.raises(AssertionError):
-        assert_no_lookup_failed(by("old", *one_lost(1)), retries=1)
+        assert_no_lookup_failed(result_of("legacy", *clients_with_a_failure(1)), retries=1)
 
 
 @pytest.mark.parametrize(
-    "seen",
+    "results",
     [
         all_kinds(),
-        all_kinds(following=by("following", *one_lost(6)), old=by("old", *one_repeated(5))),
-        all_kinds(following=by("following", *one_lost(11)), brief=by("brief", *one_lost(2))),
+        all_kinds(go_away=clients_with_a_failure(6), legacy=clients_with_a_retry(5)),
+        all_kinds(go_away=clients_with_a_failure(11), one_shot=clients_with_a_failure(2)),
     ],
-    ids=["nothing", "all who were connected", "and brief ones"],
+    ids=["nothing", "all connected clients", "one-shot clients too"],
 )
-def test_a_death_may_cost_what_waited(seen: Mapping[str, SeenByKind]) -> None:
-    seen_at_a_death(seen)
+def test_a_kill_may_fail_the_lookups_in_flight(results: Mapping[str, KindResult]) -> None:
+    assert_after_a_kill(results)
 
 
 @pytest.mark.parametrize(
-    "seen",
+    "results",
     [
-        all_kinds(following=by("following", replace(GOOD, failed=[LOST] * 11))),
-        all_kinds(following=by("following", *one_lost(12))),
-        all_kinds(following=by("following", *one_lost(6)), old=by("old", *one_repeated(6))),
-        all_kinds(following=by("following", *one_lost(11)), brief=by("brief", *one_lost(3))),
-        all_kinds(old=by("old", *one_lost(1))),
-        all_kinds(old=by("old", replace(GOOD, retried=2))),
-        all_kinds(http=by("http", *one_lost(1))),
+        all_kinds(go_away=[replace(GOOD, failed=[LOST] * 11)]),
+        all_kinds(go_away=clients_with_a_failure(12)),
+        all_kinds(go_away=clients_with_a_failure(6), legacy=clients_with_a_retry(6)),
+        all_kinds(go_away=clients_with_a_failure(11), one_shot=clients_with_a_failure(3)),
+        all_kinds(legacy=clients_with_a_failure(1)),
+        all_kinds(legacy=[replace(GOOD, retried=2)]),
+        all_kinds(http=clients_with_a_failure(1)),
     ],
     ids=[
-        "one fails as often as there were connections",
-        "more than were connected",
-        "more than were connected, of two kinds",
+        "one client fails as often as there were connections",
+        "more clients than were connected",
+        "more clients of two kinds than were connected",
         "more than the worker's share",
-        "an old one fails",
-        "an old one repeats twice",
-        "one over HTTP fails",
+        "a legacy client fails",
+        "a legacy client retries twice",
+        "an HTTP client fails",
     ],
 )
-def test_a_death_may_cost_no_more(seen: Mapping[str, SeenByKind]) -> None:
+def test_a_kill_may_fail_no_other_lookups(results: Mapping[str, KindResult]) -> None:
     with pytest.raises(AssertionError):
-        seen_at_a_death(seen)
+        assert_after_a_kill(results)
 
 
-def body(**other: object) -> bytes:
+def route_body(**other: object) -> bytes:
     queue = {"readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0}
     names = {"broker-a": "127.0.4.1:1", "broker-b": "127.0.4.1:2"}
     route = {
         "brokerDatas": [
-            {"cluster": "east", "brokerName": name, "brokerAddrs": {"0": where}} for name, where in names.items()
+            {"cluster": "east", "brokerName": name, "brokerAddrs": {"0": address}} for name, address in names.items()
         ],
         "queueDatas": [{"brokerName": name, **queue} for name in names],
     }
     return json.dumps(route | other).encode()
 
 
-def without_quotes(said: bytes) -> bytes:
-    """As clients get it that do not ask for standard JSON."""
-    return said.replace(b'"0":', b"0:")
+def without_quotes(body: bytes) -> bytes:
+    """The dialect for clients that do not ask for standard JSON."""
+    return body.replace(b'"0":', b"0:")
 
 
-@pytest.mark.parametrize("written", [bytes, without_quotes])
-def test_a_route_has_all_brokers_with_their_queues(written: Callable[[bytes], bytes]) -> None:
-    assert ROUTE.lacks(written(body())) == ""
-    assert ROUTE.lacks(written(body(queueDatas=[]))) != ""
-    assert ROUTE.lacks(written(body(brokerDatas=[]))) != ""
-    assert ROUTE.lacks(written(body()).replace(b"127.0.4.1:2", b"127.0.4.1:3")) != ""
+@pytest.mark.parametrize("dialect", [bytes, without_quotes])
+def test_a_route_must_have_all_brokers_with_their_queues(dialect: Callable[[bytes], bytes]) -> None:
+    assert ROUTE.difference(dialect(route_body())) == ""
+    assert ROUTE.difference(dialect(route_body(queueDatas=[]))) != ""
+    assert ROUTE.difference(dialect(route_body(brokerDatas=[]))) != ""
+    assert ROUTE.difference(dialect(route_body()).replace(b"127.0.4.1:2", b"127.0.4.1:3")) != ""
 
 
-@pytest.mark.parametrize("said", [b"", b"{}", b"null", b"[]", b"<html>"])
-def test_what_is_no_route_at_all_is_none(said: bytes) -> None:
-    assert ROUTE.lacks(said) != ""
+@pytest.mark.parametrize("body", [b"", b"{}", b"null", b"[]", b"<html>"])
+def test_a_body_that_is_no_route_is_rejected(body: bytes) -> None:
+    assert ROUTE.difference(body) != ""

@@ -1,42 +1,48 @@
-"""What a scenario must have shown. Each verdict begins with whether enough was answered: no failure among no lookups
-is no proof.
+"""What each scenario must show. Every verdict first checks that enough lookups were answered: without lookups, the
+absence of failures proves nothing.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from tests.balancing.seen import SeenByKind
+from tests.balancing.results import KindResult
 
-DUE_EVERY_S: Final = 0.1
-"""Of each client. They ask 20 ms after an answer, some forty times a second; a busy machine may make it ten."""
-
-
-def assert_all_were_answered(seen: SeenByKind) -> None:
-    """With the route and nothing else, each of them often enough; what failed is not judged here."""
-    assert seen.wrong == []
-    due = seen.seconds / DUE_EVERY_S
-    assert seen.seconds > 0
-    few = [one.answered for one in seen.each if one.answered < due]
-    assert not few, f"{seen.kind}: {few} lookups of a client were answered in {seen.seconds:.1f} s, not {due:.0f}"
+ANSWER_PERIOD_S: Final = 0.1
+"""A client must be answered at least this often. It asks 20 ms after each answer, so normally 40 times per second."""
 
 
-def assert_no_lookup_failed(seen: SeenByKind, *, retries: int) -> None:
-    """Of none; but a client that knows nothing better may have repeated so many, one for each worker that ended."""
-    assert_all_were_answered(seen)
-    assert seen.failed == []
-    assert seen.most_retried <= retries, f"{seen.kind}: a client repeated {seen.most_retried} lookups, not {retries}"
+def assert_enough_were_answered(result: KindResult) -> None:
+    """Every client received complete routes only, often enough. Failed lookups are not judged here."""
+    assert result.wrong == []
+    expected = result.seconds / ANSWER_PERIOD_S
+    assert result.seconds > 0
+    few = [client.answered for client in result.clients if client.answered < expected]
+    assert not few, f"{result.kind}: clients had only {few} answers in {result.seconds:.1f} s, expected {expected:.0f}"
 
 
-def assert_a_death_cost_what_waited(seen: Mapping[str, SeenByKind], *, connected: int, share: int) -> None:
-    """Of who was `connected` to the dead worker, the one lookup that was under way: lost by who tries once, repeated by
-    the old ones. Who connects for each lookup may have been there since, but with them it is no more than the worker's
-    `share`.
+def assert_no_lookup_failed(result: KindResult, *, retries: int) -> None:
+    """`retries` is the number of workers that ended: a legacy client may repeat one lookup for each of them."""
+    assert_enough_were_answered(result)
+    assert result.failed == []
+    most = result.most_retries_of_one
+    assert most <= retries, f"{result.kind}: a client retried {most} lookups, allowed are {retries}"
+
+
+def assert_only_lookups_in_flight_failed(
+    results: Mapping[str, KindResult], *, connected: int, worker_share: int
+) -> None:
+    """A killed worker costs each client connected to it at most the lookup in flight.
+
+    GO_AWAY clients lose that lookup, legacy clients repeat it; together they are at most the `connected` clients.
+    One-shot clients connect for each lookup, so any of them may have been connected, but all together lose at most as
+    many lookups as the worker had connections, its `worker_share`.
     """
-    for kind in ("old", "http"):
-        assert_no_lookup_failed(seen[kind], retries=1)
-    for kind in ("following", "brief"):
-        assert_all_were_answered(seen[kind])
-        assert seen[kind].most_failed <= 1, f"{kind}: a client failed {seen[kind].most_failed} times"
-    kept = len(seen["following"].failed) + seen["old"].retried
-    assert kept <= connected, f"{kept} lookups failed or were repeated, and {connected} connections were there"
-    assert kept + len(seen["brief"].failed) <= share
+    for kind in ("legacy", "http"):
+        assert_no_lookup_failed(results[kind], retries=1)
+    for kind in ("go_away", "one_shot"):
+        assert_enough_were_answered(results[kind])
+        most = results[kind].most_failures_of_one
+        assert most <= 1, f"{kind}: a client failed {most} times"
+    affected = len(results["go_away"].failed) + results["legacy"].retried
+    assert affected <= connected, f"{affected} lookups failed or were retried; {connected} clients were connected"
+    assert affected + len(results["one_shot"].failed) <= worker_share

@@ -17,9 +17,9 @@ import pytest
 
 from routebook import __version__
 from tests.architecture.sources import ROOT
-from tests.balancing.site import free_ports
 from tests.image.containers import image_from_packages
 from tests.support.containers import image_name
+from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 FILE = ROOT / "deploy" / "compose.yaml"

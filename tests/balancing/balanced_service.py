@@ -1,4 +1,4 @@
-"""Three workers on one store behind a real HAProxy with the configuration that users are given."""
+"""Three workers on one store behind a real HAProxy, with the configuration of deploy/haproxy.cfg."""
 
 import asyncio
 import csv
@@ -19,6 +19,7 @@ import pytest
 
 from tests.architecture.sources import ROOT
 from tests.runtime.running import Running
+from tests.support.ports import free_ports
 
 CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 WORKERS = 3
@@ -28,7 +29,7 @@ START_SECONDS = 15.0
 
 
 class Ports:
-    """Of one worker; kept by whoever takes its place."""
+    """The ports of one worker; its replacement uses the same."""
 
     def __init__(self) -> None:
         self.remoting, self.http, self.admin = free_ports(3)
@@ -42,8 +43,8 @@ class Ports:
         ]
 
 
-class Site:
-    """`with Site(store_url, namespace, folder) as site:`, started from nothing and ended to nothing."""
+class BalancedService:
+    """`with BalancedService(store_url, namespace, folder) as service:` starts all processes and ends them."""
 
     def __init__(self, store_url: str, namespace: str, folder: Path) -> None:
         self._serve = ["serve", "--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1"]
@@ -51,13 +52,13 @@ class Site:
         self._folder = folder
         self._ports = [Ports() for _ in range(WORKERS)]
         self._stack = ExitStack()
-        self._rocketmq, self._http, self._observed = free_ports(3)
+        self._rocketmq, self._http, self._status_port = free_ports(3)
         self.workers: list[Running] = []
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._stack = stack
-            self.workers = [self._started(ports) for ports in self._ports]
+            self.workers = [self._start_worker(ports) for ports in self._ports]
             self._start_haproxy()
             self._stack = stack.pop_all()
         return self
@@ -75,36 +76,35 @@ class Site:
     def http(self) -> str:
         return f"http://127.0.0.1:{self._http}"
 
-    def start_again(self, number: int) -> None:
-        """Another worker in the place of one that ended. Returns when HAProxy has noticed."""
-        self.workers[number] = self._started(self._ports[number])
+    def replace(self, number: int) -> None:
+        """Starts a worker in place of one that has ended. Returns when HAProxy considers it up."""
+        self.workers[number] = self._start_worker(self._ports[number])
         self.wait_for_state(number, "UP")
 
     def state_of(self, number: int, backend: str = "rocketmq") -> str:
-        """What HAProxy thinks of it: UP, DOWN, or on the way to one of them."""
+        """HAProxy's state of the worker: UP, DOWN, or a transition between them."""
         return self.row_of(number, backend)["status"]
 
-    def connections_given_to(self, number: int, backend: str = "rocketmq") -> int:
+    def total_connections(self, number: int, backend: str = "rocketmq") -> int:
         return int(self.row_of(number, backend)["stot"])
 
-    def connected_to(self, number: int, backend: str = "rocketmq") -> int:
-        """Right now."""
+    def open_connections(self, number: int, backend: str = "rocketmq") -> int:
         return int(self.row_of(number, backend)["scur"])
 
     def row_of(self, number: int, backend: str) -> dict[str, str]:
-        text = httpx.get(f"http://127.0.0.1:{self._observed}/;csv", timeout=5, trust_env=False).text
+        text = httpx.get(f"http://127.0.0.1:{self._status_port}/;csv", timeout=5, trust_env=False).text
         rows = csv.DictReader(text.removeprefix("# ").splitlines())
         return next(row for row in rows if row["pxname"] == backend and row["svname"] == f"worker-{number + 1}")
 
     def wait_for_state(self, number: int, wanted: str) -> float:
-        """How many seconds that took."""
-        began = time.monotonic()
+        """Returns after how many seconds HAProxy had this state on both ports."""
+        start = time.monotonic()
         while not all(self.state_of(number, backend).startswith(wanted) for backend in ("rocketmq", "http")):
-            assert time.monotonic() < began + START_SECONDS, f"not {wanted} within {START_SECONDS:g} s"
+            assert time.monotonic() < start + START_SECONDS, f"not {wanted} within {START_SECONDS:g} s"
             time.sleep(0.02)
-        return time.monotonic() - began
+        return time.monotonic() - start
 
-    def _started(self, ports: Ports) -> Running:
+    def _start_worker(self, ports: Ports) -> Running:
         return self._stack.enter_context(Running(*self._serve, *ports.flags, folder=self._folder, ports=False))
 
     def _start_haproxy(self) -> None:
@@ -113,14 +113,14 @@ class Site:
         log = self._stack.enter_context((self._folder / "haproxy.log").open("wb"))
         process = subprocess.Popen([_haproxy(), "-db", "-f", written], stdout=log, stderr=log)
         self._stack.callback(_end, process)
-        self._wait_until_it_listens()
+        self._wait_until_listening()
         for number in range(WORKERS):
             self.wait_for_state(number, "UP")
 
     def _configuration(self) -> str:
-        """The example, but for names and numbers; of the checks' port each worker has another one here."""
+        """deploy/haproxy.cfg with the addresses and ports of this test; here each worker has its own admin port."""
         text = CONFIGURATION.read_text()
-        for name, port in (("9876", self._rocketmq), ("8080", self._http), ("8404", self._observed)):
+        for name, port in (("9876", self._rocketmq), ("8080", self._http), ("8404", self._status_port)):
             text = _replaced(text, f"bind :{name}\n", f"bind 127.0.0.1:{port}\n")
         text = _replaced(text, "default-server port 8081 ", "default-server ")
         for number, ports in enumerate(self._ports, start=1):
@@ -129,11 +129,11 @@ class Site:
             text = _replaced(text, f" worker-{number}:8080 check\n", f" 127.0.0.1:{ports.http} {check}")
         return text
 
-    def _wait_until_it_listens(self) -> None:
+    def _wait_until_listening(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self._observed), 1).close()
+                socket.create_connection(("127.0.0.1", self._status_port), 1).close()
             except OSError:
                 assert time.monotonic() < deadline, (self._folder / "haproxy.log").read_text()
                 time.sleep(0.02)
@@ -142,14 +142,14 @@ class Site:
 
 
 class Brokers:
-    """Processes that register every second over the balancer, and listen where a worker may look for them."""
+    """Broker processes that register every second through the balancer and listen at the addresses they register."""
 
     def __init__(self, name_server: str, processes: int = BROKER_PROCESSES, each: int = 4) -> None:
         self._name_server = name_server
-        self.names = [[f"broker-{one}-{other}" for other in range(each)] for one in range(processes)]
+        self.names = [[f"broker-{process}-{index}" for index in range(each)] for process in range(processes)]
         self.all = [name for names in self.names for name in names]
         self.addresses: dict[str, str] = {}
-        """Known when they have started."""
+        """Address by name, once they have started."""
         self._stack = ExitStack()
 
     async def __aenter__(self) -> Self:
@@ -192,14 +192,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.stdout.close()
 
 
-def _replaced(text: str, shown: str, real: str) -> str:
-    assert shown in text, shown
-    return text.replace(shown, real)
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as taken:
-        probes = [taken.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+def _replaced(text: str, old: str, new: str) -> str:
+    assert old in text, old
+    return text.replace(old, new)

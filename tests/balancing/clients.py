@@ -1,4 +1,4 @@
-"""Clients that look up all the time over one address, each by the manners of its kind, and what they saw."""
+"""Clients that repeat a lookup over one address, each behaving like a certain kind of real client."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from routebook.model.broker import MASTER_ID
 from routebook.protocol.body_json import BodyError
 from routebook.protocol.command import RequestCode, ResponseCode
 from routebook.simulate.client import Line
-from tests.balancing.seen import Seen, SeenByKind
+from tests.balancing.results import ClientResult, KindResult
 from tests.protocol.plain_frames import framed
 
 PAUSE_S = 0.02
@@ -25,26 +25,26 @@ V4_9_7 = 407
 
 
 class Route:
-    """What every lookup must answer, in whichever dialect: all brokers, each with its address and its queues."""
+    """The expected answer of every lookup, in any JSON dialect: all brokers, each with its address and queues."""
 
     def __init__(self, topic: str, masters: Mapping[str, str]) -> None:
         self.topic = topic
         self._masters = dict(masters)
-        self._known: set[bytes] = set()
-        """The same few bodies come all the time, and reading them costs more than asking."""
+        self._verified: set[bytes] = set()
+        """Bodies that were correct. Few different ones occur, and parsing one costs more than a lookup."""
 
-    def lacks(self, body: bytes) -> str:
-        """Why this is not it; empty: it is."""
-        if body in self._known:
+    def difference(self, body: bytes) -> str:
+        """How this body differs from the expected route; empty if it does not."""
+        if body in self._verified:
             return ""
         try:
-            said = read_route(body)
+            route = read_route(body)
         except BodyError as error:
-            return f"no route but {body[:200]!r}: {error.message}"
-        masters = {group.name: group.addresses.get(MASTER_ID) for group in said.groups}
-        if masters != self._masters or said.queues.keys() != masters.keys():
-            return f"masters {masters}, queues on {[*said.queues]}"
-        self._known.add(body)
+            return f"not a route: {body[:200]!r}: {error.message}"
+        masters = {group.name: group.addresses.get(MASTER_ID) for group in route.groups}
+        if masters != self._masters or route.queues.keys() != masters.keys():
+            return f"masters {masters}, queues on {[*route.queues]}"
+        self._verified.add(body)
         return ""
 
 
@@ -53,47 +53,49 @@ class Client(Protocol):
     async def close(self) -> None: ...
 
 
-class Following:
-    """As RocketMQ's clients from 5.3.2 on: told to go away, it connects anew and asks again; else it tries once."""
+class GoAwayClient:
+    """Like RocketMQ's clients since 5.3.2: after GO_AWAY it reconnects and repeats the request, else it tries once."""
 
-    def __init__(self, address: str, route: Route, seen: Seen) -> None:
-        self._line = Line(address, on_go_away=self._told)
+    def __init__(self, address: str, route: Route, result: ClientResult) -> None:
+        self._line = Line(address, on_go_away=self._count_move)
         self._route = route
-        self._seen = seen
+        self._result = result
 
     async def look_up(self) -> None:
-        self._seen.connected_anew += self._line.was_lost
+        self._result.reconnected += self._line.was_lost
         ext = {"topic": self._route.topic, "acceptStandardJsonOnly": "true"}
         try:
             answer = await self._line.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, timeout_ms=int(TIMEOUT_S * 1000))
         except PeerUnavailableError as error:
-            self._seen.failed.append(str(error))
+            self._result.failed.append(str(error))
             return
         is_route = answer.code == ResponseCode.SUCCESS
-        self._seen.take(self._route.lacks(answer.body) if is_route else f"code {answer.code}: {answer.remark}")
+        self._result.count_answer(
+            self._route.difference(answer.body) if is_route else f"code {answer.code}: {answer.remark}"
+        )
 
     async def close(self) -> None:
         await self._line.close()
 
-    def _told(self) -> None:
-        self._seen.moved += 1
+    def _count_move(self) -> None:
+        self._result.moved += 1
 
 
-class Old:
-    """As clients of 4.9: it has never heard of going away. When the connection ends under a request, it asks once
+class LegacyClient:
+    """Like RocketMQ's clients of 4.9, which do not know GO_AWAY: if the connection ends during a request, it asks once
     more.
     """
 
-    def __init__(self, address: str, route: Route, seen: Seen) -> None:
+    def __init__(self, address: str, route: Route, result: ClientResult) -> None:
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
         self._route = route
-        self._seen = seen
+        self._result = result
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def look_up(self) -> None:
         if self._streams and self._streams[0].at_eof():
-            self._seen.connected_anew += 1
+            self._result.reconnected += 1
             await self.close()
         for attempt in (1, 2):
             try:
@@ -101,10 +103,10 @@ class Old:
             except (OSError, EOFError, TimeoutError) as error:
                 await self.close()
                 if attempt == 2:
-                    self._seen.failed.append(repr(error))
+                    self._result.failed.append(repr(error))
                 continue
-            self._seen.retried += attempt - 1
-            self._seen.take(self._route.lacks(body) if code == ResponseCode.SUCCESS else f"code {code}")
+            self._result.retried += attempt - 1
+            self._result.count_answer(self._route.difference(body) if code == ResponseCode.SUCCESS else f"code {code}")
             return
 
     async def close(self) -> None:
@@ -127,11 +129,11 @@ class Old:
         return json.loads(frame[4:end])["code"], frame[end:]
 
 
-class Brief:
-    """As a tool that is started for one question; it follows, too."""
+class OneShotClient:
+    """Like a command that is started for one lookup: uses a new connection each time, and follows GO_AWAY."""
 
-    def __init__(self, address: str, route: Route, seen: Seen) -> None:
-        self._inner = Following(address, route, seen)
+    def __init__(self, address: str, route: Route, result: ClientResult) -> None:
+        self._inner = GoAwayClient(address, route, result)
 
     async def look_up(self) -> None:
         await self._inner.look_up()
@@ -141,58 +143,58 @@ class Brief:
         await self._inner.close()
 
 
-class OverHttp:
-    """Keeps its connections, retries nothing: HAProxy does."""
+class HttpClient:
+    """Keeps its connections and retries nothing, because HAProxy retries."""
 
-    def __init__(self, url: str, route: Route, seen: Seen) -> None:
+    def __init__(self, url: str, route: Route, result: ClientResult) -> None:
         self._client = httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, trust_env=False)
         self._route = route
-        self._seen = seen
+        self._result = result
 
     async def look_up(self) -> None:
         try:
             answer = await self._client.get(f"/v1/routes/{self._route.topic}")
         except httpx.HTTPError as error:
-            self._seen.failed.append(repr(error))
+            self._result.failed.append(repr(error))
             return
         if answer.status_code != httpx.codes.OK:
-            self._seen.failed.append(f"{answer.status_code} {answer.text}")
+            self._result.failed.append(f"{answer.status_code} {answer.text}")
             return
-        self._seen.take(self._route.lacks(answer.content))
+        self._result.count_answer(self._route.difference(answer.content))
 
     async def close(self) -> None:
         await self._client.aclose()
 
 
-class Crowd:
-    """Many clients of one kind. `async with Crowd("old", 20, lambda seen: Old(…, seen)) as crowd:`"""
+class ClientPool:
+    """Many clients of one kind that look up until the end of an `async with` block."""
 
-    def __init__(self, kind: str, count: int, make: Callable[[Seen], Client]) -> None:
-        self.seen = SeenByKind(kind, [Seen() for _ in range(count)])
-        self._clients = [make(seen) for seen in self.seen.each]
+    def __init__(self, kind: str, count: int, make: Callable[[ClientResult], Client]) -> None:
+        self.result = KindResult(kind, [ClientResult() for _ in range(count)])
+        self._clients = [make(result) for result in self.result.clients]
         self._tasks: list[asyncio.Task[None]] = []
-        self._enough = False
-        self._began = 0.0
+        self._stopping = False
+        self._started_at = 0.0
 
-    async def __aenter__(self) -> "Crowd":
-        self._began = time.perf_counter()
+    async def __aenter__(self) -> "ClientPool":
+        self._started_at = time.perf_counter()
         self._tasks = [
-            asyncio.create_task(self._ask(client, seen))
-            for client, seen in zip(self._clients, self.seen.each, strict=True)
+            asyncio.create_task(self._ask(client, result))
+            for client, result in zip(self._clients, self.result.clients, strict=True)
         ]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Whoever waits for an answer gets it, and is counted."""
-        self._enough = True
-        self.seen.seconds = time.perf_counter() - self._began
+        """Waits for the lookups in flight, and counts them."""
+        self._stopping = True
+        self.result.seconds = time.perf_counter() - self._started_at
         await asyncio.gather(*self._tasks)
         for client in self._clients:
             await client.close()
 
-    async def _ask(self, client: Client, seen: Seen) -> None:
-        while not self._enough:
-            began = time.perf_counter()
+    async def _ask(self, client: Client, result: ClientResult) -> None:
+        while not self._stopping:
+            start = time.perf_counter()
             await client.look_up()
-            seen.longest_ms = max(seen.longest_ms, (time.perf_counter() - began) * 1000)
+            result.longest_ms = max(result.longest_ms, (time.perf_counter() - start) * 1000)
             await asyncio.sleep(PAUSE_S)
