@@ -8,7 +8,7 @@ from typing import Final
 import httpx
 import pytest
 
-from routebook.settings.fields.expiry import ExpirySettings
+from routebook.settings import Settings
 from tests.kubernetes import figures
 from tests.kubernetes.load.fleet import Fleet
 from tests.kubernetes.release import Pod, Release
@@ -17,7 +17,7 @@ from tests.kubernetes.verdicts import assert_lookups_go_on, assert_writes_were_r
 
 pytestmark = pytest.mark.cluster
 
-LEASE_S: Final = ExpirySettings.model_fields["lease_ms"].default / 1000
+LEASE_S: Final = Settings.model_fields["lease_ms"].default / 1000
 """A dead leader's lease ends so long after its last renewal."""
 TAKEN_OVER_S: Final = 2.0
 """Each worker asks for the lease once a second, and tells the others whom it sees leading."""

@@ -140,9 +140,11 @@ def test_two_ports_may_both_take_a_free_one() -> None:
     [
         ({"history_max_entries": "5000"}, {}, "--history-min-entries"),
         ({}, {"ROUTEBOOK_HISTORY_MAX_ENTRIES": "5000"}, "ROUTEBOOK_HISTORY_MIN_ENTRIES"),
+        ({"network_ill_percent": "5"}, {}, "--mass-disconnect-percent"),
+        ({}, {"ROUTEBOOK_NETWORK_ILL_MINIMUM": "5"}, "ROUTEBOOK_MASS_DISCONNECT_MINIMUM"),
     ],
 )
 def test_a_former_name_is_refused_with_the_new_one(flags: dict[str, str], environ: dict[str, str], now: str) -> None:
     with pytest.raises(SettingsError) as raised:
         load(flags, environ)
-    assert f"It is called {now} now" in str(raised.value)
+    assert f"It was renamed to {now}" in str(raised.value)

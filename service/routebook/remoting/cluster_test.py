@@ -16,7 +16,7 @@ from routebook.registry.reading import Reading
 from routebook.remoting.lookups import Lookups, not_found
 from routebook.remoting.reply import Reply, reply_to_error
 from routebook.settings import LiveSettings
-from routebook.settings.fields import split_list
+from routebook.settings.kinds import split_list
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What each setting is called, how its text is read, what is allowed. Derived from `fields/` alone."""
+"""Each setting's flag, variable, parser and allowed values, all derived from `fields.py`."""
 
 import difflib
 import re
@@ -11,7 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from routebook.errors import InvalidInputError, SettingsError
-from routebook.settings.fields import About, Settings
+from routebook.settings.fields import Settings
+from routebook.settings.kinds import About, about_of
 from routebook.settings.masking import mask, mask_stray
 
 VARIABLE_PREFIX = "ROUTEBOOK_"
@@ -35,7 +36,7 @@ class Setting:
         return VARIABLE_PREFIX + self.name.upper()
 
     def parse(self, text: str) -> Any:
-        """The value that a text means. The error names the key, the value (masked) and what is allowed."""
+        """Parses the text of a value. The error names the key, the value (masked) and what is allowed."""
         try:
             return self.adapter.validate_python(text.strip())
         except ValidationError:
@@ -47,17 +48,17 @@ class Setting:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def from_properties(self, text: str) -> str:
-        """What a value of RocketMQ's key means in our unit. InvalidInputError where ours would be more lenient."""
+        """Converts a value of RocketMQ's key to our unit. InvalidInputError where our parser would be more lenient."""
         text = text.strip()
         if isinstance(self.default, bool) and text.lower() not in ("true", "false"):
-            # Apache takes `yes` and `on` for false, we for true: better asked than guessed.
+            # Apache reads `yes` and `on` as false, we as true: refuse them rather than guess.
             raise InvalidInputError(self.name, text, self.allowed)
-        # What is no number stays as it is: `parse` names it.
+        # A text that is not a number is returned unchanged; `parse` refuses it.
         factor = self.about.properties_factor
         return str(int(text) * factor) if factor != 1 and _WHOLE.fullmatch(text) else text
 
     def to_properties(self, value: Any) -> str:
-        """In RocketMQ's unit, rounded up: it knows no part of a second."""
+        """In RocketMQ's unit, rounded up to whole seconds."""
         factor = self.about.properties_factor
         return self.text(value if factor == 1 else -(-value // factor))
 
@@ -78,8 +79,8 @@ def _allowed(annotation: Any, metadata: list[Any], about: About) -> str:
 
 
 def _setting(name: str, field: FieldInfo) -> Setting:
-    about = next(item for item in field.metadata if isinstance(item, About))
-    constraints = tuple(item for item in field.metadata if not isinstance(item, About))
+    about = about_of(field)
+    constraints = tuple(field.metadata)
     annotation: Any = field.annotation
     kind: Any = Annotated[(annotation, *constraints)] if constraints else annotation
     return Setting(name, about, field.default, _allowed(annotation, field.metadata, about), TypeAdapter(kind))
@@ -87,7 +88,7 @@ def _setting(name: str, field: FieldInfo) -> Setting:
 
 @cache
 def all_settings() -> dict[str, Setting]:
-    """In the order in which `fields/` tells them."""
+    """In the order of `fields.py`."""
     return {name: _setting(name, field) for name, field in Settings.model_fields.items()}
 
 
@@ -99,18 +100,18 @@ def names_of_properties() -> dict[str, str]:
 
 @cache
 def weaker_names_of_properties() -> dict[str, str]:
-    """RocketMQ's keys that count only where no other key says the same -> our name."""
+    """RocketMQ's keys that apply only when the main key is missing -> our name."""
     return {key: name for name, one in all_settings().items() for key in one.about.weaker_properties}
 
 
 @cache
 def former_names() -> dict[str, str]:
-    """What a setting was called in an earlier release -> its name."""
-    return {one.about.former_name: name for name, one in all_settings().items() if one.about.former_name}
+    """Name of a setting in an earlier release -> its present name."""
+    return {former: name for name, one in all_settings().items() for former in one.about.former_names}
 
 
 def find(key: str, shown: str | None = None, value: str | None = None) -> Setting:
-    """The setting of that name. `shown` is how the user wrote it: a flag, a variable, a key of a file."""
+    """The setting of that name. `shown` is the name as the user wrote it: a flag, a variable or a key of a file."""
     found = all_settings().get(key)
     if found is None:
         raise unknown(key, shown or key, value)
@@ -130,7 +131,7 @@ def unknown(key: str, shown: str, value: str | None) -> SettingsError:
 def _advice(key: str, shown: str) -> str:
     now = former_names().get(key)
     if now is not None:
-        return f"It is called {_as_written(all_settings()[now], shown)} now: {all_settings()[now].about.why}"
+        return f"It was renamed to {_as_written(all_settings()[now], shown)}: {all_settings()[now].about.why}"
     near = nearest(key)
     if near is None:
         return "Allowed are: " + ", ".join(all_settings()) + "."
@@ -138,14 +139,14 @@ def _advice(key: str, shown: str) -> str:
 
 
 def _as_written(one: Setting, shown: str) -> str:
-    """A flag, a variable or a key, as the user wrote the other one."""
+    """Spelled as a flag, a variable or a key, like the name that the user wrote."""
     if shown.startswith("--"):
         return one.flag
     return one.variable if shown.startswith(VARIABLE_PREFIX) else one.name
 
 
 def nearest(key: str, cutoff: float = 0.7) -> str | None:
-    """What was probably meant, RocketMQ's own names included. The higher `cutoff` (to 1), the surer."""
+    """The most similar name, RocketMQ's own names included. `cutoff` up to 1: higher demands more similarity."""
     aliases = names_of_properties()
     if key in aliases:
         return aliases[key]
