@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 import httpx
+import psutil
 
 START_SECONDS = 30.0
 _LAST_LINE = "Ctrl-C stops all of it"
@@ -133,9 +134,12 @@ def run(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> "subpr
 
 def processes() -> list[tuple[int, int, str]]:
     """Id, parent and command line of every process of this machine that is not a zombie."""
-    listed = subprocess.run(["ps", "-ww", "-Ao", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True)
-    rows = [line.split(None, 3) for line in listed.stdout.splitlines()]
-    return [(int(pid), int(parent), args[0]) for pid, parent, stat, *args in rows if args and not stat.startswith("Z")]
+    found = [process.info for process in psutil.process_iter(["pid", "ppid", "status", "cmdline"])]
+    return [
+        (info["pid"], info["ppid"], " ".join(info["cmdline"]))
+        for info in found
+        if info["cmdline"] and info["status"] != psutil.STATUS_ZOMBIE
+    ]
 
 
 def descendants(parent: int) -> list[int]:
