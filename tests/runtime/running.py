@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 import httpx
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 START_SECONDS = 30.0
 _LAST_LINE = "Ctrl-C stops all of it"
