@@ -44,7 +44,7 @@ STORE_TARGET_US = 1000
 """What an unchanged registration may block the store."""
 
 WITH_GAP = (
-    ("local before = redis.call('ZSCORE', heartbeats, member)\n", ""),
+    ("local before = redis.call('ZSCORE', heartbeats, instance_name)\n", ""),
     (
         "local deadline_now, server_now, version = deadline_clock(by)",
         "local deadline_now, server_now = deadline_clock(by)\nlocal version = current_version()",

@@ -31,7 +31,7 @@ from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
 from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, register_broker, touch_broker
-from routebook.store.removal import DueMember, expire_brokers
+from routebook.store.removal import DueInstance, expire_brokers
 from routebook.store.scripts import ScriptSet
 from routebook.store.workers import acquire_lease, open_namespace
 
@@ -119,7 +119,7 @@ class Bench:
 
     async def run(self) -> dict[str, float]:
         wiped = {topic: replace(queue, perm=4) for topic, queue in self.said.topics.items()}
-        member = f"bench/{self.said.address}"
+        instance_name = f"bench/{self.said.address}"
         found = {
             "first registration": await self.blocked(lambda: self.register(QueueDifference(new=self.said.topics))),
             "touch": await self.blocked(lambda: touch_broker(self.namespace, self.said, caller=CALLER, digest=DIGEST)),
@@ -136,9 +136,9 @@ class Bench:
         found["the history trimmed of so many changes"] = await self.trim()
         _, lease = await acquire_lease(self.namespace, "benchmark", 60_000)
         found["one part of a baseline"] = await self.blocked(lambda: self.tell_group(lease.whole))
-        incarnation = await self.namespace.client.call("HGET", self.namespace.keys.of("instance", member), "inc")
-        await self.namespace.client.call("ZADD", self.namespace.keys.table("deadlines"), 1, member)
-        due = [DueMember(member, incarnation.decode(), 1)]
+        incarnation = await self.namespace.client.call("HGET", self.namespace.keys.of("instance", instance_name), "inc")
+        await self.namespace.client.call("ZADD", self.namespace.keys.table("deadlines"), 1, instance_name)
+        due = [DueInstance(instance_name, incarnation.decode(), 1)]
         found["expiry"] = await self.blocked(lambda: expire_brokers(self.namespace, lease.whole, due, caller=CALLER))
         return found
 

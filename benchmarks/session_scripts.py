@@ -31,7 +31,7 @@ from routebook.store.sessions import (
     open_sessions,
     resolve_lost_connections,
 )
-from routebook.store.workers import open_namespace, renew_worker
+from routebook.store.workers import open_namespace, renew_worker_lease
 
 CALLER = Caller("benchmark", "127.0.0.1:1")
 TOPICS = {f"a-topic-with-a-usual-name-{n}": QueueData(8, 8) for n in range(10)}
@@ -60,7 +60,7 @@ async def register_all(namespace: Namespace, history: str, brokers: int) -> list
             base=(history, 0),
             replaces_known=True,
         )
-        stays.append((said.member, reply.incarnation))
+        stays.append((said.instance_name, reply.incarnation))
     return stays
 
 
@@ -81,22 +81,22 @@ async def measure_with(url: str, workers: int) -> dict[str, float]:
     await client.call("CONFIG", "SET", "slowlog-max-len", 1000)
     history = (await open_namespace(namespace)).history
     for number in range(workers):
-        await renew_worker(namespace, f"worker-{number}", 600_000, "{}", caller=CALLER)
+        await renew_worker_lease(namespace, f"worker-{number}", 600_000, "{}", caller=CALLER)
     stays = await register_all(namespace, history, 2 * DEPARTURES_PER_CALL)
     found: dict[str, float] = {}
     batch = stays[:SESSIONS_PER_CALL]
-    opened = [OpenedSession(member, incarnation, 1) for member, incarnation in batch]
+    opened = [OpenedSession(instance_name, incarnation, 1) for instance_name, incarnation in batch]
     # The first call of a script loads it.
     await open_sessions(namespace, "worker-0", opened[:1], caller=CALLER)
     _, found[f"open {len(batch)} sessions"] = await blocked(
         client, open_sessions(namespace, "worker-0", opened, caller=CALLER)
     )
-    ended = [EndedSession(member, incarnation, 1, 0) for member, incarnation in batch]
+    ended = [EndedSession(instance_name, incarnation, 1, 0) for instance_name, incarnation in batch]
     answers, found[f"close {len(batch)}"] = await blocked(client, close_sessions(namespace, "worker-0", ended))
     losses = [loss for _, loss in answers if loss]
     _, found["settle their losses"] = await blocked(client, resolve_lost_connections(namespace, losses))
     for cause, part in (("lost", stays[:DEPARTURES_PER_CALL]), ("104", stays[DEPARTURES_PER_CALL:])):
-        departures = [_departure(member, incarnation, cause) for member, incarnation in part]
+        departures = [_departure(instance_name, incarnation, cause) for instance_name, incarnation in part]
         _, found[f"remove {len(part)} ({cause})"] = await blocked(
             client, unregister_brokers(namespace, [(departure, CALLER) for departure in departures])
         )
@@ -104,8 +104,8 @@ async def measure_with(url: str, workers: int) -> dict[str, float]:
     return found
 
 
-def _departure(member: str, incarnation: str, cause: str) -> Departure:
-    cluster, _, address = member.rpartition("/")
+def _departure(instance_name: str, incarnation: str, cause: str) -> Departure:
+    cluster, _, address = instance_name.rpartition("/")
     number = [int(part) for part in address.partition(":")[0].split(".")]
     broker = f"broker-{(number[1] << 16) + (number[2] << 8) + number[3]}"
     if cause == "lost":

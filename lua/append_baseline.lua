@@ -51,7 +51,7 @@ local function tell_seats()
   for id, address in pairs(seats_of(group)) do
     local told = false
     for _, cluster in ipairs(clusters) do
-      local instance = read_hash(key_of('instance', member_of(cluster, address)))
+      local instance = read_hash(key_of('instance', join_instance_name(cluster, address)))
       if instance.broker == broker and instance.id == id then
         tell_seat(cluster, id, address, instance)
         told = true

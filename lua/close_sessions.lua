@@ -25,27 +25,27 @@ local ENDED_KEPT_MS = 600000
 local now = server_ms()
 local sessions, ended = key_of('sessions', worker), table_key('ended')
 
-local function end_session(member, incarnation, stamp)
-  local held_stamp, held_for = string.match(redis.call('HGET', sessions, member) or '', '^(%d+) (.*)$')
+local function end_session(instance_name, incarnation, stamp)
+  local held_stamp, held_for = string.match(redis.call('HGET', sessions, instance_name) or '', '^(%d+) (.*)$')
   if held_stamp and tonumber(held_stamp) <= stamp then
-    redis.call('HDEL', sessions, member)
+    redis.call('HDEL', sessions, instance_name)
     return incarnation == '' and held_for or incarnation
   end
   return incarnation
 end
 
-local function close_session(member, incarnation, stamp, ago)
-  local stay = end_session(member, incarnation, stamp)
-  local known = redis.call('HMGET', key_of('instance', member), 'inc', 'broker', 'id')
+local function close_session(instance_name, incarnation, stamp, ago)
+  local stay = end_session(instance_name, incarnation, stamp)
+  local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'broker', 'id')
   if stay == '' or known[1] ~= stay then
     return STALE, '', '', '', ''
   end
-  redis.call('ZADD', ended, ms_text(now), worker .. ' ' .. member)
-  if has_session(member, stay) then
+  redis.call('ZADD', ended, ms_text(now), worker .. ' ' .. instance_name)
+  if has_session(instance_name, stay) then
     return UNCHANGED, '', '', '', ''
   end
   local lost_ms = ms_text(now - ago)
-  redis.call('HSET', table_key('lost'), member, stay .. ' ' .. lost_ms .. ' ' .. worker)
+  redis.call('HSET', table_key('lost'), instance_name, stay .. ' ' .. lost_ms .. ' ' .. worker)
   return DONE, known[2], known[3], stay, lost_ms
 end
 
@@ -55,8 +55,8 @@ for at = FIRST_SESSION, #ARGV, SESSION_LENGTH do
   if #told >= limit * SESSION_LENGTH then
     break
   end
-  local member = member_of(ARGV[at], ARGV[at + 1])
-  for _, value in ipairs({ close_session(member, ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])) }) do
+  local instance_name = join_instance_name(ARGV[at], ARGV[at + 1])
+  for _, value in ipairs({ close_session(instance_name, ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])) }) do
     told[#told + 1] = value
   end
 end

@@ -7,9 +7,9 @@ KEYS[1]   meta
 
 ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]   lease   the leader's whole lease
-ARGV[3…]  member, incarnation
+ARGV[3…]  instance_name, incarnation
 
-reply     {status, version, members looked at, notices, removed member, …} DONE, UNCHANGED (none was due any more), FENCED.
+reply     {status, version, members looked at, notices, removed instance_name, …} DONE, UNCHANGED (none was due any more), FENCED.
           notices: of each acting group that lost its smallest id: broker, address that left, then id, address, …
 ]]
 -- include: statuses
@@ -38,26 +38,26 @@ local deadlines = table_key('deadlines')
 
 local released_to = tonumber(redis.call('HGET', table_key('expiry'), 'released_to') or '0')
 
-local function is_due(member, incarnation, instance, deadline)
+local function is_due(instance_name, incarnation, instance, deadline)
   return deadline and deadline < deadline_now and (instance.inc or '') == incarnation
 end
 
 local offline = {}
 
-local function expire(member, incarnation)
-  local instance = read_hash(key_of('instance', member))
-  local deadline = tonumber(redis.call('ZSCORE', deadlines, member) or nil)
-  if not is_due(member, incarnation, instance, deadline) then
+local function expire(instance_name, incarnation)
+  local instance = read_hash(key_of('instance', instance_name))
+  local deadline = tonumber(redis.call('ZSCORE', deadlines, instance_name) or nil)
+  if not is_due(instance_name, incarnation, instance, deadline) then
     return 0, false
   end
   if not instance.broker then
-    redis.call('ZREM', deadlines, member)
-    redis.call('ZREM', table_key('heartbeats'), member)
+    redis.call('ZREM', deadlines, instance_name)
+    redis.call('ZREM', table_key('heartbeats'), instance_name)
     return 0, true
   end
-  local cluster, address = string.match(member, '^(.*)/([^/]*)$')
+  local cluster, address = string.match(instance_name, '^(.*)/([^/]*)$')
   if holds_no_seat(cluster, address, instance.broker) then
-    drop_alone(cluster, instance.broker, member, by)
+    drop_alone(cluster, instance.broker, instance_name, by)
     return 0, true
   end
   local touched, _, lost_smallest = remove_member({ cluster = cluster, broker = instance.broker, address = address, cause = 'expired',
@@ -66,7 +66,7 @@ local function expire(member, incarnation)
     offline[instance.broker] = address
   end
   if deadline > released_to then  -- those an operator let go are no sign of trouble
-    redis.call('ZADD', table_key('expired'), ms_text(deadline_now), member)
+    redis.call('ZADD', table_key('expired'), ms_text(deadline_now), instance_name)
   end
   return touched, true
 end

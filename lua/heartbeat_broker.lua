@@ -24,11 +24,11 @@ local by, cluster, broker, id, address = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARG
 if address == '' then
   address = redis.call('HGET', key_of('broker', broker), 'addr:' .. id) or ''
 end
-local member = member_of(cluster, address)
-local known = redis.call('HMGET', key_of('instance', member), 'inc', 'timeout', 'dv')
+local instance_name = join_instance_name(cluster, address)
+local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'timeout', 'dv')
 if not known[1] then
   return { UNKNOWN, current_version(), '', -1 }
 end
 local deadline_now, server_now, version = deadline_clock(by)
-local gap = mark_heard(member, known[2], deadline_now, server_now)
+local gap = mark_heard(instance_name, known[2], deadline_now, server_now)
 return { UNCHANGED, version, known[3], gap }

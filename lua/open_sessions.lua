@@ -24,10 +24,10 @@ local FIRST_SESSION, SESSION_LENGTH = 3, 4
 local deadline_now = deadline_clock(by)
 local statuses = {}
 for at = FIRST_SESSION, #ARGV, SESSION_LENGTH do
-  local member, incarnation, stamp = member_of(ARGV[at], ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
-  local is_current = redis.call('HGET', key_of('instance', member), 'inc') == incarnation
+  local instance_name, incarnation, stamp = join_instance_name(ARGV[at], ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
+  local is_current = redis.call('HGET', key_of('instance', instance_name), 'inc') == incarnation
   if is_current then
-    open_session(worker, stamp, member, incarnation, deadline_now)
+    open_session(worker, stamp, instance_name, incarnation, deadline_now)
   end
   statuses[#statuses + 1] = is_current and DONE or STALE
 end

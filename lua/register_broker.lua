@@ -1,5 +1,5 @@
 --[[
-A member of a group announces itself, with (some of) its topics: all effects in one step (Apache's registerBroker, under its
+An instance of a group announces itself, with (some of) its topics: all effects in one step (Apache's registerBroker, under its
 lock). The worker has worked out the difference between the registration and the queues it knows, and says on which state of
 the group (`base`) that rests; if the group has moved on, nothing is done and the worker starts over.
 
@@ -19,7 +19,7 @@ ARGV[11]  incarnation 64 random bits, used when the address takes a seat it did 
 ARGV[12]  digest      of the registration: what a touch will be compared with
 ARGV[13]  filters     JSON list; `[]` removes the stored one, empty leaves it alone
 ARGV[14]  base        `<history>:<revision of the group>`
-ARGV[15]  guarded     1: one topic from a member not yet known is refused
+ARGV[15]  guarded     1: one topic from an instance not yet known is refused
 ARGV[16]  staged      name of a queue table prepared by stage_queues, else empty
 ARGV[17]  staged_all  1: the staged table holds replacements of known entries too, right only when the version changed
 ARGV[18]  worker      whose connection this came over, opening a session; empty for none
@@ -67,9 +67,9 @@ local FIRST_ITEM = 24
 
 local said = { by = by, cluster = cluster, broker = broker, id = id, address = address, ha = ha, zone = zone,
   acting = acting, timeout = timeout, version = version, digest = digest, filters = filters, guarded = guarded }
-local member = member_of(cluster, address)
+local instance_name = join_instance_name(cluster, address)
 local group = read_hash(key_of('broker', broker))
-local instance = read_hash(key_of('instance', member))
+local instance = read_hash(key_of('instance', instance_name))
 
 local history = redis.call('HGET', META, 'history') or ''
 local is_prepared = staged == '' or redis.call('EXISTS', key_of('staged', staged)) == 1
@@ -103,15 +103,15 @@ elseif staged ~= '' then
   redis.call('UNLINK', key_of('staged', staged))
 end
 
-local filters_changed = store_filters(said, member)
+local filters_changed = store_filters(said, instance_name)
 local group_changed = group_marked or decision.takes_seat or #decision.former_ids > 0 or #queue_chunks > 0 or #mapped > 0
 local instance_changed = instance.inc ~= incarnation or instance.broker ~= broker or instance.id ~= id
   or instance.dv ~= version or instance.ha ~= ha or instance.timeout ~= timeout
 local has_changed = group_changed or instance_changed or filters_changed
 local deadline_now, server_now = deadline_clock(by)
-local gap = mark_heard(member, timeout, deadline_now, server_now)
+local gap = mark_heard(instance_name, timeout, deadline_now, server_now)
 if worker ~= '' then
-  open_session(worker, stamp, member, incarnation, deadline_now)
+  open_session(worker, stamp, instance_name, incarnation, deadline_now)
 end
 
 local table_version, revision = current_version(), group.rev or '0'
@@ -123,7 +123,7 @@ if group_changed then
   revision = tostring(table_version)
   raise_revisions(said, mapped, revision)
 end
-redis.call('HSET', key_of('instance', member), 'broker', broker, 'id', id, 'inc', incarnation, 'timeout', timeout,
+redis.call('HSET', key_of('instance', instance_name), 'broker', broker, 'id', id, 'inc', incarnation, 'timeout', timeout,
   'ha', ha, 'dv', version, 'digests', learnt_digests(said, instance, has_changed, revision), 'rev', revision)
 
 local master, master_ha = master_of(cluster, broker, id)

@@ -5,7 +5,7 @@ nobody go by that.
 KEYS[1]   meta
 
 ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
-ARGV[2]   let_go  1: those due by now may expire, however many
+ARGV[2]   expire_due  1: those due by now may expire, however many
 ARGV[3]   lease   the leader's whole lease; empty for an operator
 
 reply     {status, version} DONE, UNCHANGED (nothing is held), FENCED
@@ -18,7 +18,7 @@ reply     {status, version} DONE, UNCHANGED (nothing is held), FENCED
 -- include: deadline_clock
 -- include: leadership
 
-local by, let_go, lease = ARGV[1], ARGV[2] == '1', ARGV[3]
+local by, expire_due, lease = ARGV[1], ARGV[2] == '1', ARGV[3]
 local expiry = table_key('expiry')
 if lease ~= '' and not leads(lease) then
   return { FENCED, current_version() }
@@ -27,7 +27,7 @@ local held = redis.call('HMGET', expiry, 'held_since_ms', 'brokers')
 if not held[1] then
   return { UNCHANGED, current_version() }
 end
-if let_go then
+if expire_due then
   redis.call('HSET', expiry, 'released_to', ms_text(deadline_clock(by)))
   redis.call('DEL', table_key('expired'))
 end

@@ -12,7 +12,7 @@ ARGV[4]   window  ms: expiries of the last so long count towards a mass expiry t
                   fall due one by one, as each was heard last
 
 reply     {status, version, deadline clock, instances, due, those that count towards a mass expiry, released up to,
-           held since ms or empty, expired lately, 1 while we are cut off, member, incarnation, deadline, 1 if it holds its seat, …} DONE, FENCED
+           held since ms or empty, expired lately, 1 while we are cut off, instance_name, incarnation, deadline, 1 if it holds its seat, …} DONE, FENCED
 ]]
 -- include: statuses
 -- include: keys
@@ -70,21 +70,21 @@ if not state[2] then
 end
 local expired_lately = redis.call('ZCARD', expired)
 
-local function holds_seat(member, broker, id)
-  local address = string.match(member, '([^/]*)$')
+local function holds_seat(instance_name, broker, id)
+  local address = string.match(instance_name, '([^/]*)$')
   return broker and redis.call('HGET', key_of('broker', broker), 'addr:' .. id) == address
 end
 
 local listed = {}
 local found = redis.call('ZRANGEBYSCORE', deadlines, '-inf', '(' .. upto, 'WITHSCORES', 'LIMIT', 0, limit)
 for i = 1, #found, 2 do
-  local member, deadline = found[i], found[i + 1]
-  local known = redis.call('HMGET', key_of('instance', member), 'inc', 'broker', 'id')
-  local is_seated = holds_seat(member, known[2], known[3])
+  local instance_name, deadline = found[i], found[i + 1]
+  local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'broker', 'id')
+  local is_seated = holds_seat(instance_name, known[2], known[3])
   if not is_seated and tonumber(deadline) > tonumber(released_to) then
     counting = counting - 1
   end
-  listed[#listed + 1] = member
+  listed[#listed + 1] = instance_name
   listed[#listed + 1] = known[1] or ''
   listed[#listed + 1] = deadline
   listed[#listed + 1] = is_seated and 1 or 0

@@ -29,8 +29,8 @@ reply     {status, version, incarnation, master address, master HA address, gap}
 local by, cluster, broker, id, address = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local digest, worker, stamp = ARGV[6], ARGV[7], ARGV[8]
 
-local member = member_of(cluster, address)
-local known = redis.call('HMGET', key_of('instance', member), 'inc', 'digests', 'rev', 'timeout')
+local instance_name = join_instance_name(cluster, address)
+local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'digests', 'rev', 'timeout')
 local revision = redis.call('HGET', key_of('broker', broker), 'rev')
 local is_same = known[1] and revision and known[3] == revision and string.find(known[2], digest, 1, true)
 if not is_same then
@@ -38,9 +38,9 @@ if not is_same then
 end
 
 local deadline_now, server_now, version = deadline_clock(by)
-local gap = mark_heard(member, known[4], deadline_now, server_now)
+local gap = mark_heard(instance_name, known[4], deadline_now, server_now)
 if worker ~= '' then
-  open_session(worker, stamp, member, known[1], deadline_now)
+  open_session(worker, stamp, instance_name, known[1], deadline_now)
 end
 local master, master_ha = master_of(cluster, broker, id)
 return { UNCHANGED, version, known[1], master, master_ha, gap }

@@ -41,8 +41,8 @@ local function unregister(by, removal, carried, incarnation)
   if by_seat then
     removal.address = redis.call('HGET', key_of('broker', broker), 'addr:' .. id) or ''
   end
-  local member = member_of(removal.cluster, removal.address)
-  local current = redis.call('HGET', key_of('instance', member), 'inc')
+  local instance_name = join_instance_name(removal.cluster, removal.address)
+  local current = redis.call('HGET', key_of('instance', instance_name), 'inc')
   if by_seat and not current then
     return UNKNOWN
   end
@@ -54,12 +54,12 @@ local function unregister(by, removal, carried, incarnation)
     return STALE
   end
   if removal.cause == 'connection-lost' and current then
-    if has_session(member, current) then
+    if has_session(instance_name, current) then
       return STALE
     end
     removal.id = nil
     if holds_no_seat(removal.cluster, removal.address, broker) then
-      drop_alone(removal.cluster, broker, member, by)
+      drop_alone(removal.cluster, broker, instance_name, by)
       return DONE
     end
   end
@@ -88,7 +88,7 @@ for at = FIRST_REQUEST, #ARGV, REQUEST_LENGTH do
   local removal = { cluster = cluster, broker = broker, id = id, address = address, cause = cause, lost_ms = lost_ms }
   local status = unregister(by, removal, carried, incarnation)
   if cause == 'connection-lost' then
-    settle_loss(member_of(cluster, address), incarnation)
+    settle_loss(join_instance_name(cluster, address), incarnation)
   end
   statuses[#statuses + 1] = status
   overall = status == DONE and DONE or overall

@@ -1,7 +1,7 @@
 --[[
 The clock deadlines run on: TIME − paused_ms. It stops while nobody could be heard, so that an outage of ours expires nobody,
 and it neither leaps nor goes back when the server's clock does: between two signs of life of any worker it moves on by at
-most PAUSE_AFTER_MS. Every worker gives a sign once a second (renew_worker). Who comes first after an outage writes it down, in
+most PAUSE_AFTER_MS. Every worker gives a sign once a second (renew_worker_lease). Who comes first after an outage writes it down, in
 the same step, so the history has it once. A clock set back is no outage. Returns the deadline clock, the server's, and the
 version, which costs nothing here: this is on the path of every heartbeat. Uses: keys, clock, changes.
 ]]

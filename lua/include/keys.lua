@@ -13,6 +13,6 @@ local function key_of(kind, name)
   return prefix .. kind .. ':' .. name
 end
 
-local function member_of(cluster, address)
+local function join_instance_name(cluster, address)
   return cluster .. '/' .. address
 end

@@ -8,10 +8,10 @@ local function members_per_call()
   return math.max(1, math.floor(LOOKS_PER_CALL / (redis.call('ZCARD', table_key('workers')) + 8)))
 end
 
-local function settle_loss(member, incarnation)
-  local lost = redis.call('HGET', table_key('lost'), member)
+local function settle_loss(instance_name, incarnation)
+  local lost = redis.call('HGET', table_key('lost'), instance_name)
   if lost and string.match(lost, '^(%S+) ') == incarnation then
-    redis.call('HDEL', table_key('lost'), member)
+    redis.call('HDEL', table_key('lost'), instance_name)
     return true
   end
   return false

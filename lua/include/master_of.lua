@@ -1,12 +1,12 @@
 --[[
-What a member that is not the master is told: its group's live master and where to replicate from. Uses: keys.
+What an instance that is not the master is told: its group's live master and where to replicate from. Uses: keys.
 ]]
 local function master_of(cluster, broker, id)
   local master = id ~= '0' and redis.call('HGET', key_of('broker', broker), 'addr:0')
   if not master then
     return '', ''
   end
-  local live = redis.call('HMGET', key_of('instance', member_of(cluster, master)), 'inc', 'ha')
+  local live = redis.call('HMGET', key_of('instance', join_instance_name(cluster, master)), 'inc', 'ha')
   if not live[1] then
     return '', ''
   end

@@ -27,11 +27,11 @@ local function mark_group(said, group)
 end
 
 local function tell_seat_left(said, id, address, cause)
-  local member = member_of(said.cluster, address)
+  local instance_name = join_instance_name(said.cluster, address)
   set_revision(said.broker, append_change('broker-removed', said.by, removed_fields({ cluster = said.cluster,
     broker = said.broker, address = address, cause = cause, lost_ms = '',
-    last_heartbeat = redis.call('ZSCORE', table_key('heartbeats'), member) }, id,
-    read_hash(key_of('instance', member)), false)))
+    last_heartbeat = redis.call('ZSCORE', table_key('heartbeats'), instance_name) }, id,
+    read_hash(key_of('instance', instance_name)), false)))
 end
 
 local function leave_former_ids(said, decision, cause)
@@ -43,13 +43,13 @@ end
 
 -- Turned down or refused: what was marked stays, an id it held before is lost, and one that was turned down is not alive.
 local function decline(said, decision, instance, group_marked)
-  local member = member_of(said.cluster, said.address)
+  local instance_name = join_instance_name(said.cluster, said.address)
   leave_former_ids(said, decision, 'turned-down')
   if decision.turned_down then
-    drop_instance(member)
+    drop_instance(instance_name)
   end
   if group_marked or (decision.turned_down and instance.inc) then
-    set_revision(said.broker, append_change('group-changed', said.by, group_fields(said.cluster, said.broker, { member })))
+    set_revision(said.broker, append_change('group-changed', said.by, group_fields(said.cluster, said.broker, { instance_name })))
   end
 end
 
@@ -62,15 +62,15 @@ local function take_seat(said, decision)
 end
 
 -- Says whether the stored list is another one now.
-local function store_filters(said, member)
+local function store_filters(said, instance_name)
   local key = table_key('filters')
   if said.filters == '[]' then
-    return redis.call('HDEL', key, member) == 1
+    return redis.call('HDEL', key, instance_name) == 1
   end
-  if said.filters == '' or redis.call('HGET', key, member) == said.filters then
+  if said.filters == '' or redis.call('HGET', key, instance_name) == said.filters then
     return false
   end
-  redis.call('HSET', key, member, said.filters)
+  redis.call('HSET', key, instance_name, said.filters)
   return true
 end
 

@@ -4,11 +4,11 @@ named group that holds its address is emptied; an emptied group goes with all it
 without a master loses the write bit. Static mappings stay, as they do in Apache's. Returns the queue entries touched,
 whether anything was there, and whether the group lives on without its smallest id. Uses: keys, hashes, json, changes, groups, write_permission.
 ]]
-local function drop_instance(member)
-  redis.call('DEL', key_of('instance', member))
-  redis.call('ZREM', table_key('heartbeats'), member)
-  redis.call('ZREM', table_key('deadlines'), member)
-  redis.call('HDEL', table_key('lost'), member)
+local function drop_instance(instance_name)
+  redis.call('DEL', key_of('instance', instance_name))
+  redis.call('ZREM', table_key('heartbeats'), instance_name)
+  redis.call('ZREM', table_key('deadlines'), instance_name)
+  redis.call('HDEL', table_key('lost'), instance_name)
 end
 
 local function leave_cluster(cluster, broker)
@@ -41,16 +41,16 @@ local function remove_write_when_masterless(removal, by, group)
 end
 
 -- An instance that holds no seat (any more) leaves alone.
-local function drop_alone(cluster, broker, member, by)
-  drop_instance(member)
-  redis.call('HDEL', table_key('filters'), member)
-  append_change('group-changed', by, group_fields(cluster, broker, { member }))
+local function drop_alone(cluster, broker, instance_name, by)
+  drop_instance(instance_name)
+  redis.call('HDEL', table_key('filters'), instance_name)
+  append_change('group-changed', by, group_fields(cluster, broker, { instance_name }))
 end
 
 -- Its address was replaced in its seat, or is registered under two clusters, of which the group's own one keeps the seat.
 local function holds_no_seat(cluster, address, broker)
   local group = read_hash(key_of('broker', broker))
-  if group.cluster ~= cluster and redis.call('EXISTS', key_of('instance', member_of(group.cluster or '', address))) == 1 then
+  if group.cluster ~= cluster and redis.call('EXISTS', key_of('instance', join_instance_name(group.cluster or '', address))) == 1 then
     return true
   end
   for _, holder in pairs(seats_of(group)) do
@@ -63,11 +63,11 @@ end
 
 -- removal: cluster, broker, address, cause, lost_ms ('' unless a connection was lost), id (nil: whichever the address has)
 local function remove_member(removal, by)
-  local member = member_of(removal.cluster, removal.address)
-  local instance = read_hash(key_of('instance', member))
-  removal.last_heartbeat = redis.call('ZSCORE', table_key('heartbeats'), member)
-  drop_instance(member)
-  local had_filters = redis.call('HDEL', table_key('filters'), member) == 1
+  local instance_name = join_instance_name(removal.cluster, removal.address)
+  local instance = read_hash(key_of('instance', instance_name))
+  removal.last_heartbeat = redis.call('ZSCORE', table_key('heartbeats'), instance_name)
+  drop_instance(instance_name)
+  local had_filters = redis.call('HDEL', table_key('filters'), instance_name) == 1
 
   local group_key = key_of('broker', removal.broker)
   local group = read_hash(group_key)
@@ -102,7 +102,7 @@ local function remove_member(removal, by)
   end
   local changed = #emptied > 0 or group_removed or instance.inc ~= nil or had_filters
   if changed and #emptied == 0 then
-    append_change('group-changed', by, group_fields(removal.cluster, removal.broker, { member }))
+    append_change('group-changed', by, group_fields(removal.cluster, removal.broker, { instance_name }))
   end
   if existed and not group_removed then
     touched = touched + remove_write_when_masterless(removal, by, group)

@@ -8,7 +8,7 @@ end
 
 -- Whoever holds the seat now is alive and has the higher state version.
 local function is_outranked(said, holder)
-  local other = redis.call('HMGET', key_of('instance', member_of(said.cluster, holder)), 'inc', 'dv')
+  local other = redis.call('HMGET', key_of('instance', join_instance_name(said.cluster, holder)), 'inc', 'dv')
   return other[1] and state_version(other[2]) > state_version(said.version)
 end
 

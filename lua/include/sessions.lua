@@ -1,23 +1,23 @@
 --[[
-Who is connected where: `sessions:<worker>` holds member → "<stamp> <incarnation>". The stamp is the worker's own count of its
+Who is connected where: `sessions:<worker>` holds instance_name → "<stamp> <incarnation>". The stamp is the worker's own count of its
 openings, so that a closing which is overtaken by a newer opening closes nothing, and repeating either is harmless. `lost`
-holds those whose last session ended, until that is settled: member → "<incarnation> <lost ms> <worker that looks into it>".
+holds those whose last session ended, until that is settled: instance_name → "<incarnation> <lost ms> <worker that looks into it>".
 Uses: keys, clock.
 ]]
 local FIRST_LEASE_MS = 10000  -- of a worker whose own sign of life comes a moment later
 
-local function open_session(worker, stamp, member, incarnation, deadline_now)
+local function open_session(worker, stamp, instance_name, incarnation, deadline_now)
   local key = key_of('sessions', worker)
-  local held = string.match(redis.call('HGET', key, member) or '', '^(%d+) ')
+  local held = string.match(redis.call('HGET', key, instance_name) or '', '^(%d+) ')
   local newest = math.max(tonumber(stamp), tonumber(held or '0'))
-  redis.call('HSET', key, member, ms_text(newest) .. ' ' .. incarnation)
+  redis.call('HSET', key, instance_name, ms_text(newest) .. ' ' .. incarnation)
   redis.call('ZADD', table_key('workers'), 'NX', ms_text(deadline_now + FIRST_LEASE_MS), worker)
-  redis.call('HDEL', table_key('lost'), member)
+  redis.call('HDEL', table_key('lost'), instance_name)
 end
 
-local function has_session(member, incarnation)
+local function has_session(instance_name, incarnation)
   for _, worker in ipairs(redis.call('ZRANGE', table_key('workers'), 0, -1)) do
-    local held = redis.call('HGET', key_of('sessions', worker), member)
+    local held = redis.call('HGET', key_of('sessions', worker), instance_name)
     if held and string.match(held, '^%d+ (.*)$') == incarnation then
       return true
     end

@@ -22,7 +22,7 @@ def known(worker: InProcessWorker) -> tuple[str, ...]:
 async def register(worker: InProcessWorker, number: int, *, timeout_ms: int = 60_000) -> str:
     said = registration(f"127.0.1.{number}:10911", broker=f"broker-{number}", timeout_ms=timeout_ms)
     await worker.registry.register(said, CALLER)
-    return said.member
+    return said.instance_name
 
 
 async def test_a_silent_broker_goes_and_a_heard_one_stays(store_url: str, namespace_name: str) -> None:
@@ -78,8 +78,8 @@ async def test_stepping_down_lets_the_next_one_lead_at_once(store_url: str, name
 
 async def test_many_at_once_are_held_until_an_operator_releases_them(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, **FAST) as worker:
-        members = [await register(worker, n) for n in range(10)]
-        await make_due(worker.namespace, *members[:6])
+        instance_names = [await register(worker, n) for n in range(10)]
+        await make_due(worker.namespace, *instance_names[:6])
         worker.lead()
         await until(lambda: _held(worker))
         await asyncio.sleep(0.5)
@@ -96,11 +96,11 @@ async def test_many_at_once_are_held_until_an_operator_releases_them(store_url: 
 
 async def test_few_of_many_are_not_held_and_neither_are_all_of_a_few(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, **FAST, hold_window_ms=0) as worker:
-        members = [await register(worker, n) for n in range(20)]
+        instance_names = [await register(worker, n) for n in range(20)]
         worker.lead()
-        await make_due(worker.namespace, *members[:6])
+        await make_due(worker.namespace, *instance_names[:6])
         await until(lambda: len(known(worker)) == 14)
-        await make_due(worker.namespace, *members[6:10])
+        await make_due(worker.namespace, *instance_names[6:10])
         await until(lambda: len(known(worker)) == 10)
 
 
@@ -122,8 +122,8 @@ async def test_brokers_that_fell_silent_together_are_held_though_they_fall_due_o
 
 async def test_a_hold_ends_by_itself_when_the_silent_ones_are_heard(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, **FAST) as worker:
-        members = [await register(worker, n) for n in range(10)]
-        await make_due(worker.namespace, *members[:6])
+        instance_names = [await register(worker, n) for n in range(10)]
+        await make_due(worker.namespace, *instance_names[:6])
         worker.lead()
         await until(lambda: _held(worker))
         for n in range(4):
@@ -135,8 +135,8 @@ async def test_a_hold_ends_by_itself_when_the_silent_ones_are_heard(store_url: s
 async def test_the_limits_of_a_hold_change_at_run_time(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, **FAST) as worker:
         await worker.registry.change_setting("hold_percent", "100", CALLER)
-        members = [await register(worker, n) for n in range(10)]
-        await make_due(worker.namespace, *members)
+        instance_names = [await register(worker, n) for n in range(10)]
+        await make_due(worker.namespace, *instance_names)
         worker.lead()
         await until(lambda: known(worker) == ())
 
@@ -145,10 +145,10 @@ async def test_thousands_due_at_once_go_in_batches(store_url: str, namespace_nam
     # The default deadline is for a store of one's own; this one shares two cores with every other test.
     patient = {"lease_ms": 10_000, "store_timeout_ms": 5_000}
     async with running_worker(store_url, namespace_name, **(FAST | patient), hold_minimum=10_000) as worker:
-        members = list(
+        instance_names = list(
             await asyncio.gather(*(_register_small(worker, n) for n in range(1500))),
         )
-        await make_due(worker.namespace, *members)
+        await make_due(worker.namespace, *instance_names)
         worker.lead()
         await until(lambda: known(worker) == (), timeout_s=20)
 
@@ -157,18 +157,18 @@ async def _register_small(worker: InProcessWorker, number: int) -> str:
     address = f"127.0.{number // 250}.{number % 250}:10911"
     said = registration(address, broker=f"broker-{number}", timeout_ms=600_000)
     await worker.registry.register(said, CALLER)
-    return said.member
+    return said.instance_name
 
 
 async def test_nobody_expires_for_the_time_in_which_nobody_could_hear(store_url: str, namespace_name: str) -> None:
     """An hour without any worker, as the store remembers it: what was left of each timeout is left still."""
     async with running_worker(store_url, namespace_name, **FAST) as worker:
-        members = [await register(worker, n, timeout_ms=30_000) for n in range(3)]
+        instance_names = [await register(worker, n, timeout_ms=30_000) for n in range(3)]
         hour = 3_600_000
         now = _now_ms(await worker.client.call("TIME"))
         await worker.client.call("HSET", worker.namespace.keys.meta, "alive_ms", now - hour)
-        for member in members:
-            await worker.client.call("ZINCRBY", worker.namespace.keys.table("deadlines"), -hour, member)
+        for instance_name in instance_names:
+            await worker.client.call("ZINCRBY", worker.namespace.keys.table("deadlines"), -hour, instance_name)
         worker.lead()
         await until(lambda: worker.leader.lease is not None)
         await asyncio.sleep(0.5)

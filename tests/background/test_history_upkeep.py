@@ -20,7 +20,7 @@ from routebook.store.history import (
     changes_between,
     read_baseline_state,
     read_history_state,
-    want_baseline,
+    request_baseline,
     write_baseline,
 )
 from routebook.store.namespace import Namespace
@@ -248,8 +248,8 @@ async def test_a_fenced_leader_writes_no_baseline(namespace: Namespace) -> None:
 async def test_a_wish_is_fulfilled_once(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, scan_not_active_broker_interval_ms=100) as worker:
         await worker.registry.register(registration(), CALLER)
-        since = await worker.registry.want_baseline()
-        assert await want_baseline(worker.namespace, "trimmed") == since
+        since = await worker.registry.request_baseline()
+        assert await request_baseline(worker.namespace, "trimmed") == since
         worker.lead()
         async with asyncio.timeout(10):
             while (await read_baseline_state(worker.namespace)).wanted:
@@ -305,7 +305,7 @@ async def test_a_baseline_that_lost_its_leader_is_begun_anew(
     async with running_worker(store_url, namespace_name) as worker:
         namespace = worker.namespace
         await worker.registry.register(registration(), CALLER)
-        await worker.registry.want_baseline()
+        await worker.registry.request_baseline()
         first, second = upkeep_of(worker), upkeep_of(worker)
         lease = await lease_of(namespace)
         await first.go_on(lease)

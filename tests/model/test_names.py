@@ -8,8 +8,8 @@ from routebook.model.names import (
     check_broker_id,
     check_name,
     check_namespace,
-    member_name,
-    split_member,
+    join_instance_name,
+    split_instance_name,
 )
 
 
@@ -50,7 +50,7 @@ def test_broker_ids_are_positive_and_of_63_bits(broker_id: int) -> None:
 
 
 def test_a_cluster_with_a_slash_can_still_be_told_from_the_address() -> None:
-    assert split_member(member_name("eu/west", "127.0.0.1:1")) == ("eu/west", "127.0.0.1:1")
+    assert split_instance_name(join_instance_name("eu/west", "127.0.0.1:1")) == ("eu/west", "127.0.0.1:1")
 
 
 def test_a_long_value_is_shortened_in_the_message() -> None:

@@ -67,7 +67,9 @@ async def lagging_replica(namespace: Namespace) -> AsyncIterator[LaggingReplica]
 
 def looked_up(state: State) -> State:
     """Filters of an address that is not alive remain in the store, and nobody looks them up."""
-    filters = {member: found for member, found in state.filters.items() if member in state.instances}
+    filters = {
+        instance_name: found for instance_name, found in state.filters.items() if instance_name in state.instances
+    }
     return dataclasses.replace(state, filters=filters)
 
 

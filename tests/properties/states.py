@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from routebook.model.broker import DataVersion
-from routebook.model.names import member_name
+from routebook.model.names import join_instance_name
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.namespace import Namespace
 from tests.reference.registry import ReferenceRegistry
@@ -82,7 +82,7 @@ def state_of_reference(reference: ReferenceRegistry) -> State:
         queues=queues,
         mappings=mappings,
         instances={
-            member_name(cluster, address): InstanceState(
+            join_instance_name(cluster, address): InstanceState(
                 entry.broker,
                 entry.broker_id,
                 entry.incarnation,
@@ -92,7 +92,7 @@ def state_of_reference(reference: ReferenceRegistry) -> State:
             )
             for (cluster, address), entry in reference.live.items()
         },
-        filters={member_name(*member): found for member, found in reference.filters.items()},
+        filters={join_instance_name(*member): found for member, found in reference.filters.items()},
         kv={namespace: dict(values) for namespace, values in reference.kv.items()},
     )
 

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import pytest
 
 from routebook.model.broker import Registration
-from routebook.model.names import split_member
+from routebook.model.names import split_instance_name
 from routebook.model.topic import QueueData
 from routebook.store.namespace import Namespace, Status
 from routebook.store.registration import QueueDifference, heartbeat_broker, register_broker, touch_broker
 from routebook.store.removal import (
     Departure,
-    DueMember,
+    DueInstance,
     expire_brokers,
     hold_expiry,
     scan_deadlines,
@@ -29,7 +29,7 @@ from routebook.store.sessions import (
     close_sessions,
     open_sessions,
 )
-from routebook.store.workers import Lease, acquire_lease, forget_worker, open_namespace, renew_lease
+from routebook.store.workers import Lease, acquire_lease, open_namespace, remove_worker, renew_lease
 from tests.properties.plain_worker import CALLER
 
 ROUNDS, MEMBERS, MEMBERS_PER_BATCH = 10, 1000, 7
@@ -78,9 +78,9 @@ async def speak(namespace: Namespace, history: str, said: Registration) -> bool:
     return False
 
 
-async def age(namespace: Namespace, members: Sequence[Registration]) -> None:
+async def age(namespace: Namespace, instance_names: Sequence[Registration]) -> None:
     """All of them have been silent for too long."""
-    pairs = [word for said in members for word in (0, said.member)]
+    pairs = [word for said in instance_names for word in (0, said.instance_name)]
     await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", *pairs)
 
 
@@ -100,7 +100,7 @@ async def assert_all_stand(namespace: Namespace, fleet: list[Registration]) -> N
     queues = await namespace.client.pipeline([("HLEN", namespace.keys.of("queues", said.broker)) for said in fleet])
     assert set(queues) == {1}
     deadlines = namespace.keys.table("deadlines")
-    due = await namespace.client.pipeline([("ZSCORE", deadlines, said.member) for said in fleet])
+    due = await namespace.client.pipeline([("ZSCORE", deadlines, said.instance_name) for said in fleet])
     assert all(due)
 
 
@@ -110,8 +110,8 @@ async def lead(namespace: Namespace) -> Lease:
     return lease
 
 
-async def scan(namespace: Namespace, lease: Lease, limit: int = MEMBERS) -> tuple[DueMember, ...]:
-    return (await scan_deadlines(namespace, lease.whole, caller=CALLER, limit=limit, window_ms=0)).members
+async def scan(namespace: Namespace, lease: Lease, limit: int = MEMBERS) -> tuple[DueInstance, ...]:
+    return (await scan_deadlines(namespace, lease.whole, caller=CALLER, limit=limit, window_ms=0)).listed
 
 
 def in_random_order(actions: list[Coroutine[Any, Any, Any]], seed: int) -> list[Coroutine[Any, Any, Any]]:
@@ -150,10 +150,10 @@ async def test_no_broker_is_lost_that_comes_back_while_its_old_connection_is_loo
         fleet, history = await fleet_of(namespace, range(MEMBERS))
         old, new = f"old-{number}", SessionMark(f"new-{number}", 1)
         stays = await asyncio.gather(*(incarnation_of(namespace, said) for said in fleet))
-        opened = [OpenedSession(said.member, stay, 1) for said, stay in zip(fleet, stays, strict=True)]
+        opened = [OpenedSession(said.instance_name, stay, 1) for said, stay in zip(fleet, stays, strict=True)]
         for part in batched(opened, 200):
             await open_sessions(namespace, old, part, caller=CALLER)
-        ended = [EndedSession(one.member, one.incarnation, 1, ago_ms=0) for one in opened]
+        ended = [EndedSession(one.instance_name, one.incarnation, 1, ago_ms=0) for one in opened]
         work: list[Coroutine[Any, Any, int]] = [
             lose(namespace, old, part) for part in batched(ended, MEMBERS_PER_BATCH)
         ]
@@ -227,7 +227,9 @@ def departure(said: Registration, incarnation: str = "") -> Departure:
 
 async def incarnation_of(namespace: Namespace, said: Registration) -> str:
     """Empty for one that is not in the route table."""
-    return str((await namespace.client.call("HGET", namespace.keys.of("instance", said.member), "inc") or b"").decode())
+    return str(
+        (await namespace.client.call("HGET", namespace.keys.of("instance", said.instance_name), "inc") or b"").decode()
+    )
 
 
 async def test_nothing_that_an_older_leader_sends_is_accepted(namespace: Namespace) -> None:
@@ -242,12 +244,14 @@ async def test_nothing_that_an_older_leader_sends_is_accepted(namespace: Namespa
     assert (await expire_brokers(namespace, old.whole, due, caller=CALLER)).status is Status.FENCED
     assert (await scan_deadlines(namespace, old.whole, caller=CALLER, limit=10, window_ms=0)).status is Status.FENCED
     assert (await hold_expiry(namespace, old.whole, ["broker-1"], caller=CALLER)).status is Status.FENCED
-    assert await forget_worker(namespace, "worker-1", caller=CALLER, lease=old.whole) is Status.FENCED
+    assert await remove_worker(namespace, "worker-1", caller=CALLER, lease=old.whole) is Status.FENCED
     assert not await renew_lease(namespace, old, 10_000)
     assert await namespace.client.call("HGET", namespace.keys.meta, "version") == version
     await assert_all_stand(namespace, fleet)
     reply = await expire_brokers(namespace, new.whole, due, caller=CALLER)
-    assert [split_member(member)[1] for member in reply.removed] == [split_member(d.member)[1] for d in due]
+    assert [split_instance_name(instance_name)[1] for instance_name in reply.removed] == [
+        split_instance_name(d.instance_name)[1] for d in due
+    ]
 
 
 @pytest.mark.parametrize("lost", [("leader",), ("leader", "leader:token")])

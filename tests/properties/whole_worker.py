@@ -65,10 +65,10 @@ def state_of_table(table: Table) -> State:
         for name, group in table.groups.items()
     }
     instances = {
-        member: InstanceState(
+        instance_name: InstanceState(
             one.broker, one.broker_id, one.incarnation, one.timeout_ms, one.ha_address, one.data_version
         )
-        for member, one in table.instances.items()
+        for instance_name, one in table.instances.items()
     }
     names = table.names()
     return State(
@@ -77,6 +77,6 @@ def state_of_table(table: Table) -> State:
         queues={name: dict(table.queues_of(name)) for name in names if table.queues_of(name)},
         mappings={name: dict(table.mappings_of_broker(name)) for name in names if table.mappings_of_broker(name)},
         instances=instances,
-        filters={member: one.filters for member, one in table.instances.items() if one.filters},
+        filters={instance_name: one.filters for instance_name, one in table.instances.items() if one.filters},
         kv={namespace: dict(values) for namespace, values in table.kv.items()},
     )

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 
 from routebook.model.broker import MinBrokerChange, Registration
-from routebook.model.names import member_name
+from routebook.model.names import join_instance_name
 from routebook.store.namespace import Namespace, Status
 from routebook.store.removal import expire_brokers, scan_deadlines, unregister_brokers
 from routebook.store.sessions import EndedSession, close_sessions
@@ -106,26 +106,26 @@ class World:
         """Their deadlines are moved instead of the clock, which is the server's own."""
         deadlines = self.namespace.keys.table("deadlines")
         for cluster, address in members:
-            await self.namespace.client.call("ZADD", deadlines, "XX", 0, member_name(cluster, address))
+            await self.namespace.client.call("ZADD", deadlines, "XX", 0, join_instance_name(cluster, address))
             if (cluster, address) in self.reference.live:
                 self.reference.live[cluster, address].deadline_ms = 0
         scan = await scan_deadlines(self.namespace, self.lease.whole, caller=CALLER, limit=100, window_ms=0)
-        reply = await expire_brokers(self.namespace, self.lease.whole, scan.members, caller=CALLER)
-        due = sorted(self.reference.due(), key=lambda member: member_name(*member))
-        assert [due.member for due in scan.members] == [member_name(*member) for member in due]
+        reply = await expire_brokers(self.namespace, self.lease.whole, scan.listed, caller=CALLER)
+        due = sorted(self.reference.due(), key=lambda member: join_instance_name(*member))
+        assert [due.instance_name for due in scan.listed] == [join_instance_name(*member) for member in due]
         self.worker.notices.extend(reply.notices)
-        assert list(reply.removed) == [member_name(*member) for member in self.reference.expire(due)]
+        assert list(reply.removed) == [join_instance_name(*member) for member in self.reference.expire(due)]
 
     async def _lose(self, members: Sequence[tuple[str, str]]) -> None:
         """No worker has a session of anybody: every loss is the last one."""
         live = [member for member in members if member in self.reference.live]
         stays = {stay: incarnation for incarnation, stay in self.names.items()}
         ended = [
-            EndedSession(member_name(*one), stays[self.reference.live[one].incarnation], stamp=0, ago_ms=0)
+            EndedSession(join_instance_name(*one), stays[self.reference.live[one].incarnation], stamp=0, ago_ms=0)
             for one in live
         ]
         losses = [loss for _, loss in await close_sessions(self.namespace, "test", ended) if loss]
-        assert [loss.member for loss in losses] == [member_name(*one) for one in live]
+        assert [loss.instance_name for loss in losses] == [join_instance_name(*one) for one in live]
         reply = await unregister_brokers(self.namespace, [(one.departure(), CALLER) for one in losses])
         self.worker.notices.extend(reply.notices)
         assert set(reply.statuses) <= {Status.DONE}

@@ -142,7 +142,7 @@ async def test_an_expiry_is_told_by_the_leader(store_url: str, namespace_name: s
     async with telling(store_url, namespace_name) as (brokers, told):
         await join(brokers, A, 0)
         await join(brokers, B, 1)
-        await make_due(brokers.workers[0].namespace, registration(A).member)
+        await make_due(brokers.workers[0].namespace, registration(A).instance_name)
         await until(lambda: told == [left(1, B, A, B)])
 
 

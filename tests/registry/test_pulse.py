@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routebook.registry.heartbeat_gaps import BUCKETS, bucket_of
-from routebook.store.history import append_pulse
+from routebook.store.history import append_heartbeat_gaps
 from routebook.store.namespace import Namespace
 from tests.reference.build import A, registration
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
@@ -19,8 +19,8 @@ async def pulse_of(namespace: Namespace) -> list[tuple[str, dict[str, Any]]]:
     return [(entry_id.decode(), json.loads(fields[1])) for entry_id, fields in entries]
 
 
-async def heard_before(worker: InProcessWorker, member: str, ms: int) -> None:
-    await worker.client.call("ZINCRBY", worker.namespace.keys.table("heartbeats"), -ms, member)
+async def heard_before(worker: InProcessWorker, instance_name: str, ms: int) -> None:
+    await worker.client.call("ZINCRBY", worker.namespace.keys.table("heartbeats"), -ms, instance_name)
 
 
 @given(st.integers(0, 2**40))
@@ -40,15 +40,15 @@ async def test_every_kind_of_a_sign_of_life_counts_for_its_seat(store_url: str, 
     async with running_worker(store_url, namespace_name) as worker:
         said = registration()
         await worker.registry.register(said, CALLER)
-        await heard_before(worker, said.member, 30_000)
+        await heard_before(worker, said.instance_name, 30_000)
         assert (await worker.registry.register(said, CALLER)).status == "unchanged"
-        await heard_before(worker, said.member, 60_000)
+        await heard_before(worker, said.instance_name, 60_000)
         await worker.registry.heartbeat("east", "broker-a", 0, CALLER)
-        await heard_before(worker, said.member, 400_000)
+        await heard_before(worker, said.instance_name, 400_000)
         await worker.registry.heartbeat_address("east", A, CALLER)
-        await heard_before(worker, said.member, 30_000)
+        await heard_before(worker, said.instance_name, 30_000)
         await worker.registry.query_data_version("east", A, None, CALLER)
-        await heard_before(worker, said.member, 30_000)
+        await heard_before(worker, said.instance_name, 30_000)
         changed = registration(ha_address="127.0.0.1:9")
         assert (await worker.registry.register(changed, CALLER)).status == "changed"
         await worker.registry.pulse.write_down()
@@ -101,7 +101,7 @@ async def test_many_seats_are_several_entries(store_url: str, namespace_name: st
 async def test_the_pulse_is_bounded_in_bytes(namespace: Namespace) -> None:
     rows = ["1" * 1000]
     for _ in range(300):
-        await append_pulse(namespace, "worker", rows, span_ms=60_000, max_bytes=20_000)
+        await append_heartbeat_gaps(namespace, "worker", rows, span_ms=60_000, max_bytes=20_000)
     kept = await namespace.client.call("XLEN", namespace.keys.pulse)
     assert kept < 60
     newest = await namespace.client.call("XREVRANGE", namespace.keys.pulse, "+", "-", "COUNT", 1)

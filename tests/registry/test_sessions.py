@@ -16,7 +16,7 @@ from tests.support.scripts import make_due
 from tests.support.waiting import until
 
 DIGEST = "d" * 32
-MEMBER = registration(A).member
+INSTANCE_NAME = registration(A).instance_name
 
 
 async def held(worker: InProcessWorker, asked: InProcessWorker | None = None) -> dict[str, str]:
@@ -26,13 +26,13 @@ async def held(worker: InProcessWorker, asked: InProcessWorker | None = None) ->
     return {flat[i].decode(): flat[i + 1].decode().split(" ")[1] for i in range(0, len(flat), 2)}
 
 
-def stay(worker: InProcessWorker, member: str = MEMBER) -> str:
-    return worker.replica.table.instances[member].incarnation
+def stay(worker: InProcessWorker, instance_name: str = INSTANCE_NAME) -> str:
+    return worker.replica.table.instances[instance_name].incarnation
 
 
 async def opened(worker: InProcessWorker) -> int:
     """Its number of openings so far, which the store keeps beside the stay."""
-    said = await worker.client.call("HGET", worker.namespace.keys.of("sessions", worker.name), MEMBER)
+    said = await worker.client.call("HGET", worker.namespace.keys.of("sessions", worker.name), INSTANCE_NAME)
     return int(said.split(b" ")[0])
 
 
@@ -42,7 +42,7 @@ async def test_a_registration_opens_a_session_and_its_repetitions_open_none(
     async with running_worker(store_url, namespace_name) as worker:
         connection = FakeConnection()
         await worker.registry.register(registration(), CALLER, body_digest=DIGEST, connection=connection)
-        assert await held(worker) == {MEMBER: stay(worker)}
+        assert await held(worker) == {INSTANCE_NAME: stay(worker)}
         first = await opened(worker)
         for _ in range(3):
             assert await worker.registry.touch("east", "broker-a", 0, DIGEST, CALLER, connection=connection)
@@ -59,7 +59,7 @@ async def test_a_touch_over_another_connection_opens_a_session_for_it(store_url:
         assert await held(here) == {}
         await there.replica.wait_for(here.replica.version, 5000)
         assert await there.registry.touch("east", "broker-a", 0, DIGEST, CALLER, connection=FakeConnection())
-        assert await held(there) == {MEMBER: stay(here)}
+        assert await held(there) == {INSTANCE_NAME: stay(here)}
 
 
 async def test_a_connection_is_bound_anew_when_its_broker_begins_another_stay(
@@ -72,7 +72,7 @@ async def test_a_connection_is_bound_anew_when_its_broker_begins_another_stay(
         await worker.registry.unregister("east", "broker-a", 0, CALLER)
         await worker.registry.register(registration(), CALLER, connection=connection)
         assert stay(worker) != former
-        assert await held(worker) == {MEMBER: stay(worker)}
+        assert await held(worker) == {INSTANCE_NAME: stay(worker)}
 
 
 async def test_a_registration_that_is_turned_down_opens_none(store_url: str, namespace_name: str) -> None:
@@ -101,15 +101,15 @@ async def test_a_call_that_nobody_answered_may_have_opened_a_session(store_url: 
             with pytest.raises(StoreUnavailableError):
                 await worker.registry.register(said, CALLER, connection=connection)
             assert len(worker.registry.sessions) == 1
-            await until(lambda: _holds(worker, other, said.member))
+            await until(lambda: _holds(worker, other, said.instance_name))
             worker.registry.sessions.lost(connection)
             proxy.heal()
             await until(lambda: other.registry.brokers() == ())
             await until(lambda: outcomes(worker) == {"removed_refused": 1})
 
 
-async def _holds(worker: InProcessWorker, asked: InProcessWorker, member: str) -> bool:
-    return member in await held(worker, asked)
+async def _holds(worker: InProcessWorker, asked: InProcessWorker, instance_name: str) -> bool:
+    return instance_name in await held(worker, asked)
 
 
 async def test_a_closing_waits_for_the_store(store_url: str, namespace_name: str) -> None:
@@ -169,7 +169,7 @@ async def test_an_expiry_closes_the_session_on_whichever_worker_it_is(store_url:
         connection, bystander = FakeConnection(), FakeConnection()
         await third.registry.register(registration(), CALLER, connection=connection)
         await second.registry.register(registration("127.0.0.8:1", broker="broker-b"), CALLER, connection=bystander)
-        await make_due(first.namespace, MEMBER)
+        await make_due(first.namespace, INSTANCE_NAME)
         await until(lambda: connection.closed_for)
         assert "silent" in connection.closed_for[0]
         assert bystander.closed_for == []
@@ -180,7 +180,7 @@ async def test_an_expiry_of_an_earlier_stay_closes_nothing(store_url: str, names
         first, second = brokers.workers
         former, later = FakeConnection(), FakeConnection()
         await second.registry.register(registration(), CALLER, connection=former)
-        await make_due(first.namespace, MEMBER)
+        await make_due(first.namespace, INSTANCE_NAME)
         await until(lambda: former.closed_for)
         await second.registry.register(registration(), CALLER, connection=later)
         await until(lambda: _shows(second, stay(second)))
@@ -195,11 +195,11 @@ async def test_a_worker_that_was_taken_for_dead_opens_its_sessions_again(store_u
     async with fleet(store_url, namespace_name, size=2) as brokers:
         first, second = brokers.workers
         await second.registry.register(registration(), CALLER, connection=FakeConnection())
-        await until(lambda: _holds(second, first, MEMBER))
+        await until(lambda: _holds(second, first, INSTANCE_NAME))
         await first.client.call("ZADD", first.namespace.keys.table("workers"), 1, second.name)
         await first.client.call("DEL", first.namespace.keys.of("sessions", second.name))
         await first.client.call("HDEL", first.namespace.keys.table("workers:about"), second.name)
-        await until(lambda: _holds(second, first, MEMBER))
+        await until(lambda: _holds(second, first, INSTANCE_NAME))
 
 
 async def test_sessions_that_a_failover_lost_are_opened_again(store_url: str, namespace_name: str) -> None:
@@ -209,7 +209,7 @@ async def test_sessions_that_a_failover_lost_are_opened_again(store_url: str, na
         history = worker.replica.history
         await begin_history(worker.namespace, history=history)
         await until(lambda: worker.replica.history != history)
-        await until(lambda: _holds(worker, worker, MEMBER))
+        await until(lambda: _holds(worker, worker, INSTANCE_NAME))
 
 
 async def test_a_connection_that_is_gone_is_not_opened_again(store_url: str, namespace_name: str) -> None:

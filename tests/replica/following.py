@@ -11,7 +11,7 @@ from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
-from routebook.store.reads import read_heads
+from routebook.store.reads import read_history_head
 from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.scripts import ScriptSet
 from tests.properties.plain_worker import CALLER, PlainWorker
@@ -77,10 +77,9 @@ async def caught_up(namespace: Namespace, *replicas: Replica) -> None:
     """All have seen what the store holds now."""
 
     async def same() -> bool:
-        heads = await read_heads(namespace)
+        head = await read_history_head(namespace)
         return all(
-            (one.identity, one.history, one.version) == (heads.identity, heads.history, heads.version)
-            for one in replicas
+            (one.identity, one.history, one.version) == (head.identity, head.history, head.version) for one in replicas
         )
 
     await until(same)

@@ -125,6 +125,6 @@ def test_every_field_counts() -> None:
         instance(filters=("f",)),
     ):
         table = Table()
-        table.apply_instance(one.member, one)
+        table.apply_instance(one.instance_name, one)
         assert table.digest not in seen
         seen.add(table.digest)

@@ -17,7 +17,7 @@ from routebook.store.administration import (
     set_write_permission,
 )
 from routebook.store.namespace import Namespace
-from routebook.store.reads import read_heads
+from routebook.store.reads import read_history_head
 from tests.properties.plain_worker import CALLER
 from tests.reference.build import mapping, topics, version
 from tests.replica.build import A, B, C
@@ -58,8 +58,8 @@ async def test_the_lag_is_what_is_known_and_not_shown(namespace: Namespace) -> N
         await register(namespace, A)
         await caught_up(namespace, replica)
         assert replica.lag() == (0, 0.0)
-        heads = await read_heads(namespace)
-        replica.check_heads(replace(heads, version=heads.version + 2))
+        head = await read_history_head(namespace)
+        replica.check_history_head(replace(head, version=head.version + 2))
         changes, seconds = replica.lag()
         assert (changes, seconds >= 0) == (2, True)
         await until(lambda: replica.lag()[1] > 0.05)
@@ -315,9 +315,9 @@ async def test_a_lost_tail_is_noticed_though_new_changes_reach_the_same_version(
 async def test_an_entry_that_cannot_be_read_does_not_stop_it(namespace: Namespace) -> None:
     async with following(namespace) as replica:
         await replica.wait_for(await register(namespace, A), 2000)
-        heads = await namespace.client.call("HMGET", namespace.keys.meta, "ms")
-        await namespace.client.call("XADD", namespace.keys.changes, f"{int(heads[0]) + 1}-2", "d", "not json")
-        await namespace.client.call("HSET", namespace.keys.meta, "version", 2, "ms", int(heads[0]) + 1)
+        head = await namespace.client.call("HMGET", namespace.keys.meta, "ms")
+        await namespace.client.call("XADD", namespace.keys.changes, f"{int(head[0]) + 1}-2", "d", "not json")
+        await namespace.client.call("HSET", namespace.keys.meta, "version", 2, "ms", int(head[0]) + 1)
         await register(namespace, B, broker="broker-b")
         await caught_up(namespace, replica)
         assert "broker-b" in replica.view.groups

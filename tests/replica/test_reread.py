@@ -40,7 +40,7 @@ def test_topics_of_one_group_are_gathered_and_all_swallows_some() -> None:
     other = change("broker-changed", cluster="c", broker="a", addr="h:1", queues=[{"t": "y"}], mapped=["m"])
     named = Named.by([one, other])
     assert named.groups == {"a": frozenset({"x", "y"}), "m": frozenset()}
-    assert named.members == {"c/h:1"}
+    assert named.instance_names == {"c/h:1"}
     every = change("write-permission", broker="a")
     assert Named.by([every, one]).groups == Named.by([one, every]).groups == {"a": None}
 
@@ -56,10 +56,10 @@ def test_key_values_settings_and_members_are_named() -> None:
             change("kv-put", namespace="n", key="k"),
             change("kv-deleted", namespace="m", key="k"),
             change("settings-changed", key="k", value="v"),
-            change("group-changed", cluster="c", broker="a", members=["c/h:1"]),
+            change("group-changed", cluster="c", broker="a", instance_names=["c/h:1"]),
         ]
     )
-    assert (named.namespaces, named.settings, named.members) == ({"n", "m"}, True, {"c/h:1"})
+    assert (named.namespaces, named.settings, named.instance_names) == ({"n", "m"}, True, {"c/h:1"})
 
 
 async def test_of_a_group_that_has_moved_on_everything_is_read(namespace: Namespace) -> None:

@@ -9,7 +9,7 @@ from routebook.store.namespace import Namespace
 from routebook.store.reads import read_groups
 from routebook.store.registration import heartbeat_broker
 from routebook.store.removal import hold_expiry, scan_deadlines
-from routebook.store.workers import acquire_lease, renew_worker
+from routebook.store.workers import acquire_lease, renew_worker_lease
 from tests.properties.plain_worker import PlainWorker
 from tests.properties.replay import read_history
 from tests.reference.build import A, mapping, registration, topics, version
@@ -78,11 +78,11 @@ async def test_a_permission_that_is_given_and_taken_can_be_rebuilt(namespace: Na
 async def test_an_outage_is_told_once_however_many_come_back(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
     _, lease = await acquire_lease(namespace, "worker-1", 60_000)
-    await renew_worker(namespace, "worker-1", 30_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     for outage in (1, 2):
         await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", -HOUR_MS)
         await asyncio.gather(
-            *(renew_worker(namespace, f"worker-{n}", 30_000, "{}", caller=CALLER) for n in range(5)),
+            *(renew_worker_lease(namespace, f"worker-{n}", 30_000, "{}", caller=CALLER) for n in range(5)),
             *(heartbeat_broker(namespace, "east", "", 0, caller=CALLER, address=A) for _ in range(5)),
             scan_deadlines(namespace, lease.whole, caller=CALLER, limit=10, window_ms=0),
         )
@@ -92,7 +92,7 @@ async def test_an_outage_is_told_once_however_many_come_back(namespace: Namespac
 
 
 async def test_a_clock_that_steps_back_is_no_outage(namespace: Namespace) -> None:
-    await renew_worker(namespace, "worker-1", 30_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", HOUR_MS)
-    await renew_worker(namespace, "worker-1", 30_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     assert await kinds(namespace) == []

@@ -7,8 +7,8 @@ from routebook.model.topic import QueueData
 from routebook.store.administration import delete_kv, delete_topic, put_kv, register_topic, set_setting
 from routebook.store.history import changes_between, first_change, has_change, read_history_state, trim_history
 from routebook.store.namespace import Namespace, Status
-from routebook.store.reads import read_groups, read_heads, read_kv, read_settings
-from routebook.store.recovery import begin_history, finish_restoring, restore_kv, restore_queues, restore_settings
+from routebook.store.reads import read_groups, read_history_head, read_kv, read_settings
+from routebook.store.recovery import begin_history, mark_restored, restore_kv, restore_queues, restore_settings
 from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
@@ -84,7 +84,7 @@ async def test_a_store_gets_one_identity_and_one_history(namespace: Namespace) -
     first, second = await open_namespace(namespace), await open_namespace(namespace)
     assert first == second
     assert first.identity
-    assert (await read_heads(namespace)).history == first.history
+    assert (await read_history_head(namespace)).history == first.history
 
 
 async def test_a_layout_newer_than_ours_is_refused(namespace: Namespace) -> None:
@@ -102,7 +102,7 @@ async def test_a_history_that_lost_its_tail_is_renamed_once(namespace: Namespace
 
 async def test_a_second_loss_is_written_back_too(namespace: Namespace) -> None:
     lost = (await open_namespace(namespace)).history
-    await finish_restoring(namespace)
+    await mark_restored(namespace)
     await begin_history(namespace, history=lost)
     assert (await restore_kv(namespace, "ns", {"key": "old"}, caller=CALLER)).count == 1
 
@@ -111,7 +111,7 @@ async def test_only_absent_values_are_written_back_and_only_until_one_has_finish
     await put_kv(namespace, "ns", "kept", "new", caller=CALLER)
     assert (await restore_kv(namespace, "ns", {"kept": "old", "lost": "old"}, caller=CALLER)).count == 1
     assert (await restore_settings(namespace, {"s": ("1", "1")}, caller=CALLER)).count == 1
-    await finish_restoring(namespace)
+    await mark_restored(namespace)
     assert (await restore_kv(namespace, "ns", {"late": "old"}, caller=CALLER)).count == 0
     assert await read_kv(namespace, "ns") == {"kept": "new", "lost": "old"}
 

@@ -60,12 +60,12 @@ async def test_the_same_again_is_a_touch_that_the_history_does_not_mention(names
 
 async def test_a_touch_moves_heartbeat_and_deadline(namespace: Namespace) -> None:
     await registered(namespace)
-    member, table = registration().member, namespace.keys.table
-    await namespace.client.call("ZADD", table("heartbeats"), 5, member)
-    await namespace.client.call("ZADD", table("deadlines"), 5, member)
+    instance_name, table = registration().instance_name, namespace.keys.table
+    await namespace.client.call("ZADD", table("heartbeats"), 5, instance_name)
+    await namespace.client.call("ZADD", table("deadlines"), 5, instance_name)
     await touch_broker(namespace, registration(), caller=CALLER, digest=DIGEST)
-    assert int(await namespace.client.call("ZSCORE", table("heartbeats"), member)) > 5
-    assert int(await namespace.client.call("ZSCORE", table("deadlines"), member)) > 5
+    assert int(await namespace.client.call("ZSCORE", table("heartbeats"), instance_name)) > 5
+    assert int(await namespace.client.call("ZSCORE", table("deadlines"), instance_name)) > 5
 
 
 async def test_a_digest_no_longer_holds_when_the_group_changed(namespace: Namespace) -> None:
@@ -166,7 +166,7 @@ async def test_one_that_is_turned_down_leaves_only_its_mark(namespace: Namespace
     assert result.status == "turned-down"
     change = await newest(namespace)
     assert (change.kind, change.fields["zone"]) == ("group-changed", "z2")
-    assert (await read_instances(namespace, [registration(B).member])) == {registration(B).member: None}
+    assert (await read_instances(namespace, [registration(B).instance_name])) == {registration(B).instance_name: None}
 
 
 async def test_a_refused_single_topic_leaves_an_empty_group(namespace: Namespace) -> None:

@@ -8,7 +8,7 @@ from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_instances, read_service_state
 from routebook.store.removal import (
     Departure,
-    DueMember,
+    DueInstance,
     Scan,
     expire_brokers,
     hold_expiry,
@@ -16,12 +16,12 @@ from routebook.store.removal import (
     scan_deadlines,
     unregister_brokers,
 )
-from routebook.store.workers import acquire_lease, forget_worker, release_lease, renew_lease, renew_worker
+from routebook.store.workers import acquire_lease, release_lease, remove_worker, renew_lease, renew_worker_lease
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, C, registration
 from tests.support.scripts import deadline_of, history, kinds, make_due, meta, newest
 
-MEMBER = registration(A).member
+INSTANCE_NAME = registration(A).instance_name
 
 
 async def leads(namespace: Namespace, worker: str = "worker-1") -> str:
@@ -75,11 +75,11 @@ async def test_a_seat_under_another_cluster_is_unknown(namespace: Namespace) -> 
 async def test_what_is_due_expires_and_the_history_says_when_it_was_heard(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
     lease = await leads(namespace)
-    await make_due(namespace, MEMBER)
+    await make_due(namespace, INSTANCE_NAME)
     found = await scan(namespace, lease)
-    assert [due.member for due in found.members] == [MEMBER]
-    reply = await expire_brokers(namespace, lease, found.members, caller=CALLER)
-    assert reply.removed == (MEMBER,)
+    assert [due.instance_name for due in found.listed] == [INSTANCE_NAME]
+    reply = await expire_brokers(namespace, lease, found.listed, caller=CALLER)
+    assert reply.removed == (INSTANCE_NAME,)
     change = await newest(namespace)
     assert (change.kind, change.fields["cause"]) == ("broker-removed", "expired")
     assert change.fields["last_heartbeat_ms"] > 0
@@ -90,8 +90,8 @@ async def test_a_batch_stops_before_it_blocks_the_store_for_long(namespace: Name
     for n in range(250):
         await worker.register(registration(f"127.0.1.{n}:10911", broker=f"broker-{n}"))
     lease = await leads(namespace)
-    await make_due(namespace, *(registration(f"127.0.1.{n}:10911").member for n in range(250)))
-    found = (await scan_deadlines(namespace, lease, caller=CALLER, limit=1000, window_ms=0)).members
+    await make_due(namespace, *(registration(f"127.0.1.{n}:10911").instance_name for n in range(250)))
+    found = (await scan_deadlines(namespace, lease, caller=CALLER, limit=1000, window_ms=0)).listed
     first = await expire_brokers(namespace, lease, found, caller=CALLER)
     assert first.looked_at == len(first.removed) == 200
     rest = await expire_brokers(namespace, lease, found[first.looked_at :], caller=CALLER)
@@ -102,18 +102,18 @@ async def test_who_was_heard_since_the_scan_stays(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     await worker.register(registration())
     lease = await leads(namespace)
-    await make_due(namespace, MEMBER)
+    await make_due(namespace, INSTANCE_NAME)
     found = await scan(namespace, lease)
     await worker.register(registration())
-    reply = await expire_brokers(namespace, lease, found.members, caller=CALLER)
+    reply = await expire_brokers(namespace, lease, found.listed, caller=CALLER)
     assert (reply.status, reply.removed) == (Status.UNCHANGED, ())
 
 
 async def test_another_stay_at_the_same_address_stays_even_if_it_is_due(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
     lease = await leads(namespace)
-    await make_due(namespace, MEMBER)
-    reply = await expire_brokers(namespace, lease, [DueMember(MEMBER, "0" * 16, 1)], caller=CALLER)
+    await make_due(namespace, INSTANCE_NAME)
+    reply = await expire_brokers(namespace, lease, [DueInstance(INSTANCE_NAME, "0" * 16, 1)], caller=CALLER)
     assert reply.removed == ()
 
 
@@ -122,14 +122,14 @@ async def test_an_older_leader_is_refused_everything(namespace: Namespace) -> No
     old = await leads(namespace, "worker-1")
     await namespace.client.call("DEL", namespace.keys.table("leader"))
     new = await leads(namespace, "worker-2")
-    await make_due(namespace, MEMBER)
+    await make_due(namespace, INSTANCE_NAME)
     found = await scan(namespace, new)
     assert (await scan(namespace, old)).status is Status.FENCED
-    assert (await expire_brokers(namespace, old, found.members, caller=CALLER)).status is Status.FENCED
+    assert (await expire_brokers(namespace, old, found.listed, caller=CALLER)).status is Status.FENCED
     assert (await hold_expiry(namespace, old, [], caller=CALLER)).status is Status.FENCED
-    assert (await release_expiry(namespace, caller=CALLER, let_go=False, lease=old)).status is Status.FENCED
-    assert await forget_worker(namespace, "worker-9", caller=CALLER, lease=old) is Status.FENCED
-    assert (await read_instances(namespace, [MEMBER]))[MEMBER] is not None
+    assert (await release_expiry(namespace, caller=CALLER, expire_due=False, lease=old)).status is Status.FENCED
+    assert await remove_worker(namespace, "worker-9", caller=CALLER, lease=old) is Status.FENCED
+    assert (await read_instances(namespace, [INSTANCE_NAME]))[INSTANCE_NAME] is not None
 
 
 async def test_tokens_rise_even_when_the_counter_is_lost(namespace: Namespace) -> None:
@@ -158,8 +158,8 @@ async def test_a_hold_is_told_once_and_lifted_once(namespace: Namespace) -> None
     lease = await leads(namespace)
     assert (await hold_expiry(namespace, lease, ["a", "b"], caller=CALLER)).status is Status.DONE
     assert (await hold_expiry(namespace, lease, ["a", "b", "c"], caller=CALLER)).status is Status.UNCHANGED
-    assert (await release_expiry(namespace, caller=CALLER, let_go=True)).status is Status.DONE
-    assert (await release_expiry(namespace, caller=CALLER, let_go=True)).status is Status.UNCHANGED
+    assert (await release_expiry(namespace, caller=CALLER, expire_due=True)).status is Status.DONE
+    assert (await release_expiry(namespace, caller=CALLER, expire_due=True)).status is Status.UNCHANGED
     assert await kinds(namespace) == ["expiry-held", "expiry-released"]
 
 
@@ -168,13 +168,13 @@ async def test_those_released_no_longer_count_as_a_mass(namespace: Namespace) ->
     for n, address in enumerate((A, B, C)):
         await worker.register(registration(address, broker=f"broker-{n}"))
     lease = await leads(namespace)
-    await make_due(namespace, *(registration(address).member for address in (A, B, C)))
+    await make_due(namespace, *(registration(address).instance_name for address in (A, B, C)))
     assert (await scan(namespace, lease)).counting == 3
     await hold_expiry(namespace, lease, [], caller=CALLER)
-    await release_expiry(namespace, caller=CALLER, let_go=True)
+    await release_expiry(namespace, caller=CALLER, expire_due=True)
     found = await scan(namespace, lease)
     assert (found.due, found.counting, found.held_since_ms) == (3, 0, None)
-    assert all(due.deadline <= found.released_to for due in found.members)
+    assert all(due.deadline <= found.released_to for due in found.listed)
 
 
 async def test_a_replaced_address_does_not_count_as_a_broker_that_fell_silent(namespace: Namespace) -> None:
@@ -182,24 +182,26 @@ async def test_a_replaced_address_does_not_count_as_a_broker_that_fell_silent(na
     await worker.register(registration(A))
     await worker.register(registration(B))
     lease = await leads(namespace)
-    await make_due(namespace, registration(A).member)
+    await make_due(namespace, registration(A).instance_name)
     found = await scan(namespace, lease)
     assert (found.due, found.counting) == (1, 0)
-    assert [due.holds_seat for due in found.members] == [False]
+    assert [due.holds_seat for due in found.listed] == [False]
     before = len(await history(namespace))
-    assert (await expire_brokers(namespace, lease, found.members, caller=CALLER)).removed == (registration(A).member,)
+    assert (await expire_brokers(namespace, lease, found.listed, caller=CALLER)).removed == (
+        registration(A).instance_name,
+    )
     assert await kinds(namespace, after=before) == ["group-changed"]
 
 
 async def test_the_deadline_clock_stops_while_nobody_could_hear(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
-    await renew_worker(namespace, "worker-1", 30_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     await worker.register(registration(timeout_ms=60_000))
     alive = await meta(namespace, "alive_ms")
     hour = 3_600_000
     # An hour in which no worker gave a sign of life, as the store remembers it.
     await namespace.client.call("HSET", namespace.keys.meta, "alive_ms", alive - hour)
-    await renew_worker(namespace, "worker-1", 30_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     assert hour <= await meta(namespace, "paused_ms") < hour + 5000
     change = await newest(namespace)
     assert change.kind == "expiry-paused"
@@ -210,33 +212,33 @@ async def test_the_deadline_clock_stops_while_nobody_could_hear(namespace: Names
 async def test_a_leap_of_the_servers_clock_moves_no_deadline(namespace: Namespace, leap_ms: int) -> None:
     """The sign of life seems to be an hour away, either way: what is left of each timeout is what it was."""
     worker = PlainWorker(namespace)
-    await renew_worker(namespace, "worker-1", 30_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     await worker.register(registration(timeout_ms=60_000))
     lease = await leads(namespace)
-    before = (await deadline_of(namespace, MEMBER)) - (await scan(namespace, lease)).clock
+    before = (await deadline_of(namespace, INSTANCE_NAME)) - (await scan(namespace, lease)).clock
     await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", -leap_ms)
     # Time went on by the leap for the server: what was written before lies that far back.
-    await namespace.client.call("ZINCRBY", namespace.keys.table("deadlines"), -leap_ms, MEMBER)
+    await namespace.client.call("ZINCRBY", namespace.keys.table("deadlines"), -leap_ms, INSTANCE_NAME)
     await namespace.client.call("HINCRBY", namespace.keys.meta, "paused_ms", 0)
-    after = (await deadline_of(namespace, MEMBER)) - (await scan(namespace, lease)).clock
+    after = (await deadline_of(namespace, INSTANCE_NAME)) - (await scan(namespace, lease)).clock
     assert abs(before - after) < 5000
 
 
 async def test_a_worker_that_lives_is_not_forgotten(namespace: Namespace) -> None:
-    await renew_worker(namespace, "worker-2", 30_000, "{}", caller=CALLER)
-    assert await forget_worker(namespace, "worker-2", caller=CALLER, lease=await leads(namespace)) is Status.UNCHANGED
+    await renew_worker_lease(namespace, "worker-2", 30_000, "{}", caller=CALLER)
+    assert await remove_worker(namespace, "worker-2", caller=CALLER, lease=await leads(namespace)) is Status.UNCHANGED
 
 
 async def test_an_outage_ends_no_lease_of_a_living_worker(namespace: Namespace) -> None:
     """An hour in which nobody reached the store: all leases were written that long ago, and none has ended by it."""
     hour = 3_600_000
     for worker in ("worker-1", "worker-2"):
-        await renew_worker(namespace, worker, 10_000, "{}", caller=CALLER)
+        await renew_worker_lease(namespace, worker, 10_000, "{}", caller=CALLER)
         await namespace.client.call("ZINCRBY", namespace.keys.table("workers"), -hour, worker)
     await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", -hour)
     lease = await leads(namespace)
-    await renew_worker(namespace, "worker-1", 10_000, "{}", caller=CALLER)
-    assert await forget_worker(namespace, "worker-2", caller=CALLER, lease=lease) is Status.UNCHANGED
+    await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
+    assert await remove_worker(namespace, "worker-2", caller=CALLER, lease=lease) is Status.UNCHANGED
     state = await read_service_state(namespace)
     assert 0 < state.workers["worker-2"] <= 10_000
 
@@ -247,13 +249,13 @@ MINUTE = 60_000
 async def vanish(namespace: Namespace, lease: str, *workers: str) -> None:
     """Their last sign of life came a minute ago, and so did everybody's last registration; the leader has noticed."""
     for worker in workers:
-        await renew_worker(namespace, worker, 10_000, "{}", caller=CALLER)
+        await renew_worker_lease(namespace, worker, 10_000, "{}", caller=CALLER)
         await namespace.client.call("ZINCRBY", namespace.keys.table("workers"), -MINUTE, worker)
     for table in ("heartbeats", "deadlines"):
-        for member in await namespace.client.call("ZRANGE", namespace.keys.table(table), 0, -1):
-            await namespace.client.call("ZINCRBY", namespace.keys.table(table), -MINUTE, member)
+        for instance_name in await namespace.client.call("ZRANGE", namespace.keys.table(table), 0, -1):
+            await namespace.client.call("ZINCRBY", namespace.keys.table(table), -MINUTE, instance_name)
     for worker in workers:
-        assert await forget_worker(namespace, worker, caller=CALLER, lease=lease) is Status.DONE
+        assert await remove_worker(namespace, worker, caller=CALLER, lease=lease) is Status.DONE
 
 
 async def test_deadlines_stand_still_when_most_workers_vanished_and_nobody_was_heard_since(
@@ -262,14 +264,14 @@ async def test_deadlines_stand_still_when_most_workers_vanished_and_nobody_was_h
     """The store and the last worker may be on the one side of a network that broke, the whole fleet on the other."""
     await PlainWorker(namespace).register(registration(timeout_ms=30_000))
     lease = await leads(namespace)
-    await renew_worker(namespace, "worker-1", 10_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
     await vanish(namespace, lease, "worker-2", "worker-3")
 
     first, second = await scan(namespace, lease), await scan(namespace, lease)
 
     assert (first.cut_off, first.due, second.due) == (True, 0, 0)
     assert first.clock == second.clock
-    assert 20_000 < await deadline_of(namespace, MEMBER) - second.clock <= 30_000
+    assert 20_000 < await deadline_of(namespace, INSTANCE_NAME) - second.clock <= 30_000
 
 
 async def test_deadlines_go_on_where_they_stood_when_a_broker_is_heard(namespace: Namespace) -> None:
@@ -277,7 +279,7 @@ async def test_deadlines_go_on_where_they_stood_when_a_broker_is_heard(namespace
     for address, broker in ((A, "broker-a"), (B, "broker-b")):
         await worker.register(registration(address, broker=broker, timeout_ms=30_000))
     lease = await leads(namespace)
-    await renew_worker(namespace, "worker-1", 10_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
     await vanish(namespace, lease, "worker-2", "worker-3")
     stood_at = (await scan(namespace, lease)).clock
 
@@ -294,11 +296,11 @@ async def test_deadlines_go_on_where_they_stood_when_a_broker_is_heard(namespace
 async def test_deadlines_go_on_when_as_many_workers_are_back(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration(timeout_ms=30_000))
     lease = await leads(namespace)
-    await renew_worker(namespace, "worker-1", 10_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
     await vanish(namespace, lease, "worker-2", "worker-3")
     assert (await scan(namespace, lease)).cut_off
 
-    await renew_worker(namespace, "worker-4", 10_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-4", 10_000, "{}", caller=CALLER)
 
     assert not (await scan(namespace, lease)).cut_off
 
@@ -306,7 +308,7 @@ async def test_deadlines_go_on_when_as_many_workers_are_back(namespace: Namespac
 async def test_half_of_the_workers_may_die_with_their_brokers(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration(timeout_ms=30_000))
     lease = await leads(namespace)
-    await renew_worker(namespace, "worker-1", 10_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
     await vanish(namespace, lease, "worker-2")
 
     found = await scan(namespace, lease)
@@ -318,7 +320,7 @@ async def test_who_was_heard_after_they_vanished_proves_that_we_can_hear(namespa
     worker = PlainWorker(namespace)
     await worker.register(registration(timeout_ms=30_000))
     lease = await leads(namespace)
-    await renew_worker(namespace, "worker-1", 10_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
     await vanish(namespace, lease, "worker-2", "worker-3")
     await worker.register(registration(B, broker="broker-b", timeout_ms=30_000))
 
@@ -332,9 +334,9 @@ async def test_one_address_under_two_clusters_keeps_its_seat_in_the_groups_own(n
     await worker.register(registration())
     await worker.register(registration(cluster="west"))
     lease = await leads(namespace)
-    other = registration(cluster="west").member
+    other = registration(cluster="west").instance_name
     await make_due(namespace, other)
-    reply = await expire_brokers(namespace, lease, (await scan(namespace, lease)).members, caller=CALLER)
+    reply = await expire_brokers(namespace, lease, (await scan(namespace, lease)).listed, caller=CALLER)
     assert reply.removed == (other,)
     group = (await read_groups(namespace, {"broker-a": None}))["broker-a"].group
     assert group is not None

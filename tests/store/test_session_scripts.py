@@ -9,33 +9,39 @@ from routebook.store.registration import touch_broker
 from routebook.store.removal import Departure, unregister_brokers
 from routebook.store.sessions import (
     EndedSession,
-    Loss,
+    LostConnection,
     OpenedSession,
     SessionMark,
-    adopt_losses,
+    adopt_lost_connections,
     close_sessions,
     count_sessions,
     open_sessions,
     resolve_lost_connections,
 )
-from routebook.store.workers import WORKER_LEASE_MS, acquire_lease, forget_worker, renew_worker
+from routebook.store.workers import WORKER_LEASE_MS, acquire_lease, remove_worker, renew_worker_lease
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, registration
 from tests.support.scripts import deadline_of, history, newest
 
-MEMBER = registration(A).member
+INSTANCE_NAME = registration(A).instance_name
 
 
 async def registered(namespace: Namespace, address: str = A, **changes: Any) -> str:
     return (await PlainWorker(namespace).register(registration(address, **changes))).incarnation
 
 
-async def open_one(namespace: Namespace, worker: str, incarnation: str, stamp: int = 1, member: str = MEMBER) -> Status:
-    return (await open_sessions(namespace, worker, [OpenedSession(member, incarnation, stamp)], caller=CALLER))[0]
+async def open_one(
+    namespace: Namespace, worker: str, incarnation: str, stamp: int = 1, instance_name: str = INSTANCE_NAME
+) -> Status:
+    return (await open_sessions(namespace, worker, [OpenedSession(instance_name, incarnation, stamp)], caller=CALLER))[
+        0
+    ]
 
 
-async def close_one(namespace: Namespace, worker: str, incarnation: str, stamp: int = 1) -> tuple[Status, Loss | None]:
-    return (await close_sessions(namespace, worker, [EndedSession(MEMBER, incarnation, stamp, ago_ms=0)]))[0]
+async def close_one(
+    namespace: Namespace, worker: str, incarnation: str, stamp: int = 1
+) -> tuple[Status, LostConnection | None]:
+    return (await close_sessions(namespace, worker, [EndedSession(INSTANCE_NAME, incarnation, stamp, ago_ms=0)]))[0]
 
 
 def lost_departure(incarnation: str) -> Departure:
@@ -113,12 +119,12 @@ async def test_a_session_opened_again_ends_the_search(namespace: Namespace) -> N
 async def test_registration_and_touch_open_a_session_in_the_same_step(namespace: Namespace) -> None:
     digest = "d" * 32
     stay = await registered(namespace)
-    await namespace.client.call("HSET", namespace.keys.of("instance", MEMBER), "digests", digest)
+    await namespace.client.call("HSET", namespace.keys.of("instance", INSTANCE_NAME), "digests", digest)
     reply = await touch_broker(
         namespace, registration(), caller=CALLER, digest=digest, session=SessionMark("worker-1", 7)
     )
     assert (reply.status, reply.incarnation) == (Status.UNCHANGED, stay)
-    held = await namespace.client.call("HGET", namespace.keys.of("sessions", "worker-1"), MEMBER)
+    held = await namespace.client.call("HGET", namespace.keys.of("sessions", "worker-1"), INSTANCE_NAME)
     assert held == f"7 {stay}".encode()
     assert (await close_one(namespace, "worker-2", stay))[0] is Status.UNCHANGED
 
@@ -129,30 +135,30 @@ async def test_a_worker_counts_from_its_first_session_though_its_first_sign_of_l
     stay = await registered(namespace)
     await open_one(namespace, "worker-9", stay)
     assert (await close_one(namespace, "worker-1", stay))[0] is Status.UNCHANGED
-    assert not (await renew_worker(namespace, "worker-9", 10_000, "{}", caller=CALLER)).is_known
-    assert (await renew_worker(namespace, "worker-9", 10_000, "{}", caller=CALLER)).is_known
+    assert not (await renew_worker_lease(namespace, "worker-9", 10_000, "{}", caller=CALLER)).is_known
+    assert (await renew_worker_lease(namespace, "worker-9", 10_000, "{}", caller=CALLER)).is_known
 
 
 async def test_settling_ends_the_search_for_that_stay_only(namespace: Namespace) -> None:
     stay = await registered(namespace)
     _, loss = await close_one(namespace, "worker-1", stay)
     assert loss is not None
-    assert await resolve_lost_connections(namespace, [Loss(MEMBER, "broker-a", 0, "0" * 16, 1)]) == 0
+    assert await resolve_lost_connections(namespace, [LostConnection(INSTANCE_NAME, "broker-a", 0, "0" * 16, 1)]) == 0
     assert await resolve_lost_connections(namespace, [loss]) == 1
     assert await resolve_lost_connections(namespace, [loss]) == 0
 
 
 async def test_the_leader_takes_over_from_the_dead_and_not_from_the_living(namespace: Namespace) -> None:
     stay = await registered(namespace)
-    await renew_worker(namespace, "worker-1", 30_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     _, loss = await close_one(namespace, "worker-1", stay)
     lease = await leads(namespace, "worker-2")
-    assert await adopt_losses(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, ())
+    assert await adopt_lost_connections(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, ())
     await namespace.client.call("ZADD", namespace.keys.table("workers"), 1, "worker-1")
-    assert await adopt_losses(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, (loss,))
+    assert await adopt_lost_connections(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, (loss,))
     # It is the leader's from now on, which looks into it already.
-    assert await adopt_losses(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, ())
-    assert (await adopt_losses(namespace, "1:worker-9:x", "worker-9", caller=CALLER))[0] is Status.FENCED
+    assert await adopt_lost_connections(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, ())
+    assert (await adopt_lost_connections(namespace, "1:worker-9:x", "worker-9", caller=CALLER))[0] is Status.FENCED
 
 
 async def test_what_left_meanwhile_is_not_taken_over(namespace: Namespace) -> None:
@@ -160,13 +166,16 @@ async def test_what_left_meanwhile_is_not_taken_over(namespace: Namespace) -> No
     await close_one(namespace, "worker-1", stay)
     await unregister_brokers(namespace, [(Departure("east", "broker-a", 0, A), CALLER)])
     assert await lost_in_store(namespace) == 0
-    assert await adopt_losses(namespace, await leads(namespace, "w"), "w", caller=CALLER) == (Status.UNCHANGED, ())
+    assert await adopt_lost_connections(namespace, await leads(namespace, "w"), "w", caller=CALLER) == (
+        Status.UNCHANGED,
+        (),
+    )
 
 
 async def test_sessions_that_ended_are_counted_once_each(namespace: Namespace) -> None:
     stay, other = await registered(namespace), await registered(namespace, B, broker_id=1)
     await open_one(namespace, "worker-1", stay)
-    await open_one(namespace, "worker-2", other, member=registration(B).member)
+    await open_one(namespace, "worker-2", other, instance_name=registration(B).instance_name)
     await close_one(namespace, "worker-1", stay)
     await close_one(namespace, "worker-1", stay)
     counts = await count_sessions(namespace, 0)
@@ -179,37 +188,37 @@ async def test_the_brokers_of_a_worker_that_died_get_a_full_timeout_from_its_las
 ) -> None:
     stay = await registered(namespace, timeout_ms=60_000)
     lease = await leads(namespace, "worker-1")
-    await renew_worker(namespace, "worker-2", WORKER_LEASE_MS, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-2", WORKER_LEASE_MS, "{}", caller=CALLER)
     await open_one(namespace, "worker-2", stay)
-    await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, MEMBER)
+    await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, INSTANCE_NAME)
     lease_end = int(await namespace.client.call("ZINCRBY", namespace.keys.table("workers"), -15_000, "worker-2"))
-    assert await forget_worker(namespace, "worker-2", caller=CALLER, lease=lease) is Status.DONE
-    assert await deadline_of(namespace, MEMBER) == lease_end - WORKER_LEASE_MS + 60_000
+    assert await remove_worker(namespace, "worker-2", caller=CALLER, lease=lease) is Status.DONE
+    assert await deadline_of(namespace, INSTANCE_NAME) == lease_end - WORKER_LEASE_MS + 60_000
     assert await namespace.client.call("EXISTS", namespace.keys.of("sessions", "worker-2")) == 0
 
 
 async def test_the_brokers_of_a_worker_that_leaves_get_a_full_timeout(namespace: Namespace) -> None:
     stay = await registered(namespace, timeout_ms=60_000)
-    await renew_worker(namespace, "worker-2", WORKER_LEASE_MS, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-2", WORKER_LEASE_MS, "{}", caller=CALLER)
     await open_one(namespace, "worker-2", stay)
-    before = await deadline_of(namespace, MEMBER)
-    await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, MEMBER)
-    assert await forget_worker(namespace, "worker-2", caller=CALLER) is Status.DONE
-    assert await deadline_of(namespace, MEMBER) >= before
+    before = await deadline_of(namespace, INSTANCE_NAME)
+    await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, INSTANCE_NAME)
+    assert await remove_worker(namespace, "worker-2", caller=CALLER) is Status.DONE
+    assert await deadline_of(namespace, INSTANCE_NAME) >= before
 
 
 async def test_a_forgotten_worker_that_lives_is_told_so(namespace: Namespace) -> None:
-    await renew_worker(namespace, "worker-2", 10_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, "worker-2", 10_000, "{}", caller=CALLER)
     await namespace.client.call("ZADD", namespace.keys.table("workers"), 1, "worker-2")
-    await forget_worker(namespace, "worker-2", caller=CALLER, lease=await leads(namespace, "worker-1"))
-    assert not (await renew_worker(namespace, "worker-2", 10_000, "{}", caller=CALLER)).is_known
-    assert (await renew_worker(namespace, "worker-2", 10_000, "{}", caller=CALLER)).is_known
+    await remove_worker(namespace, "worker-2", caller=CALLER, lease=await leads(namespace, "worker-1"))
+    assert not (await renew_worker_lease(namespace, "worker-2", 10_000, "{}", caller=CALLER)).is_known
+    assert (await renew_worker_lease(namespace, "worker-2", 10_000, "{}", caller=CALLER)).is_known
 
 
 @pytest.mark.parametrize("workers", [1, 100])
 async def test_a_batch_stops_before_it_blocks_the_store_for_long(namespace: Namespace, workers: int) -> None:
     for n in range(workers):
-        await renew_worker(namespace, f"worker-{n}", 30_000, "{}", caller=CALLER)
+        await renew_worker_lease(namespace, f"worker-{n}", 30_000, "{}", caller=CALLER)
     ended = [EndedSession(f"east/127.0.0.{n}:1", "0" * 16, 1, 0) for n in range(250)]
     told = await close_sessions(namespace, "worker-0", ended)
     assert 0 < len(told) <= 250

@@ -11,17 +11,17 @@ from routebook.store.administration import (
     set_setting,
     set_write_permission,
 )
-from routebook.store.history import GapRow, append_pulse, write_baseline
+from routebook.store.history import GapRow, append_heartbeat_gaps, write_baseline
 from routebook.store.namespace import Namespace
 from routebook.store.removal import (
     Departure,
-    DueMember,
+    DueInstance,
     expire_brokers,
     hold_expiry,
     release_expiry,
     unregister_brokers,
 )
-from routebook.store.workers import acquire_lease, open_namespace, renew_worker
+from routebook.store.workers import acquire_lease, open_namespace, renew_worker_lease
 from tests.properties.plain_worker import PlainWorker
 from tests.reference.build import A, B, C, mapping, registration, topics, version
 from tests.support.scripts import CALLER, make_due
@@ -41,12 +41,12 @@ async def live_through_every_kind(namespace: Namespace) -> None:
     await delete_kv(namespace, "ORDER_TOPIC_CONFIG", "orders", caller=CALLER)
     await set_setting(namespace, "broker_timeout_ms", "60000", "60000", caller=CALLER)
     await hold_expiry(namespace, lease.whole, ["broker-a", "broker-b"], caller=CALLER)
-    await release_expiry(namespace, caller=CALLER, let_go=True)
+    await release_expiry(namespace, caller=CALLER, expire_due=True)
     await _nobody_hears_for_an_hour(namespace)
     async for _ in write_baseline(namespace, lease.whole, caller=CALLER, cause="daily"):
         pass
     rows = [GapRow("east", "broker-a", 0, 30_012, {66: 1, 67: 1}).pack()]
-    await append_pulse(namespace, WORKER, rows, span_ms=60_000, max_bytes=1_000_000)
+    await append_heartbeat_gaps(namespace, WORKER, rows, span_ms=60_000, max_bytes=1_000_000)
 
 
 async def _brokers_come_and_change(namespace: Namespace) -> None:
@@ -86,9 +86,9 @@ async def _brokers_go(namespace: Namespace, lease: str) -> None:
     await worker.register(registration("127.0.0.5:10911", broker="broker-c"))
     await unregister_brokers(namespace, [(Departure("east", "broker-c", 0, cause="operator"), CALLER)])
     await worker.register(registration("127.0.0.6:10911", broker="broker-c"))
-    silent = registration("127.0.0.6:10911").member
+    silent = registration("127.0.0.6:10911").instance_name
     await make_due(namespace, silent)
-    due = DueMember(silent, await _incarnation(namespace, "127.0.0.6:10911"), 1)
+    due = DueInstance(silent, await _incarnation(namespace, "127.0.0.6:10911"), 1)
     await expire_brokers(namespace, lease, [due], caller=CALLER)
 
 
@@ -103,11 +103,11 @@ async def _odd_groups(namespace: Namespace) -> None:
 
 
 async def _incarnation(namespace: Namespace, address: str) -> str:
-    key = namespace.keys.of("instance", registration(address).member)
+    key = namespace.keys.of("instance", registration(address).instance_name)
     return (await namespace.client.call("HGET", key, "inc")).decode()  # type: ignore[no-any-return]
 
 
 async def _nobody_hears_for_an_hour(namespace: Namespace) -> None:
-    await renew_worker(namespace, WORKER, 30_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, WORKER, 30_000, "{}", caller=CALLER)
     await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", -3_600_000)
-    await renew_worker(namespace, WORKER, 30_000, "{}", caller=CALLER)
+    await renew_worker_lease(namespace, WORKER, 30_000, "{}", caller=CALLER)

@@ -32,11 +32,11 @@ async def meta(namespace: Namespace, field: str) -> int:
     return int(await namespace.client.call("HGET", namespace.keys.meta, field) or 0)
 
 
-async def deadline_of(namespace: Namespace, member: str) -> int:
-    return int(await namespace.client.call("ZSCORE", namespace.keys.table("deadlines"), member))
+async def deadline_of(namespace: Namespace, instance_name: str) -> int:
+    return int(await namespace.client.call("ZSCORE", namespace.keys.table("deadlines"), instance_name))
 
 
-async def make_due(namespace: Namespace, *members: str) -> None:
+async def make_due(namespace: Namespace, *instance_names: str) -> None:
     """Their deadlines have passed, as the deadline clock sees it."""
-    for member in members:
-        await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, member)
+    for instance_name in instance_names:
+        await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, instance_name)

@@ -22,8 +22,8 @@ from routebook.store.history import (
     HistoryState,
     read_baseline_state,
     read_history_state,
+    request_baseline,
     trim_history,
-    want_baseline,
     write_baseline,
 )
 from routebook.store.namespace import Namespace
@@ -109,7 +109,7 @@ class HistoryUpkeep:
         """What is left makes sense to a reader only from a baseline on."""
         last = await read_baseline_state(self._namespace)
         if last.last_begin < first and last.now_ms - last.last_ms >= AFTER_A_LOSS_MS:
-            await want_baseline(self._namespace, "trimmed")
+            await request_baseline(self._namespace, "trimmed")
 
     def _warn_of_odd_readers(self, state: HistoryState) -> None:
         odd = frozenset(state.unreadable_readers)

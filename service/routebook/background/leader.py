@@ -15,7 +15,7 @@ from typing import Final
 
 from routebook.background.history_upkeep import HistoryUpkeep
 from routebook.errors import StoreError
-from routebook.model.names import Caller, split_member
+from routebook.model.names import Caller, split_instance_name
 from routebook.observability.metrics import Metrics
 from routebook.registry.departures import MinBrokerChanges
 from routebook.registry.sessions import Sessions
@@ -25,14 +25,14 @@ from routebook.store.history import FencedError
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_service_state
 from routebook.store.removal import (
-    DueMember,
+    DueInstance,
     Scan,
     expire_brokers,
     hold_expiry,
     release_expiry,
     scan_deadlines,
 )
-from routebook.store.workers import Lease, acquire_lease, forget_worker, release_lease, renew_lease
+from routebook.store.workers import Lease, acquire_lease, release_lease, remove_worker, renew_lease
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class KeyValueLog:
 
 _log_of_leader = logging.getLogger(__name__)
 
-MEMBERS_PER_SCAN: Final = 1000
+INSTANCES_PER_SCAN: Final = 1000
 RENEWALS_PER_LEASE: Final = 5
 LONGEST_PAUSE_S: Final = 1.0
 """A lease that was given back is taken up soon, however long leases are."""
@@ -160,7 +160,7 @@ class Leader:
             # Before the scan: whether most of us are gone decides what a silence means.
             await self._forget_dead_workers(lease)
             await self._scan(lease)
-            if await self._sessions.adopt_losses(lease.whole) is Status.FENCED:
+            if await self._sessions.adopt_lost_connections(lease.whole) is Status.FENCED:
                 self._lease = None
                 return
         try:
@@ -174,7 +174,7 @@ class Leader:
         while True:
             window_ms = self._live.current.hold_window_ms
             scan = await scan_deadlines(
-                self._namespace, lease.whole, caller=self._caller, limit=MEMBERS_PER_SCAN, window_ms=window_ms
+                self._namespace, lease.whole, caller=self._caller, limit=INSTANCES_PER_SCAN, window_ms=window_ms
             )
             if scan.status is Status.FENCED:
                 self._lease = None
@@ -183,11 +183,11 @@ class Leader:
             self._tell_cut_off(scan)
             held = self._is_mass_expiry(scan)
             await self._tell_hold(lease, scan, held=held)
-            due = [member for member in scan.members if not held or _may_go(member, scan)]
+            due = [one for one in scan.listed if not held or _may_go(one, scan)]
             if not due:
                 return
             await self._expire(lease, due)
-            if len(scan.members) < MEMBERS_PER_SCAN or len(due) < len(scan.members):
+            if len(scan.listed) < INSTANCES_PER_SCAN or len(due) < len(scan.listed):
                 return
 
     def _is_mass_expiry(self, scan: Scan) -> bool:
@@ -201,7 +201,7 @@ class Leader:
         self._metrics.expiry_held(held)
         self._metrics.expiry_due(scan.due)
         if held:
-            names = sorted({self._broker_of(member) for member in scan.members if not _may_go(member, scan)})
+            names = sorted({self._broker_of(one) for one in scan.listed if not _may_go(one, scan)})
             outcome = await hold_expiry(self._namespace, lease.whole, names, caller=self._caller)
             if outcome.status is Status.DONE:
                 self._metrics.hold_began()
@@ -213,7 +213,7 @@ class Leader:
                     scan.expired_lately,
                 )
         elif scan.held_since_ms is not None:
-            await release_expiry(self._namespace, caller=self._caller, let_go=False, lease=lease.whole)
+            await release_expiry(self._namespace, caller=self._caller, expire_due=False, lease=lease.whole)
             _log_of_leader.warning("Expiry is no longer held: %d of %d brokers are due.", scan.due, scan.instances)
 
     def _tell_cut_off(self, scan: Scan) -> None:
@@ -227,11 +227,11 @@ class Leader:
             _log_of_leader.warning("Deadlines go on: workers or brokers are back.")
         self._cut_off = scan.cut_off
 
-    def _broker_of(self, due: DueMember) -> str:
-        instance = self._replica.table.instances.get(due.member)
-        return instance.broker if instance else split_member(due.member)[1]
+    def _broker_of(self, due: DueInstance) -> str:
+        instance = self._replica.table.instances.get(due.instance_name)
+        return instance.broker if instance else split_instance_name(due.instance_name)[1]
 
-    async def _expire(self, lease: Lease, due: list[DueMember]) -> None:
+    async def _expire(self, lease: Lease, due: list[DueInstance]) -> None:
         while due:
             reply = await expire_brokers(self._namespace, lease.whole, due, caller=self._caller)
             if reply.status is Status.FENCED:
@@ -250,11 +250,11 @@ class Leader:
                 continue
             status = Status.STALE
             while status is Status.STALE:
-                status = await forget_worker(self._namespace, worker, caller=self._caller, lease=lease.whole)
+                status = await remove_worker(self._namespace, worker, caller=self._caller, lease=lease.whole)
             if status is Status.DONE:
                 _log_of_leader.warning("Worker %s is gone; its brokers get one full timeout more.", worker)
 
 
-def _may_go(member: DueMember, scan: Scan) -> bool:
+def _may_go(due: DueInstance, scan: Scan) -> bool:
     """Even while expiry is held: an operator has said so, or nothing depends on it."""
-    return member.deadline <= scan.released_to or not member.holds_seat
+    return due.deadline <= scan.released_to or not due.holds_seat

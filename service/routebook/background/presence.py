@@ -10,7 +10,7 @@ from routebook.errors import StoreError
 from routebook.model.names import Caller
 from routebook.replica.replica import Replica
 from routebook.store.namespace import Namespace, Status
-from routebook.store.workers import WORKER_LEASE_MS, forget_worker, renew_worker
+from routebook.store.workers import WORKER_LEASE_MS, remove_worker, renew_worker_lease
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +39,14 @@ class Presence:
     async def run(self) -> None:
         while True:
             try:
-                renewal = await renew_worker(
+                renewal = await renew_worker_lease(
                     self._namespace, self._worker, WORKER_LEASE_MS, self._about, caller=self._caller
                 )
             except StoreError as error:
                 self._note_failure(error)
             else:
                 self._note_success()
-                self._replica.check_heads(renewal.heads)
+                self._replica.check_history_head(renewal.head)
                 if not renewal.is_known:
                     self._on_unknown()
             await asyncio.sleep(PERIOD_S)
@@ -65,7 +65,7 @@ class Presence:
     async def leave(self) -> None:
         """Its sessions are forgotten, and the brokers it heard get a full timeout: nobody is removed since we go."""
         try:
-            while await forget_worker(self._namespace, self._worker, caller=self._caller) is Status.STALE:
+            while await remove_worker(self._namespace, self._worker, caller=self._caller) is Status.STALE:
                 pass
         except StoreError as error:
             _log.warning("Left without saying so (%s); the lease ends by itself.", error)

@@ -17,7 +17,7 @@ from routebook.model.topic import QueueData
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.namespace import Namespace, Status
-from routebook.store.recovery import finish_restoring, restore_kv, restore_queues, restore_settings
+from routebook.store.recovery import mark_restored, restore_kv, restore_queues, restore_settings
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Restoring:
             key: (value, self._live.masked(key, value)) for key, value in self._replica.carried_settings().items()
         }
         written += (await restore_settings(self._namespace, settings, caller=self._caller)).count
-        await finish_restoring(self._namespace)
+        await mark_restored(self._namespace)
         self._restored = history
         if written:
             _log.warning("The store had lost its data: wrote back %d key-values and settings.", written)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from routebook.model.names import member_name
+from routebook.model.names import join_instance_name
 from routebook.model.topic import QueueData, TopicMapping
 
 
@@ -99,8 +99,8 @@ class Instance:
     filters: tuple[str, ...] = ()
 
     @property
-    def member(self) -> str:
-        return member_name(self.cluster, self.address)
+    def instance_name(self) -> str:
+        return join_instance_name(self.cluster, self.address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +133,8 @@ class Registration:
     """Topics that this registration does not name are removed."""
 
     @property
-    def member(self) -> str:
-        return member_name(self.cluster, self.address)
+    def instance_name(self) -> str:
+        return join_instance_name(self.cluster, self.address)
 
 
 RegistrationStatus = Literal["unchanged", "changed", "turned-down", "refused"]

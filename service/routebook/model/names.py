@@ -45,13 +45,13 @@ def check_broker_id(broker_id: int) -> int:
     return broker_id
 
 
-def member_name(cluster: str, address: str) -> str:
+def join_instance_name(cluster: str, address: str) -> str:
     """How one instance is called in sorted sets and hashes. An address has no slash: the last one separates."""
     return f"{cluster}/{address}"
 
 
-def split_member(member: str) -> tuple[str, str]:
-    cluster, _, address = member.rpartition("/")
+def split_instance_name(instance_name: str) -> tuple[str, str]:
+    cluster, _, address = instance_name.rpartition("/")
     return cluster, address
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from routebook.errors import StoreError
 from routebook.settings.live import LiveSettings
-from routebook.store.history import ROWS_BYTES, GapRow, append_pulse
+from routebook.store.history import ROWS_BYTES, GapRow, append_heartbeat_gaps
 from routebook.store.namespace import Namespace
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Pulse:
             for rows in _entries(seats):
                 span_ms = int((self._clock() - began) * 1000)
                 max_bytes = self._live.current.pulse_max_bytes
-                await append_pulse(self._namespace, self._worker, rows, span_ms=span_ms, max_bytes=max_bytes)
+                await append_heartbeat_gaps(self._namespace, self._worker, rows, span_ms=span_ms, max_bytes=max_bytes)
         except StoreError as error:
             _log.warning("Heartbeat gaps of %d seats were not written down. %s", len(seats), error)
 

@@ -32,7 +32,7 @@ from routebook.observability.metrics import LossOutcome, Metrics
 from routebook.registry.departures import Departures
 from routebook.settings.live import LiveSettings
 from routebook.store.namespace import Namespace, Status
-from routebook.store.sessions import Loss, count_sessions, resolve_lost_connections
+from routebook.store.sessions import LostConnection, count_sessions, resolve_lost_connections
 
 OUR_TROUBLE: Final = frozenset(
     {
@@ -130,7 +130,7 @@ class LostConnections:
         *,
         worker: str,
         own_share: Callable[[float], Share],
-        tell_again: Callable[[Loss], None],
+        tell_again: Callable[[LostConnection], None],
     ) -> None:
         """`own_share` is asked with a number of seconds; `tell_again` begins anew with a loss that could not be looked
         into to its end.
@@ -144,13 +144,13 @@ class LostConnections:
         self._tell_again = tell_again
         self._looks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(DIALS_AT_A_TIME)
-        self._settled: list[Loss] = []
+        self._settled: list[LostConnection] = []
         self._some_settled = asyncio.Event()
         self._verdict: tuple[float, bool] = (0.0, False)
         self._next_alarm = 0.0
         self._stopped = False
 
-    def look_into(self, losses: Sequence[Loss], *, grace_over: bool = False) -> None:
+    def look_into(self, losses: Sequence[LostConnection], *, grace_over: bool = False) -> None:
         """From now on, each for itself. `grace_over`: it had its time with a worker that died."""
         if self._stopped:
             return
@@ -181,7 +181,7 @@ class LostConnections:
         if not task.cancelled() and (error := task.exception()):
             _log.error("A lost connection could not be looked into; its broker's deadline decides.", exc_info=error)
 
-    async def _look_into(self, loss: Loss, grace_s: float, *, grace_over: bool) -> None:
+    async def _look_into(self, loss: LostConnection, grace_s: float, *, grace_over: bool) -> None:
         try:
             outcome = await self._find_out(loss, grace_s, grace_over=grace_over)
             if outcome in _REMOVING:
@@ -190,13 +190,13 @@ class LostConnections:
                 self._settled.append(loss)
                 self._some_settled.set()
         except StoreError as error:
-            _log.debug("The loss of %s waits for the store: %s", loss.member, error)
+            _log.debug("The loss of %s waits for the store: %s", loss.instance_name, error)
             self._tell_again(loss)
             return
         self._metrics.lost_connection(outcome)
-        _log.info("Lost the last connection of %s (%s): %s.", loss.member, loss.broker, outcome)
+        _log.info("Lost the last connection of %s (%s): %s.", loss.instance_name, loss.broker, outcome)
 
-    async def _find_out(self, loss: Loss, grace_s: float, *, grace_over: bool) -> LossOutcome:
+    async def _find_out(self, loss: LostConnection, grace_s: float, *, grace_over: bool) -> LossOutcome:
         if grace_s == 0:
             return "removed_at_once"
         grace_ends = time.monotonic() + (0 if grace_over else grace_s)
@@ -215,11 +215,11 @@ class LostConnections:
             case Look.SILENT:
                 return "mass_disconnect" if await self._is_mass_disconnect(loss, grace_s) else "removed_silent"
 
-    async def _remove(self, loss: Loss, outcome: LossOutcome) -> LossOutcome:
+    async def _remove(self, loss: LostConnection, outcome: LossOutcome) -> LossOutcome:
         status = await self._departures.add(loss.departure(), self._caller)
         return outcome if status is Status.DONE else "returned"
 
-    async def _is_mass_disconnect(self, loss: Loss, grace_s: float) -> bool:
+    async def _is_mass_disconnect(self, loss: LostConnection, grace_s: float) -> bool:
         """From one grace before the loss on: who was cut last has seen the others go before it. This worker's own
         network may be ill while the others' are well, so its own share counts as well.
         """

@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from routebook.errors import NotFoundError, NotReadyError
 from routebook.model.broker import BrokerGroup, Instance, TopicRoute
-from routebook.model.names import member_name
+from routebook.model.names import join_instance_name
 from routebook.replica.replica import Replica
 from routebook.replica.routes import list_topics, list_topics_of_cluster
 from routebook.replica.subscriptions import Subscription
@@ -206,7 +206,7 @@ class Reading:
         instances = {
             id_: instance
             for id_, address in group.addresses.items()
-            if (instance := view.instances.get(member_name(group.cluster, address)))
+            if (instance := view.instances.get(join_instance_name(group.cluster, address)))
         }
         return BrokerView(group, instances, len(view.queues_of(group.name)))
 

@@ -24,7 +24,14 @@ from routebook.model.broker import (
     RegistrationStatus,
     after_joining,
 )
-from routebook.model.names import MAX_NAME_CHARACTERS, Caller, check_address, check_broker_id, check_name, member_name
+from routebook.model.names import (
+    MAX_NAME_CHARACTERS,
+    Caller,
+    check_address,
+    check_broker_id,
+    check_name,
+    join_instance_name,
+)
 from routebook.model.topic import QueueData
 from routebook.registry.departures import MinBrokerChanges
 from routebook.registry.heartbeat_gaps import Pulse
@@ -80,7 +87,7 @@ def may_publish(group: BrokerGroup | None, registration: Registration) -> bool:
 def replaces_known_topics(table: Table, registration: Registration) -> bool:
     """Whether topics that the group has already will be put anew: an expectation, on which a staged table rests."""
     group = table.groups.get(registration.broker)
-    instance = table.instances.get(registration.member)
+    instance = table.instances.get(registration.instance_name)
     is_seated = group is not None and registration.broker_id in group.addresses
     said = registration.data_version
     return not is_seated or instance is None or said is None or instance.data_version != said
@@ -184,7 +191,7 @@ class Registrar:
         """
         check_registration(registration)
         digest = self._digest(body_digest or registration) if _repeats_itself(registration) else ""
-        if digest and body_digest is None and registration.member in self._replica.table.instances:
+        if digest and body_digest is None and registration.instance_name in self._replica.table.instances:
             touched = await self._touched(registration, digest, caller, session)
             if touched is not None:
                 return touched
@@ -249,7 +256,7 @@ class Registrar:
         """Who sits there, as far as this worker has seen."""
         group = self._replica.table.groups.get(broker)
         address = group.addresses.get(broker_id, "") if group else ""
-        instance = self._replica.table.instances.get(member_name(cluster, address))
+        instance = self._replica.table.instances.get(join_instance_name(cluster, address))
         sits_there = instance is not None and (instance.broker, instance.broker_id) == (broker, broker_id)
         return instance if sits_there else None
 

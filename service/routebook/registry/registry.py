@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from routebook.errors import InvalidInputError, NotFoundError, StoreError, StoreUnavailableError
 from routebook.model.broker import DataVersion, MinBrokerChange, Registration, RegistrationResult
-from routebook.model.names import Caller, check_name, member_name
+from routebook.model.names import Caller, check_name, join_instance_name
 from routebook.model.topic import QueueData
 from routebook.observability.metrics import Metrics
 from routebook.registry.departures import Departures, Listener, MinBrokerChanges
@@ -28,7 +28,7 @@ from routebook.store.administration import (
     set_setting,
     set_write_permission,
 )
-from routebook.store.history import Change, HistoryState, changes_between, read_history_state, want_baseline
+from routebook.store.history import Change, HistoryState, changes_between, read_history_state, request_baseline
 from routebook.store.namespace import Namespace
 from routebook.store.namespace import Status as Outcome
 from routebook.store.reads import read_service_state
@@ -104,7 +104,7 @@ class Registry(Reading):
         connection: HeldConnection | None = None,
     ) -> RegistrationResult:
         """`connection`: it came over one whose end will mean something, so it opens a session."""
-        with self.sessions.opening(connection, registration.member) as session:
+        with self.sessions.opening(connection, registration.instance_name) as session:
             self.check_store_answers()
             result = await self._registrar.register(registration, caller, body_digest=body_digest, session=session.mark)
             session.opened(result.incarnation)
@@ -124,7 +124,7 @@ class Registry(Reading):
         instance = self._registrar.instance_in(cluster, broker, broker_id)
         if instance is None:
             return None
-        with self.sessions.opening(connection, instance.member) as session:
+        with self.sessions.opening(connection, instance.instance_name) as session:
             # In here: a broker that is refused so is one to be sent to a worker that can reach the store.
             self.check_store_answers()
             result = await self._registrar.touch(instance, body_digest, caller, session=session.mark)
@@ -161,7 +161,7 @@ class Registry(Reading):
         self, cluster: str, broker: str, broker_id: int, caller: Caller, address: str
     ) -> HeartbeatReply:
         reply = await heartbeat_broker(self._namespace, cluster, broker, broker_id, caller=caller, address=address)
-        if address and (known := self.replica.table.instances.get(member_name(cluster, address))):
+        if address and (known := self.replica.table.instances.get(join_instance_name(cluster, address))):
             broker, broker_id = known.broker, known.broker_id
         if broker:
             self.pulse.heard(cluster, broker, broker_id, reply.gap_ms)
@@ -275,16 +275,16 @@ class Registry(Reading):
 
     async def release_expiry(self, caller: Caller) -> ExpiryState:
         sight = ReadYourWrites(self.replica)
-        outcome = await release_expiry(self._namespace, caller=caller, let_go=True)
+        outcome = await release_expiry(self._namespace, caller=caller, expire_due=True)
         await sight.wait(outcome.version)
         return await self.expiry_state()
 
     async def changes(self, since: int, limit: int) -> list[Change]:
         return await changes_between(self._namespace, since, limit)
 
-    async def want_baseline(self) -> int:
+    async def request_baseline(self) -> int:
         """The leader writes it within some seconds. Since when (ms, the store's clock) one is wanted."""
-        return await want_baseline(self._namespace, "operator")
+        return await request_baseline(self._namespace, "operator")
 
     async def status(self) -> Status:
         """Answered without the store too, then with what this worker knows alone."""

@@ -27,7 +27,7 @@ from typing import Final, Protocol
 from weakref import WeakSet
 
 from routebook.errors import InvalidInputError, RefusedError, StoreError, StoreRefusalError
-from routebook.model.names import Caller, member_name
+from routebook.model.names import Caller, join_instance_name
 from routebook.observability.metrics import Metrics
 from routebook.registry.departures import Departures
 from routebook.registry.lost_connections import LostConnections, Share
@@ -40,10 +40,10 @@ from routebook.store.removal import Departure
 from routebook.store.sessions import (
     NO_SESSION,
     EndedSession,
-    Loss,
+    LostConnection,
     OpenedSession,
     SessionMark,
-    adopt_losses,
+    adopt_lost_connections,
     close_sessions,
     open_sessions,
 )
@@ -73,7 +73,7 @@ class Carried:
 class Ended:
     """The last connection of this worker that carried the instance is gone."""
 
-    member: str
+    instance_name: str
     incarnation: str
     stamp: int
 
@@ -81,76 +81,80 @@ class Ended:
 class HeldConnections:
     def __init__(self) -> None:
         self._carried: dict[str, Carried] = {}
-        self._members: dict[HeldConnection, set[str]] = {}
+        self._carried_by: dict[HeldConnection, set[str]] = {}
 
     def __len__(self) -> int:
         """Instances, not connections."""
         return len(self._carried)
 
-    def incarnation(self, connection: HeldConnection | None, member: str) -> str:
+    def incarnation(self, connection: HeldConnection | None, instance_name: str) -> str:
         """Of the stay that the connection carries; empty when it carries none of it."""
-        carried = self._carried.get(member)
+        carried = self._carried.get(instance_name)
         return carried.incarnation if carried and connection in carried.connections else ""
 
     def stays(self) -> list[tuple[str, str]]:
         """Member and incarnation of all that is carried and known."""
-        return [(member, carried.incarnation) for member, carried in self._carried.items() if carried.incarnation]
+        return [
+            (instance_name, carried.incarnation)
+            for instance_name, carried in self._carried.items()
+            if carried.incarnation
+        ]
 
     def carries(self, connection: HeldConnection) -> bool:
-        return connection in self._members
+        return connection in self._carried_by
 
     def carriers(self) -> list[HeldConnection]:
-        return list(self._members)
+        return list(self._carried_by)
 
-    def carriers_of(self, member: str, incarnation: str) -> list[HeldConnection]:
-        carried = self._carried.get(member)
+    def carriers_of(self, instance_name: str, incarnation: str) -> list[HeldConnection]:
+        carried = self._carried.get(instance_name)
         return list(carried.connections) if carried and carried.incarnation == incarnation else []
 
-    def is_current(self, member: str, incarnation: str, stamp: int) -> bool:
+    def is_current(self, instance_name: str, incarnation: str, stamp: int) -> bool:
         """Still carried, in the same stay, and nothing was opened since."""
-        carried = self._carried.get(member)
+        carried = self._carried.get(instance_name)
         return carried is not None and (carried.incarnation, carried.stamp) == (incarnation, stamp)
 
-    def restamp(self, member: str, stamp: int) -> None:
+    def restamp(self, instance_name: str, stamp: int) -> None:
         """Its session is opened once more."""
-        self._carried[member].stamp = stamp
+        self._carried[instance_name].stamp = stamp
 
-    def bind(self, connection: HeldConnection, member: str, incarnation: str, stamp: int) -> None:
+    def bind(self, connection: HeldConnection, instance_name: str, incarnation: str, stamp: int) -> None:
         """Another stay than the one carried before: the connections of that one carry nothing of this."""
-        carried = self._carried.get(member)
+        carried = self._carried.get(instance_name)
         if carried is None:
-            carried = self._carried[member] = Carried(incarnation, stamp)
+            carried = self._carried[instance_name] = Carried(incarnation, stamp)
         elif incarnation and carried.incarnation != incarnation:
             for other in carried.connections - {connection}:
-                self._forget(other, member)
+                self._forget(other, instance_name)
             carried.incarnation, carried.connections = incarnation, set()
         carried.stamp = max(carried.stamp, stamp)
         carried.connections.add(connection)
-        self._members.setdefault(connection, set()).add(member)
+        self._carried_by.setdefault(connection, set()).add(instance_name)
 
-    def unbind(self, connection: HeldConnection, member: str) -> Ended | None:
+    def unbind(self, connection: HeldConnection, instance_name: str) -> Ended | None:
         """Not carried by this connection any more, though it is still open."""
-        carried = self._carried.get(member)
+        carried = self._carried.get(instance_name)
         if carried is None or connection not in carried.connections:
             return None
-        self._forget(connection, member)
+        self._forget(connection, instance_name)
         carried.connections.discard(connection)
         if carried.connections:
             return None
-        del self._carried[member]
-        return Ended(member, carried.incarnation, carried.stamp)
+        del self._carried[instance_name]
+        return Ended(instance_name, carried.incarnation, carried.stamp)
 
     def drop(self, connection: HeldConnection) -> list[Ended]:
         """It is closed."""
-        members = sorted(self._members.get(connection, ()))
-        ended = [self.unbind(connection, member) for member in members]
+        instance_names = sorted(self._carried_by.get(connection, ()))
+        ended = [self.unbind(connection, instance_name) for instance_name in instance_names]
         return [one for one in ended if one]
 
-    def _forget(self, connection: HeldConnection, member: str) -> None:
-        members = self._members[connection]
-        members.discard(member)
-        if not members:
-            del self._members[connection]
+    def _forget(self, connection: HeldConnection, instance_name: str) -> None:
+        instance_names = self._carried_by[connection]
+        instance_names.discard(instance_name)
+        if not instance_names:
+            del self._carried_by[connection]
 
 
 _log = logging.getLogger(__name__)
@@ -223,13 +227,13 @@ class Sessions:
     # -- what the port does
 
     @contextmanager
-    def opening(self, connection: HeldConnection | None, member: str) -> Iterator[Opening]:
+    def opening(self, connection: HeldConnection | None, instance_name: str) -> Iterator[Opening]:
         """Around a call that makes the connection carry the instance, if it succeeds."""
         if connection is None or connection in self._closed:
             yield Opening(NO_SESSION)
             return
-        carried = self._held.incarnation(connection, member)
-        instance = self._replica.table.instances.get(member)
+        carried = self._held.incarnation(connection, instance_name)
+        instance = self._replica.table.instances.get(instance_name)
         is_open = bool(carried) and instance is not None and instance.incarnation == carried
         stamp = self._next_stamp()
         opening = Opening(NO_SESSION if is_open else SessionMark(self._worker, stamp))
@@ -239,12 +243,12 @@ class Sessions:
             raise  # nothing was written
         except BaseException:
             if not is_open:
-                self._bind(connection, member, "", stamp)
+                self._bind(connection, instance_name, "", stamp)
             raise
         if opening.incarnation and (not is_open or opening.incarnation != carried):
-            self._bind(connection, member, opening.incarnation, stamp)
+            self._bind(connection, instance_name, opening.incarnation, stamp)
             if is_open:  # it was another stay by then, and the call did not open a session
-                self._open_later(member, opening.incarnation, stamp)
+                self._open_later(instance_name, opening.incarnation, stamp)
 
     def carries(self, connection: HeldConnection) -> bool:
         """Whether its end would mean something."""
@@ -257,8 +261,8 @@ class Sessions:
         if not _names_an_instance(departure):
             done.set_result(None)
             return done
-        member = member_name(departure.cluster, departure.address)
-        meant = replace(departure, incarnation=self._held.incarnation(connection, member))
+        instance_name = join_instance_name(departure.cluster, departure.address)
+        meant = replace(departure, incarnation=self._held.incarnation(connection, instance_name))
 
         def settle(left: asyncio.Future[Status]) -> None:
             if done.done():
@@ -268,7 +272,7 @@ class Sessions:
             elif error := left.exception():
                 done.set_exception(error)
             else:
-                if connection is not None and (ended := self._held.unbind(connection, member)):
+                if connection is not None and (ended := self._held.unbind(connection, instance_name)):
                     self._close_later([ended])
                 done.set_result(None)
 
@@ -298,16 +302,16 @@ class Sessions:
 
     def reopen(self) -> None:
         """The store has forgotten what it was told: this worker was taken for dead, or the last writes were lost."""
-        for member, incarnation in self._held.stays():
+        for instance_name, incarnation in self._held.stays():
             stamp = self._next_stamp()
-            self._held.restamp(member, stamp)
-            self._open_later(member, incarnation, stamp)
+            self._held.restamp(instance_name, stamp)
+            self._open_later(instance_name, incarnation, stamp)
 
-    async def adopt_losses(self, lease: str) -> Status:
+    async def adopt_lost_connections(self, lease: str) -> Status:
         """As the leader: looks into what dead workers were looking into."""
         if self._leaving:
             return Status.UNCHANGED
-        status, losses = await adopt_losses(self._namespace, lease, self._worker, caller=self._caller)
+        status, losses = await adopt_lost_connections(self._namespace, lease, self._worker, caller=self._caller)
         self._losses.look_into(losses, grace_over=True)
         return status
 
@@ -317,25 +321,25 @@ class Sessions:
         self._stamp += 1
         return self._stamp
 
-    def _bind(self, connection: HeldConnection, member: str, incarnation: str, stamp: int) -> None:
-        self._held.bind(connection, member, incarnation, stamp)
+    def _bind(self, connection: HeldConnection, instance_name: str, incarnation: str, stamp: int) -> None:
+        self._held.bind(connection, instance_name, incarnation, stamp)
         if connection in self._closed:  # while the call was under way
             self.lost(connection)
 
-    def _open_later(self, member: str, incarnation: str, stamp: int) -> None:
-        self._to_open[member] = OpenedSession(member, incarnation, stamp)
+    def _open_later(self, instance_name: str, incarnation: str, stamp: int) -> None:
+        self._to_open[instance_name] = OpenedSession(instance_name, incarnation, stamp)
         self._to_tell.set()
 
     def _close_later(self, ended: Sequence[Ended]) -> None:
         now = time.monotonic()
         for one in ended:
-            self._ended[one.member] = (one, now)
+            self._ended[one.instance_name] = (one, now)
         if ended:
             self._to_tell.set()
 
-    def _tell_again(self, loss: Loss) -> None:
+    def _tell_again(self, loss: LostConnection) -> None:
         """Stamp 0 closes no session: there was none, and if there is one now, it is a newer one."""
-        self._ended.setdefault(loss.member, (Ended(loss.member, loss.incarnation, 0), time.monotonic()))
+        self._ended.setdefault(loss.instance_name, (Ended(loss.instance_name, loss.incarnation, 0), time.monotonic()))
         self._to_tell.set()
 
     async def _tell_the_store(self) -> None:
@@ -353,28 +357,30 @@ class Sessions:
     async def _open(self) -> None:
         while self._to_open:
             batch = list(self._to_open.values())[:SESSIONS_PER_CALL]
-            carried = [one for one in batch if self._held.is_current(one.member, one.incarnation, one.stamp)]
+            carried = [one for one in batch if self._held.is_current(one.instance_name, one.incarnation, one.stamp)]
             if carried:
                 await open_sessions(self._namespace, self._worker, carried, caller=self._caller)
             for one in batch:
-                if self._to_open.get(one.member) is one:
-                    del self._to_open[one.member]
+                if self._to_open.get(one.instance_name) is one:
+                    del self._to_open[one.instance_name]
 
     async def _close(self) -> None:
         while self._ended and not self._leaving:
             batch = list(self._ended.values())[:SESSIONS_PER_CALL]
             now = time.monotonic()
             sessions = [
-                EndedSession(ended.member, ended.incarnation, ended.stamp, int((now - since) * 1000))
+                EndedSession(ended.instance_name, ended.incarnation, ended.stamp, int((now - since) * 1000))
                 for ended, since in batch
             ]
             told = await close_sessions(self._namespace, self._worker, sessions)
             self._note_closed(batch[: len(told)], told)
 
-    def _note_closed(self, batch: Sequence[tuple[Ended, float]], told: Sequence[tuple[Status, Loss | None]]) -> None:
+    def _note_closed(
+        self, batch: Sequence[tuple[Ended, float]], told: Sequence[tuple[Status, LostConnection | None]]
+    ) -> None:
         for one, (status, _) in zip(batch, told, strict=True):
-            if self._ended.get(one[0].member) is one:
-                del self._ended[one[0].member]
+            if self._ended.get(one[0].instance_name) is one:
+                del self._ended[one[0].instance_name]
             if status is not Status.STALE:
                 self._ended_at.append(time.monotonic())
             if status is Status.UNCHANGED:
@@ -426,9 +432,9 @@ class Sessions:
         """Whoever was expired, by whichever worker, is not listened to any longer: it has to come anew."""
         for change in changes:
             if change.kind == "broker-removed" and change.fields.get("cause") == "expired":
-                for member in change.members:
-                    for connection in self._held.carriers_of(member, change.fields["incarnation"]):
-                        connection.close(f"{member} was silent for longer than its timeout")
+                for instance_name in change.instance_names:
+                    for connection in self._held.carriers_of(instance_name, change.fields["incarnation"]):
+                        connection.close(f"{instance_name} was silent for longer than its timeout")
 
 
 def _names_an_instance(departure: Departure) -> bool:

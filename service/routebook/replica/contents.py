@@ -120,10 +120,10 @@ class Contents:
             before = table.image_of(broker, None if image.all_queues else image.queues)
             table.apply_group(broker, image)
             changed |= recovery.merge_group(broker, before, image)
-        for member, instance in read.instances.items():
-            gone = table.instances.get(member)
-            table.apply_instance(member, instance)
-            changed |= recovery.merge_instance(member, gone, instance)
+        for instance_name, instance in read.instances.items():
+            gone = table.instances.get(instance_name)
+            table.apply_instance(instance_name, instance)
+            changed |= recovery.merge_instance(instance_name, gone, instance)
         for namespace, values in read.kv.items():
             said = table.kv.get(namespace)
             table.apply_kv(namespace, values)

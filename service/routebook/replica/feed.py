@@ -22,9 +22,9 @@ from routebook.replica.contents import Contents
 from routebook.replica.load import CHANGES_PER_READ, GapError, Position, check_contiguous, load, reread
 from routebook.store.history import Change, first_change, has_change, read_changes
 from routebook.store.namespace import Namespace
-from routebook.store.reads import read_heads
+from routebook.store.reads import read_history_head
 from routebook.store.recovery import begin_history
-from routebook.store.workers import Heads
+from routebook.store.workers import HistoryHead
 
 
 class _Known(NamedTuple):
@@ -152,17 +152,17 @@ class Feed:
         """Somebody was told something by the store that our history does not explain."""
         self._doubted = True
 
-    def check_heads(self, heads: Heads) -> None:
+    def check_history_head(self, head: HistoryHead) -> None:
         """Somebody has seen these. They may be older than what we have, which alone is no reason for doubt: we
         look ourselves.
         """
         position = self._contents.position
-        if not position.is_same_history(heads):
+        if not position.is_same_history(head):
             self._doubted = True
-        elif heads.version < position.version:
+        elif head.version < position.version:
             self._heads_read = 0.0
         else:
-            self._lag.heard_of(heads.version, position.version, time.monotonic())
+            self._lag.heard_of(head.version, position.version, time.monotonic())
 
     async def run(self) -> None:
         pause = FIRST_PAUSE_S
@@ -253,12 +253,12 @@ class Feed:
     async def _look_at_heads(self) -> None:
         """A store that was emptied keeps its connections and says nothing: only this shows it."""
         position = self._contents.position
-        heads = await read_heads(self._namespace)
+        head = await read_history_head(self._namespace)
         self._heads_read = time.monotonic()
-        if not position.is_same_history(heads) or heads.version < position.version:
+        if not position.is_same_history(head) or head.version < position.version:
             self._doubted = True
-        elif heads.version > position.version and not await self._read_after(None, None):
-            self._meet_gap(GapError(f"version {heads.version} is there, but no entry after {position.version}"))
+        elif head.version > position.version and not await self._read_after(None, None):
+            self._meet_gap(GapError(f"version {head.version} is there, but no entry after {position.version}"))
 
     def _meet_gap(self, gap: GapError) -> None:
         _log.warning("The history has a gap (%s): the table is loaded anew.", gap)
@@ -276,24 +276,24 @@ class Feed:
     async def _verify(self) -> None:
         """Are these connections to the store whose history we know, and does it still have our last entry?"""
         epoch = self._namespace.client.epoch
-        heads = await read_heads(self._namespace)
+        head = await read_history_head(self._namespace)
         position = self._contents.position
-        if not position.is_same_history(heads):
+        if not position.is_same_history(head):
             self._follows = False
-        elif not await self._has_our_entry(heads, position):
+        elif not await self._has_our_entry(head, position):
             await self._meet_lost_tail(position)
         if epoch == self._namespace.client.epoch:
             self.counts.reconnects += self._epoch != epoch
             self._epoch = epoch
             self._doubted = False
 
-    async def _has_our_entry(self, heads: Heads, position: Position) -> bool:
+    async def _has_our_entry(self, head: HistoryHead, position: Position) -> bool:
         """A trimmed entry is no lost one: then the versions that are left must lie behind ours."""
-        if heads.version < position.version:
+        if head.version < position.version:
             return False
-        if position.version == 0 or (heads.version, heads.ms) == (position.version, position.ms):
+        if position.version == 0 or (head.version, head.ms) == (position.version, position.ms):
             return True
-        if heads.version == position.version:
+        if head.version == position.version:
             return False
         if await has_change(self._namespace, position.ms, position.version):
             return True
@@ -316,8 +316,8 @@ class Feed:
             except GapError as gap:
                 _log.info("The history moved on while it was loaded (%s).", gap)
                 continue
-            heads = await read_heads(self._namespace)
-            if epoch == self._namespace.client.epoch and position.is_same_history(heads):
+            head = await read_history_head(self._namespace)
+            if epoch == self._namespace.client.epoch and position.is_same_history(head):
                 break
         else:
             return

@@ -21,13 +21,13 @@ from routebook.store.reads import (
     list_mapped,
     list_members,
     read_groups,
-    read_heads,
+    read_history_head,
     read_instances,
     read_kv,
     read_kv_namespaces,
     read_settings,
 )
-from routebook.store.workers import Heads, open_namespace
+from routebook.store.workers import HistoryHead, open_namespace
 
 _GROUPLESS: Final[frozenset[str]] = frozenset()
 
@@ -38,7 +38,7 @@ class Named:
 
     groups: dict[str, frozenset[str] | None] = field(default_factory=dict)
     """Broker → topics to read; None for all."""
-    members: set[str] = field(default_factory=set)
+    instance_names: set[str] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
     settings: bool = False
 
@@ -57,7 +57,7 @@ class Named:
             self._add_group(change.broker, change.topics if change.kind in KINDS else None)
         for host in change.hosts:
             self._add_group(host, _GROUPLESS)
-        self.members.update(change.members)
+        self.instance_names.update(change.instance_names)
         if "namespace" in change.fields:
             self.namespaces.add(change.fields["namespace"])
         self.settings |= change.kind == "settings-changed"
@@ -81,8 +81,8 @@ class Reread:
         changed: set[str] = set()
         for broker, image in self.groups.items():
             changed |= table.apply_group(broker, image)
-        for member, instance in self.instances.items():
-            changed |= table.apply_instance(member, instance)
+        for instance_name, instance in self.instances.items():
+            changed |= table.apply_instance(instance_name, instance)
         for kv_namespace, values in self.kv.items():
             changed |= table.apply_kv(kv_namespace, values)
         if self.settings is not None:
@@ -94,7 +94,7 @@ async def reread(namespace: Namespace, changes: Sequence[Change]) -> Reread:
     named = Named.by(changes)
     return Reread(
         groups=await _read_groups_whole(namespace, named.groups, changes[-1].version),
-        instances=await read_instances(namespace, sorted(named.members)),
+        instances=await read_instances(namespace, sorted(named.instance_names)),
         kv=await read_key_values(namespace, named.namespaces),
         settings=await read_settings(namespace) if named.settings else None,
     )
@@ -143,14 +143,14 @@ class Position:
     version: int
 
     @classmethod
-    def of(cls, heads: Heads) -> "Position":
-        return cls(heads.identity, heads.history, heads.ms, heads.version)
+    def of(cls, head: HistoryHead) -> "Position":
+        return cls(head.identity, head.history, head.ms, head.version)
 
     def after(self, change: Change) -> "Position":
         return Position(self.identity, self.history, change.ms, change.version)
 
-    def is_same_history(self, heads: Heads) -> bool:
-        return (self.identity, self.history) == (heads.identity, heads.history)
+    def is_same_history(self, head: HistoryHead) -> bool:
+        return (self.identity, self.history) == (head.identity, head.history)
 
 
 class GapError(Exception):
@@ -166,16 +166,16 @@ def check_contiguous(changes: Sequence[Change], position: Position) -> None:
 
 
 async def load(namespace: Namespace) -> tuple[Table, Position]:
-    heads = await read_heads(namespace)
-    if not (heads.identity and heads.history):
-        heads = await open_namespace(namespace)
+    head = await read_history_head(namespace)
+    if not (head.identity and head.history):
+        head = await open_namespace(namespace)
     table = Table()
     await _load_groups(namespace, table)
     await _load_instances(namespace, table)
     for kv_namespace, values in (await read_key_values(namespace, await read_kv_namespaces(namespace))).items():
         table.apply_kv(kv_namespace, values)
     table.apply_settings(await read_settings(namespace))
-    return table, await _catch_up(namespace, table, Position.of(heads))
+    return table, await _catch_up(namespace, table, Position.of(head))
 
 
 async def _load_groups(namespace: Namespace, table: Table) -> None:
@@ -195,8 +195,8 @@ async def _load_groups(namespace: Namespace, table: Table) -> None:
 
 async def _load_instances(namespace: Namespace, table: Table) -> None:
     for portion in _portions(await list_members(namespace), MEMBERS_PER_READ):
-        for member, instance in (await read_instances(namespace, portion)).items():
-            table.apply_instance(member, instance)
+        for instance_name, instance in (await read_instances(namespace, portion)).items():
+            table.apply_instance(instance_name, instance)
 
 
 async def _catch_up(namespace: Namespace, table: Table, position: Position) -> Position:

@@ -91,8 +91,10 @@ class Recovery:
         for broker in sorted(self.shown.names() | now.names()):
             yield self.merge_group(broker, before.image_of(broker), now.image_of(broker))
         changed: set[str] = set()
-        for member in {*self.shown.instances, *now.instances}:
-            changed |= self.merge_instance(member, before.instances.get(member), now.instances.get(member))
+        for instance_name in {*self.shown.instances, *now.instances}:
+            changed |= self.merge_instance(
+                instance_name, before.instances.get(instance_name), now.instances.get(instance_name)
+            )
         for namespace in {*self.shown.kv, *now.kv}:
             changed |= self.merge_kv(namespace, before.kv.get(namespace), now.kv.get(namespace))
         self.merge_settings(before.settings, now.settings)
@@ -105,8 +107,8 @@ class Recovery:
         changed: set[str] = set()
         if change.kind == "broker-removed" and change.broker:
             changed |= self._forget_seat(change.broker, change.fields["addr"])
-            for member in change.members:
-                changed |= self.shown.apply_instance(member, None)
+            for instance_name in change.instance_names:
+                changed |= self.shown.apply_instance(instance_name, None)
         if change.broker and (gone := [item["t"] for item in change.fields.get("queues", ()) if "x" in item]):
             image = self.shown.image_of(change.broker, gone)
             changed |= self.shown.apply_group(change.broker, replace(image, queues=dict.fromkeys(gone)))
@@ -135,9 +137,9 @@ class Recovery:
         self._await(broker, now.group)
         return changed
 
-    def merge_instance(self, member: str, before: Instance | None, now: Instance | None) -> set[str]:
-        newest = now if now or before else self.shown.instances.get(member)
-        return self.shown.apply_instance(member, newest)
+    def merge_instance(self, instance_name: str, before: Instance | None, now: Instance | None) -> set[str]:
+        newest = now if now or before else self.shown.instances.get(instance_name)
+        return self.shown.apply_instance(instance_name, newest)
 
     def merge_kv(self, namespace: str, before: Mapping[str, str] | None, now: Mapping[str, str] | None) -> set[str]:
         shown = self.shown.kv.get(namespace)

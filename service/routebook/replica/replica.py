@@ -21,7 +21,7 @@ from routebook.replica.table import Table
 from routebook.settings import LiveSettings, Settings
 from routebook.store.history import Change
 from routebook.store.namespace import Namespace
-from routebook.store.workers import Heads
+from routebook.store.workers import HistoryHead
 
 DEFAULT_MAX_BYTES: Final = 128 << 20
 """A route of 100 brokers is about 20 KB; 10 000 of them would be 200 MB if all were asked for."""
@@ -246,9 +246,9 @@ class Replica:
         """Changes of one route, or (None) of all, from now on."""
         return self._subscriptions.add(topic)
 
-    def check_heads(self, heads: Heads) -> None:
+    def check_history_head(self, head: HistoryHead) -> None:
         """What somebody else has seen of the store, who asks it more often than the feed does."""
-        self._feed.check_heads(heads)
+        self._feed.check_history_head(head)
 
     # -- after a loss
 

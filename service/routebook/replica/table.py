@@ -28,7 +28,7 @@ from sys import intern
 from types import MappingProxyType
 
 from routebook.model.broker import BrokerGroup, Instance
-from routebook.model.names import member_name
+from routebook.model.names import join_instance_name
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData, TopicMapping
 from routebook.store.reads import GroupImage
 
@@ -104,9 +104,11 @@ def instance_facts(instance: Instance | None) -> Iterator[int]:
         return
     version = instance.data_version.pack() if instance.data_version else ""
     numbers = f"{instance.broker_id} {instance.timeout_ms} {version}"
-    yield hash_fact("instance", instance.member, instance.broker, instance.incarnation, numbers, instance.ha_address)
+    yield hash_fact(
+        "instance", instance.instance_name, instance.broker, instance.incarnation, numbers, instance.ha_address
+    )
     if instance.filters:
-        yield hash_fact("filters", instance.member, json.dumps(instance.filters))
+        yield hash_fact("filters", instance.instance_name, json.dumps(instance.filters))
 
 
 def kv_facts(namespace: str, values: Iterable[tuple[str, str]] | None) -> Iterator[int]:
@@ -301,7 +303,7 @@ class Table:
         return self._mappings_by_topic.get(topic, {})
 
     def filters_at(self, cluster: str, address: str) -> tuple[str, ...]:
-        instance = self._instances.get(member_name(cluster, address))
+        instance = self._instances.get(join_instance_name(cluster, address))
         return instance.filters if instance else ()
 
     def names(self) -> set[str]:
@@ -329,16 +331,16 @@ class Table:
             changed.update(self._queues.of_broker(broker))
         return changed
 
-    def apply_instance(self, member: str, instance: Instance | None) -> set[str]:
-        before = self._instances.get(member)
+    def apply_instance(self, instance_name: str, instance: Instance | None) -> set[str]:
+        before = self._instances.get(instance_name)
         if before == instance:
             return set()
         self._digest.remove_all(instance_facts(before))
         self._digest.add_all(instance_facts(instance))
         if instance is None:
-            del self._instances[member]
+            del self._instances[instance_name]
         else:
-            self._instances[member] = instance
+            self._instances[instance_name] = instance
         old_filters = before.filters if before else ()
         new_filters = instance.filters if instance else ()
         either = instance or before

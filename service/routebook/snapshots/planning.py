@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeVar
 
 from routebook.compare.differences import Fields, Scalar, compare_fields, mapping_fields, queue_fields, value_field
 from routebook.model.broker import MASTER_ID, BrokerGroup
-from routebook.model.names import member_name
+from routebook.model.names import join_instance_name
 from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.replica.table import Table
@@ -155,7 +155,7 @@ class _Planner:
     def _known(self, broker: str, member: MemberSnapshot, address: str) -> MemberSnapshot:
         """Who sits there now."""
         cluster = member.cluster
-        instance = self._table.instances.get(member_name(cluster, address))
+        instance = self._table.instances.get(join_instance_name(cluster, address))
         if instance is None or instance.broker != broker:
             return MemberSnapshot(member.broker_id, address, cluster)
         return MemberSnapshot(
@@ -179,7 +179,7 @@ class _Planner:
         )
 
     def _has_version_of(self, member: MemberSnapshot) -> bool:
-        instance = self._table.instances.get(member_name(member.cluster, member.address))
+        instance = self._table.instances.get(join_instance_name(member.cluster, member.address))
         return instance is not None and instance.data_version == member.data_version
 
     def _queues(self, group: GroupSnapshot, known: BrokerGroup | None) -> dict[str, QueueData]:

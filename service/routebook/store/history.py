@@ -2,9 +2,9 @@
 
 How much of the history the store holds, who has read how far, and taking away what nobody needs.
 
-want_baseline, begin_baseline, append_baseline, end_baseline: the whole table, written into the history.
+request_baseline, begin_baseline, append_baseline, end_baseline: the whole table, written into the history.
 
-append_pulse: heartbeat gaps, summed up.
+append_heartbeat_gaps: heartbeat gaps, summed up.
 """
 
 import json
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from routebook.errors import StoreUnsuitableError
-from routebook.model.names import Caller, member_name
+from routebook.model.names import Caller, join_instance_name
 from routebook.store.namespace import Namespace, Status, status_of, text
 from routebook.store.packing import compact_json, pack_caller, pairs
 from routebook.store.reads import list_broker_names
@@ -70,10 +70,10 @@ class Change:
         return tuple(self.fields.get("mapped", ()))
 
     @property
-    def members(self) -> tuple[str, ...]:
+    def instance_names(self) -> tuple[str, ...]:
         """Live entries that may have come, changed or gone with it."""
         if "addr" in self.fields:
-            return (member_name(self.fields["cluster"], self.fields["addr"]),)
+            return (join_instance_name(self.fields["cluster"], self.fields["addr"]),)
         return tuple(self.fields.get("members", ()))
 
 
@@ -269,9 +269,9 @@ class FencedError(Exception):
     """Another one leads by now."""
 
 
-async def want_baseline(namespace: Namespace, why: Cause) -> int:
+async def request_baseline(namespace: Namespace, why: Cause) -> int:
     """Since when (ms) one is wanted."""
-    return int((await namespace.run("want_baseline", why))[2])
+    return int((await namespace.run("request_baseline", why))[2])
 
 
 async def begin_baseline(namespace: Namespace, lease: str, *, caller: Caller, cause: Cause) -> tuple[int, str]:
@@ -371,8 +371,10 @@ class GapRow:
         return f'{{{names},"i":{self.broker_id},"n":{count},"max":{self.max_ms},"h":[{pairs}]}}'
 
 
-async def append_pulse(namespace: Namespace, worker: str, rows: Sequence[str], *, span_ms: int, max_bytes: int) -> int:
+async def append_heartbeat_gaps(
+    namespace: Namespace, worker: str, rows: Sequence[str], *, span_ms: int, max_bytes: int
+) -> int:
     """One entry of packed rows that fit into one; its version in the stream."""
     joined = "[" + ",".join(rows) + "]"
-    reply = await namespace.run("append_pulse", compact_json(worker), span_ms, joined, max_bytes)
+    reply = await namespace.run("append_heartbeat_gaps", compact_json(worker), span_ms, joined, max_bytes)
     return int(reply[1])

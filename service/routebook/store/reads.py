@@ -7,13 +7,13 @@ from functools import lru_cache
 from typing import Any
 
 from routebook.model.broker import BrokerGroup, DataVersion, Instance
-from routebook.model.names import split_member
+from routebook.model.names import split_instance_name
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.namespace import Namespace, text
 from routebook.store.packing import pairs, unpack_mapping
-from routebook.store.workers import Heads, Lease
+from routebook.store.workers import HistoryHead, Lease
 
-__all__ = ["GroupImage", "Heads", "read_groups", "read_heads", "read_instances"]
+__all__ = ["GroupImage", "read_groups", "read_history_head", "read_instances"]
 
 _unpack_queue = lru_cache(maxsize=16_384)(QueueData.unpack)
 """A fleet has some dozens of distinct values, and a load reads up to millions of entries."""
@@ -32,14 +32,14 @@ class GroupImage:
     mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
 
 
-async def read_heads(namespace: Namespace) -> Heads:
+async def read_history_head(namespace: Namespace) -> HistoryHead:
     identity, meta = await namespace.client.pipeline(
         [
             ("GET", namespace.keys.table("identity")),
             ("HMGET", namespace.keys.meta, "history", "version", "ms", "schema"),
         ]
     )
-    return Heads(text(identity), text(meta[0]), int(meta[1] or 0), int(meta[2] or 0), int(meta[3] or 0))
+    return HistoryHead(text(identity), text(meta[0]), int(meta[1] or 0), int(meta[2] or 0), int(meta[3] or 0))
 
 
 async def list_broker_names(namespace: Namespace) -> list[tuple[str, list[str]]]:
@@ -105,25 +105,30 @@ async def list_mapped(namespace: Namespace) -> list[str]:
 
 
 async def list_members(namespace: Namespace) -> list[str]:
-    return [text(member) for member in await namespace.client.call("ZRANGE", namespace.keys.table("deadlines"), 0, -1)]
+    return [
+        text(instance_name)
+        for instance_name in await namespace.client.call("ZRANGE", namespace.keys.table("deadlines"), 0, -1)
+    ]
 
 
-async def read_instances(namespace: Namespace, members: Sequence[str]) -> dict[str, Instance | None]:
-    if not members:
+async def read_instances(namespace: Namespace, instance_names: Sequence[str]) -> dict[str, Instance | None]:
+    if not instance_names:
         return {}
-    commands: list[list[str]] = [["HGETALL", namespace.keys.of("instance", member)] for member in members]
-    replies = await namespace.client.pipeline([*commands, ["HMGET", namespace.keys.table("filters"), *members]])
+    commands: list[list[str]] = [
+        ["HGETALL", namespace.keys.of("instance", instance_name)] for instance_name in instance_names
+    ]
+    replies = await namespace.client.pipeline([*commands, ["HMGET", namespace.keys.table("filters"), *instance_names]])
     filters = replies.pop()
     return {
-        member: _instance(member, pairs(flat), listed)
-        for member, flat, listed in zip(members, replies, filters, strict=True)
+        instance_name: _instance(instance_name, pairs(flat), listed)
+        for instance_name, flat, listed in zip(instance_names, replies, filters, strict=True)
     }
 
 
-def _instance(member: str, fields: Mapping[str, str], filters: bytes | None) -> Instance | None:
+def _instance(instance_name: str, fields: Mapping[str, str], filters: bytes | None) -> Instance | None:
     if "inc" not in fields:
         return None
-    cluster, address = split_member(member)
+    cluster, address = split_instance_name(instance_name)
     return Instance(
         cluster=cluster,
         address=address,

@@ -1,4 +1,4 @@
-"""begin_history, restore_kv, restore_settings, restore_queues, finish_restoring: after the store lost data."""
+"""begin_history, restore_kv, restore_settings, restore_queues, mark_restored: after the store lost data."""
 
 import secrets
 from collections.abc import Mapping
@@ -39,5 +39,5 @@ async def restore_queues(
     return CountedOutcome.of(await namespace.run("restore_queues", pack_caller(caller), broker, revision, *entries))
 
 
-async def finish_restoring(namespace: Namespace) -> None:
-    await namespace.run("finish_restoring")
+async def mark_restored(namespace: Namespace) -> None:
+    await namespace.run("mark_restored")

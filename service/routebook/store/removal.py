@@ -76,8 +76,8 @@ def _departure_notices(told: list[list[bytes]]) -> list[MinBrokerChange]:
 
 
 @dataclass(frozen=True, slots=True)
-class DueMember:
-    member: str
+class DueInstance:
+    instance_name: str
     incarnation: str
     deadline: int
     holds_seat: bool = True
@@ -99,7 +99,8 @@ class Scan:
     expired_lately: int = 0
     cut_off: bool = False
     """Most workers vanished, and nobody was heard since: the deadline clock stands still."""
-    members: tuple[DueMember, ...] = ()
+    listed: tuple[DueInstance, ...] = ()
+    """The first of those due, soonest deadline first."""
 
 
 async def scan_deadlines(namespace: Namespace, lease: str, *, caller: Caller, limit: int, window_ms: int) -> Scan:
@@ -118,8 +119,8 @@ async def scan_deadlines(namespace: Namespace, lease: str, *, caller: Caller, li
         held_since_ms=int(reply[7]) if reply[7] else None,
         expired_lately=int(reply[8]),
         cut_off=bool(reply[9]),
-        members=tuple(
-            DueMember(text(listed[i]), text(listed[i + 1]), int(float(listed[i + 2])), bool(listed[i + 3]))
+        listed=tuple(
+            DueInstance(text(listed[i]), text(listed[i + 1]), int(float(listed[i + 2])), bool(listed[i + 3]))
             for i in range(0, len(listed), 4)
         ),
     )
@@ -135,16 +136,16 @@ class ExpiryReply:
 
 
 async def expire_brokers(
-    namespace: Namespace, lease: str, members: Sequence[DueMember], *, caller: Caller
+    namespace: Namespace, lease: str, due_instances: Sequence[DueInstance], *, caller: Caller
 ) -> ExpiryReply:
     """Stops early after many members or queue entries: call again with the members after `looked_at`."""
-    arguments = [part for due in members for part in (due.member, due.incarnation)]
+    arguments = [part for due in due_instances for part in (due.instance_name, due.incarnation)]
     reply = await namespace.run("expire_brokers", pack_caller(caller), lease, *arguments)
     return ExpiryReply(
         status=status_of(reply),
         version=int(reply[1]),
         looked_at=int(reply[2]),
-        removed=tuple(text(member) for member in reply[4:]),
+        removed=tuple(text(instance_name) for instance_name in reply[4:]),
         notices=tuple(_departure_notices(reply[3])),
     )
 
@@ -159,8 +160,8 @@ def _first_of(names: Sequence[str]) -> list[str]:
     return [name for name, size in zip(names, sizes, strict=True) if size <= NAMES_BYTES]
 
 
-async def release_expiry(namespace: Namespace, *, caller: Caller, let_go: bool, lease: str = "") -> Outcome:
-    """`let_go`: those due by now may expire, however many. Without it the hold merely ends: the leader says so, and
+async def release_expiry(namespace: Namespace, *, caller: Caller, expire_due: bool, lease: str = "") -> Outcome:
+    """`expire_due`: those due by now may expire, however many. Without it the hold merely ends: the leader says so, and
     names its lease.
     """
-    return Outcome.of(await namespace.run("release_expiry", pack_caller(caller), int(let_go), lease))
+    return Outcome.of(await namespace.run("release_expiry", pack_caller(caller), int(expire_due), lease))

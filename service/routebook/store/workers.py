@@ -1,4 +1,4 @@
-"""open_namespace, renew_worker, forget_worker: who is there to hear brokers.
+"""open_namespace, renew_worker_lease, remove_worker: who is there to hear brokers.
 
 acquire_lease, renew_lease, release_lease: who leads. Every script of the leader names its lease.
 """
@@ -14,7 +14,7 @@ from routebook.store.packing import pack_caller
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
+class HistoryHead:
     """What the store is and how far it has come. Empty and 0 when it holds nothing."""
 
     identity: str
@@ -24,7 +24,7 @@ class Heads:
     schema: int = SCHEMA
 
 
-async def open_namespace(namespace: Namespace) -> Heads:
+async def open_namespace(namespace: Namespace) -> HistoryHead:
     """Gives the store an identity and a history when it has none; refuses a layout newer than ours."""
     reply = await namespace.run("open_namespace", secrets.token_hex(8), secrets.token_hex(8), SCHEMA)
     if status_of(reply) is Status.REFUSED:
@@ -32,12 +32,12 @@ async def open_namespace(namespace: Namespace) -> Heads:
             f"The store's tables have layout {int(reply[5])}; this Routebook knows up to {SCHEMA}.",
             advice="Run a Routebook at least as new as the one that wrote them, or name another ROUTEBOOK_NAMESPACE.",
         )
-    return Heads(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2]), int(reply[5]))
+    return HistoryHead(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2]), int(reply[5]))
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    heads: Heads
+    head: HistoryHead
     is_known: bool
     """False: it is the worker's first, or it was forgotten meanwhile, and its sessions with it."""
 
@@ -46,14 +46,16 @@ WORKER_LEASE_MS: Final = 10_000
 """Ten signs of life may be lost before a worker counts as dead."""
 
 
-async def renew_worker(namespace: Namespace, worker: str, lease_ms: int, about: str, *, caller: Caller) -> Renewal:
-    reply = await namespace.run("renew_worker", pack_caller(caller), worker, lease_ms, about)
-    return Renewal(Heads(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2])), bool(reply[5]))
+async def renew_worker_lease(
+    namespace: Namespace, worker: str, lease_ms: int, about: str, *, caller: Caller
+) -> Renewal:
+    reply = await namespace.run("renew_worker_lease", pack_caller(caller), worker, lease_ms, about)
+    return Renewal(HistoryHead(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2])), bool(reply[5]))
 
 
-async def forget_worker(namespace: Namespace, worker: str, *, caller: Caller, lease: str = "") -> Status:
+async def remove_worker(namespace: Namespace, worker: str, *, caller: Caller, lease: str = "") -> Status:
     """STALE says that there is more to forget: call again. Without a lease the worker itself leaves."""
-    reply = await namespace.run("forget_worker", pack_caller(caller), lease, worker, WORKER_LEASE_MS)
+    reply = await namespace.run("remove_worker", pack_caller(caller), lease, worker, WORKER_LEASE_MS)
     return Outcome.of(reply).status
 
 

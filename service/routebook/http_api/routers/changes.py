@@ -36,9 +36,9 @@ async def list_changes(
     summary="Write the whole table into the history",
     responses=answers_with(*ADMIN, *STORE),
 )
-async def want_baseline(registry: RegistryOf, caller: AdministratorOf) -> BaselineWanted:
+async def request_baseline(registry: RegistryOf, caller: AdministratorOf) -> BaselineWanted:
     """The leader does so within some seconds, part by part, from `baseline-begin` to `baseline-end`. Readers of the
     history can begin there; routes do not change by it.
     """
     del caller
-    return BaselineWanted(wanted_since_ms=await registry.want_baseline())
+    return BaselineWanted(wanted_since_ms=await registry.request_baseline())

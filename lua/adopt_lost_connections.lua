@@ -7,7 +7,7 @@ ARGV[1]  by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]  lease   the leader's whole lease
 ARGV[3]  worker  the leader
 
-reply    {status, version, member, broker, id, incarnation, lost ms, …} UNCHANGED, FENCED. Not more than a thousand or so: the
+reply    {status, version, instance_name, broker, id, incarnation, lost ms, …} UNCHANGED, FENCED. Not more than a thousand or so: the
          next look finds the others
 ]]
 -- include: statuses
@@ -34,14 +34,14 @@ end
 local told = {}
 local found = redis.call('HSCAN', lost, '0', 'COUNT', MEMBERS_PER_CALL)[2]
 for i = 1, #found, 2 do
-  local member, incarnation, lost_ms, looker = found[i], string.match(found[i + 1], '^(%S+) (%d+) (.*)$')
+  local instance_name, incarnation, lost_ms, looker = found[i], string.match(found[i + 1], '^(%S+) (%d+) (.*)$')
   if is_gone(looker) then
-    local known = redis.call('HMGET', key_of('instance', member), 'inc', 'broker', 'id')
+    local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'broker', 'id')
     if known[1] ~= incarnation then
-      redis.call('HDEL', lost, member)
+      redis.call('HDEL', lost, instance_name)
     elseif #told < MEMBERS_PER_CALL * 5 then
-      redis.call('HSET', lost, member, incarnation .. ' ' .. lost_ms .. ' ' .. worker)
-      for _, value in ipairs({ member, known[2], known[3], incarnation, lost_ms }) do
+      redis.call('HSET', lost, instance_name, incarnation .. ' ' .. lost_ms .. ' ' .. worker)
+      for _, value in ipairs({ instance_name, known[2], known[3], incarnation, lost_ms }) do
         told[#told + 1] = value
       end
     end

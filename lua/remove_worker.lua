@@ -38,12 +38,12 @@ local heard_ms = (lease ~= '' and lease_end) and tonumber(lease_end) - lease_ms 
 local sessions = key_of('sessions', worker)
 local found = redis.call('HSCAN', sessions, '0', 'COUNT', MEMBERS_PER_CALL)[2]
 for i = 1, #found, 2 do
-  local member, incarnation = found[i], string.match(found[i + 1], '^%d+ (.*)$')
-  local known = redis.call('HMGET', key_of('instance', member), 'inc', 'timeout')
+  local instance_name, incarnation = found[i], string.match(found[i + 1], '^%d+ (.*)$')
+  local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'timeout')
   if known[1] == incarnation then
-    redis.call('ZADD', table_key('deadlines'), 'GT', ms_text(heard_ms + tonumber(known[2])), member)
+    redis.call('ZADD', table_key('deadlines'), 'GT', ms_text(heard_ms + tonumber(known[2])), instance_name)
   end
-  redis.call('HDEL', sessions, member)
+  redis.call('HDEL', sessions, instance_name)
 end
 if redis.call('EXISTS', sessions) == 1 then
   return { STALE, current_version() }
