@@ -1,4 +1,4 @@
-"""Broker connections: open_sessions, close_sessions, count_sessions, resolve_lost_connections, adopt_lost_connections."""
+"""Sessions: open_sessions, close_sessions, count_sessions, resolve_lost_connections, adopt_lost_connections."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
