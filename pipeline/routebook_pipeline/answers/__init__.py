@@ -1,1 +1,1 @@
-"""A question, from the lake to its rows and what they rest on."""
+"""From a question to its answer: the history it needs from the lake, the rows, and what they rest on."""

@@ -1,6 +1,6 @@
-"""Computes the answer to a question over a window, together with the statement of what it rests on.
+"""Computes the answer to a question over a window, together with the integrity of the history it rests on.
 
-`WAYS` says what is computed for each question and level of the catalogue.
+`COMPUTATIONS` says what is computed for each question and level of the catalogue.
 """
 
 import json
@@ -45,6 +45,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class QuestionInput:
+    """Everything that a computation needs."""
+
     history: History
     window: Window
     thresholds: Thresholds
@@ -52,34 +54,33 @@ class QuestionInput:
 
     @property
     def before(self) -> Instant:
-        """Everything before the window."""
+        """The last instant before the window."""
         return Instant(ms=self.window.start_ms - 1)
 
     @property
     def end(self) -> Instant:
-        """Everything before the window's end."""
+        """The last instant of the window."""
         return Instant(ms=self.window.end_ms - 1)
 
 
 @dataclass(frozen=True)
 class Computation:
+    """How one (question, level) is computed, and the columns of its rows."""
+
     schema: StructType
     compute: Callable[[QuestionInput], DataFrame]
 
 
-_Usual = Callable[[History, Window, Thresholds], DataFrame]
-
-
-def _usual(schema: StructType, compute: _Usual) -> Computation:
+def _over_window(schema: StructType, compute: Callable[[History, Window, Thresholds], DataFrame]) -> Computation:
     return Computation(schema, lambda inputs: compute(inputs.history, inputs.window, inputs.thresholds))
 
 
 def _capacity(inputs: QuestionInput) -> DataFrame:
-    return capacity.by_cluster(inputs.history, instants(inputs.window), inputs.thresholds)
+    return capacity.by_cluster(inputs.history, capacity_instants(inputs.window), inputs.thresholds)
 
 
-def instants(window: Window) -> list[int]:
-    """When the capacity is looked at."""
+def capacity_instants(window: Window) -> list[int]:
+    """The instants at which the capacity is computed: every midnight in the window, and its end."""
     if window.length_ms == 0:
         return []
     return sorted({*capacity.midnights(window), window.end_ms - 1})
@@ -90,21 +91,21 @@ COMPUTATIONS: Final[dict[tuple[str, str], Computation]] = {
     ("route-diff", "topic"): Computation(
         schemas.ROUTE_DIFF, lambda inputs: routes.route_diff(inputs.history, inputs.before, inputs.end)
     ),
-    ("availability", "cluster"): _usual(schemas.AVAILABILITY_BY_CLUSTER, availability.by_cluster),
-    ("availability", "group"): _usual(schemas.AVAILABILITY_BY_GROUP, availability.by_group),
-    ("availability", "seat"): _usual(schemas.AVAILABILITY_BY_SEAT, availability.by_seat),
-    ("failures", "cluster"): _usual(schemas.FAILURES, failures.by_cluster),
-    ("failures", "seat"): _usual(schemas.FAILURES, failures.by_seat),
-    ("flaps", "seat"): _usual(schemas.FLAPS, failures.flaps_by_seat),
-    ("heartbeat-gaps", "cluster"): _usual(schemas.HEARTBEAT_GAPS, heartbeat_gaps.by_cluster),
-    ("heartbeat-gaps", "seat"): _usual(schemas.HEARTBEAT_GAPS, heartbeat_gaps.by_seat),
-    ("churn", "cluster"): _usual(schemas.CHURN, churn.by_cluster),
+    ("availability", "cluster"): _over_window(schemas.AVAILABILITY_BY_CLUSTER, availability.by_cluster),
+    ("availability", "group"): _over_window(schemas.AVAILABILITY_BY_GROUP, availability.by_group),
+    ("availability", "seat"): _over_window(schemas.AVAILABILITY_BY_SEAT, availability.by_seat),
+    ("failures", "cluster"): _over_window(schemas.FAILURES, failures.by_cluster),
+    ("failures", "seat"): _over_window(schemas.FAILURES, failures.by_seat),
+    ("flaps", "seat"): _over_window(schemas.FLAPS, failures.flaps_by_seat),
+    ("heartbeat-gaps", "cluster"): _over_window(schemas.HEARTBEAT_GAPS, heartbeat_gaps.by_cluster),
+    ("heartbeat-gaps", "seat"): _over_window(schemas.HEARTBEAT_GAPS, heartbeat_gaps.by_seat),
+    ("churn", "cluster"): _over_window(schemas.CHURN, churn.by_cluster),
     ("capacity", "cluster"): Computation(schemas.CAPACITY, _capacity),
-    ("exposure", "cluster"): _usual(schemas.EXPOSURE_BY_CLUSTER, exposure.by_cluster),
-    ("exposure", "group"): _usual(schemas.EXPOSURE_BY_GROUP, exposure.by_group),
-    ("failovers", "each"): _usual(schemas.FAILOVERS, failovers.each),
-    ("failovers", "group"): _usual(schemas.FAILOVERS_BY_GROUP, failovers.by_group),
-    ("anomalies", "finding"): _usual(schemas.ANOMALIES, anomalies.anomalies),
+    ("exposure", "cluster"): _over_window(schemas.EXPOSURE_BY_CLUSTER, exposure.by_cluster),
+    ("exposure", "group"): _over_window(schemas.EXPOSURE_BY_GROUP, exposure.by_group),
+    ("failovers", "each"): _over_window(schemas.FAILOVERS, failovers.each),
+    ("failovers", "group"): _over_window(schemas.FAILOVERS_BY_GROUP, failovers.by_group),
+    ("anomalies", "finding"): _over_window(schemas.ANOMALIES, anomalies.anomalies),
     ("integrity", "era"): Computation(
         schemas.INTEGRITY,
         lambda inputs: integrity.by_era(inputs.history, inputs.window, inputs.complete_until_ms),
@@ -113,23 +114,23 @@ COMPUTATIONS: Final[dict[tuple[str, str], Computation]] = {
 
 
 _ORDER = ("rule", "subject", "topic", "cluster", "broker", "broker_id", "day", "at_ms", "era", "version", "from_ms")
-"""Answers are sorted by those of these columns that they have."""
+"""The columns that an answer is sorted by, as far as it has them."""
 
 
 @dataclass(frozen=True)
 class AnswerContext:
-    """What every question of one command is asked of."""
+    """What all questions of one command have in common."""
 
     lake: Lake
     extent: HistoryExtent
     resolved: ResolvedWindow
     thresholds: Thresholds = DEFAULTS
     log: Callable[[str], None] = lambda _: None
-    """Told what was done besides: a snapshot built on the way."""
+    """Receives messages about additional work, such as building a snapshot."""
 
     @property
     def since_ms(self) -> int:
-        """From when on there is evidence at all."""
+        """Since when the history has entries: the start of the window, or the first entry of the lake."""
         start = self.resolved.window.start_ms
         return start if self.extent.since_ms is None else max(start, self.extent.since_ms)
 
@@ -139,7 +140,7 @@ class AnswerContext:
 
 @dataclass(frozen=True)
 class Answer:
-    """Nothing is computed before the rows are taken."""
+    """The query for an answer. Spark computes nothing until `compute` collects the rows."""
 
     question: Question
     level: str
@@ -147,22 +148,21 @@ class Answer:
     schema: StructType
     rows: DataFrame
     integrity: DataFrame
-    """As `shapes.INTEGRITY`, over the same window."""
+    """Columns: `schemas.INTEGRITY`, over the same window."""
 
 
 def answer(spark: SparkSession, context: AnswerContext, question: Question, level: str) -> Answer:
     inputs = context.inputs(_history(spark, context, [question]))
-    way = COMPUTATIONS[question.name, level]
-    return Answer(
-        question, level, context, way.schema, way.compute(inputs), COMPUTATIONS["integrity", "era"].compute(inputs)
-    )
+    computation = COMPUTATIONS[question.name, level]
+    integrity_rows = COMPUTATIONS["integrity", "era"].compute(inputs)
+    return Answer(question, level, context, computation.schema, computation.compute(inputs), integrity_rows)
 
 
 @contextmanager
 def question_inputs(
     spark: SparkSession, context: AnswerContext, questions: Collection[Question]
 ) -> Iterator[QuestionInput]:
-    """One history for all of them, held in memory until the block ends: some twenty jobs read the same rows."""
+    """One history for all these questions, cached until the block ends, because some twenty jobs read the same rows."""
     history = _history(spark, context, questions)
     history.changes.persist()
     history.pulses.persist()
@@ -185,7 +185,7 @@ def _history(spark: SparkSession, context: AnswerContext, questions: Collection[
 
 
 def to_table(rows: DataFrame, schema: StructType) -> pyarrow.Table:
-    """Sorted by what names a row, columns in their documented order."""
+    """The rows sorted by their names, with the columns in their documented order."""
     table = rows.select(*schema.names).toArrow()
     order = [(name, "ascending") for name in _ORDER if name in schema.names]
     return table.sort_by(order) if order else table
@@ -196,8 +196,8 @@ def to_rows(rows: DataFrame, schema: StructType) -> list[Row]:
 
 
 def plain_rows(table: pyarrow.Table) -> list[Row]:
-    """Maps as dictionaries: Arrow hands them out as pairs."""
-    maps = {one.name for one in table.schema if pyarrow.types.is_map(one.type)}
+    """The rows as dictionaries. Arrow gives maps as lists of pairs; they become dictionaries, too."""
+    maps = {field.name for field in table.schema if pyarrow.types.is_map(field.type)}
     return [
         {name: dict(value) if name in maps and value is not None else value for name, value in row.items()}
         for row in table.to_pylist()
@@ -205,7 +205,7 @@ def plain_rows(table: pyarrow.Table) -> list[Row]:
 
 
 def failure_reason(name: str, rows: list[Row], thresholds: Thresholds) -> str:
-    """Why the answer is no, for `--fail`; empty when it is not."""
+    """Why `--fail` fails for this answer; empty if it does not."""
     match name:
         case "availability":
             missed = [
@@ -222,6 +222,8 @@ def failure_reason(name: str, rows: list[Row], thresholds: Thresholds) -> str:
 
 @dataclass(frozen=True)
 class ComputedAnswer:
+    """The rows of an answer, and the integrity of the history they rest on."""
+
     answer: Answer
     table: pyarrow.Table
     integrity: list[Row]
@@ -235,7 +237,7 @@ class ComputedAnswer:
         return is_ok(self.integrity)
 
     def metadata(self) -> dict[str, Any]:
-        """Without the rows. Times as text; inside rows they are milliseconds, as in the lake."""
+        """Everything but the rows. Times are text here; in rows they are milliseconds, as in the lake."""
         context = self.answer.context
         resolved = context.resolved
         return {
@@ -258,52 +260,55 @@ def compute(answer: Answer) -> ComputedAnswer:
 
 
 METADATA_KEY: Final = b"routebook"
+"""The key under which a Parquet file holds the answer's metadata."""
 
 
 def write_parquet(table: pyarrow.Table, metadata: dict[str, Any], out: str) -> None:
-    """To a path, or to an address that Arrow knows (s3://, gs://, hdfs://)."""
-    told = table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()})
+    """Writes one Parquet file to a path, or to a URL that Arrow supports (s3://, gs://, hdfs://)."""
+    described = table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()})
     try:
         if "://" in out:
             store, path = fs.FileSystem.from_uri(out)
-            pyarrow.parquet.write_table(told, path, filesystem=store)
+            pyarrow.parquet.write_table(described, path, filesystem=store)
         else:
             Path(out).parent.mkdir(parents=True, exist_ok=True)
-            pyarrow.parquet.write_table(told, out)
+            pyarrow.parquet.write_table(described, out)
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise UnreachableError(f"{out} cannot be written: {error}. Name another place with --parquet.") from error
 
 
 def history_extent(lake: Lake, url_env: str | None) -> HistoryExtent:
-    """The store is asked after the lake was looked at: what it says then holds for what we have seen. Without a store
-    (`url_env` none, or it does not answer) the history is complete to when the last batch was read.
+    """How far the lake's history reaches.
+
+    The lake is read before the store, so the store's answer is not older than the lake's state. Without a store
+    (`url_env` is None, or the store does not answer) the history is complete until the last batch was read.
     """
     pinned = lake.changes.pin()
-    newest, why = _ask_store(url_env, lake.namespace)
+    newest, problem = _read_stream_end(url_env, lake.namespace)
     if newest is not None:
-        why = _behind(pinned, newest)
-    place = pinned.position
+        problem = _lag(pinned, newest)
+    position = pinned.position
     first_ord = min((file.first_ord for file in pinned.files if file.first_ord is not None), default=None)
     return HistoryExtent(
         complete_until_ms=complete_until(lake, newest),
         now_ms=time.time_ns() // 1_000_000 if newest is None else newest.now_ms,
         since_ms=min((file.first_ms for file in pinned.files if file.first_ms is not None), default=None),
-        newest=(0, 0) if place is None else astuple(place),
+        newest=(0, 0) if position is None else astuple(position),
         first=HistoryExtent.first if first_ord is None else astuple(Position.of(first_ord)),
-        store_problem=why,
+        store_problem=problem,
     )
 
 
-def _ask_store(url_env: str | None, namespace: str) -> tuple[StreamEnd | None, str]:
+def _read_stream_end(url_env: str | None, namespace: str) -> tuple[StreamEnd | None, str]:
     if url_env is None:
-        return None, "no store was named, so it is not known whether there are later changes"
+        return None, "no store is configured, so it is unknown whether there are later changes"
     try:
         with StreamReader(url_env, namespace) as stream:
             return stream.newest(), ""
     except UnreachableError:
-        return None, "the store does not answer, so it is not known whether there are later changes"
+        return None, "the store does not answer, so it is unknown whether there are later changes"
 
 
-def _behind(pinned: PinnedTable, newest: StreamEnd) -> str:
+def _lag(pinned: PinnedTable, newest: StreamEnd) -> str:
     version = 0 if pinned.position is None else pinned.position.version
     return "" if version == newest.version else f"the lake is at version {version}, the store at {newest.version}"

@@ -1,6 +1,7 @@
-"""Which window an answer is about, and that nobody is answered for a time the history does not reach.
+"""Which time an answer covers, how far the history reaches, and the lines that say so.
 
-`complete until` C: no entry below C will come any more. Asked beyond it: refused, or cut there when a part is welcome.
+The history is *complete until* C if no entry before C can still arrive. A question about a time after C is refused, or
+the window is cut at C with `--allow-partial`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,19 +17,19 @@ DEFAULT_LENGTH_MS: Final = DAY_MS
 
 @dataclass(frozen=True)
 class HistoryExtent:
-    """How far the lake's history goes."""
+    """Where the lake's history begins and how far it reaches."""
 
     complete_until_ms: int
     now_ms: int
-    """On the store's clock when it answers: what `now` and `-2h` are counted from."""
+    """The store's clock if the store answers, else this machine's: `now` and `-2h` count from here."""
     since_ms: int | None = None
-    """Of the first entry; none: an empty lake."""
+    """Time of the first entry; None if the lake is empty."""
     newest: tuple[int, int] = (0, 0)
     """Era and version of the last entry."""
     first: tuple[int, int] = (0, 1)
-    """Of the first one."""
+    """Era and version of the first entry."""
     store_problem: str = ""
-    """Why the store could not say how far it is; empty when it did."""
+    """Why it is unknown whether the store has later changes; empty if the lake is up to date."""
 
     @property
     def advice(self) -> str:
@@ -37,6 +38,8 @@ class HistoryExtent:
 
 @dataclass(frozen=True)
 class ResolvedWindow:
+    """The window that is answered, and the end that was asked for."""
+
     window: Window
     asked_until_ms: int
 
@@ -48,15 +51,15 @@ class ResolvedWindow:
 def resolve_window(
     extent: HistoryExtent, start: When | None, end: When | None, *, allow_partial: bool
 ) -> ResolvedWindow:
-    """Without an end: as far as the history is complete. Without a start: a day before the end.
+    """The default end is the end of the complete history; the default start is a day before the end.
 
-    A part is what the history reaches of the window: of one that lies wholly beyond, nothing.
+    With `allow_partial` the window is cut where the history ends. A window that lies wholly after that point is empty.
     """
     complete = extent.complete_until_ms
     until = end.on_clock(extent.now_ms) if end is not None else complete
     since = start.on_clock(extent.now_ms) if start is not None else until - DEFAULT_LENGTH_MS
     if end is None and since > complete:
-        # "The last five minutes", of which the history has none yet: asked for until now.
+        # For example `--from -5m` when the last batch was read ten minutes ago: the window ends now.
         until = max(since, extent.now_ms)
     if since > until:
         raise WrongUsageError(
@@ -71,27 +74,30 @@ def resolve_window(
 
 
 def resolve_instant(extent: HistoryExtent, at: When | None, *, allow_partial: bool) -> tuple[int, bool]:
-    """The last millisecond that counts, and whether it is earlier than was asked for. `now` is what is complete now."""
+    """The last millisecond to include, and whether it is earlier than the one asked for.
+
+    `now` is the last millisecond that is complete.
+    """
     complete = extent.complete_until_ms - 1
-    inputs = complete if at is None else at.on_clock(extent.now_ms) - (at.ago_ms is not None)
-    if extent.since_ms is not None and inputs < extent.since_ms:
-        raise NegativeAnswerError(f"Of {iso(inputs)} nothing is known: {_beginning(extent)}.")
-    if inputs <= complete:
-        return inputs, False
+    asked = complete if at is None else at.on_clock(extent.now_ms) - (at.ago_ms is not None)
+    if extent.since_ms is not None and asked < extent.since_ms:
+        raise NegativeAnswerError(f"Nothing is known about {iso(asked)}: {_beginning(extent)}.")
+    if asked <= complete:
+        return asked, False
     if not allow_partial:
         raise NegativeAnswerError(
-            f"The history is complete until {iso(extent.complete_until_ms)}, and {iso(inputs)} is not before that"
+            f"The history is complete until {iso(extent.complete_until_ms)}, and {iso(asked)} is not before that"
             f"{extent.store_problem and f' ({extent.store_problem})'}. {extent.advice}"
         )
     return complete, True
 
 
 def instant_of_version(extent: HistoryExtent, version: int, era: int | None) -> Instant:
-    """Of the newest era, unless another is named."""
+    """The instant right after this version; without an era, of the newest one."""
     newest_era, newest = extent.newest
     wanted = newest_era if era is None else era
     if (wanted, version) < extent.first:
-        raise NegativeAnswerError(f"Of version {version} nothing is known: {_beginning(extent)}.")
+        raise NegativeAnswerError(f"Nothing is known about version {version}: {_beginning(extent)}.")
     if (wanted, version) > (newest_era, newest):
         raise NegativeAnswerError(
             f"The lake holds the history up to version {newest}{f' of era {newest_era}' if newest_era else ''}, and "
@@ -107,7 +113,7 @@ def _beginning(extent: HistoryExtent) -> str:
 
 
 def is_ok(integrity: Sequence[Mapping[str, Any]]) -> bool:
-    """No entries at all leave nothing out."""
+    """Whether nothing is missing. A window without entries misses nothing."""
     return all(row["ok"] for row in integrity)
 
 

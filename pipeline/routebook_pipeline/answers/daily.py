@@ -23,50 +23,57 @@ from routebook_pipeline.lake.tables import Lake, Table, all_records
 from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, write_attempt
 from routebook_pipeline.times import day_of
 
-_PARTS: Final = {
+_RECORD_SUFFIXES: Final = {
     "changes": "",
     "raw": "/raw",
     "pulses": "/pulses",
     "until_ms": "/until",
     "thresholds": "/thresholds",
 }
-"""Field -> what the name of its record ends with."""
+"""Field of `Provenance` -> the suffix of its record's name."""
 _FINGERPRINT_BYTES: Final = 6
 
 
 @dataclass(frozen=True)
 class Provenance:
+    """What the stored answer of a day was computed from.
+
+    The fields are numbers that the commit of the day leaves as records in the answer's table. Together they identify a
+    state of the history and show which of two states is newer. A new entry raises `changes`; a reparse adds no entry,
+    but lowers `raw`.
+    """
+
     changes: int
-    """The newest `ord` of entries of that day or before."""
+    """The highest `ord` of the entries of that day and all days before."""
     raw: int
-    """So many rows up to there are kept as raw text."""
+    """How many rows up to there could not be parsed and are stored as raw text."""
     pulses: int
-    """The newest `ord` of heartbeat gaps, where the answer rests on them; else 0."""
+    """The highest `ord` of the heartbeat gaps; 0 for answers that do not use them."""
     until_ms: int
-    """How much of the day was over."""
+    """Up to when the day was complete."""
     thresholds: int
-    """A fingerprint of all of them."""
+    """A fingerprint of all thresholds."""
 
     def records(self, answer: str, day: str) -> dict[str, int]:
-        return {f"{answer}/{day}{end}": getattr(self, field) for field, end in _PARTS.items()}
+        return {f"{answer}/{day}{suffix}": getattr(self, field) for field, suffix in _RECORD_SUFFIXES.items()}
 
     @classmethod
     def recorded(cls, records: Mapping[str, int], answer: str, day: str) -> "Provenance | None":
-        """None: never made, or by a version that recorded less."""
-        found = {field: records.get(f"{answer}/{day}{end}") for field, end in _PARTS.items()}
+        """None if the day was never computed, or by an older version of this code that recorded less."""
+        found = {field: records.get(f"{answer}/{day}{suffix}") for field, suffix in _RECORD_SUFFIXES.items()}
         known = {field: number for field, number in found.items() if number is not None}
-        return cls(**known) if len(known) == len(_PARTS) else None
+        return cls(**known) if len(known) == len(_RECORD_SUFFIXES) else None
 
     def covers(self, other: "Provenance") -> bool:
-        """Everything that the other was made from, or more."""
+        """Whether this includes everything that the other includes."""
         return (
             (self.changes, -self.raw) >= (other.changes, -other.raw)
             and self.pulses >= other.pulses
             and self.until_ms >= other.until_ms
         )
 
-    def stands_for(self, other: "Provenance") -> bool:
-        """Made from this, an answer need not be made from the other."""
+    def satisfies(self, other: "Provenance") -> bool:
+        """Whether an answer computed from this need not be computed again from the other."""
         return self.covers(other) and self.thresholds == other.thresholds
 
     def is_newer_than(self, other: "Provenance") -> bool:
@@ -79,12 +86,12 @@ def fingerprint(thresholds: Thresholds) -> int:
 
 
 NOT_STORED: Final = frozenset({"route", "route-diff"})
-"""The whole table a day: larger than the history it is made of, and `route-at` answers from a snapshot at once."""
+"""Every day would hold all routes, which is more than the history itself; and `route-at` answers from a snapshot."""
 
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """One answer that is kept."""
+    """An answer that is stored by day: its question and level."""
 
     key: tuple[str, str]
     pulses: bool
@@ -97,16 +104,17 @@ class StoredAnswer:
         return lake.answers(self.name, COMPUTATIONS[self.key].schema)
 
     def records(self, lake: Lake) -> dict[str, int]:
-        """Of all its days: each table is opened once, however many days are looked at."""
+        """The records of all its days, so that the table is opened only once."""
         table = self.table(lake)
         return all_records(table.pin()) if table.exists() else {}
 
-    def sources(self, of_day: Provenance) -> Provenance:
-        return of_day if self.pulses else replace(of_day, pulses=0)
+    def provenance(self, available: Provenance) -> Provenance:
+        """The part of what is available that this answer uses."""
+        return available if self.pulses else replace(available, pulses=0)
 
-    def stands(self, records: Mapping[str, int], day: str, of_day: Provenance) -> bool:
-        held = Provenance.recorded(records, self.name, day)
-        return held is not None and held.stands_for(self.sources(of_day))
+    def is_up_to_date(self, records: Mapping[str, int], day: str, available: Provenance) -> bool:
+        stored = Provenance.recorded(records, self.name, day)
+        return stored is not None and stored.satisfies(self.provenance(available))
 
 
 STORED_ANSWERS: Final = tuple(
@@ -119,16 +127,16 @@ STORED_ANSWERS: Final = tuple(
 
 @dataclass(frozen=True)
 class _Day:
-    """What is made of a day."""
+    """A day whose answers are computed."""
 
     name: str
     context: AnswerContext
-    sources: Provenance
+    available: Provenance
     recompute: bool
 
 
 def days_between(start_ms: int, end_ms: int) -> Iterator[Window]:
-    """The UTC days that have a part of [start, end), each whole."""
+    """The whole UTC days that overlap [start, end)."""
     first = start_ms // DAY_MS * DAY_MS if start_ms < end_ms else end_ms
     for day_ms in range(first, end_ms, DAY_MS):
         yield Window(day_ms, day_ms + DAY_MS)
@@ -146,64 +154,61 @@ def refresh(
     report_progress: Callable[[str], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> int:
-    """The number of (answer, day) pairs computed. `recompute`: also those that are up to date. `should_stop` is checked
-    between answers.
+    """Computes the answers of these days that are not up to date, and returns the number of (answer, day) pairs.
+
+    `recompute`: also those that are up to date. `should_stop` is checked between answers.
     """
     changes = CumulativeStats(lake.changes.pin().files)
     pulses = CumulativeStats(lake.pulses.pin().files if lake.pulses.exists() else [])
-    records = {kept: kept.records(lake) for kept in answers}
-    made = 0
+    records = {stored: stored.records(lake) for stored in answers}
+    computed = 0
     for window in days:
         until_ms = min(window.end_ms, extent.complete_until_ms)
         if until_ms <= window.start_ms:
             continue
         name = day_of(window.start_ms)
-        sources = Provenance(
+        available = Provenance(
             changes.newest(name), changes.raw(name), pulses.newest(name), until_ms, fingerprint(thresholds)
         )
-        wanted = [kept for kept in answers if recompute or not kept.stands(records[kept], name, sources)]
-        if wanted:
-            context = AnswerContext(
-                lake, extent, ResolvedWindow(Window(window.start_ms, until_ms), until_ms), thresholds
-            )
-            day = _Day(name, context, sources, recompute)
-            for number, (kept, is_ours) in enumerate(_each(spark, day, wanted), 1):
-                made += is_ours
-                report_progress(
-                    f"{name}: {'made' if is_ours else 'there is by now'} {kept.name} ({number} of {len(wanted)})"
-                )
+        stale = [one for one in answers if recompute or not one.is_up_to_date(records[one], name, available)]
+        if stale:
+            resolved = ResolvedWindow(Window(window.start_ms, until_ms), until_ms)
+            day = _Day(name, AnswerContext(lake, extent, resolved, thresholds), available, recompute)
+            for number, (stored, is_ours) in enumerate(_compute_day(spark, day, stale), 1):
+                computed += is_ours
+                what = "computed" if is_ours else "another process has computed"
+                report_progress(f"{name}: {what} {stored.name} ({number} of {len(stale)})")
                 if should_stop():
-                    return made
-    return made
+                    return computed
+    return computed
 
 
-def _each(spark: SparkSession, day: _Day, wanted: list[StoredAnswer]) -> Iterator[tuple[StoredAnswer, bool]]:
-    """Those that are looked after, one after the other; whether it was made here, or somebody else was faster."""
-    with question_inputs(spark, day.context, [QUESTIONS[kept.key[0]] for kept in wanted]) as inputs:
-        for kept in wanted:
-            yield kept, _replace(inputs, kept, day)
+def _compute_day(spark: SparkSession, day: _Day, stale: list[StoredAnswer]) -> Iterator[tuple[StoredAnswer, bool]]:
+    """Computes one answer after the other; False for an answer that another process has stored meanwhile."""
+    with question_inputs(spark, day.context, [QUESTIONS[stored.key[0]] for stored in stale]) as inputs:
+        for stored in stale:
+            yield stored, _replace_day(inputs, stored, day)
 
 
-def _replace(inputs: QuestionInput, kept: StoredAnswer, day: _Day) -> bool:
-    """False when somebody else made the day meanwhile, from the same or from more."""
-    table = kept.table(day.context.lake)
+def _replace_day(inputs: QuestionInput, stored: StoredAnswer, day: _Day) -> bool:
+    """False if another process has stored this day meanwhile, from the same history or a newer state of it."""
+    table = stored.table(day.context.lake)
     table.make()
-    ours = kept.sources(day.sources)
-    told = {"thresholds": json.dumps(asdict(inputs.thresholds))}
-    rows = COMPUTATIONS[kept.key].compute(inputs).coalesce(1).withColumn(table.partition, F.lit(day.name))
-    with write_attempt(table) as made:
-        made.write(rows)
+    ours = stored.provenance(day.available)
+    records = ours.records(stored.name, day.name)
+    metadata = {"thresholds": json.dumps(asdict(inputs.thresholds))}
+    rows = COMPUTATIONS[stored.key].compute(inputs).coalesce(1).withColumn(table.partition, F.lit(day.name))
+    with write_attempt(table) as attempt:
+        attempt.write(rows)
         while True:
             pinned = table.pin()
-            held = Provenance.recorded(all_records(pinned), kept.name, day.name)
-            if held is not None and (held.is_newer_than(ours) or (held.stands_for(ours) and not day.recompute)):
-                made.remove()
+            present = Provenance.recorded(all_records(pinned), stored.name, day.name)
+            if present is not None and (present.is_newer_than(ours) or (present.satisfies(ours) and not day.recompute)):
+                attempt.remove()
                 return False
             try:
-                commit_files(
-                    pinned, made.added, records=ours.records(kept.name, day.name), metadata=told, replaced_day=day.name
-                )
+                commit_files(pinned, attempt.added, records=records, metadata=metadata, replaced_day=day.name)
             except ConcurrentCommitError:
-                # Somebody else has just made a day of this answer: look again.
+                # Another process has just committed a day of this answer: check again.
                 continue
             return True

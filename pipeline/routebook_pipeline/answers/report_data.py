@@ -1,4 +1,4 @@
-"""Every question over one window, as the plain rows that a report is made of."""
+"""Computes every question over one window, for the report."""
 
 from collections.abc import Callable
 
@@ -36,7 +36,7 @@ PARTS = {
     "failovers_by_group": ("failovers", "group"),
     "anomalies": ("anomalies", "finding"),
 }
-"""Field of the findings -> question and level."""
+"""Field of `ReportData` -> question and level."""
 
 
 def collect_report_data(
@@ -52,7 +52,7 @@ def collect_report_data(
         for number, (name, key) in enumerate(PARTS.items(), 1):
             report_progress(f"computing {key[0]} by {key[1]} ({number} of {len(PARTS)})")
             parts[name] = to_rows(COMPUTATIONS[key].compute(inputs), COMPUTATIONS[key].schema)
-        report_progress("drawing")
+        report_progress("collecting the charts' data")
         return ReportData(
             namespace=context.lake.namespace,
             window=resolved.window,
@@ -60,7 +60,7 @@ def collect_report_data(
             asked_until_ms=resolved.asked_until_ms,
             notes=(extent.store_problem,) if extent.store_problem else (),
             bands=_bands(spark, inputs, worst_seats(parts["availability_by_seat"])),
-            gap_buckets=_buckets(inputs),
+            gap_buckets=_gap_buckets(inputs),
             thresholds=context.thresholds,
             made_ms=extent.now_ms,
             made_by=made_by,
@@ -96,7 +96,7 @@ def _state(state: int, unplanned: bool | None) -> str:
     return UP if state == seat_states.UP else UNKNOWN
 
 
-def _buckets(inputs: QuestionInput) -> dict[int, int]:
+def _gap_buckets(inputs: QuestionInput) -> dict[int, int]:
     inside = heartbeat_gaps.inside(inputs.history, inputs.window)
     summed = inside.groupBy("bucket").agg(F.sum("count").alias("number"))
     return {row.bucket: row.number for row in summed.collect() if row.bucket is not None}

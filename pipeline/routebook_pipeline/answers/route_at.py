@@ -1,4 +1,4 @@
-"""Question 1 for one topic."""
+"""The route of one topic at an instant or version, and how certain it is."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,8 +22,10 @@ from routebook_pipeline.transforms.routes import route_json, routes_at
 
 @dataclass(frozen=True)
 class Doubt:
-    """Between these versions is missing what the answer may depend on: they are the first and the last missing ones;
-    at a fork, which has none, the last before and the first behind it.
+    """Changes that may affect the answer are missing between these two versions.
+
+    For a hole they are the first and the last missing version. A fork has no missing versions: then they are the last
+    version before it and the first one after it.
     """
 
     first: int
@@ -39,9 +41,9 @@ class Doubt:
 class RouteAnswer:
     rows: list[Row]
     route: dict[str, Any] | None
-    """As the service's JSON; None: no route."""
+    """The route as the service's JSON; None if the topic had no route."""
     doubt: Doubt | None
-    """Also of an answer without a route: what is missing may have been its making."""
+    """Why the answer is uncertain. A missing route can be uncertain, too: the missing changes may have created it."""
 
 
 def route_at(
@@ -53,39 +55,39 @@ def route_at(
     instant: Instant,
     log: Callable[[str], None] = lambda _: None,
 ) -> RouteAnswer:
-    """AnswerIsNoError for a version that the history does not have."""
+    """Raises NegativeAnswerError if the instant is a version that the history does not have."""
     history = history_for(spark, lake, instant, log=log)
     if instant.ord is not None and extent.newest[0] > 0:
-        _check_it_was(history.changes, instant, Position.of(instant.ord))
+        _check_version_exists(history.changes, instant, Position.of(instant.ord))
     rows = to_rows(routes_at(history, instant, topic), ROUTE)
     return RouteAnswer(rows, route_json(rows), _doubt(history.changes, instant, extent))
 
 
 def _doubt(changes: DataFrame, instant: Instant, extent: HistoryExtent) -> Doubt | None:
-    """Not taken from the rows of the answer: a topic without a route has none."""
+    """Computed without the rows of the answer, because a topic without a route has none."""
     standing = standing_at(changes, Points([instant])).collect()[0]
     _, first = extent.first
     if first > 1 and standing.named_from is None:
-        # What the service had written before the lake began, and no baseline has said again yet.
+        # The versions before the lake's first entry are missing, and no baseline has restated their effects yet.
         return Doubt(1, first - 1 if standing.certain else standing.doubt_to_version)
     return None if standing.certain else Doubt(standing.doubt_from_version, standing.doubt_to_version)
 
 
-def _check_it_was(changes: DataFrame, instant: Instant, inputs: Position) -> None:
-    """Since a fork, a version may be behind the end of its era, or before its beginning."""
-    said = (
+def _check_version_exists(changes: DataFrame, instant: Instant, wanted: Position) -> None:
+    """After a fork, a version can lie after the end of its era or before its beginning."""
+    last = (
         changes.where(sees(instant) & (F.col("row") == 0))
-        .select("ord", F.struct("era", "version", "code", "to_version").alias("of"))
-        .agg(F.max_by("of", "ord").alias("last"))
+        .select("ord", F.struct("era", "version", "code", "to_version").alias("entry"))
+        .agg(F.max_by("entry", "ord").alias("last"))
         .collect()[0]
+        .last
     )
-    last = said.last
-    if last is not None and last.era == inputs.era and last.code != Kind.FORK:
-        held = last.to_version if last.code == Kind.HOLE else last.version
-        if held >= inputs.version:
+    if last is not None and last.era == wanted.era and last.code != Kind.FORK:
+        last_version = last.to_version if last.code == Kind.HOLE else last.version
+        if last_version >= wanted.version:
             return
-    before = "" if last is None else f": before it comes version {last.version} of era {last.era}"
+    before = "" if last is None else f"; the entry before it is version {last.version} of era {last.era}"
     raise NegativeAnswerError(
-        f"There never was a version {inputs.version} in era {inputs.era}{before}. `routebook pipeline run integrity` "
-        "lists the eras of a window, each with its first and last version."
+        f"Era {wanted.era} never had a version {wanted.version}{before}. `routebook pipeline run integrity` lists the "
+        "eras of a window, each with its first and last version."
     )

@@ -1,4 +1,4 @@
-"""Answers that are kept: a day is made when there is something new to make it from, and then it stands."""
+"""Stored answers: a day is computed once, and again only if something that it depends on has changed."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ FIRST, SECOND = "2023-12-09", "2023-12-10"
 END_MS = START_MS + 2 * DAY_MS
 
 SEATS, GAPS = (
-    next(kept for kept in STORED_ANSWERS if kept.name == name)
+    next(stored for stored in STORED_ANSWERS if stored.name == name)
     for name in ("availability-by-seat", "heartbeat-gaps-by-cluster")
 )
 FEW = (SEATS, GAPS)
@@ -47,7 +47,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 class Days:
-    """Both days of a lake, an entry an hour, and what is made of them."""
+    """A lake with two days of entries, one per hour, and the stored answers of these days."""
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self.spark, self.lake = spark, lake
@@ -61,7 +61,7 @@ class Days:
             rows.append((f"{ms}-{self._version}", payload(self._version, **fields)))
         commit(frame(self.spark, rows).coalesce(1), self.lake.changes, ingested_ms=5)
 
-    def make(
+    def refresh(
         self,
         *,
         until_ms: int = END_MS,
@@ -69,9 +69,9 @@ class Days:
         recompute: bool = False,
         answers: Sequence[StoredAnswer] = FEW,
     ) -> list[str]:
-        """What was made, as it was told."""
-        told: list[str] = []
-        made = refresh(
+        """The progress lines of the answers that this call computed."""
+        lines: list[str] = []
+        number = refresh(
             self.spark,
             self.lake,
             HistoryExtent(until_ms, until_ms, START_MS),
@@ -79,20 +79,21 @@ class Days:
             thresholds=thresholds,
             recompute=recompute,
             answers=answers,
-            report_progress=lambda line: told.append(line.split(" (")[0]),
+            report_progress=lambda line: lines.append(line.split(" (")[0]),
         )
-        ours = [line for line in told if "made" in line]
-        assert made == len(ours)
+        ours = [line for line in lines if "another process" not in line]
+        assert number == len(ours)
         return ours
 
-    def rows(self, kept: StoredAnswer, day: str) -> list[Row]:
-        pinned = kept.table(self.lake).pin()
-        schema = kept.table(self.lake).columns
+    def rows(self, stored: StoredAnswer, day: str) -> list[Row]:
+        pinned = stored.table(self.lake).pin()
+        schema = stored.table(self.lake).columns
         return to_rows(pinned.read(self.spark, lambda file: file.day == day), schema)
 
 
-def made(*days: str, answers: Sequence[StoredAnswer] = FEW) -> list[str]:
-    return [f"{day}: made {kept.name}" for day in days for kept in answers]
+def computed(*days: str, answers: Sequence[StoredAnswer] = FEW) -> list[str]:
+    """The progress lines of these days."""
+    return [f"{day}: computed {stored.name}" for day in days for stored in answers]
 
 
 @pytest.fixture
@@ -101,24 +102,24 @@ def days(plainly: SparkSession, lake: Lake) -> Days:
 
 
 @pytest.mark.slow
-def test_a_day_is_made_once_in_one_commit_and_is_the_answer(days: Days) -> None:
-    """Also of heartbeat gaps, of which there are none yet: that there is nothing is an answer, too."""
-    assert days.make() == made(FIRST, SECOND)
-    versions = {kept: kept.table(days.lake).pin().version for kept in FEW}
+def test_a_day_is_computed_once_in_one_commit_and_equals_the_answer(days: Days) -> None:
+    """This includes the heartbeat gaps, of which there are none yet: an empty answer is stored, too."""
+    assert days.refresh() == computed(FIRST, SECOND)
+    versions = {stored: stored.table(days.lake).pin().version for stored in FEW}
     assert versions == {SEATS: 2, GAPS: 2}, "a commit for the table, and one for each day"
-    assert days.make() == []
-    assert {kept: kept.table(days.lake).pin().version for kept in FEW} == versions
+    assert days.refresh() == []
+    assert {stored: stored.table(days.lake).pin().version for stored in FEW} == versions
 
     window = Window(START_MS + DAY_MS, END_MS)
     context = AnswerContext(days.lake, HistoryExtent(END_MS, END_MS), ResolvedWindow(window, END_MS))
-    inputs = answer(days.spark, context, QUESTIONS["availability"], "seat")
-    assert days.rows(SEATS, SECOND) == to_rows(inputs.rows, inputs.schema)
+    expected = answer(days.spark, context, QUESTIONS["availability"], "seat")
+    assert days.rows(SEATS, SECOND) == to_rows(expected.rows, expected.schema)
     assert len(days.rows(SEATS, SECOND)) == 3
-    assert days.make(recompute=True) == made(FIRST, SECOND)
-    assert days.rows(SEATS, SECOND) == to_rows(inputs.rows, inputs.schema)
+    assert days.refresh(recompute=True) == computed(FIRST, SECOND)
+    assert days.rows(SEATS, SECOND) == to_rows(expected.rows, expected.schema)
 
 
-def test_a_day_belongs_to_a_window_that_has_a_part_of_it() -> None:
+def test_the_days_of_a_window_include_days_that_it_overlaps_partly() -> None:
     def numbers(start_ms: int, end_ms: int) -> list[int]:
         return [day.start_ms // DAY_MS for day in days_between(start_ms, end_ms)]
 
@@ -127,14 +128,14 @@ def test_a_day_belongs_to_a_window_that_has_a_part_of_it() -> None:
     assert numbers(DAY_MS + 5, DAY_MS + 5) == []
 
 
-def test_looking_costs_one_opening_of_each_table_however_many_days(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kept in FEW:
-        table = kept.table(lake)
+def test_checking_many_days_opens_each_table_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for stored in FEW:
+        table = stored.table(lake)
         table.make()
         records: dict[str, int] = {}
         for day in days_between(START_MS, START_MS + 400 * DAY_MS):
-            sources = Provenance(0, 0, 0, day.end_ms, fingerprint(DEFAULTS))
-            records |= sources.records(kept.name, day_of(day.start_ms))
+            provenance = Provenance(0, 0, 0, day.end_ms, fingerprint(DEFAULTS))
+            records |= provenance.records(stored.name, day_of(day.start_ms))
         commit_files(table.pin(), [], records=records)
     opened: list[str] = []
     pin = Table.pin
@@ -150,58 +151,58 @@ def test_looking_costs_one_opening_of_each_table_however_many_days(lake: Lake, m
 
 
 @pytest.mark.slow
-def test_an_entry_makes_the_days_again_that_rest_on_it(days: Days) -> None:
-    assert days.make(answers=[SEATS]) == made(FIRST, SECOND, answers=[SEATS])
+def test_a_new_entry_makes_its_day_and_all_later_days_stale(days: Days) -> None:
+    assert days.refresh(answers=[SEATS]) == computed(FIRST, SECOND, answers=[SEATS])
     days.add(START_MS + DAY_MS + 23 * HOUR_MS)
-    assert days.make(answers=[SEATS]) == made(SECOND, answers=[SEATS])
+    assert days.refresh(answers=[SEATS]) == computed(SECOND, answers=[SEATS])
 
-    # Its time lies in the first day, its version behind everything.
+    # A late entry: its time lies in the first day, and its version is the highest.
     days.add(START_MS + 23 * HOUR_MS, id=9)
-    assert days.make(answers=[SEATS]) == made(FIRST, SECOND, answers=[SEATS])
+    assert days.refresh(answers=[SEATS]) == computed(FIRST, SECOND, answers=[SEATS])
     for day in (FIRST, SECOND):
         assert 9 in {row["broker_id"] for row in days.rows(SEATS, day)}, day
 
 
 @pytest.mark.slow
-def test_what_can_be_read_at_last_makes_its_day_again(days: Days) -> None:
-    """A reparse adds no version. The first day rests on nothing that it changed."""
+def test_a_reparsed_entry_makes_its_day_stale(days: Days) -> None:
+    """A reparse adds no version. The first day does not depend on anything that it changed."""
     days.add(START_MS + DAY_MS + 23 * HOUR_MS, v=2, id=9, queues=[])
-    assert days.make(answers=[SEATS]) == made(FIRST, SECOND, answers=[SEATS])
+    assert days.refresh(answers=[SEATS]) == computed(FIRST, SECOND, answers=[SEATS])
     assert {row["broker_id"] for row in days.rows(SEATS, SECOND)} == {0}
 
     assert reparse(days.spark, days.lake, known_format=2).readable == 1
-    assert days.make(answers=[SEATS]) == made(SECOND, answers=[SEATS])
+    assert days.refresh(answers=[SEATS]) == computed(SECOND, answers=[SEATS])
     assert {row["broker_id"] for row in days.rows(SEATS, SECOND)} == {0, 9}
-    assert days.make(answers=[SEATS]) == []
+    assert days.refresh(answers=[SEATS]) == []
 
 
 @pytest.mark.slow
-def test_other_thresholds_make_all_days_again(days: Days) -> None:
+def test_other_thresholds_make_all_days_stale(days: Days) -> None:
     strict = replace(DEFAULTS, retire_after_ms=1)
-    assert days.make(answers=[SEATS]) == made(FIRST, SECOND, answers=[SEATS])
-    assert days.make(answers=[SEATS], thresholds=strict) == made(FIRST, SECOND, answers=[SEATS])
-    assert days.make(answers=[SEATS], thresholds=strict) == []
-    (said,) = SEATS.table(days.lake).pin().delta.history(1)
-    assert '"retire_after_ms": 1,' in said["thresholds"]
-    assert days.make(answers=[SEATS]) == made(FIRST, SECOND, answers=[SEATS])
+    assert days.refresh(answers=[SEATS]) == computed(FIRST, SECOND, answers=[SEATS])
+    assert days.refresh(answers=[SEATS], thresholds=strict) == computed(FIRST, SECOND, answers=[SEATS])
+    assert days.refresh(answers=[SEATS], thresholds=strict) == []
+    (commit_info,) = SEATS.table(days.lake).pin().delta.history(1)
+    assert '"retire_after_ms": 1,' in commit_info["thresholds"]
+    assert days.refresh(answers=[SEATS]) == computed(FIRST, SECOND, answers=[SEATS])
 
 
 @pytest.mark.slow
-def test_the_open_day_is_made_as_far_as_it_is_over_and_again_when_more_is(days: Days) -> None:
+def test_the_open_day_is_computed_again_when_more_of_it_is_complete(days: Days) -> None:
     noon = START_MS + DAY_MS + DAY_MS // 2
-    assert days.make(answers=[SEATS], until_ms=noon) == made(FIRST, SECOND, answers=[SEATS])
+    assert days.refresh(answers=[SEATS], until_ms=noon) == computed(FIRST, SECOND, answers=[SEATS])
     assert {row["up_ms"] for row in days.rows(SEATS, SECOND)} == {DAY_MS // 2}
-    assert days.make(answers=[SEATS], until_ms=noon) == []
-    # Somebody whose store did not answer knows less than is there already.
-    assert days.make(answers=[SEATS], until_ms=noon - 1) == []
-    assert days.make(answers=[SEATS]) == made(SECOND, answers=[SEATS])
+    assert days.refresh(answers=[SEATS], until_ms=noon) == []
+    # A run whose store did not answer knows less than the stored answer contains.
+    assert days.refresh(answers=[SEATS], until_ms=noon - 1) == []
+    assert days.refresh(answers=[SEATS]) == computed(SECOND, answers=[SEATS])
     assert {row["up_ms"] for row in days.rows(SEATS, SECOND)} == {DAY_MS}
-    assert days.make(answers=[SEATS], until_ms=START_MS) == [], "nothing of any day is over"
+    assert days.refresh(answers=[SEATS], until_ms=START_MS) == [], "no part of any day is complete"
 
 
 @pytest.fixture
 def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """What happens once, when an answer's files are written and not yet committed."""
+    """An action that runs once, after an answer's files are written and before they are committed."""
     waiting: list[Any] = []
     write = WriteAttempt.write
 
@@ -218,13 +219,13 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("recompute", [False, True])
 def test_an_answer_is_never_replaced_by_an_older_one(days: Days, between: list[Any], recompute: bool) -> None:
-    """While ours is computed, an entry comes and another process makes the days."""
+    """While we compute, an entry arrives and another process computes the days."""
 
-    def somebody_else() -> None:
+    def other_process() -> None:
         days.add(START_MS + 23 * HOUR_MS, id=9)
-        assert days.make(answers=[SEATS]) == made(FIRST, SECOND, answers=[SEATS])
+        assert days.refresh(answers=[SEATS]) == computed(FIRST, SECOND, answers=[SEATS])
 
-    between.append(somebody_else)
+    between.append(other_process)
     ours = refresh(
         days.spark,
         days.lake,
@@ -236,35 +237,35 @@ def test_an_answer_is_never_replaced_by_an_older_one(days: Days, between: list[A
     assert ours == 0
     assert 9 in {row["broker_id"] for row in days.rows(SEATS, FIRST)}
     table = SEATS.table(days.lake)
-    assert paths(table) == {file.path for file in table.pin().files}, "what was thrown away is gone"
+    assert paths(table) == {file.path for file in table.pin().files}, "the discarded files are deleted"
 
 
 @pytest.mark.slow
-def test_who_looked_before_another_committed_looks_again(
+def test_a_commit_that_another_process_overtook_is_checked_again(
     days: Days, between: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between looking and committing: the table refuses, and what the other made stands."""
-    looked: list[PinnedTable] = []
+    """The other process commits between our check and our commit. Our commit fails, and the other's day is kept."""
+    outdated: list[PinnedTable] = []
 
-    def somebody_else() -> None:
-        looked.append(SEATS.table(days.lake).pin())
-        assert days.make(answers=[SEATS]) == made(FIRST, SECOND, answers=[SEATS])
+    def other_process() -> None:
+        outdated.append(SEATS.table(days.lake).pin())
+        assert days.refresh(answers=[SEATS]) == computed(FIRST, SECOND, answers=[SEATS])
         pin = Table.pin
-        monkeypatch.setattr(Table, "pin", lambda self: looked.pop() if looked else pin(self))
+        monkeypatch.setattr(Table, "pin", lambda self: outdated.pop() if outdated else pin(self))
 
-    between.append(somebody_else)
-    assert days.make(answers=[SEATS]) == []
-    assert not looked
+    between.append(other_process)
+    assert days.refresh(answers=[SEATS]) == []
+    assert not outdated
 
 
 @pytest.mark.slow
-def test_two_at_once_make_each_day_once(days: Days) -> None:
-    told: list[list[str]] = []
-    several = [threading.Thread(target=lambda: told.append(days.make(answers=[SEATS]))) for _ in range(2)]
-    for one in several:
-        one.start()
-    for one in several:
-        one.join()
-    assert len(told) == 2
+def test_two_concurrent_runs_compute_each_day_once(days: Days) -> None:
+    results: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: results.append(days.refresh(answers=[SEATS]))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 2
     assert SEATS.table(days.lake).pin().version == 2
     assert len(days.rows(SEATS, FIRST)) == len(days.rows(SEATS, SECOND)) == 3
