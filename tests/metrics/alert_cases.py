@@ -1,5 +1,7 @@
-"""For each alert what makes it fire, and what must not. Two workers, a and b, of one service, scraped each 30 seconds;
-values are written as promtool has them: `0+3x10` is 0, 3, 6 … in ten steps, `_` is a scrape that found nothing.
+"""For each alert, series that must make it fire and series that must not.
+
+The series are those of one service with two workers, a and b, scraped every 30 seconds. Values are in promtool's
+notation: `0+3x10` means 0, 3, 6 and so on for ten steps; `_` is a scrape without a value.
 """
 
 from dataclasses import dataclass, field
@@ -10,8 +12,8 @@ Series = dict[str, str]
 
 
 def on(worker: str, metric: str, **labels: str) -> str:
-    said = {"namespace": NAMESPACE, "job": JOB, "instance": worker, **labels}
-    return metric + "{" + ",".join(f'{name}="{value}"' for name, value in said.items()) + "}"
+    all_labels = {"namespace": NAMESPACE, "job": JOB, "instance": worker, **labels}
+    return metric + "{" + ",".join(f'{name}="{value}"' for name, value in all_labels.items()) + "}"
 
 
 def both(metric: str, values: str, **labels: str) -> Series:
@@ -24,14 +26,14 @@ class Case:
     fires: Series
     silent: list[Series]
     at: str = "10m"
-    """When it is looked at."""
+    """Time at which the alert is evaluated."""
     labels: dict[str, str] = field(default_factory=dict)
-    """Of the alert, beside namespace, job and severity."""
+    """Expected labels of the alert, besides namespace, job and severity."""
 
 
 ON_A = {"instance": "a"}
 UP = both("routebook_build_info", "1x200", version="1.0")
-IN_TOUCH = both("routebook_replica_stale_seconds", "0x200")
+STORE_REACHABLE = both("routebook_replica_stale_seconds", "0x200")
 
 WORKERS = [
     Case(
@@ -134,7 +136,7 @@ WORKERS = [
             on("a", "routebook_draining"): "0x8 1 stale",
         },
         [
-            # Everybody had moved; it still drains; it was killed and drained nothing.
+            # All peers had moved; the worker is still draining; it was killed without draining.
             {
                 on("a", "routebook_connections", port="remoting"): "9x8 0 stale",
                 on("a", "routebook_draining"): "0x8 1 stale",
@@ -161,12 +163,12 @@ TABLE = [
     Case(
         "RoutebookStoreAway",
         both("routebook_replica_stale_seconds", "0x5 30+30x100"),
-        [IN_TOUCH, IN_TOUCH | {on("a", "routebook_replica_stale_seconds"): "0x5 30+30x100"}],
+        [STORE_REACHABLE, STORE_REACHABLE | {on("a", "routebook_replica_stale_seconds"): "0x5 30+30x100"}],
     ),
     Case(
         "RoutebookReplicaStale",
-        IN_TOUCH | {on("a", "routebook_replica_stale_seconds"): "0x5 30+30x100"},
-        [IN_TOUCH, {on("a", "routebook_replica_stale_seconds"): "0x5 30 0x100"}],
+        STORE_REACHABLE | {on("a", "routebook_replica_stale_seconds"): "0x5 30+30x100"},
+        [STORE_REACHABLE, {on("a", "routebook_replica_stale_seconds"): "0x5 30 0x100"}],
         labels=ON_A,
     ),
     Case(
@@ -186,9 +188,9 @@ TABLE = [
         {on("a", "routebook_replica_version"): "100+50x100", on("b", "routebook_replica_version"): "100x100"},
         [
             both("routebook_replica_version", "100x100"),
-            # Scraped at other instants of a busy fleet.
+            # The workers of a busy fleet, scraped at different instants.
             {on("a", "routebook_replica_version"): "100+50x100", on("b", "routebook_replica_version"): "60+50x100"},
-            # A new history, and a worker that has just begun.
+            # A new history, and a worker that has just started.
             both("routebook_replica_version", "100x10 3+1x100"),
             {on("a", "routebook_replica_version"): "100x100", on("b", "routebook_replica_version"): "_x15 0x2 100x100"},
         ],
@@ -300,9 +302,9 @@ REQUESTS = [
 EXPIRY = [
     Case(
         "RoutebookNoLeader",
-        IN_TOUCH | both("routebook_leader", "0x100"),
+        STORE_REACHABLE | both("routebook_leader", "0x100"),
         [
-            IN_TOUCH | {on("a", "routebook_leader"): "1x100", on("b", "routebook_leader"): "0x100"},
+            STORE_REACHABLE | {on("a", "routebook_leader"): "1x100", on("b", "routebook_leader"): "0x100"},
             both("routebook_leader", "0x100") | both("routebook_replica_stale_seconds", "30+30x100"),
         ],
     ),
@@ -313,9 +315,9 @@ EXPIRY = [
     ),
     Case(
         "RoutebookScansStopped",
-        IN_TOUCH | both("routebook_scans_total", "50x100"),
+        STORE_REACHABLE | both("routebook_scans_total", "50x100"),
         [
-            IN_TOUCH | {on("a", "routebook_scans_total"): "0+6x100", on("b", "routebook_scans_total"): "0x100"},
+            STORE_REACHABLE | {on("a", "routebook_scans_total"): "0+6x100", on("b", "routebook_scans_total"): "0x100"},
             both("routebook_scans_total", "50x100") | both("routebook_replica_stale_seconds", "30+30x100"),
         ],
         at="20m",

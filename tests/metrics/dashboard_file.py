@@ -1,4 +1,4 @@
-"""The dashboard as it is in the file, and its queries as a Grafana would send them."""
+"""Reads the dashboard file, and its queries in the form that Grafana would send."""
 
 import json
 import re
@@ -9,8 +9,8 @@ from tests.architecture.sources import ROOT
 
 DASHBOARD = ROOT / "helm/routebook/files/dashboard.json"
 
-_FILLED_IN = {"$namespace": ".*", "$job": ".*", "$__rate_interval": "20s"}
-"""As with "All" chosen; the interval is what fits a test that scrapes each second."""
+_SUBSTITUTES = {"$namespace": ".*", "$job": ".*", "$__rate_interval": "20s"}
+"""The values for the choice "All", and an interval that suits a test that scrapes every second."""
 
 
 def read_dashboard() -> dict[str, Any]:
@@ -19,18 +19,18 @@ def read_dashboard() -> dict[str, Any]:
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Of panels and annotations: where, and what."""
+    """Yields the place and expression of each query, in panels and annotations."""
     board = read_dashboard()
     for panel in board["panels"]:
         for target in panel.get("targets", []):
-            yield f"{panel['title']} {target['refId']}", filled_in(target["expr"])
+            yield f"{panel['title']} {target['refId']}", substituted(target["expr"])
     for annotation in board["annotations"]["list"]:
         if "expr" in annotation:
-            yield f"annotation {annotation['name']}", filled_in(annotation["expr"])
+            yield f"annotation {annotation['name']}", substituted(annotation["expr"])
 
 
 def choices() -> Iterator[tuple[str, str, str]]:
-    """Of variables that are asked for: name, metric, label."""
+    """Yields name, metric and label of each variable whose values Grafana queries."""
     for variable in read_dashboard()["templating"]["list"]:
         if variable["type"] == "query":
             found = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"])
@@ -38,7 +38,7 @@ def choices() -> Iterator[tuple[str, str, str]]:
             yield variable["name"], found[1], found[2]
 
 
-def filled_in(expr: str) -> str:
-    for variable, value in _FILLED_IN.items():
+def substituted(expr: str) -> str:
+    for variable, value in _SUBSTITUTES.items():
         expr = expr.replace(variable, value)
     return expr

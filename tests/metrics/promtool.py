@@ -1,4 +1,4 @@
-"""Debian's `prometheus` brings both programs; where they are absent, what needs them is skipped."""
+"""Runs promtool. Tests that need it or Prometheus are skipped without; Debian's package `prometheus` has both."""
 
 import shutil
 import subprocess
@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool on this machine")
-needs_prometheus = pytest.mark.skipif(
-    shutil.which("prometheus") is None, reason="there is no prometheus on this machine"
-)
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+needs_prometheus = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 
 
 def promtool(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":

@@ -1,5 +1,6 @@
-"""Reads helm/routebook/files/alerts.yaml as it is written: groups, alerts, and four levels of keys. promtool checks
-that it is what Prometheus takes (`test_alerts.py`); this is for machines without it, and needs no YAML library.
+"""Reads helm/routebook/files/alerts.yaml without a YAML library; it understands only the layout of that file.
+
+`test_alerts.py` has promtool check the file too, on machines that have it.
 """
 
 import re
@@ -18,13 +19,13 @@ _LABELS_USED = re.compile(r"\$labels\.([a-z_]+)")
 class Alert:
     name: str
     expr: str = ""
-    wait: str = ""
+    pending_for: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
 
     @property
     def labels_used(self) -> set[str]:
-        """By its texts: of what is not there, a text would say nothing."""
+        """Labels that its annotations refer to."""
         return {name for text in self.annotations.values() for name in _LABELS_USED.findall(text)}
 
 
@@ -47,11 +48,11 @@ def read_alerts(path: Path = ALERTS) -> list[Alert]:
         elif indent == 8:
             section = key
             if key == "for":
-                alerts[-1].wait = value
+                alerts[-1].pending_for = value
         elif indent >= 10 and section == "expr":
             alerts[-1].expr += f"{text}\n"
         elif indent == 10 and section in ("labels", "annotations"):
             getattr(alerts[-1], section)[key] = value
         elif indent > 6:
-            raise ValueError(f"line {number} of {path.name} is not written as this reader knows it: {text}")
+            raise ValueError(f"line {number} of {path.name} is not in the layout that this reader understands: {text}")
     return alerts

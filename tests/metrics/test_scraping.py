@@ -1,10 +1,9 @@
-"""A real Prometheus scrapes real workers, with the rules of the chart: what it makes of them an operator gets."""
+"""A real Prometheus scrapes real workers and evaluates the chart's rules and the dashboard's queries."""
 
 import asyncio
 import json
 import math
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -21,15 +20,15 @@ from tests.architecture.sources import ROOT
 from tests.metrics.dashboard_file import choices, queries
 from tests.metrics.promtool import needs_prometheus, needs_promtool, promtool
 from tests.metrics.rules_file import ALERTS, read_alerts
-from tests.metrics.traffic import make_traffic, serving
+from tests.metrics.traffic import make_traffic, start_service
 from tests.runtime.running import Running
+from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.slow, needs_prometheus, pytest.mark.xdist_group("metrics")]
 
 START_SECONDS = 30.0
 
-QUIET = {
-    # What these show did not happen here, or not on the worker that the query is about.
+WITHOUT_DATA = {
     "annotation Alerts": {
         'ALERTS{alertname="RoutebookAbsent",alertstate="firing",severity="critical",job="names"}': "1x60",
         'ALERTS{alertname="RoutebookFeedLag",alertstate="pending",severity="warning",job="names"}': "1x60",
@@ -41,8 +40,9 @@ QUIET = {
         'routebook_memory_limit_bytes{job="names",instance="b"}': "0x60",
     },
 }
-"""Queries that may be answered with nothing here, and series of every five seconds that they answer for."""
-ANSWERS = {
+"""Queries that may return nothing here, because the event does not occur in this test. For each of them, series with a
+sample every five seconds for which it must return something."""
+EXPECTED = {
     "annotation Alerts": [('{alertname="RoutebookAbsent",severity="critical"}', 1)],
     "Connections refused or cut B": [('{reason="header"}', 1)],
     "Connections refused or cut C": [('{reason="idle"}', 1)],
@@ -56,9 +56,9 @@ class Prometheus:
 
     def get(self, path: str, **params: str) -> Any:
         answer = httpx.get(f"{self.url}/api/v1/{path}", params=params, timeout=10, trust_env=False)
-        said = answer.json()
-        assert said["status"] == "success", said
-        return said["data"]
+        body = answer.json()
+        assert body["status"] == "success", body
+        return body["data"]
 
     def query(self, expr: str) -> list[Any]:
         found: list[Any] = self.get("query", query=expr)["result"]
@@ -66,31 +66,34 @@ class Prometheus:
 
 
 @pytest.fixture(scope="module")
-def lively(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One whose traffic goes on while it is scraped: a rate is about what happens between two scrapes."""
-    with serving(store_url, tmp_path_factory.mktemp("three"), workers=1) as service, ThreadPoolExecutor(1) as thread:
-        enough = threading.Event()
+def loaded_worker(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A worker with traffic while it is scraped, because a rate needs events between two scrapes."""
+    with (
+        start_service(store_url, tmp_path_factory.mktemp("three"), workers=1) as service,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        stop = threading.Event()
 
-        def go_on() -> None:
-            while not enough.is_set():
+        def repeat_traffic() -> None:
+            while not stop.is_set():
                 asyncio.run(make_traffic(service))
 
-        traffic = thread.submit(go_on)
+        traffic = thread.submit(repeat_traffic)
         try:
             yield service
         finally:
-            enough.set()
+            stop.set()
         traffic.result()
 
 
 @pytest.fixture(scope="module")
 def prometheus(
-    busy: Running, busy_processes: Running, lively: Running, tmp_path_factory: pytest.TempPathFactory
+    used_worker: Running, used_processes: Running, loaded_worker: Running, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Prometheus]:
     folder = tmp_path_factory.mktemp("prometheus")
     targets = [
         {"targets": [service.admin.removeprefix("http://")], "labels": {"namespace": namespace}}
-        for service, namespace in ((busy, "one"), (busy_processes, "two"), (lively, "three"))
+        for service, namespace in ((used_worker, "one"), (used_processes, "two"), (loaded_worker, "three"))
     ]
     config = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
@@ -98,9 +101,7 @@ def prometheus(
         "scrape_configs": [{"job_name": "names", "static_configs": targets}],
     }
     (folder / "prometheus.yml").write_text(json.dumps(config))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     command = [
         shutil.which("prometheus") or "",
         f"--config.file={folder}/prometheus.yml",
@@ -118,7 +119,7 @@ def prometheus(
 
 
 def _wait_for_scrapes(prometheus: Prometheus, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Several of each target: a rate needs two."""
+    """Waits for several scrapes of each target; a rate needs two."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         assert process.poll() is None, log.read_text()
@@ -127,50 +128,50 @@ def _wait_for_scrapes(prometheus: Prometheus, process: "subprocess.Popen[bytes]"
             if len(prometheus.query("count_over_time(routebook_build_info[1m]) >= 4")) == 3:
                 return
         except (httpx.HTTPError, ValueError):
-            pass  # it is not up yet
+            pass  # Prometheus is still starting
         time.sleep(0.3)
 
 
-def test_all_targets_are_taken_whole(prometheus: Prometheus) -> None:
+def test_all_targets_are_scraped_completely(prometheus: Prometheus) -> None:
     targets = prometheus.get("targets")["activeTargets"]
-    assert [(one["health"], one["lastError"]) for one in targets] == [("up", "")] * 3
+    assert [(target["health"], target["lastError"]) for target in targets] == [("up", "")] * 3
     assert len(prometheus.query("scrape_samples_scraped > 150")) == 3
 
 
 @pytest.mark.parametrize(("where", "expr"), list(queries()), ids=[where for where, _ in queries()])
-def test_every_query_of_the_dashboard_is_answered(prometheus: Prometheus, where: str, expr: str) -> None:
-    # A quantile of nothing is a number that is none.
-    numbers = [float(one["value"][1]) for one in prometheus.query(expr)]
-    assert any(not math.isnan(number) for number in numbers) or where in QUIET
+def test_every_dashboard_query_returns_data(prometheus: Prometheus, where: str, expr: str) -> None:
+    # A quantile without samples is NaN.
+    numbers = [float(series["value"][1]) for series in prometheus.query(expr)]
+    assert any(not math.isnan(number) for number in numbers) or where in WITHOUT_DATA
 
 
 @needs_promtool
-@pytest.mark.parametrize("where", QUIET)
-def test_what_did_not_happen_here_would_be_shown(where: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", WITHOUT_DATA)
+def test_the_remaining_queries_return_data_when_the_event_occurs(where: str, tmp_path: Path) -> None:
     (expr,) = [expr for name, expr in queries() if name == where]
-    samples = [{"labels": labels, "value": value} for labels, value in ANSWERS[where]]
-    trial = {
+    samples = [{"labels": labels, "value": value} for labels, value in EXPECTED[where]]
+    unit_test = {
         "interval": "5s",
-        "input_series": [{"series": name, "values": values} for name, values in QUIET[where].items()],
+        "input_series": [{"series": name, "values": values} for name, values in WITHOUT_DATA[where].items()],
         "promql_expr_test": [{"expr": expr, "eval_time": "4m", "exp_samples": samples}],
     }
     path = tmp_path / "tests.yaml"
-    path.write_text(json.dumps({"evaluation_interval": "5s", "tests": [trial]}))
+    path.write_text(json.dumps({"evaluation_interval": "5s", "tests": [unit_test]}))
     done = promtool("test", "rules", path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_choices_of_the_dashboard_are_the_services_that_are_there(prometheus: Prometheus) -> None:
-    """As Grafana asks for them."""
+def test_the_dashboards_variables_offer_the_existing_services(prometheus: Prometheus) -> None:
+    """Queries the values as Grafana does."""
     offered = {
         name: prometheus.get(f"label/{label}/values", **{"match[]": metric}) for name, metric, label in choices()
     }
     assert offered == {"namespace": ["one", "three", "two"], "job": ["names"]}
 
 
-def test_the_numbers_are_those_of_what_was_done(prometheus: Prometheus) -> None:
+def test_scraped_numbers_match_the_traffic(prometheus: Prometheus) -> None:
     def number(expr: str) -> float:
-        ((_, text),) = [one["value"] for one in prometheus.query(expr)]
+        ((_, text),) = [series["value"] for series in prometheus.query(expr)]
         return float(text)
 
     assert number('sum(routebook_registrations_total{namespace="one"})') == 6
@@ -181,21 +182,21 @@ def test_the_numbers_are_those_of_what_was_done(prometheus: Prometheus) -> None:
     assert number('routebook_workers{namespace="two"}') == 2
 
 
-def test_all_rules_are_loaded_and_evaluated_and_healthy_services_wake_nobody(prometheus: Prometheus) -> None:
+def test_all_rules_are_evaluated_and_none_fires_for_healthy_services(prometheus: Prometheus) -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
         assert {rule["name"] for rule in rules} == {alert.name for alert in read_alerts()}
-        # A worker that has just begun has not looked for silent brokers between two scrapes yet.
-        settled = {(rule["health"], rule["state"]) for rule in rules} == {("ok", "inactive")}
-        if settled or time.monotonic() > deadline:
+        # Right after the start no scan for silent brokers has run between two scrapes yet.
+        all_inactive = {(rule["health"], rule["state"]) for rule in rules} == {("ok", "inactive")}
+        if all_inactive or time.monotonic() > deadline:
             break
         time.sleep(0.3)
     assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
     assert [rule["name"] for rule in rules if rule["state"] != "inactive"] == []
 
 
-def test_texts_of_rules_read_by_the_tests_are_those_prometheus_reads(prometheus: Prometheus) -> None:
+def test_read_alerts_agrees_with_prometheus(prometheus: Prometheus) -> None:
     loaded = {rule["name"]: rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]}
     for alert in read_alerts():
         rule = loaded[alert.name]

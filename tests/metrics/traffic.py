@@ -1,4 +1,4 @@
-"""What a fleet does in a few seconds, over both ports, as far as it can be seen in the metrics."""
+"""Traffic on both ports that changes every metric about requests, in a few seconds."""
 
 import asyncio
 import secrets
@@ -15,10 +15,10 @@ from tests.runtime.running import Running
 
 ADDRESS = "127.0.0.21:10911"
 LOOKUP_SECONDS = 1.5
-"""Lookups are timed ten times a second."""
+"""Long enough for several timed lookups; at most ten per second are timed."""
 
 
-def serving(store_url: str, folder: Path, *, workers: int) -> Running:
+def start_service(store_url: str, folder: Path, *, workers: int) -> Running:
     flags = ("--namespace", f"t-{secrets.token_hex(6)}", "--workers", str(workers), "--log-format", "json")
     return Running("serve", "--redis-url", store_url, *flags, folder=folder)
 
@@ -49,12 +49,12 @@ async def _over_remoting(address: str) -> None:
         assert await _ask(broker, RequestCode.BROKER_HEARTBEAT, seat) == ResponseCode.SUCCESS
         assert await _ask(broker, RequestCode.REGISTER_BROKER, {"clusterName": "demo"}) == ResponseCode.SYSTEM_ERROR
         assert await _ask(broker, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "No"}) == ResponseCode.TOPIC_NOT_EXIST
-        until = asyncio.get_running_loop().time() + LOOKUP_SECONDS
-        while asyncio.get_running_loop().time() < until:
+        end = asyncio.get_running_loop().time() + LOOKUP_SECONDS
+        while asyncio.get_running_loop().time() < end:
             assert await _ask(broker, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicR"}) == ResponseCode.SUCCESS
             await asyncio.sleep(0.002)
-        leaving = {**seat, "brokerId": "0"}
-        assert await _ask(broker, RequestCode.UNREGISTER_BROKER, leaving) == ResponseCode.SUCCESS
+        unregistration = {**seat, "brokerId": "0"}
+        assert await _ask(broker, RequestCode.UNREGISTER_BROKER, unregistration) == ResponseCode.SUCCESS
 
 
 def _registration(broker: str) -> tuple[Ext, bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.metrics.traffic import make_traffic, serving
+from tests.metrics.traffic import make_traffic, start_service
 from tests.runtime.running import Running
 from tests.support.waiting import until
 
@@ -29,7 +29,7 @@ def _send(address: str, data: bytes) -> None:
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 async def test_every_line_is_an_object(store_url: str, tmp_path: Path, workers: int) -> None:
-    with serving(store_url, tmp_path, workers=workers) as service:
+    with start_service(store_url, tmp_path, workers=workers) as service:
         await make_traffic(service)
         await asyncio.to_thread(_send, service.remoting, b"\xff\xff\xff\xff no frame")
         await asyncio.to_thread(_send, service.http, b"no request\r\n\r\n")
