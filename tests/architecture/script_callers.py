@@ -43,10 +43,10 @@ def _calls_in(module: str, tree: ast.Module, function: Function) -> list[ScriptC
         if node.func.attr == "run" and _text(node.args[:1]):
             count, tail = _Reader(tree, function).leading(node.args[1:])
             calls.append(ScriptCall(_text(node.args[:1]), where, count, tail))
-        elif node.func.attr == "run_all" and _text(node.args[1:2]):
+        elif node.func.attr == "run_all" and _text(node.args[:1]):
             # Many times in one pipeline: a list of argument lists.
-            count, tail = _Reader(tree, function).of_element(node.args[3])
-            calls.append(ScriptCall(_text(node.args[1:2]), where, count, tail))
+            count, tail = _Reader(tree, function).of_element(node.args[1])
+            calls.append(ScriptCall(_text(node.args[:1]), where, count, tail))
     return calls
 
 

@@ -4,6 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from routebook import __version__
 from routebook.observability.metrics import HistoryFigures, Metrics, ReplicaFigures
+from routebook.store.namespace import Status
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -23,11 +24,9 @@ def busy_worker(times: int) -> Metrics:
     metrics = Metrics()
     for _ in range(times):
         metrics.lookup("http", "found")
-        metrics.registration("unchanged")
-        metrics.heartbeat()
         metrics.http_request("GET", "/v1/routes/{topic}", 200, 0.001)
         metrics.watcher_came()
-        metrics.store_call("touch_broker", "ok", 0.0003)
+        metrics.script_run("touch_broker", 0.0003, Status.UNCHANGED, None)
         metrics.scan()
     metrics.feed(changes=times, loads=1, breaks={"gap": times})
     metrics.expired(times)

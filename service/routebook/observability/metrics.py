@@ -9,6 +9,7 @@ One `Metrics` a worker, on a registry of its own: two workers in one process (te
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final, Literal, get_args
 
 from prometheus_client import (
@@ -98,6 +99,15 @@ PORTS: tuple[Port, ...] = ("http", "remoting")
 LookupResult = Literal["found", "not_found", "not_ready"]
 RegistrationKind = Literal["unchanged", "changed", "refused", "turned_down"]
 
+_REGISTRATIONS: Final[dict[tuple[str, str], RegistrationKind]] = {
+    ("touch_broker", "UNCHANGED"): "unchanged",
+    ("register_broker", "DONE"): "changed",
+    ("register_broker", "UNCHANGED"): "unchanged",
+    ("register_broker", "REFUSED"): "refused",
+    ("register_broker", "TURNED_DOWN"): "turned_down",
+}
+"""What became of a registration, by the script that ran and the status of its reply."""
+
 LossOutcome = Literal[
     "elsewhere",
     "returned",
@@ -175,12 +185,6 @@ class Metrics:
     def sample_http(self) -> None:
         self.http_sample_due = True
 
-    def registration(self, kind: RegistrationKind) -> None:
-        self._registrations.labels(kind).inc()
-
-    def heartbeat(self) -> None:
-        self._heartbeats.inc()
-
     def loop_delay(self, seconds: float) -> None:
         self._loop_delay.observe(seconds)
 
@@ -251,10 +255,15 @@ class Metrics:
         for reason, total in breaks.items():
             self._advance(self._breaks.labels(reason), reason, total)
 
-    def store_call(self, script: str, result: str, seconds: float) -> None:
-        """`result` is ok, or the kind of failure."""
-        self._store_calls.labels(script, result).inc()
+    def script_run(self, script: str, seconds: float, status: IntEnum | None, error: StoreError | None) -> None:
+        """Registrations and heartbeats are counted here, since the script alone decides what became of them."""
+        self._store_calls.labels(script, _kind_of_failure(error) if error else "ok").inc()
         self._store_seconds.labels(script).observe(seconds)
+        if status is not None:
+            if kind := _REGISTRATIONS.get((script, status.name)):
+                self._registrations.labels(kind).inc()
+            elif (script, status.name) == ("heartbeat_broker", "UNCHANGED"):
+                self._heartbeats.inc()
 
     # What the leader does
 
@@ -466,3 +475,9 @@ class Metrics:
 
     def _histogram(self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"routebook_{name}", text, labels, registry=self.registry, buckets=buckets)
+
+
+def _kind_of_failure(error: StoreError) -> str:
+    """`StoreUnavailableError` becomes `store_unavailable`."""
+    words = type(error).__name__.removesuffix("Error")
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in words).lstrip("_")

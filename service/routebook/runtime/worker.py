@@ -32,7 +32,6 @@ from routebook.observability.probes import Pace, memory_limit_bytes
 from routebook.registry.registry import Registry
 from routebook.remoting.server import RemotingServer
 from routebook.replica.replica import Replica
-from routebook.runtime.measured_scripts import MeasuredScripts
 from routebook.runtime.ports import PublicPorts
 from routebook.runtime.stopping import Serving, Stop
 from routebook.settings import LiveSettings, Origin, Settings
@@ -70,7 +69,7 @@ class Worker:
             connections=settings.store_connections,
         )
         self._metrics = Metrics()
-        self._namespace = Namespace(self._client, keys, MeasuredScripts(ScriptSet.load(), self._metrics))
+        self._namespace = Namespace(self._client, keys, ScriptSet.load(), on_run=self._metrics.script_run)
         self._replica = Replica(self._namespace, live, tell_changes=ChangeLog(live.masked).tell)
         self.registry = Registry(self._namespace, self._replica, live, worker=self.name, metrics=self._metrics)
         self._presence = Presence(

@@ -1,19 +1,20 @@
-"""What a script says of what it did: the same list as `lua/include/statuses.lua`.
+"""One namespace in the store: the connection, the names of its keys, and the scripts that read and write it."""
 
-The route table as one worker holds it: a connection, the keys of one namespace, the scripts.
-"""
-
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from time import perf_counter
 from typing import Any
 
-from routebook.errors import StoreUnsuitableError
+from routebook.errors import StoreError, StoreUnsuitableError
 from routebook.store.connection.client import StoreClient
 from routebook.store.keys import Keys
 from routebook.store.scripts import ScriptSet
 
 
 class Status(IntEnum):
+    """How a script ended. `lua/include/statuses.lua` has the same list."""
+
     DONE = 0
     UNCHANGED = 1
     UNKNOWN = 2
@@ -36,20 +37,48 @@ SCHEMA = 1
 """Layout of the tables. A store with a newer one refuses our start."""
 
 
+OnRun = Callable[[str, float, Status | None, StoreError | None], None]
+"""Called after every run of a script: its name, the seconds it took, the status of its reply (None if the reply has
+none), and the error if it failed.
+"""
+
+
+def ignore_run(script: str, seconds: float, status: Status | None, error: StoreError | None) -> None:
+    """For tests and tools, which count nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Namespace:
     client: StoreClient
     keys: Keys
     scripts: ScriptSet
+    on_run: OnRun = ignore_run
 
     async def run(self, script: str, *args: str | int) -> list[Any]:
-        """One script. Every key it touches is built from `meta`; the reply begins with a status and the version."""
-        reply = await self.scripts.run(self.client, script, self.keys.meta, *args)
+        """Run one script. Every key that it touches is built from `meta`; its reply begins with status and version."""
+        start = perf_counter()
+        try:
+            reply = await self.scripts.run(self.client, script, self.keys.meta, *args)
+        except StoreError as error:
+            self.on_run(script, perf_counter() - start, None, error)
+            raise
         if not isinstance(reply, list):
             raise StoreUnsuitableError(
                 f"{script} answered {reply!r}.", advice="Another program may be using this namespace."
             )
+        self.on_run(script, perf_counter() - start, status_of(reply), None)
         return reply
+
+    async def run_all(self, script: str, arguments: list[list[str]]) -> list[Any]:
+        """Run a script that only reads, once for each list of arguments, in one pipeline. Replies have no status."""
+        start = perf_counter()
+        try:
+            replies = await self.scripts.run_all(self.client, script, self.keys.meta, arguments)
+        except StoreError as error:
+            self.on_run(script, perf_counter() - start, None, error)
+            raise
+        self.on_run(script, perf_counter() - start, None, None)
+        return replies
 
 
 @dataclass(frozen=True, slots=True)

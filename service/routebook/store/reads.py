@@ -59,7 +59,7 @@ async def read_groups(namespace: Namespace, wanted: Mapping[str, frozenset[str] 
         return {}
     topics = {broker: None if names is None else sorted(names) for broker, names in wanted.items()}
     arguments = [[broker, "1"] if names is None else [broker, "0", *names] for broker, names in topics.items()]
-    replies = await namespace.scripts.run_all(namespace.client, "read_group", namespace.keys.meta, arguments)
+    replies = await namespace.run_all("read_group", arguments)
     return {
         broker: _group_image(broker, names, reply)
         for (broker, names), reply in zip(topics.items(), replies, strict=True)
