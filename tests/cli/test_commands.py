@@ -134,7 +134,7 @@ def test_no_service_is_exit_code_3(arguments: tuple[str, ...], nowhere: CommandL
 def test_what_is_no_routebook_is_exit_code_3(service: Running, capsys: pytest.CaptureFixture[str]) -> None:
     ended = CommandLine(capsys, service.admin)("status")
     assert ended.code == 3
-    assert "is no Routebook" in ended.err
+    assert "is not a Routebook" in ended.err
 
 
 def test_a_url_that_is_none_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

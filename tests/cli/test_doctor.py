@@ -78,6 +78,6 @@ def test_it_looks_at_the_running_service(service: Running, capsys: pytest.Captur
     assert "answers at" in found["service"]["message"]
 
 
-def test_for_people_it_says_how_to_put_it_right(capsys: pytest.CaptureFixture[str]) -> None:
+def test_for_people_it_says_how_to_fix_it(capsys: pytest.CaptureFixture[str]) -> None:
     run(["doctor", "--url", "http://127.0.0.1:1"])
-    assert "-> Start it, or name another with --url." in capsys.readouterr().out
+    assert "-> Start the service, or name another with --url." in capsys.readouterr().out

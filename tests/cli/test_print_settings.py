@@ -40,7 +40,7 @@ def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["redis_url"] == {"key": "redis_url", "value": "redis://:********@127.0.0.1:1", "origin": "flag"}
     assert rows["bind_address"]["value"] == "127.0.0.1"
     # A store that is away is no reason to say nothing.
-    assert "Without what was changed at run time" in said.err
+    assert "The run-time settings are missing" in said.err
     assert "hunter2" not in said.out + said.err
 
 

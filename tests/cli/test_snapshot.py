@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from routebook.cli import snapshot_parts
+from routebook.cli import snapshot
 from tests.cli.conftest import CommandLine
 from tests.client.canned_server import broker_data, one_broker, queue_data, route, serving
 from tests.runtime.running import Running
@@ -89,7 +89,7 @@ def test_what_differs_stays_and_says_no_unless_replaced(routebook: CommandLine, 
 def test_a_mistake_in_the_last_part_stops_it_before_the_first(
     routebook: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot_parts, "PART_TOPICS", 1)
+    monkeypatch.setattr(snapshot, "PART_TOPICS", 1)
     name = f"broker-{secrets.token_hex(4)}"
     groups = [
         {"name": f"{name}-{number}", "cluster": "demo", "members": [{"id": 0, "address": address}]}

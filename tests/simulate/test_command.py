@@ -64,7 +64,7 @@ async def test_ctrl_c_ends_it_in_order(service: Running, tmp_path: Path) -> None
     ("arguments", "said"),
     [
         (["--timeout-ms", "9000"], "brokers register every"),
-        (["--duration", "soon"], "no length of time"),
+        (["--duration", "soon"], "is not a duration"),
         (["--brokers", "2", "--clusters", "3"], "clusters is 3"),
         (["--switch-every", "5s"], "--slaves"),
         (["-n", "somewhere"], "--name-servers"),

@@ -6,7 +6,7 @@ from typing import get_args
 import click
 import pytest
 
-from routebook.cli.simulate import command
+from routebook.cli.simulate import simulate_command as command
 from routebook.simulate import plan
 from tests.architecture.sources import ROOT
 

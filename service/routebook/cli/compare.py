@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 import click
 
-from routebook.cli.progress import ProgressLine
-from routebook.cli.service import Service, as_json, asks_service, print_json
-from routebook.cli.tables import print_table
+from routebook.cli.output import ProgressLine, print_table
+from routebook.cli.service_client import Service, as_json, print_json, with_service
 from routebook.client.name_server import NameServer
 from routebook.compare.collecting import Questions, Said
 from routebook.compare.comparison import Compared, compare_servers
@@ -42,8 +41,8 @@ from routebook.runtime import exits
 )
 @click.option("--tls", is_flag=True, help="Encrypt both connections; certificates are not verified.")
 @as_json
-@asks_service
-def command(
+@with_service
+def compare_command(
     service: Service,
     *,
     address: str,
@@ -84,7 +83,7 @@ def remoting_address_of(service: Service) -> str:
     port = about.get("remoting_port")
     if port:
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    with service.reaching():
+    with service.connection_errors():
         named = service.http.get("/rocketmq/nsaddr").text
     return check_address("remoting address of the service", named.split(";")[0])
 
@@ -108,7 +107,7 @@ async def _compare(
         if failures:
             raise _together(failures)
         here, there = (one for one in servers if isinstance(one, NameServer))
-        return await compare_servers(here, there, questions, settle_s=settle, progress=line.routes_of)
+        return await compare_servers(here, there, questions, settle_s=settle, progress=line.show_routes)
     finally:
         for one in servers:
             if isinstance(one, NameServer):

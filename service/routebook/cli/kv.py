@@ -2,20 +2,20 @@
 
 import click
 
-from routebook.cli.service import Service, as_json, asks_service, part, print_json
-from routebook.cli.tables import print_table
+from routebook.cli.output import print_table
+from routebook.cli.service_client import Service, as_json, path_part, print_json, with_service
 
 
 @click.group("kv")
-def command() -> None:
-    """Name-space configuration: key-values, ordered topics among them."""
+def kv_command() -> None:
+    """Key-values by namespace, the configuration of ordered topics among them."""
 
 
-@command.command("get")
+@kv_command.command("get")
 @click.argument("namespace")
 @click.argument("key")
 @as_json
-@asks_service
+@with_service
 def get(service: Service, namespace: str, key: str, json_: bool) -> None:
     """Print one value."""
     found = service.get(_path(namespace, key))
@@ -25,39 +25,39 @@ def get(service: Service, namespace: str, key: str, json_: bool) -> None:
         click.echo(found["value"])
 
 
-@command.command("put")
+@kv_command.command("put")
 @click.argument("namespace")
 @click.argument("key")
 @click.argument("value")
 @as_json
-@asks_service
+@with_service
 def put(service: Service, namespace: str, key: str, value: str, json_: bool) -> None:
     """Write one value."""
-    done = service.ask("PUT", _path(namespace, key), body={"value": value})
-    _print_done(done, f"{namespace}/{key} is written", json_)
+    result = service.request("PUT", _path(namespace, key), body={"value": value})
+    _print_result(result, f"Wrote {namespace}/{key}", json_)
 
 
-@command.command("delete")
+@kv_command.command("delete")
 @click.argument("namespace")
 @click.argument("key")
 @as_json
-@asks_service
+@with_service
 def delete(service: Service, namespace: str, key: str, json_: bool) -> None:
     """Delete one value."""
-    done = service.ask("DELETE", _path(namespace, key))
-    _print_done(done, f"{namespace}/{key} is deleted", json_)
+    result = service.request("DELETE", _path(namespace, key))
+    _print_result(result, f"Deleted {namespace}/{key}", json_)
 
 
-@command.command("list")
+@kv_command.command("list")
 @click.argument("namespace")
 @as_json
-@asks_service
+@with_service
 def list_(service: Service, namespace: str, json_: bool) -> None:
-    """All key-values of a namespace."""
+    """List all key-values of a namespace."""
     table: dict[str, str] = {}
     cursor = None
     while True:
-        page = service.get(f"/v1/kv/{part(namespace)}", cursor=cursor, limit=1000)
+        page = service.get(f"/v1/kv/{path_part(namespace)}", cursor=cursor, limit=1000)
         table |= page["table"]
         cursor = page.get("next_cursor")
         if not cursor:
@@ -69,11 +69,11 @@ def list_(service: Service, namespace: str, json_: bool) -> None:
 
 
 def _path(namespace: str, key: str) -> str:
-    return f"/v1/kv/{part(namespace)}/{part(key)}"
+    return f"/v1/kv/{path_part(namespace)}/{path_part(key)}"
 
 
-def _print_done(done: dict[str, object], sentence: str, json_: bool) -> None:
+def _print_result(result: dict[str, object], sentence: str, json_: bool) -> None:
     if json_:
-        print_json(done)
+        print_json(result)
     else:
-        click.echo(f"{sentence} (version {done['version']}).")
+        click.echo(f"{sentence} (version {result['version']}).")

@@ -1,7 +1,7 @@
-"""The command line as a whole: which commands there are, and how an error becomes a sentence and an exit code.
+"""The command line: the list of commands, and how an error becomes a sentence and an exit code.
 
-Commands are imported when used: `routebook route` does not wait for the HTTP server's modules, and a broken plug-in
-breaks only itself.
+A command's module is imported when the command is used: `routebook route` does not wait for the HTTP server's modules,
+and a broken plug-in breaks only itself.
 """
 
 import importlib
@@ -11,38 +11,39 @@ from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 
 import click
+from click.shell_completion import get_completion_class
 
 from routebook import __version__
 from routebook.errors import RoutebookError
 from routebook.runtime import exits
 
 COMMAND_GROUP = "routebook.commands"
-"""Entry points that add commands: how `pipeline` comes without the service importing it."""
+"""Entry points that add commands, such as `pipeline`, which the service does not import."""
 
 _COMMANDS = {
-    "up": "up",
-    "serve": "serve",
-    "route": "route",
-    "topics": "topics",
-    "brokers": "brokers",
-    "clusters": "clusters",
-    "watch": "watch",
-    "kv": "kv",
-    "write-permission": "write_permission",
-    "delete-topic": "delete_topic",
-    "expiry": "expiry",
-    "settings": "settings",
-    "status": "status",
-    "doctor": "doctor",
-    "digest": "digest",
-    "compare": "compare",
-    "snapshot": "snapshot",
-    "simulate": "simulate",
-    "completion": "completion",
-    "worker-process": "worker_process",
-    "body-reader": "body_reader",
+    "up": "serve.up_command",
+    "serve": "serve.serve_command",
+    "route": "fleet.route_command",
+    "topics": "fleet.topics_command",
+    "brokers": "fleet.brokers_command",
+    "clusters": "fleet.clusters_command",
+    "watch": "watch.watch_command",
+    "kv": "kv.kv_command",
+    "write-permission": "fleet.write_permission_command",
+    "delete-topic": "fleet.delete_topic_command",
+    "expiry": "operation.expiry_command",
+    "settings": "operation.settings_command",
+    "status": "operation.status_command",
+    "doctor": "doctor.doctor_command",
+    "digest": "operation.digest_command",
+    "compare": "compare.compare_command",
+    "snapshot": "snapshot.snapshot_command",
+    "simulate": "simulate.simulate_command",
+    "completion": "main.completion_command",
+    "worker-process": "serve.worker_process_command",
+    "body-reader": "body_reader.command",
 }
-"""Name -> module of this package, whose `command` it is."""
+"""Name of a command -> its module in this package and its name there."""
 
 _MISSING = {"pipeline": "pip install 'routebook[pipeline]'"}
 """Commands of other packages -> how to get them."""
@@ -55,15 +56,15 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name in _COMMANDS:
-            module = importlib.import_module(f"routebook.cli.{_COMMANDS[cmd_name]}")
-            command: click.Command = module.command
+            module, _, attribute = _COMMANDS[cmd_name].partition(".")
+            command: click.Command = getattr(importlib.import_module(f"routebook.cli.{module}"), attribute)
             return command
         plug_in = _plug_ins().get(cmd_name)
         if plug_in is not None:
             try:
                 loaded: click.Command = plug_in.load()
             except ModuleNotFoundError:
-                # Its own modules came with ours; what they are built on is an extra.
+                # The plug-in is installed with us, but the libraries that it needs are an extra.
                 if cmd_name not in _MISSING:
                     raise
             else:
@@ -96,8 +97,36 @@ def commands() -> None:
     """
 
 
+_SET_UP = {
+    "bash": 'eval "$(routebook completion bash)"  # in ~/.bashrc',
+    "zsh": 'eval "$(routebook completion zsh)"  # in ~/.zshrc',
+    "fish": "routebook completion fish | source  # in ~/.config/fish/config.fish",
+}
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(sorted(_SET_UP)))
+@click.pass_context
+def completion_command(context: click.Context, shell: str) -> None:
+    """Print the script that makes a shell complete routebook's commands.
+
+    \b
+    bash: eval "$(routebook completion bash)"
+    zsh:  eval "$(routebook completion zsh)"
+    fish: routebook completion fish | source
+    """
+    completion = get_completion_class(shell)
+    if completion is None:
+        raise click.UsageError(f"Completion for {shell} is not supported.")
+    root = context.find_root().command
+    # Not `source()`: for bash, it runs the installed shell to learn its version, and bash may be missing.
+    script = completion(root, {}, "routebook", "_ROUTEBOOK_COMPLETE")
+    click.echo(f"# {_SET_UP[shell]}")
+    click.echo(script.source_template % script.source_vars())
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Ends the process with the exit code."""
+    """Runs a command and ends the process with its exit code."""
     sys.exit(run(arguments))
 
 

@@ -12,10 +12,8 @@ from typing import Any, TextIO
 import click
 import uvloop
 
-from routebook.cli.durations import DURATION
-from routebook.cli.progress import ProgressLine
-from routebook.cli.service import DEFAULT_URL, URL_VARIABLE, as_json, print_json
-from routebook.cli.tables import print_fields
+from routebook.cli.output import DURATION, ProgressLine, print_fields
+from routebook.cli.service_client import DEFAULT_URL, URL_VARIABLE, as_json, print_json
 from routebook.model.broker import DEFAULT_TIMEOUT_MS
 from routebook.model.names import check_address
 from routebook.runtime import exits
@@ -95,7 +93,7 @@ def _churn_options(command: Any) -> Any:
 )
 @click.option("--url", default=None, help=f"For --answers; else {URL_VARIABLE}, else {DEFAULT_URL}.")
 @as_json
-def command(
+def simulate_command(
     *,
     name_servers: str,
     brokers: int,
@@ -220,11 +218,11 @@ class _Run:
             await asyncio.sleep(0.5)
             counts = simulation.counts
             up = sum(broker.state == "up" for broker in simulation.brokers)
-            line.tell("second", f"{time.monotonic() - began:.0f}")
-            line.tell("brokers", f"{up} of {len(simulation.brokers)} up")
-            line.tell("registered", str(counts.registrations["0"]))
-            line.tell("troubles", str(counts.troubles.total()))
-            line.tell("lookups", f"{counts.lookups}, {counts.failed} failed")
+            line.show("second", f"{time.monotonic() - began:.0f}")
+            line.show("brokers", f"{up} of {len(simulation.brokers)} up")
+            line.show("registered", str(counts.registrations["0"]))
+            line.show("troubles", str(counts.troubles.total()))
+            line.show("lookups", f"{counts.lookups}, {counts.failed} failed")
 
 
 def _summary(counts: Counts, simulation: Simulation) -> list[tuple[str, object]]:

@@ -1,10 +1,14 @@
-"""`routebook snapshot export|import`"""
+"""A snapshot in parts that a service takes one by one, and the sum of what it says to them.
+
+`routebook snapshot export|import`
+"""
 
 import asyncio
 import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,17 +17,129 @@ from typing import Any, BinaryIO, Final
 import click
 
 from routebook.cli.compare import unverified
-from routebook.cli.progress import ProgressLine
-from routebook.cli.service import Service, as_json, asks_service, error_of, print_json
-from routebook.cli.snapshot_parts import Sum, parts_of, read_snapshot
-from routebook.cli.tables import print_table
+from routebook.cli.output import ProgressLine, print_table
+from routebook.cli.service_client import Service, as_json, error_of, print_json, with_service
 from routebook.client.name_server import NameServer
 from routebook.compare.collecting import Questions, ask_lists, ask_routes, snapshot_of
+from routebook.errors import InvalidInputError
 from routebook.model.names import check_address
 from routebook.model.snapshot import Snapshot
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE
 from routebook.runtime import exits
 from routebook.snapshots.document import encode_document
+
+PART_TOPICS: Final = 5_000
+"""About half a megabyte: some ten milliseconds of a worker. A group stays whole, however many topics it has: its
+registration would be as large.
+"""
+MEMBER_TOPICS: Final = 50
+"""What a member counts for: each is a registration, whether it has topics or not."""
+PART_VALUES: Final = 250
+
+_SHAPE: Final = {
+    "snapshot": int,
+    "taken": dict,
+    "left_out": list,
+    "settings": dict,
+    "key_values": dict,
+    "groups": list,
+}
+
+Document = dict[str, Any]
+
+
+def read_snapshot(file: str) -> Document:
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be read: {error.strerror}.") from error
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise InvalidInputError(file, f"no JSON ({error})", "what `routebook snapshot export` writes") from None
+    if not isinstance(document, dict) or not all(isinstance(document.get(key), kind) for key, kind in _SHAPE.items()):
+        raise InvalidInputError(file, "some JSON", "what `routebook snapshot export` writes")
+    if unknown := document.keys() - _SHAPE.keys():
+        raise InvalidInputError("key of the snapshot", min(unknown), ", ".join(_SHAPE))
+    return document
+
+
+def parts_of(document: Document) -> list[Document]:
+    """Each is a snapshot by itself. Settings come first, since they may have a say in what follows."""
+    head = {"snapshot": document["snapshot"], "settings": document["settings"]}
+    parts = [head, *_value_parts(document), *_group_parts(document)]
+    return [{**part, "snapshot": document["snapshot"]} for part in parts]
+
+
+def _value_parts(document: Document) -> list[Document]:
+    entries = [
+        (namespace, key, value) for namespace, values in document["key_values"].items() for key, value in values.items()
+    ]
+    parts = []
+    for start in range(0, len(entries), PART_VALUES):
+        values: dict[str, dict[str, str]] = {}
+        for namespace, key, value in entries[start : start + PART_VALUES]:
+            values.setdefault(namespace, {})[key] = value
+        parts.append({"key_values": values})
+    return parts
+
+
+def _group_parts(document: Document) -> list[Document]:
+    parts: list[list[object]] = []
+    size = PART_TOPICS
+    for group in document["groups"]:
+        weight = _weight(group)
+        if size + weight > PART_TOPICS or not parts:
+            parts.append([])
+            size = 0
+        parts[-1].append(group)
+        size += weight
+    return [{"groups": groups} for groups in parts]
+
+
+def _weight(group: object) -> int:
+    """Whatever is in the file: the service says what is wrong with it."""
+    if not isinstance(group, dict):
+        return 1
+    topics, members = (
+        found if isinstance(found, dict | list) else () for found in map(group.get, ("topics", "members"))
+    )
+    return len(topics) + MEMBER_TOPICS * len(members) + 1
+
+
+class Sum:
+    """What the service said to all parts."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[str]] = {}
+        self.steps: list[Document] = []
+        self.left_out: list[str] = []
+        self.turned_down: list[str] = []
+        self.version = 0
+
+    def add(self, answer: Document) -> None:
+        for kind, counted in answer["counts"].items():
+            self.counts.setdefault(kind, Counter()).update(counted)
+        self.steps += answer["steps"]
+        self.left_out += answer["left_out"]
+        self.turned_down += answer["turned_down"]
+        self.version = answer["version"]
+
+    @property
+    def is_complete(self) -> bool:
+        """All of the snapshot is (or would be) in the route table."""
+        return not (self.left_out or self.turned_down or any(counted["keep"] for counted in self.counts.values()))
+
+    def document(self, *, dry_run: bool) -> Document:
+        return {
+            "dry_run": dry_run,
+            "counts": {kind: dict(counted) for kind, counted in self.counts.items()},
+            "steps": self.steps,
+            "left_out": self.left_out,
+            "turned_down": self.turned_down,
+            "version": self.version,
+        }
+
 
 STDIO: Final = "-"
 PAUSES_S: Final = (1.0, 2.0, 4.0)
@@ -31,16 +147,16 @@ PART_TIMEOUT_S: Final = 60.0
 
 
 @click.group("snapshot")
-def command() -> None:
+def snapshot_command() -> None:
     """The whole namespace as one JSON document: brokers with their topics, key-values, settings."""
 
 
-@command.command("export")
+@snapshot_command.command("export")
 @click.argument("file", default=STDIO)
 @click.option("--from", "source", metavar="ADDRESS", help="Of another name server, Apache's too.")
 @click.option("--kv", "namespaces", multiple=True, metavar="NAMESPACE", help="With --from: key-values to take as well.")
 @click.option("--tls", is_flag=True, help="With --from: encrypt; the certificate is not verified.")
-@asks_service
+@with_service
 def export(service: Service, *, file: str, source: str | None, namespaces: tuple[str, ...], tls: bool) -> None:
     """Write a snapshot to FILE, or to standard output.
 
@@ -58,12 +174,12 @@ def export(service: Service, *, file: str, source: str | None, namespaces: tuple
                 click.echo(f"Left out: {reason}.", err=True)
 
 
-@command.command("import")
+@snapshot_command.command("import")
 @click.argument("file", default=STDIO)
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
 @click.option("--replace", is_flag=True, help="Where the route table says something else, take the snapshot's word.")
 @as_json
-@asks_service
+@with_service
 def import_(service: Service, *, file: str, dry_run: bool, replace: bool, json_: bool) -> int:
     """Bring a snapshot from FILE, or from standard input, into the route table.
 
@@ -84,13 +200,13 @@ def import_(service: Service, *, file: str, dry_run: bool, replace: bool, json_:
 
 def _export_service(service: Service, output: BinaryIO, line: ProgressLine) -> None:
     written = 0
-    with service.reaching(), service.http.stream("GET", "/v1/snapshot") as answer:
+    with service.connection_errors(), service.http.stream("GET", "/v1/snapshot") as answer:
         if not answer.is_success:
             answer.read()
             raise error_of(answer)
         for part in answer.iter_bytes():
             written += output.write(part)
-            line.tell("exported", f"{written / 1e6:.1f} MB")
+            line.show("exported", f"{written / 1e6:.1f} MB")
 
 
 async def _ask(address: str, questions: Questions, tls: bool, line: ProgressLine) -> Snapshot:
@@ -99,7 +215,7 @@ async def _ask(address: str, questions: Questions, tls: bool, line: ProgressLine
         topics = said.topics or frozenset()
 
         def tell(done: int, total: int) -> None:
-            line.routes_of(address, done, total)
+            line.show_routes(address, done, total)
 
         return snapshot_of(said.with_routes(await ask_routes(server, topics, tell)), address)
 
@@ -129,7 +245,7 @@ def _send(service: Service, parts: list[dict[str, Any]], *, replace: bool, dry_r
     query = {"dry_run": json.dumps(dry_run), "replace": json.dumps(replace)}
     for number, part in enumerate(parts, 1):
         done.add(_send_one(service, query, part))
-        line.tell("checked" if dry_run else "imported", f"{number} of {len(parts)} parts")
+        line.show("checked" if dry_run else "imported", f"{number} of {len(parts)} parts")
     return done
 
 
@@ -137,7 +253,7 @@ def _send_one(service: Service, query: dict[str, str], part: dict[str, Any]) -> 
     """A part that the service could not take just now is sent again: what it took already it takes as the same."""
     for pause in (*PAUSES_S, None):
         try:
-            return service.ask("PUT", "/v1/snapshot", params=query, body=part, timeout_seconds=PART_TIMEOUT_S)
+            return service.request("PUT", "/v1/snapshot", params=query, body=part, timeout_seconds=PART_TIMEOUT_S)
         except exits.ServiceUnreachableError:
             if pause is None:
                 raise

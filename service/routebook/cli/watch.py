@@ -1,4 +1,4 @@
-"""`routebook watch [TOPIC]`: server-sent events, resumed where they broke off."""
+"""`routebook watch [TOPIC]`: server-sent events, resumed after a lost connection."""
 
 import json
 import time
@@ -9,12 +9,12 @@ from typing import Any
 import click
 import httpx
 
-from routebook.cli.service import Service, as_json, asks_service, error_of
+from routebook.cli.service_client import Service, as_json, error_of, with_service
 
 _PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 15.0
 _SILENCE_SECONDS = 35.0
-"""The service sends a sign of life every ten seconds: so long without one, and the connection is dead."""
+"""The service sends a keep-alive every ten seconds; after this time without one, the connection is dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,38 +28,38 @@ class Event:
 @click.argument("topic", required=False)
 @click.option("--after", default="", metavar="ID", help="Resume after this event (`<ms>-<version>`).")
 @as_json
-@asks_service
-def command(service: Service, topic: str | None, after: str, json_: bool) -> None:
+@with_service
+def watch_command(service: Service, topic: str | None, after: str, json_: bool) -> None:
     """Print every change of a topic's route, or of all routes, until Ctrl-C. JSON: one event a line."""
-    last_id, pause, connected = after, _PAUSE_SECONDS, False
+    last_id, pause, has_connected = after, _PAUSE_SECONDS, False
 
-    def answered() -> None:
-        nonlocal connected, pause
-        connected, pause = True, _PAUSE_SECONDS
+    def on_connected() -> None:
+        nonlocal has_connected, pause
+        has_connected, pause = True, _PAUSE_SECONDS
 
     while True:
         try:
-            for event in _events(service, topic, last_id, answered):
+            for event in _events(service, topic, last_id, on_connected):
                 last_id = event.last_id or last_id
                 _print(event, json_)
         except httpx.TransportError:
-            if not connected:
-                with service.reaching():
+            if not has_connected:
+                with service.connection_errors():
                     raise
-        click.echo(f"The connection ended; again in {pause:g} s.", err=True)
+        click.echo(f"The connection ended; reconnecting in {pause:g} s.", err=True)
         time.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
 
-def _events(service: Service, topic: str | None, last_id: str, answered: Callable[[], None]) -> Iterator[Event]:
+def _events(service: Service, topic: str | None, last_id: str, on_connected: Callable[[], None]) -> Iterator[Event]:
     headers = {"accept": "text/event-stream"} | ({"last-event-id": last_id} if last_id else {})
     params = {"topic": topic} if topic else {}
     timeout = httpx.Timeout(_SILENCE_SECONDS, connect=5.0)
     with service.http.stream("GET", "/v1/watch", params=params, headers=headers, timeout=timeout) as answer:
         if not answer.is_success:
             raise error_of(answer)
-        answered()
-        click.echo(f"Watching {topic or 'all topics'} at {service.url}; Ctrl-C ends it.", err=True)
+        on_connected()
+        click.echo(f"Watching {topic or 'all topics'} at {service.url}; Ctrl-C stops.", err=True)
         yield from parse_events(answer.iter_lines())
 
 
@@ -83,21 +83,21 @@ def parse_events(lines: Iterable[str]) -> Iterator[Event]:
 
 
 def _print(event: Event, json_: bool) -> None:
-    said = json.loads(event.data)
+    data = json.loads(event.data)
     if json_:
-        click.echo(json.dumps({"event": event.name, "id": event.last_id, "data": said}, ensure_ascii=False))
+        click.echo(json.dumps({"event": event.name, "id": event.last_id, "data": data}, ensure_ascii=False))
     elif event.name == "route":
-        click.echo(f"{said['version']:>8}  {said['topic']}  {_summary(said['route'])}")
+        click.echo(f"{data['version']:>8}  {data['topic']}  {_summary(data['route'])}")
     else:
         click.echo(f"{event.name}: {event.data}", err=True)
 
 
 def _summary(route: dict[str, Any] | None) -> str:
     if route is None:
-        return "gone"
+        return "no such topic now"
     queues = {one["brokerName"]: one for one in route.get("queueDatas", [])}
     return ", ".join(
-        f"{broker['brokerName']} ({len(broker['brokerAddrs'])} members, "
+        f"{broker['brokerName']} ({len(broker['brokerAddrs'])} instances, "
         f"{queues.get(broker['brokerName'], {}).get('writeQueueNums', 0)} write queues)"
         for broker in route.get("brokerDatas", [])
     )

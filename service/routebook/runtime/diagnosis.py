@@ -1,9 +1,4 @@
-"""Whom the command line trusts when it asks a service over TLS.
-
-For `serve -p`: what was changed at run time, read from the store without starting anything.
-
-What `routebook doctor` looks at. Each look says what it saw, and what to do when that is not well.
-"""
+"""What `routebook doctor` checks; each finding has its advice. And for `-p`: the run-time settings in the store."""
 
 import asyncio
 import platform
@@ -28,13 +23,6 @@ from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
 from routebook.store.reads import read_settings
 from routebook.store.scripts import ScriptSet
-
-
-def trusted_authorities(url: str) -> ssl.SSLContext | bool:
-    """Those of this machine, and of the variables SSL_CERT_FILE and SSL_CERT_DIR, as OpenSSL's own tools do: a fleet's
-    authority is rarely one of the world's, which are all that httpx knows by itself. Nothing is loaded without need.
-    """
-    return ssl.create_default_context() if url.lower().startswith("https:") else False
 
 
 def read_run_time_settings(loaded: Loaded) -> dict[str, str]:
@@ -83,7 +71,7 @@ async def diagnose_store(settings: Settings) -> tuple[list[Finding], bool]:
     return findings, True
 
 
-def diagnose_service(url: str, token: str) -> list[Finding]:
+def diagnose_service(url: str, token: str, verify: ssl.SSLContext | bool) -> list[Finding]:
     headers = {"authorization": f"Bearer {token}"} if token else {}
     try:
         answer = httpx.get(
@@ -91,14 +79,16 @@ def diagnose_service(url: str, token: str) -> list[Finding]:
             headers=headers,
             timeout=_HTTP_SECONDS,
             trust_env=False,
-            verify=trusted_authorities(url),
+            verify=verify,
         )
         answer.raise_for_status()
         status = answer.json()
     except (httpx.TransportError, httpx.InvalidURL):
-        return [Finding("warning", "service", f"nothing answers at {url}", "Start it, or name another with --url.")]
+        return [Finding("warning", "service", f"no answer at {url}", "Start the service, or name another with --url.")]
     except (httpx.HTTPStatusError, ValueError):
-        return [Finding("error", "service", f"what answers at {url} is no Routebook", "Name its HTTP port with --url.")]
+        return [
+            Finding("error", "service", f"the server at {url} is not a Routebook", "Name its HTTP port with --url.")
+        ]
     return list(judge_status(url, status))
 
 

@@ -1,7 +1,8 @@
-"""The service that a command asks: its address, its errors, its pages."""
+"""The HTTP client of the commands: address, token, errors, paging."""
 
 import json
 import os
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -13,7 +14,6 @@ import click
 import httpx
 
 from routebook.errors import RoutebookError, SettingsError
-from routebook.runtime.diagnosis import trusted_authorities
 from routebook.runtime.exits import AnswerIsNoError, HistoryMissingError, ServiceUnreachableError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -21,20 +21,20 @@ URL_VARIABLE = "ROUTEBOOK_URL"
 TOKEN_VARIABLE = "ROUTEBOOK_ADMIN_TOKEN"  # noqa: S105 a name, not a token
 _PAGE = 1000
 _TIMEOUT_SECONDS = 15.0
-"""Above the service's own deadlines, so that its answer says what was wrong."""
+"""Longer than the service's own deadlines, so that its error arrives."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Service:
-    """One service, asked synchronously."""
+    """A synchronous client of one service."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url.rstrip("/")
         headers = {"authorization": f"Bearer {token}"} if token else {}
         try:
-            # Proxies of the environment are for the world outside; a name service is inside.
+            # The proxies of the environment lead out of the network; the service is inside it.
             self.http = httpx.Client(
                 base_url=self.url,
                 headers=headers,
@@ -43,7 +43,9 @@ class Service:
                 verify=trusted_authorities(self.url),
             )
         except (httpx.InvalidURL, ValueError) as error:
-            raise SettingsError(f"{url!r} is no address of a service.", advice=f"Example: {DEFAULT_URL}.") from error
+            raise SettingsError(
+                f"{url!r} is not the address of a service.", advice=f"Example: {DEFAULT_URL}."
+            ) from error
 
     def __enter__(self) -> Self:
         return self
@@ -54,9 +56,9 @@ class Service:
         self.http.close()
 
     def get(self, path: str, **params: object) -> Any:
-        return self.ask("GET", path, params=params)
+        return self.request("GET", path, params=params)
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -65,16 +67,16 @@ class Service:
         body: object = None,
         timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> Any:
-        """The answer's JSON. Raises what the exit code follows from."""
+        """Returns the answer's JSON. Raises an error that decides the exit code."""
         given = {key: value for key, value in (params or {}).items() if value is not None}
-        with self.reaching():
+        with self.connection_errors():
             answer = self.http.request(method, path, params=given, json=body, timeout=timeout_seconds)
         if answer.is_success:
             return answer.json() if answer.content else {}
         raise error_of(answer)
 
     def pages(self, path: str, key: str, **params: object) -> Iterator[Any]:
-        """All entries of a list, whatever their number."""
+        """Yields all entries of a list, page by page."""
         cursor = None
         while True:
             page = self.get(path, limit=_PAGE, cursor=cursor, **params)
@@ -84,12 +86,13 @@ class Service:
                 return
 
     @contextmanager
-    def reaching(self) -> Iterator[None]:
+    def connection_errors(self) -> Iterator[None]:
+        """Turns the errors of the HTTP client into ours."""
         try:
             yield
         except httpx.UnsupportedProtocol as error:
             raise SettingsError(
-                f"{self.url!r} is no address of a service.", advice=f"Example: {DEFAULT_URL}."
+                f"{self.url!r} is not the address of a service.", advice=f"Example: {DEFAULT_URL}."
             ) from error
         except httpx.TransportError as error:
             raise ServiceUnreachableError(
@@ -98,15 +101,23 @@ class Service:
             ) from error
 
 
+def trusted_authorities(url: str) -> ssl.SSLContext | bool:
+    """The authorities of this machine and of SSL_CERT_FILE and SSL_CERT_DIR, as OpenSSL's own tools use them.
+
+    A fleet's certificate authority is rarely one of the public ones, which are all that httpx trusts by itself.
+    """
+    return ssl.create_default_context() if url.lower().startswith("https:") else False
+
+
 def error_of(answer: httpx.Response) -> RoutebookError:
-    """problem+json as an error. 404 and 409 are a no; 400, 403, 422 wrong usage; 5xx a service that cannot."""
+    """Converts problem+json: 404 and 409 mean "the answer is no", 400, 403 and 422 wrong usage, 5xx unreachable."""
     problem = _problem(answer)
     message = str(problem.get("detail") or problem.get("title") or f"HTTP status {answer.status_code}.")
     advice = str(problem.get("advice") or "")
     status = answer.status_code
     if status == 404 and problem.get("type", "no-such-path") == "no-such-path":
         return ServiceUnreachableError(
-            f"What answers at {answer.url} is no Routebook, or one of another version.",
+            f"The server at {answer.url} is not a Routebook, or one of another version.",
             advice=f"Name the HTTP port of a Routebook with --url or {URL_VARIABLE}.",
         )
     if status == 410:
@@ -127,24 +138,24 @@ def _problem(answer: httpx.Response) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def part(text: str) -> str:
-    """A name as a part of a path: topics are called `%RETRY%group` and worse."""
+def path_part(text: str) -> str:
+    """Quotes a name for a path: topics have names such as `%RETRY%group`."""
     return quote(text, safe="")
 
 
-def asks_service(command: Callable[Concatenate[Service, P], R]) -> Callable[P, R]:
-    """Gives a command its service, and the two options that say which."""
+def with_service(command: Callable[Concatenate[Service, P], R]) -> Callable[P, R]:
+    """Passes a client to a command and adds the options --url and --token."""
 
-    @click.option("--url", default=None, help=f"Service to ask; else {URL_VARIABLE}, else {DEFAULT_URL}.")
-    @click.option("--token", default=None, help=f"Bearer token for administrative verbs; else {TOKEN_VARIABLE}.")
+    @click.option("--url", default=None, help=f"Address of the service; else {URL_VARIABLE}, else {DEFAULT_URL}.")
+    @click.option("--token", default=None, help=f"Bearer token for administrative requests; else {TOKEN_VARIABLE}.")
     @wraps(command)
-    def with_service(*args: Any, url: str | None, token: str | None, **kwargs: Any) -> R:
+    def with_client(*args: Any, url: str | None, token: str | None, **kwargs: Any) -> R:
         chosen_url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
         chosen_token = token if token is not None else os.environ.get(TOKEN_VARIABLE, "")
         with Service(chosen_url, chosen_token) as service:
             return command(service, *args, **kwargs)
 
-    return with_service  # type: ignore[return-value]  # two keyword arguments more, given by click
+    return with_client  # type: ignore[return-value]  # two keyword arguments more, given by click
 
 
 def as_json(command: Callable[P, R]) -> Callable[P, R]:
