@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.client.peer import Peer, peer
 from tests.protocol.plain_frames import framed
+from tests.support.peers import Peer, server_playing, split_json_frame
 
 Ext = dict[str, str]
 
@@ -59,10 +59,9 @@ class CannedServer:
     async def play(self, caller: Peer) -> None:
         while True:
             try:
-                frame = await caller.frame()
+                header, _ = split_json_frame(await caller.frame(timeout_s=None))
             except (asyncio.IncompleteReadError, ConnectionResetError):
                 return
-            header: dict[str, Any] = json.loads(frame[4 : 4 + int.from_bytes(frame[1:4], "big")])
             code, remark, body = self.answer(header["code"], header.get("extFields") or {})
             if header["code"] not in self.silent:
                 said = {"code": code, "flag": 1, "language": "JAVA", "opaque": header["opaque"], "version": 479}
@@ -70,7 +69,7 @@ class CannedServer:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
-        async with peer(self.play) as address:
+        async with server_playing(self.play) as address:
             yield address
 
 

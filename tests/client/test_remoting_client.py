@@ -10,9 +10,9 @@ import pytest
 
 from routebook.client.remoting_client import RemotingClient
 from routebook.errors import InvalidInputError, PeerUnavailableError
-from tests.client.peer import Peer, peer
 from tests.protocol.golden_frames import golden_frames
 from tests.protocol.plain_frames import binary_header, framed
+from tests.support.peers import Peer, server_playing
 from tests.support.waiting import until
 
 ROUTE_OF_TOPIC_A = golden_frames()["E3"]
@@ -32,7 +32,7 @@ async def test_a_request_gets_the_response_that_a_real_server_sends() -> None:
         assert b'"topic":"TopicA"' in await caller.frame()
         await caller.send(ROUTE_OF_TOPIC_A)
 
-    async with peer(play) as address, await RemotingClient.connect(address) as client:
+    async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         await client.ask(106)
         found = await client.ask(105, ext={"topic": "TopicA"})
         assert found.code == 0
@@ -46,10 +46,10 @@ async def test_requests_are_frames_of_the_protocol() -> None:
         received.append(await caller.frame())
         await caller.send(response(0))
 
-    async with peer(play) as address, await RemotingClient.connect(address) as client:
+    async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         await client.ask(105, ext={"topic": "TopicA"}, body=b"{}")
-    header_length = int.from_bytes(received[0][:4], "big")
-    header, body = received[0][4 : 4 + header_length], received[0][4 + header_length :]
+    header_length = int.from_bytes(received[0][4:8], "big")
+    header, body = received[0][8 : 8 + header_length], received[0][8 + header_length :]
     assert header == (
         b'{"code":105,"extFields":{"topic":"TopicA"},"flag":0,"language":"JAVA","opaque":0,'
         b'"serializeTypeCurrentRPC":"JSON","version":479}'
@@ -64,7 +64,7 @@ async def test_responses_are_paired_by_number_in_whatever_order_and_encoding_the
         await caller.send(response(2, b"third"), framed(binary_header(0, opaque=0, flag=1), b"first", 1))
         await caller.send(response(1, b"second"))
 
-    async with peer(play) as address, await RemotingClient.connect(address) as client:
+    async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         found = await asyncio.gather(*(client.ask(code) for code in (106, 206, 304)))
     assert [one.body for one in found] == [b"first", b"second", b"third"]
 
@@ -77,7 +77,7 @@ async def test_a_code_other_than_0_is_a_response_like_any_other() -> None:
         await caller.frame()
         await caller.send(NOT_SUPPORTED)
 
-    async with peer(play) as address, await RemotingClient.connect(address) as client:
+    async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         assert [(await client.ask(105)).code for _ in range(7)] == [1500] * 7
         found = await client.ask(1234)
         assert (found.code, found.remark) == (3, " request type 1234 not supported")
@@ -93,7 +93,7 @@ async def test_a_late_response_is_dropped_and_the_connection_stays_good() -> Non
         await caller.frame()
         await caller.send(response(1, b"in time"))
 
-    async with peer(play) as address, await RemotingClient.connect(address) as client:
+    async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         with pytest.raises(PeerUnavailableError, match="no answer to request 106 within 20 ms"):
             await client.ask(106, timeout_ms=20)
         late.set()
@@ -106,7 +106,7 @@ async def test_a_caller_that_gives_up_harms_nobody() -> None:
         await caller.frame()
         await caller.send(response(0), response(1, b"for the other"))
 
-    async with peer(play) as address, await RemotingClient.connect(address) as client:
+    async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         gives_up = asyncio.create_task(client.ask(106))
         await asyncio.sleep(0)
         other = asyncio.create_task(client.ask(206))
@@ -123,7 +123,7 @@ async def test_a_broken_connection_fails_all_calls_and_those_to_come() -> None:
         await caller.frame()
         caller.abort()
 
-    async with peer(play) as address, await RemotingClient.connect(address) as client:
+    async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         outcomes = await asyncio.gather(client.ask(106), client.ask(206), return_exceptions=True)
         assert [type(one) for one in outcomes] == [PeerUnavailableError, PeerUnavailableError]
         assert not client.is_open
@@ -135,9 +135,9 @@ async def test_a_broken_connection_fails_all_calls_and_those_to_come() -> None:
 
 async def test_a_connection_that_the_peer_closes_is_closed_here_too() -> None:
     async def play(caller: Peer) -> None:
-        caller.close()
+        await caller.close()
 
-    async with peer(play) as address:
+    async with server_playing(play) as address:
         client = await RemotingClient.connect(address)
         await until(lambda: not client.is_open)
         with pytest.raises(PeerUnavailableError, match="it closed the connection"):
@@ -150,9 +150,9 @@ async def test_a_peer_that_speaks_something_else_is_unavailable(nonsense: bytes)
     async def play(caller: Peer) -> None:
         await caller.frame()
         await caller.send(nonsense)
-        assert await caller.ends()
+        assert await caller.read_to_end() == b""
 
-    async with peer(play) as address, await RemotingClient.connect(address) as client:
+    async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         with pytest.raises(PeerUnavailableError, match="it broke the protocol"):
             await client.ask(106)
 
@@ -162,9 +162,9 @@ async def test_what_was_told_is_sent_before_the_connection_closes() -> None:
 
     async def play(caller: Peer) -> None:
         told.append(await caller.frame())
-        assert await caller.ends()
+        assert await caller.read_to_end() == b""
 
-    async with peer(play) as address, await RemotingClient.connect(address) as client:
+    async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         await client.tell(905, ext={"minBrokerId": "0"}, body=b"x" * 1_000_000)
     assert told[0].endswith(b"x" * 1_000_000)
     assert b'"flag":2' in told[0][:200]
@@ -177,7 +177,7 @@ async def test_a_peer_that_reads_nothing_holds_nobody_beyond_the_deadline() -> N
         await over.wait()
         caller.abort()
 
-    async with peer(play) as address:
+    async with server_playing(play) as address:
         client = await RemotingClient.connect(address)
         await client.tell(905, body=b"x" * 16_000_000)
         with pytest.raises(PeerUnavailableError, match="request 905 not taken within 20 ms"):
@@ -191,9 +191,9 @@ async def test_a_peer_that_reads_nothing_holds_nobody_beyond_the_deadline() -> N
 async def test_closing_fails_who_still_waits() -> None:
     async def play(caller: Peer) -> None:
         await caller.frame()
-        assert await caller.ends()
+        assert await caller.read_to_end() == b""
 
-    async with peer(play) as address:
+    async with server_playing(play) as address:
         client = await RemotingClient.connect(address)
         waits = asyncio.create_task(client.ask(106))
         await asyncio.sleep(0)
@@ -208,12 +208,12 @@ async def test_requests_of_the_peer_are_not_for_us() -> None:
         await caller.frame()
         await caller.send(golden_frames()["E10"], response(12345), response(0, b"ours"))
 
-    async with peer(play) as address, await RemotingClient.connect(address) as client:
+    async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         assert (await client.ask(106)).body == b"ours"
 
 
 async def test_nobody_there_is_said_with_the_address() -> None:
-    async with peer(lambda _: asyncio.sleep(0)) as address:
+    async with server_playing(lambda _: asyncio.sleep(0)) as address:
         pass
     with pytest.raises(PeerUnavailableError) as caught:
         await RemotingClient.connect(address)
@@ -241,9 +241,9 @@ async def test_the_connection_may_be_encrypted(tmp_path: Path) -> None:
     async def play(caller: Peer) -> None:
         await caller.frame()
         await caller.send(response(0, b"encrypted"))
-        assert await caller.ends()
+        assert await caller.read_to_end() == b""
 
-    async with peer(play, theirs) as address, await RemotingClient.connect(address, tls=ours) as client:
+    async with server_playing(play, theirs) as address, await RemotingClient.connect(address, tls=ours) as client:
         assert (await client.ask(106)).body == b"encrypted"
 
 
@@ -251,16 +251,16 @@ async def test_a_peer_without_encryption_is_no_encrypted_one() -> None:
     async def play(caller: Peer) -> None:
         await caller.send(response(0))
 
-    async with peer(play) as address:
+    async with server_playing(play) as address:
         with pytest.raises(PeerUnavailableError):
             await RemotingClient.connect(address, tls=ssl.create_default_context())
 
 
 async def test_a_handshake_that_nobody_answers_ends_at_the_deadline() -> None:
     async def play(caller: Peer) -> None:
-        assert not await caller.ends()
+        assert await caller.read_to_end() != b""
 
-    async with peer(play) as address:
+    async with server_playing(play) as address:
         with pytest.raises(PeerUnavailableError, match="no connection within 50 ms"):
             await RemotingClient.connect(address, tls=ssl.create_default_context(), timeout_ms=50)
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.remoting.peer import Peer
 from tests.remoting.port import lookup, register
 from tests.runtime.running import Running
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ async def serving(store_url: str, namespace: str, folder: Path, *flags: str) -> 
 
 
 async def connect(port: int) -> Peer:
-    return await Peer.to(f"127.0.0.1:{port}")
+    return await Peer.connect(f"127.0.0.1:{port}")
 
 
 async def drip(peer: Peer, begin: bytes) -> None:
@@ -74,7 +74,7 @@ async def test_a_thousand_dripping_connections_are_closed_and_nobody_waits(
                 f"{DRIPPING} closed within {time.monotonic() - started:.1f} s; longest lookup {longest * 1000:.0f} ms"
             )
         for peer in peers:
-            peer.cut()
+            peer.abort()
 
 
 async def test_idle_connections_beyond_the_bound_cost_no_broker_its_place(
@@ -107,4 +107,4 @@ async def test_idle_connections_beyond_the_bound_cost_no_broker_its_place(
             ]
             assert float(open_now) <= ROOM
             for peer in idle:
-                peer.cut()
+                peer.abort()

@@ -9,8 +9,9 @@ import pytest
 
 from routebook.listeners import acceptor as acceptor_module
 from routebook.listeners.arrival import Bounds
-from tests.listeners.ports import Heard, Peer, Port, accepting, peer
+from tests.listeners.ports import Heard, Port, accepting
 from tests.protocol.plain_frames import json_lookup
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 LOOKUP = json_lookup()
@@ -23,9 +24,9 @@ def nobody_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def spoken(port: Port) -> Peer:
-    one = await Peer.to(port.number)
-    await one.say(LOOKUP)
-    assert await one.hear(len(LOOKUP)) == LOOKUP
+    one = await Peer.connect(port.address)
+    await one.send(LOOKUP)
+    assert await one.receive(len(LOOKUP)) == LOOKUP
     return one
 
 
@@ -33,36 +34,36 @@ async def test_at_the_bound_newcomers_are_closed_and_counted(caplog: pytest.LogC
     async with accepting(bounds=Bounds(max_connections=3)) as port:
         held = [await spoken(port) for _ in range(3)]
         for _ in range(5):
-            async with peer(port.number) as one:
-                assert await one.is_closed()
+            async with await Peer.connect(port.address) as one:
+                assert await one.read_to_end() == b""
         assert port.refused("full") == 5
         assert caplog.text.count("newcomers are closed") == 1
         for one in held:
-            await one.say(LOOKUP)
-            assert await one.hear(len(LOOKUP)) == LOOKUP
-        held.pop().close()
+            await one.send(LOOKUP)
+            assert await one.receive(len(LOOKUP)) == LOOKUP
+        held.pop().abort()
         await until(lambda: port.acceptor.open_connections == 2)
         held.append(await spoken(port))
         for one in held:
-            one.close()
+            one.abort()
 
 
 async def test_silent_ones_go_first_the_oldest_before_all(
     nobody_is_spared: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(acceptor_module, "ROOM_AT_ONCE", 1)
-    async with accepting(bounds=Bounds(max_connections=3)) as port, peer(port.number) as first:
+    async with accepting(bounds=Bounds(max_connections=3)) as port, await Peer.connect(port.address) as first:
         await until(lambda: port.acceptor.open_connections == 1)
         known = await spoken(port)
-        async with peer(port.number) as second:
+        async with await Peer.connect(port.address) as second:
             await until(lambda: port.acceptor.open_connections == 3)
             newcomer = await spoken(port)
-            assert await first.is_closed()
+            assert await first.read_to_end() == b""
             assert port.refused("spared") == 1
-            await second.say(LOOKUP)
-            assert await second.hear(len(LOOKUP)) == LOOKUP
+            await second.send(LOOKUP)
+            assert await second.receive(len(LOOKUP)) == LOOKUP
         for one in (known, newcomer):
-            one.close()
+            one.abort()
 
 
 async def test_then_those_the_port_can_do_without() -> None:
@@ -80,21 +81,21 @@ async def test_then_those_the_port_can_do_without() -> None:
         made = port.made
         first, second = await spoken(port), await spoken(port)
         third = await spoken(port)
-        assert await first.is_closed()
-        await second.say(LOOKUP)
-        assert await second.hear(len(LOOKUP)) == LOOKUP
+        assert await first.read_to_end() == b""
+        await second.send(LOOKUP)
+        assert await second.receive(len(LOOKUP)) == LOOKUP
         assert port.refused("full") == 0
         for one in (first, second, third):
-            one.close()
+            one.abort()
 
 
 async def test_who_has_just_come_is_not_pushed_out_by_the_next() -> None:
-    async with accepting(bounds=Bounds(max_connections=1)) as port, peer(port.number) as first:
+    async with accepting(bounds=Bounds(max_connections=1)) as port, await Peer.connect(port.address) as first:
         await until(lambda: port.acceptor.open_connections == 1)
-        async with peer(port.number) as second:
-            assert await second.is_closed()
-        await first.say(LOOKUP)
-        assert await first.hear(len(LOOKUP)) == LOOKUP
+        async with await Peer.connect(port.address) as second:
+            assert await second.read_to_end() == b""
+        await first.send(LOOKUP)
+        assert await first.receive(len(LOOKUP)) == LOOKUP
 
 
 async def test_two_acceptors_at_one_socket_share_what_comes() -> None:
@@ -105,10 +106,10 @@ async def test_two_acceptors_at_one_socket_share_what_comes() -> None:
         other.acceptor._listener = port.listener.dup()
         other.acceptor.start()
         for _ in range(20):
-            (await spoken(port)).close()
+            (await spoken(port)).abort()
         other.acceptor.close()
         await other.acceptor.wait_closed()
-        (await spoken(port)).close()
+        (await spoken(port)).abort()
         assert len(port.made) + len(other.made) == 21
         await until(lambda: other.acceptor.open_connections == 0)
 
@@ -116,7 +117,8 @@ async def test_two_acceptors_at_one_socket_share_what_comes() -> None:
 OUT_OF_DESCRIPTORS = """
 import asyncio, logging, os, resource, socket, sys, time
 import uvloop
-from tests.listeners.ports import Peer, accepting
+from tests.listeners.ports import accepting
+from tests.support.peers import Peer
 from tests.support.waiting import until
 from tests.protocol.plain_frames import json_lookup
 
@@ -125,13 +127,15 @@ logging.basicConfig(level=logging.WARNING, stream=sys.stdout, format="%(message)
 
 async def main():
     async with accepting() as port:
-        known = await Peer.to(port.number)
-        await known.say(LOOKUP)
-        assert await known.hear(len(LOOKUP)) == LOOKUP
+        known = await Peer.connect(port.address)
+        await known.send(LOOKUP)
+        assert await known.receive(len(LOOKUP)) == LOOKUP
         # Clients made before there are no descriptors left: their sockets count here, too.
         ready = [socket.socket() for _ in range(40)]
         for sock in ready:
             sock.setblocking(False)
+        # sock_connect needs this codec, which cannot be loaded without a descriptor.
+        "127.0.0.1".encode("idna")
         highest = max(int(name) for name in os.listdir("/proc/self/fd" if os.path.isdir("/proc") else "/dev/fd"))
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, highest + 1))
         filler = []
@@ -144,25 +148,26 @@ async def main():
         before = time.process_time(), time.monotonic()
         for sock in ready[:20]:
             await loop.sock_connect(sock, ("127.0.0.1", port.number))
-        for sock in ready[:20]:
-            assert await Peer(sock).is_closed()
+        shed = [await Peer.over(sock) for sock in ready[:20]]
+        for peer in shed:
+            assert await peer.read_to_end() == b""
         print("shed", port.refused("descriptors"))
         await asyncio.sleep(0.5)
         used = time.process_time() - before[0]
         assert used < (time.monotonic() - before[1]) / 2, used
-        await known.say(LOOKUP)
-        assert await known.hear(len(LOOKUP)) == LOOKUP
+        await known.send(LOOKUP)
+        assert await known.receive(len(LOOKUP)) == LOOKUP
         for fd in filler:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, highest + 1))
-        for sock in ready[:20]:
-            sock.close()
-        new = Peer(ready[20])
-        await loop.sock_connect(new.sock, ("127.0.0.1", port.number))
-        await new.say(LOOKUP)
-        assert await new.hear(len(LOOKUP)) == LOOKUP
+        await loop.sock_connect(ready[20], ("127.0.0.1", port.number))
+        new = await Peer.over(ready[20])
+        await new.send(LOOKUP)
+        assert await new.receive(len(LOOKUP)) == LOOKUP
         print("taken again")
-        for sock in [*ready, known.sock]:
+        for peer in [*shed, new, known]:
+            peer.abort()
+        for sock in ready[21:]:
             sock.close()
 
 asyncio.run(main(), loop_factory=uvloop.new_event_loop) if sys.version_info >= (3, 12) else uvloop.run(main())
@@ -184,11 +189,11 @@ async def test_ten_thousand_silent_connections_leave_room_for_one_that_speaks(no
     """Fault 26 in small: a flood of connections that say nothing, far more than the bound."""
     async with accepting(bounds=Bounds(max_connections=50)) as port:
         known = await spoken(port)
-        flood = [await Peer.to(port.number) for _ in range(300)]
+        flood = [await Peer.connect(port.address) for _ in range(300)]
         late = await spoken(port)
-        await known.say(LOOKUP)
-        assert await known.hear(len(LOOKUP)) == LOOKUP
+        await known.send(LOOKUP)
+        assert await known.receive(len(LOOKUP)) == LOOKUP
         assert port.acceptor.open_connections <= 50
         for one in [*flood, known, late]:
-            one.close()
+            one.abort()
         await asyncio.sleep(0)

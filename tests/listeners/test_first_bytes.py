@@ -10,8 +10,9 @@ import pytest
 from routebook.listeners.acceptor import Undecided
 from routebook.listeners.arrival import Bounds
 from routebook.protocol.opening import Endpoint
-from tests.listeners.ports import Peer, accepting, peer
+from tests.listeners.ports import accepting
 from tests.protocol.plain_frames import framed, json_lookup
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 LOOKUP = json_lookup()
@@ -40,36 +41,36 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_frames_arrive_whole_at_the_protocol() -> None:
-    async with accepting() as port, peer(port.number) as one:
-        await one.say(LOOKUP)
-        assert await one.hear(len(LOOKUP)) == LOOKUP
+    async with accepting() as port, await Peer.connect(port.address) as one:
+        await one.send(LOOKUP)
+        assert await one.receive(len(LOOKUP)) == LOOKUP
         (heard,) = port.made
         assert heard.data == LOOKUP
-        assert heard.arrival.peer == one.name
+        assert heard.arrival.peer == one.address
         assert not heard.arrival.is_tls
 
 
 async def test_nothing_is_decided_before_twelve_bytes() -> None:
     short = framed(b"{}")
-    async with accepting() as port, peer(port.number) as one:
-        await one.say(short)
-        await one.say(b"\0")
+    async with accepting() as port, await Peer.connect(port.address) as one:
+        await one.send(short)
+        await one.send(b"\0")
         await asyncio.sleep(0.05)
         assert port.made == []
-        await one.say(b"\0")
-        assert await one.hear(12) == short + b"\0\0"
+        await one.send(b"\0")
+        assert await one.receive(12) == short + b"\0\0"
 
 
 async def test_bytes_one_by_one_cost_a_look_each_and_no_more(looks: list[int]) -> None:
-    async with accepting(proxy_from=LOOPBACK) as port, peer(port.number) as one:
+    async with accepting(proxy_from=LOOPBACK) as port, await Peer.connect(port.address) as one:
         for byte in V1:
-            await one.say(bytes([byte]))
+            await one.send(bytes([byte]))
             await asyncio.sleep(0.005)
         before = len(looks)
         await asyncio.sleep(0.2)
         assert len(looks) == before <= len(V1) + 2
-        await one.say(LOOKUP)
-        assert await one.hear(len(LOOKUP)) == LOOKUP
+        await one.send(LOOKUP)
+        assert await one.receive(len(LOOKUP)) == LOOKUP
         assert len(looks) == before + 1
 
 
@@ -84,55 +85,55 @@ async def test_bytes_one_by_one_cost_a_look_each_and_no_more(looks: list[int]) -
     ],
 )
 async def test_a_believed_proxy_header_names_the_peer(header: bytes, source: Endpoint | None) -> None:
-    async with accepting(proxy_from=LOOPBACK) as port, peer(port.number) as one:
-        await one.say(header)
-        await one.say(LOOKUP)
-        assert await one.hear(len(LOOKUP)) == LOOKUP
+    async with accepting(proxy_from=LOOPBACK) as port, await Peer.connect(port.address) as one:
+        await one.send(header)
+        await one.send(LOOKUP)
+        assert await one.receive(len(LOOKUP)) == LOOKUP
         (heard,) = port.made
         assert heard.data == LOOKUP
         assert heard.arrival.source == source
-        assert heard.arrival.peer == ("192.0.2.7:56324" if source else one.name)
+        assert heard.arrival.peer == ("192.0.2.7:56324" if source else one.address)
 
 
 async def test_a_proxy_header_of_ipv6_is_written_with_brackets() -> None:
-    async with accepting(proxy_from=LOOPBACK) as port, peer(port.number) as one:
-        await one.say(b"PROXY TCP6 2001:db8::7 2001:db8::1 56324 9876\r\n" + LOOKUP)
-        assert await one.hear(len(LOOKUP)) == LOOKUP
+    async with accepting(proxy_from=LOOPBACK) as port, await Peer.connect(port.address) as one:
+        await one.send(b"PROXY TCP6 2001:db8::7 2001:db8::1 56324 9876\r\n" + LOOKUP)
+        assert await one.receive(len(LOOKUP)) == LOOKUP
         assert port.made[0].arrival.peer == "[2001:db8::7]:56324"
 
 
 @pytest.mark.parametrize("header", [V1, V2, V2_LOCAL])
 async def test_from_another_network_it_is_a_frame_that_cannot_be(header: bytes) -> None:
     async with accepting(proxy_from=(ip_network("127.0.0.2/32"),)) as port:
-        async with peer(port.number) as one:
-            await one.say(header[:4])
-            assert await one.is_closed()
-        async with peer(port.number, "127.0.0.2") as balancer:
-            await balancer.say(header + LOOKUP)
-            assert await balancer.hear(len(LOOKUP)) == LOOKUP
+        async with await Peer.connect(port.address) as one:
+            await one.send(header[:4])
+            assert await one.read_to_end() == b""
+        async with await Peer.connect(port.address, local_addr=("127.0.0.2", 0)) as balancer:
+            await balancer.send(header + LOOKUP)
+            assert await balancer.receive(len(LOOKUP)) == LOOKUP
         assert port.refused("frame_length") == 1
 
 
 async def test_a_malformed_proxy_header_ends_the_connection() -> None:
-    async with accepting(proxy_from=LOOPBACK) as port, peer(port.number) as one:
-        await one.say(b"PROXY TCP4 here there 1 2\r\n")
-        assert await one.is_closed()
+    async with accepting(proxy_from=LOOPBACK) as port, await Peer.connect(port.address) as one:
+        await one.send(b"PROXY TCP4 here there 1 2\r\n")
+        assert await one.read_to_end() == b""
         assert port.refused("proxy_header") == 1
         assert port.made == []
 
 
 async def test_tls_is_closed_where_there_is_none() -> None:
-    async with accepting() as port, peer(port.number) as one:
-        await one.say(bytes.fromhex("160301020001000100") + bytes(100))
-        assert await one.is_closed()
+    async with accepting() as port, await Peer.connect(port.address) as one:
+        await one.send(bytes.fromhex("160301020001000100") + bytes(100))
+        assert await one.read_to_end() == b""
         assert port.refused("tls") == 1
 
 
 @pytest.mark.parametrize("begin", [b"", b"\0", LOOKUP[:11]])
 async def test_who_leaves_undecided_is_forgotten_at_once(begin: bytes, looks: list[int]) -> None:
     async with accepting() as port:
-        async with peer(port.number) as one:
-            await one.say(begin)
+        async with await Peer.connect(port.address) as one:
+            await one.send(begin)
             await until(lambda: port.acceptor.open_connections == 1)
         await until(lambda: port.acceptor.open_connections == 0)
         assert len(looks) < 5
@@ -140,27 +141,31 @@ async def test_who_leaves_undecided_is_forgotten_at_once(begin: bytes, looks: li
 
 async def test_who_has_begun_must_go_on() -> None:
     bounds = Bounds(first_bytes_seconds=0.2)
-    async with accepting(bounds=bounds) as port, peer(port.number) as slow, peer(port.number) as silent:
-        await slow.say(LOOKUP[:5])
-        assert await slow.is_closed()
+    async with (
+        accepting(bounds=bounds) as port,
+        await Peer.connect(port.address) as slow,
+        await Peer.connect(port.address) as silent,
+    ):
+        await slow.send(LOOKUP[:5])
+        assert await slow.read_to_end() == b""
         assert port.refused("slow") == 1
         assert port.acceptor.open_connections == 1
-        await silent.say(LOOKUP)
-        assert await silent.hear(len(LOOKUP)) == LOOKUP
+        await silent.send(LOOKUP)
+        assert await silent.receive(len(LOOKUP)) == LOOKUP
 
 
 async def test_a_silent_connection_is_closed_like_any_idle_one() -> None:
-    async with accepting(bounds=Bounds(silent_seconds=0.2)) as port, peer(port.number) as one:
-        assert await one.is_closed()
+    async with accepting(bounds=Bounds(silent_seconds=0.2)) as port, await Peer.connect(port.address) as one:
+        assert await one.read_to_end() == b""
         assert port.refused("silent") == 1
 
 
 async def test_the_counts_of_connections_follow_their_ends() -> None:
     async with accepting() as port:
-        async with peer(port.number) as one, peer(port.number) as other:
+        async with await Peer.connect(port.address) as one, await Peer.connect(port.address) as other:
             for line in (one, other):
-                await line.say(LOOKUP)
-                await line.hear(len(LOOKUP))
+                await line.send(LOOKUP)
+                await line.receive(len(LOOKUP))
             assert port.acceptor.open_connections == 2
             value = port.metrics.registry.get_sample_value("routebook_connections", {"port": "remoting"})
             assert value == 2
@@ -170,9 +175,9 @@ async def test_the_counts_of_connections_follow_their_ends() -> None:
 
 async def test_options_of_a_connection_are_those_of_apaches_server() -> None:
     bounds = Bounds(send_buffer_bytes=70_000, receive_buffer_bytes=80_000)
-    async with accepting(bounds=bounds) as port, peer(port.number) as one:
-        await one.say(LOOKUP)
-        await one.hear(len(LOOKUP))
+    async with accepting(bounds=bounds) as port, await Peer.connect(port.address) as one:
+        await one.send(LOOKUP)
+        await one.receive(len(LOOKUP))
         transport = port.made[0].transport
         assert transport is not None
         sock = socket.socket(fileno=socket.dup(transport.get_extra_info("socket").fileno()))
@@ -187,26 +192,26 @@ async def test_options_of_a_connection_are_those_of_apaches_server() -> None:
 
 @pytest.mark.parametrize("begin", [b"GET /", b"PUT /", b"POST", b"PATCH", b"G", b"\r\nG", b"PROPFIND"])
 async def test_http_waits_for_no_more_than_it_takes(begin: bytes) -> None:
-    async with accepting(**HTTP, proxy_from=LOOPBACK) as port, peer(port.number) as one:
-        await one.say(begin)
-        assert await one.hear(len(begin)) == begin
+    async with accepting(**HTTP, proxy_from=LOOPBACK) as port, await Peer.connect(port.address) as one:
+        await one.send(begin)
+        assert await one.receive(len(begin)) == begin
 
 
 async def test_http_takes_proxy_headers_and_then_what_comes() -> None:
     async with accepting(**HTTP, proxy_from=LOOPBACK) as port:
         for header in (V1, V2):
-            async with peer(port.number) as one:
+            async with await Peer.connect(port.address) as one:
                 for byte in header:
-                    await one.say(bytes([byte]))
-                await one.say(b"G")
-                assert await one.hear(1) == b"G"
+                    await one.send(bytes([byte]))
+                await one.send(b"G")
+                assert await one.receive(1) == b"G"
                 assert port.made[-1].arrival.peer == "192.0.2.7:56324"
 
 
 async def test_http_says_farewell_to_the_silent() -> None:
     bounds = Bounds(silent_seconds=0.2)
-    async with accepting(**HTTP, bounds=bounds, farewell=b"too late") as port, peer(port.number) as one:
-        assert await one.hear(100) == b"too late"
+    async with accepting(**HTTP, bounds=bounds, farewell=b"too late") as port, await Peer.connect(port.address) as one:
+        assert await one.receive(100) == b"too late"
         assert port.refused("silent", "http") == 1
 
 
@@ -219,24 +224,24 @@ async def test_a_connection_that_a_stop_meets_between_two_steps_is_closed(monkey
             port.acceptor.close()
 
         monkeypatch.setattr(port.acceptor, "_opened", stopped_right_after)
-        async with peer(port.number) as one:
-            await one.say(LOOKUP)
-            assert await one.is_closed()
+        async with await Peer.connect(port.address) as one:
+            await one.send(LOOKUP)
+            assert await one.read_to_end() == b""
         assert port.made == []
 
 
 async def test_a_closed_acceptor_lets_go_of_newcomers_only() -> None:
-    async with accepting() as port, peer(port.number) as known, peer(port.number) as new:
-        await known.say(LOOKUP)
-        await known.hear(len(LOOKUP))
+    async with accepting() as port, await Peer.connect(port.address) as known, await Peer.connect(port.address) as new:
+        await known.send(LOOKUP)
+        await known.receive(len(LOOKUP))
         await until(lambda: port.acceptor.open_connections == 2)
         port.acceptor.close()
         await port.acceptor.wait_closed()
-        assert await new.is_closed()
-        await known.say(b"still here")
-        assert await known.hear(10) == b"still here"
+        assert await new.read_to_end() == b""
+        await known.send(b"still here")
+        assert await known.receive(10) == b"still here"
         with pytest.raises(ConnectionRefusedError):
-            async with peer(port.number):
+            async with await Peer.connect(port.address):
                 pass
 
 
@@ -249,15 +254,13 @@ async def test_who_was_connected_when_the_listening_ended_is_still_served() -> N
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port.number))
         assert port.acceptor.open_connections == 40
-        for sock in waiting:
-            sock.setblocking(False)
-        peers = [Peer(sock) for sock in waiting]
+        peers = [await Peer.over(sock) for sock in waiting]
         for one in peers:
-            await one.say(V2 + LOOKUP)
-            assert await one.hear(len(LOOKUP)) == LOOKUP
+            await one.send(V2 + LOOKUP)
+            assert await one.receive(len(LOOKUP)) == LOOKUP
         await asyncio.wait_for(port.acceptor.wait_decided(), 5)
         for one in peers:
-            one.sock.close()
+            one.abort()
         await asyncio.wait_for(port.acceptor.wait_empty(), 5)
 
 

@@ -18,8 +18,9 @@ from routebook.listeners.arrival import Bounds
 from routebook.listeners.test_certificate import Issued
 from routebook.listeners.tls import ServerTls, TlsOptions
 from tests.listeners.authorities import Authority, replace_file, trusting
-from tests.listeners.ports import Port, accepting, peer
+from tests.listeners.ports import Port, accepting
 from tests.protocol.plain_frames import json_lookup
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 LOOKUP = json_lookup()
@@ -46,35 +47,28 @@ async def opened(**options: Any) -> ServerTls:
 
 
 @asynccontextmanager
-async def line(
-    port: Port, context: ssl.SSLContext | None, first: bytes = b""
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """`first` goes out plainly before the handshake."""
-    async with peer(port.number) as one:
-        await one.say(first)
-        reader, writer = await asyncio.open_connection(
-            sock=one.sock.dup(), ssl=context, server_hostname="localhost" if context else None
-        )
-        try:
-            yield reader, writer
-        finally:
-            writer.transport.abort()
+async def connected(port: Port, context: ssl.SSLContext | None, first: bytes = b"") -> AsyncIterator[Peer]:
+    """`first` is sent before the TLS handshake. Without a context, there is no handshake."""
+    async with await Peer.connect(port.address) as peer:
+        await peer.send(first)
+        if context is not None:
+            await peer.start_tls(context)
+        yield peer
 
 
-async def speaks(port: Port, context: ssl.SSLContext | None, first: bytes = b"") -> bool:
-    """Whether a request comes back; False when the connection is closed instead."""
-    async with asyncio.timeout(10):
-        try:
-            async with line(port, context, first) as (reader, writer):
-                writer.write(LOOKUP)
-                return await reader.readexactly(len(LOOKUP)) == LOOKUP
-        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
-            return False
+async def is_answered(port: Port, context: ssl.SSLContext | None, first: bytes = b"") -> bool:
+    """Whether a request is sent back; False when the connection is closed instead."""
+    try:
+        async with connected(port, context, first) as peer:
+            await peer.send(LOOKUP)
+            return await peer.receive(len(LOOKUP)) == LOOKUP
+    except (ConnectionError, ssl.SSLError):
+        return False
 
 
 async def name_shown(port: Port, context: ssl.SSLContext) -> str:
-    async with line(port, context) as (_, writer):
-        found = writer.get_extra_info("peercert")
+    async with connected(port, context) as peer:
+        found = peer.writer.get_extra_info("peercert")
         return str(found["subject"][0][0][1])
 
 
@@ -84,8 +78,8 @@ async def name_shown(port: Port, context: ssl.SSLContext) -> str:
 )
 async def test_a_mode_says_who_may_speak(mode: str, takes_tls: bool, takes_plain: bool) -> None:
     async with accepting(tls=await opened(mode=mode)) as port:
-        assert await speaks(port, trusting()) is takes_tls
-        assert await speaks(port, None) is takes_plain
+        assert await is_answered(port, trusting()) is takes_tls
+        assert await is_answered(port, None) is takes_plain
         assert [heard.arrival.is_tls for heard in port.made] == [True] * takes_tls + [False] * takes_plain
         assert port.refused("tls") == (not takes_tls)
         assert port.refused("plain") == (not takes_plain)
@@ -94,7 +88,7 @@ async def test_a_mode_says_who_may_speak(mode: str, takes_tls: bool, takes_plain
 async def test_tls_may_come_behind_a_proxy_header() -> None:
     header = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 9876\r\n"
     async with accepting(tls=await opened(), proxy_from=(ip_network("127.0.0.0/8"),)) as port:
-        assert await speaks(port, trusting(), header)
+        assert await is_answered(port, trusting(), header)
         assert port.made[0].arrival.peer == "192.0.2.7:56324"
         assert port.made[0].arrival.is_tls
 
@@ -104,62 +98,63 @@ async def test_both_current_versions_are_spoken(version: ssl.TLSVersion) -> None
     context = trusting()
     context.minimum_version = context.maximum_version = version
     async with accepting(tls=await opened()) as port:
-        assert await speaks(port, context)
+        assert await is_answered(port, context)
 
 
 async def test_large_answers_pass_whole() -> None:
     data = LOOKUP + bytes(3_000_000)
-    async with accepting(tls=await opened()) as port, line(port, trusting()) as (reader, writer):
-        writer.write(data)
-        async with asyncio.timeout(20):
-            assert await reader.readexactly(len(data)) == data
+    async with accepting(tls=await opened()) as port, connected(port, trusting()) as peer:
+        peer.write(data)
+        assert await peer.receive(len(data)) == data
 
 
 async def test_an_own_certificate_is_shown(authority: Authority) -> None:
     files = write_pair(authority.folder, authority.issue("mine"))
     async with accepting(tls=await opened(test_mode=False, **files)) as port:
         assert await name_shown(port, authority.client()) == "mine"
-        assert await speaks(port, authority.client())
+        assert await is_answered(port, authority.client())
 
 
 async def test_a_failed_handshake_is_counted_and_ends_the_connection() -> None:
     async with accepting(tls=await opened()) as port:
-        async with peer(port.number) as one:
-            await one.say(b"\x16" + bytes(100))
-            while await one.hear(1):
-                pass
+        async with await Peer.connect(port.address) as one:
+            await one.send(b"\x16" + bytes(100))
+            assert await one.is_closed()
         failed = port.metrics.registry.get_sample_value("routebook_tls_handshakes_failed_total", {"port": "remoting"})
         assert failed == 1
         await until(lambda: port.acceptor.open_connections == 0)
 
 
 async def test_a_handshake_that_stops_is_ended() -> None:
-    async with accepting(tls=await opened(), bounds=Bounds(first_bytes_seconds=0.3)) as port, peer(port.number) as one:
-        await one.say(bytes.fromhex("1603010200010001fc0303") + bytes(20))
-        assert await one.is_closed()
+    async with (
+        accepting(tls=await opened(), bounds=Bounds(first_bytes_seconds=0.3)) as port,
+        await Peer.connect(port.address) as one,
+    ):
+        await one.send(bytes.fromhex("1603010200010001fc0303") + bytes(20))
+        assert await one.read_to_end() == b""
         await until(lambda: port.acceptor.open_connections == 0)
 
 
 async def test_a_stop_ends_a_handshake_under_way() -> None:
-    async with accepting(tls=await opened()) as port, peer(port.number) as one:
-        await one.say(bytes.fromhex("1603010200010001fc0303") + bytes(20))
+    async with accepting(tls=await opened()) as port, await Peer.connect(port.address) as one:
+        await one.send(bytes.fromhex("1603010200010001fc0303") + bytes(20))
         await until(lambda: bool(port.acceptor._handovers))
         port.acceptor.close()
         await port.acceptor.wait_closed()
-        assert await one.is_closed()
+        assert await one.read_to_end() == b""
         await until(lambda: port.acceptor.open_connections == 0)
 
 
-async def test_unfinished_handshakes_make_room_for_who_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unfinished_handshakes_make_room_for_who_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptor_module, "SPARED_SECONDS", 0.0)
     async with accepting(tls=await opened(), bounds=Bounds(max_connections=2)) as port:
-        async with peer(port.number) as one, peer(port.number) as other:
+        async with await Peer.connect(port.address) as one, await Peer.connect(port.address) as other:
             for shaking in (one, other):
-                await shaking.say(bytes.fromhex("1603010200010001fc0303") + bytes(20))
+                await shaking.send(bytes.fromhex("1603010200010001fc0303") + bytes(20))
             await until(lambda: len(port.acceptor._handovers) == 2)
-            assert await speaks(port, None)
-            assert await speaks(port, trusting())
-            assert await one.is_closed()
+            assert await is_answered(port, None)
+            assert await is_answered(port, trusting())
+            assert await one.read_to_end() == b""
             assert port.refused("spared") == 2
         await until(lambda: port.acceptor.open_connections == 0)
 
@@ -180,13 +175,13 @@ async def test_without_a_usable_certificate_plain_goes_on_and_tls_is_closed(
     tls = await opened(test_mode=False, **files)
     assert "TLS connections are closed until it can" in caplog.text
     async with accepting(tls=tls) as port:
-        assert not await speaks(port, trusting())
-        assert await speaks(port, None)
+        assert not await is_answered(port, trusting())
+        assert await is_answered(port, None)
         assert port.refused("tls_unavailable") == 1
         # And it is taken up when it comes.
         write_pair(authority.folder, authority.issue("mine"))
         tls.look()
-        assert await speaks(port, trusting()) is (wrong != "no path")
+        assert await is_answered(port, trusting()) is (wrong != "no path")
 
 
 @pytest.mark.parametrize(
@@ -213,9 +208,9 @@ async def test_certificates_of_clients(
     files = write_pair(authority.folder, authority.issue("mine"))
     rule = {"auth_client": auth_client, "need_client_auth": need, "trust_path": str(authority.trust)}
     async with accepting(tls=await opened(test_mode=False, **files, **rule)) as port:
-        assert await speaks(port, authority.client()) is without
-        assert await speaks(port, authority.client(authority.issue("client"))) is with_good
-        assert await speaks(port, authority.client(foreign)) is with_foreign
+        assert await is_answered(port, authority.client()) is without
+        assert await is_answered(port, authority.client(authority.issue("client"))) is with_good
+        assert await is_answered(port, authority.client(foreign)) is with_foreign
 
 
 @pytest.mark.skipif(which("openssl") is None, reason="openssl encrypts the key")
@@ -274,15 +269,15 @@ async def test_a_changed_trust_file_counts_by_itself(
     tls = await opened(test_mode=False, **files, **rule)
     stranger = authority.client(other.issue("client"))
     async with accepting(tls=tls) as port:
-        assert not await speaks(port, stranger)
+        assert not await is_answered(port, stranger)
         # A key half way through its own change is none of the trust file's business.
         write_pair(authority.folder, authority.issue("next"), certificate=False)
         replace_file(trust, other.issuer.certificate)
         tls.look()
-        assert await speaks(port, stranger)
+        assert await is_answered(port, stranger)
         replace_file(trust, b"nothing of use")
         tls.look()
-        assert await speaks(port, stranger)
+        assert await is_answered(port, stranger)
 
 
 async def test_a_hundred_rotations_drop_nobody(authority: Authority) -> None:
@@ -292,18 +287,18 @@ async def test_a_hundred_rotations_drop_nobody(authority: Authority) -> None:
     # Making one takes longer than all else here.
     pairs = [authority.issue("odd"), authority.issue("even")]
     async with accepting(tls=tls) as port:
-        held = [line(port, None), line(port, authority.client())]
+        held = [connected(port, None), connected(port, authority.client())]
         ends = [await one.__aenter__() for one in held]
         for number in range(100):
             write_pair(authority.folder, pairs[number % 2])
             tls.look()
             if number % 10 == 0:
-                held.append(line(port, authority.client()))
+                held.append(connected(port, authority.client()))
                 ends.append(await held[-1].__aenter__())
         assert tls.loads == 101
-        for reader, writer in ends:
-            writer.write(LOOKUP)
-            assert await reader.readexactly(len(LOOKUP)) == LOOKUP
+        for peer in ends:
+            await peer.send(LOOKUP)
+            assert await peer.receive(len(LOOKUP)) == LOOKUP
         assert await name_shown(port, authority.client()) == "even"
         watching = asyncio.create_task(tls.run())
         write_pair(authority.folder, authority.issue("seen by itself"))

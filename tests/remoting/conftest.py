@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.remoting.peer import Peer
 from tests.remoting.port import PortUnderTest, remoting_port
+from tests.support.peers import Peer
 
 
 @pytest.fixture
@@ -16,5 +16,5 @@ async def port(store_url: str, namespace_name: str) -> AsyncIterator[PortUnderTe
 
 @pytest.fixture
 async def peer(port: PortUnderTest) -> AsyncIterator[Peer]:
-    async with await Peer.to(port.address) as peer:
+    async with await Peer.connect(port.address) as peer:
         yield peer

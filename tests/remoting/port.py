@@ -10,8 +10,8 @@ from typing import Any
 from routebook.listeners.acceptor import Tls
 from routebook.observability.metrics import Metrics
 from routebook.remoting.server import NO_TLS, RemotingServer
-from tests.remoting.peer import Answer, Peer
 from tests.support.in_process import InProcessWorker, start_worker
+from tests.support.peers import Answer, Peer
 
 BROKER_A = {
     "clusterName": "DefaultCluster",

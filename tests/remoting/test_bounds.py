@@ -7,8 +7,8 @@ import pytest
 
 from routebook.remoting import port as port_module
 from routebook.remoting import server as server_module
-from tests.remoting.peer import Peer
 from tests.remoting.port import PortUnderTest, lookup, register, registration_body, remoting_port, topic
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 
@@ -19,11 +19,11 @@ def quick_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_full_queue_answers_busy_at_once_and_lookups_go_on(store_url: str, namespace_name: str) -> None:
     bounds = {"default_thread_pool_nums": 1, "default_thread_pool_queue_capacity": 3}
-    async with remoting_port(store_url, namespace_name, **bounds) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name, **bounds) as port, await Peer.connect(port.address) as peer:
         await register(peer)
         lists = [peer.request(206) for _ in range(20)]
         peer.write(b"".join([*lists, peer.request(105, {"topic": "TopicA"})]))
-        answers = [await peer.read() for _ in range(21)]
+        answers = [await peer.answer() for _ in range(21)]
         codes = [answer.code for answer in sorted(answers, key=lambda answer: answer.opaque)]
         assert codes[-1] == 0
         assert 16 <= codes.count(2) <= 17  # one runs, three wait; whether the first has been taken already is luck
@@ -35,7 +35,7 @@ async def test_a_full_queue_answers_busy_at_once_and_lookups_go_on(store_url: st
 
 async def test_a_full_queue_drops_oneways_silently(store_url: str, namespace_name: str) -> None:
     bounds = {"default_thread_pool_nums": 1, "default_thread_pool_queue_capacity": 1}
-    async with remoting_port(store_url, namespace_name, **bounds) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name, **bounds) as port, await Peer.connect(port.address) as peer:
         peer.write(b"".join(peer.request(904, flag=2) for _ in range(20)))
         await until(lambda: port.server.port.queue.refused and not port.server.port.queue.length)
         assert (await peer.ask(206)).code == 0
@@ -45,10 +45,10 @@ async def test_bodies_that_wait_are_bounded_in_bytes(store_url: str, namespace_n
     bounds = {"max_frame_bytes": 1_000_000, "max_queued_bytes": 1_048_576}
     async with (
         remoting_port(store_url, namespace_name, **bounds) as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         peer.write(b"".join(peer.request(206, body=b"x" * 400_000) for _ in range(5)))
-        codes = [(await peer.read()).code for _ in range(5)]
+        codes = [(await peer.answer()).code for _ in range(5)]
         assert set(codes) <= {0, 2}
         assert codes.count(0) >= 2
         await until(lambda: not port.server.port.queue.queued_bytes)
@@ -57,12 +57,12 @@ async def test_bodies_that_wait_are_bounded_in_bytes(store_url: str, namespace_n
 async def test_a_reader_that_never_reads_is_cut_off(store_url: str, namespace_name: str, quick_sweeps: None) -> None:
     deadlines = {"incomplete_frame_timeout_ms": 300, "max_output_bytes": 65_536}
     async with remoting_port(store_url, namespace_name, **deadlines) as port:
-        async with await Peer.to(port.address) as peer:
+        async with await Peer.connect(port.address) as peer:
             await register(peer, body=registration_body(*(f"T{number}" for number in range(200))))
         with socket.create_connection(("127.0.0.1", port.number)) as slow_reader:
             slow_reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             slow_reader.setblocking(False)
-            async with await Peer.to(port.address) as maker:
+            async with await Peer.connect(port.address) as maker:
                 question = maker.request(206)
             loop = asyncio.get_running_loop()
             asking = asyncio.ensure_future(loop.sock_sendall(slow_reader, question * 50_000))
@@ -76,7 +76,7 @@ async def test_an_idle_peer_that_has_not_taken_its_answers_is_cut_off_in_the_end
     """Closed, it would wait for ever for a peer that does not read; and be counted again with every sweep."""
     deadlines = {"incomplete_frame_timeout_ms": 2_000, "server_channel_max_idle_time_seconds": 3}
     async with remoting_port(store_url, namespace_name, server_socket_snd_buf_size=65_536, **deadlines) as port:
-        async with await Peer.to(port.address) as peer:
+        async with await Peer.connect(port.address) as peer:
             await register(peer, body=registration_body(*(f"T{number}" * 20 for number in range(300))))
             length = len((await peer.ask(206)).body)
             question = peer.request(206)
@@ -93,7 +93,7 @@ async def test_an_idle_peer_that_has_not_taken_its_answers_is_cut_off_in_the_end
 async def test_after_one_very_large_body_a_connection_is_read_from_again(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, max_frame_bytes=64 * 2**20) as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         assert (await peer.ask(206, body=b"x" * (40 * 2**20))).code == 0
         assert (await peer.ask(206)).code == 0
@@ -102,14 +102,14 @@ async def test_after_one_very_large_body_a_connection_is_read_from_again(store_u
 async def test_a_pipelining_peer_that_reads_late_gets_every_answer(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, max_output_bytes=65_536) as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         await register(peer)
         await register(peer, *(topic(f"T{n}") for n in range(3)), brokerName="b" * 200, brokerAddr="127.0.0.12:1")
         questions = b"".join(peer.request(105, {"topic": "TopicA"}) for _ in range(20_000))
         peer.write(questions)
         for _ in range(20_000):
-            assert (await peer.read()).code == 0
+            assert (await peer.answer()).code == 0
 
 
 async def test_a_frame_that_is_not_finished_in_time_ends_the_connection(
@@ -117,13 +117,13 @@ async def test_a_frame_that_is_not_finished_in_time_ends_the_connection(
 ) -> None:
     async with (
         remoting_port(store_url, namespace_name, incomplete_frame_timeout_ms=300) as port,
-        await Peer.to(port.address) as slow,
-        await Peer.to(port.address) as well,
+        await Peer.connect(port.address) as slow,
+        await Peer.connect(port.address) as well,
     ):
         await register(well)
         question = slow.request(105, {"topic": "TopicA"})
         slow.write(question + question[:40])
-        assert (await slow.read()).code == 0
+        assert (await slow.answer()).code == 0
         for byte in question[40:60]:
             if not slow.writer.is_closing():  # On a busy machine the deadline may have passed already.
                 slow.write(bytes([byte]))
@@ -137,8 +137,8 @@ async def test_a_quiet_connection_is_closed_after_the_idle_time(
 ) -> None:
     async with (
         remoting_port(store_url, namespace_name, server_channel_max_idle_time_seconds=1) as port,
-        await Peer.to(port.address) as quiet,
-        await Peer.to(port.address) as lively,
+        await Peer.connect(port.address) as quiet,
+        await Peer.connect(port.address) as lively,
     ):
         await quiet.ask(206)
         closing = asyncio.ensure_future(quiet.is_closed())
@@ -151,11 +151,11 @@ async def test_a_quiet_connection_is_closed_after_the_idle_time(
 
 async def test_too_long_a_frame_is_refused_on_its_first_four_bytes(store_url: str, namespace_name: str) -> None:
     async with remoting_port(store_url, namespace_name, max_frame_bytes=1_048_576) as port:
-        async with await Peer.to(port.address) as peer:
+        async with await Peer.connect(port.address) as peer:
             await register(peer)
             peer.write((1_048_576 - 4 + 1).to_bytes(4, "big"))
             assert await peer.is_closed()
-        async with await Peer.to(port.address) as peer:
+        async with await Peer.connect(port.address) as peer:
             body = b'{"x":"%s"}' % (b"y" * 900_000)
             assert (await peer.ask(206, body=body)).code == 0
 
@@ -163,7 +163,7 @@ async def test_too_long_a_frame_is_refused_on_its_first_four_bytes(store_url: st
 async def test_a_peer_that_leaves_in_the_middle_disturbs_nobody(port: PortUnderTest, peer: Peer) -> None:
     await register(peer)
     for _ in range(20):
-        async with await Peer.to(port.address) as leaving:
+        async with await Peer.connect(port.address) as leaving:
             leaving.write(leaving.request(206) + leaving.request(106) + leaving.request(105, {"topic": "TopicA"})[:30])
             await leaving.writer.drain()
     await until(lambda: len(port.server.port.connections) == 1)
@@ -186,14 +186,14 @@ async def test_reading_goes_on_when_the_buffer_has_fallen_to_the_low_water_mark(
     store_url: str, namespace_name: str
 ) -> None:
     marks = {"write_buffer_high_water_mark": 400_000, "write_buffer_low_water_mark": 100_000}
-    async with remoting_port(store_url, namespace_name, **marks) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name, **marks) as port, await Peer.connect(port.address) as peer:
         await register(peer)
         (connection,) = port.server.port.connections
         transport = connection._transport  # type: ignore[attr-defined]  # what asyncio was told is only known there
         assert transport.get_write_buffer_limits() == (100_000, 400_000)
         peer.write(b"".join(peer.request(105, {"topic": "TopicA"}) for _ in range(5_000)))
         for _ in range(5_000):
-            assert (await peer.read()).code == 0
+            assert (await peer.answer()).code == 0
 
 
 async def test_unfinished_frames_share_a_bound_and_the_largest_goes_first(
@@ -202,9 +202,9 @@ async def test_unfinished_frames_share_a_bound_and_the_largest_goes_first(
     bounds = {"max_frame_bytes": 900_000, "max_queued_bytes": 1_048_576}
     async with (
         remoting_port(store_url, namespace_name, **bounds) as port,
-        await Peer.to(port.address) as large,
-        await Peer.to(port.address) as larger,
-        await Peer.to(port.address) as small,
+        await Peer.connect(port.address) as large,
+        await Peer.connect(port.address) as larger,
+        await Peer.connect(port.address) as small,
     ):
         frame = small.request(206, body=b"x" * 850_000)
         for peer, size in ((small, 1_000), (large, 500_000), (larger, 800_000)):
@@ -212,4 +212,4 @@ async def test_unfinished_frames_share_a_bound_and_the_largest_goes_first(
         assert await larger.is_closed()
         for peer, size in ((small, 1_000), (large, 500_000)):
             peer.write(frame[size:])
-            assert (await peer.read()).code == 0
+            assert (await peer.answer()).code == 0

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from tests.remoting.peer import Peer
 from tests.remoting.port import lookup, register, remoting_port
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 
 async def test_who_knows_go_away_is_told_to_move_and_others_are_served(store_url: str, namespace_name: str) -> None:
-    async with remoting_port(store_url, namespace_name) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name) as port, await Peer.connect(port.address) as peer:
         await register(peer)
         draining = asyncio.ensure_future(port.server.drain(30, asyncio.Event()))
         await until(lambda: port.server.port.is_draining)
@@ -20,13 +20,13 @@ async def test_who_knows_go_away_is_told_to_move_and_others_are_served(store_url
         assert (await peer.ask(105, {"topic": "TopicA"}, version=475)).code == 0
         assert (await peer.ask(206, version=475)).code == 0
         with pytest.raises(OSError):
-            await Peer.to(port.address)
-        await peer.leave()
+            await Peer.connect(port.address)
+        await peer.close()
         await asyncio.wait_for(draining, 5)
 
 
 async def test_a_second_signal_ends_the_drain(store_url: str, namespace_name: str) -> None:
-    async with remoting_port(store_url, namespace_name) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name) as port, await Peer.connect(port.address) as peer:
         await register(peer)
         forced = asyncio.Event()
         draining = asyncio.ensure_future(port.server.drain(30, forced))
@@ -39,7 +39,7 @@ async def test_a_second_signal_ends_the_drain(store_url: str, namespace_name: st
 async def test_without_a_graceful_shutdown_connections_are_just_closed(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, enable_shutdown_gracefully="false") as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         await register(peer)
         await asyncio.wait_for(port.server.drain(30, asyncio.Event()), 5)
@@ -49,12 +49,12 @@ async def test_without_a_graceful_shutdown_connections_are_just_closed(store_url
 
 
 async def test_what_was_asked_before_the_end_is_answered(store_url: str, namespace_name: str) -> None:
-    async with remoting_port(store_url, namespace_name) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name) as port, await Peer.connect(port.address) as peer:
         peer.write(b"".join(peer.request(206) for _ in range(100)))
-        await peer.read()
+        await peer.answer()
         await port.server.close()
         for _ in range(99):
-            assert (await peer.read()).code == 0
+            assert (await peer.answer()).code == 0
         assert await peer.is_closed()
 
 
@@ -62,11 +62,11 @@ async def test_a_worker_that_goes_removes_nobody(store_url: str, namespace_name:
     async with remoting_port(store_url, namespace_name, connection_grace_ms=0) as stays:
         async with (
             remoting_port(store_url, namespace_name, connection_grace_ms=0) as goes,
-            await Peer.to(goes.address) as peer,
+            await Peer.connect(goes.address) as peer,
         ):
             await register(peer)
             await goes.server.drain(0.05, asyncio.Event())
             await goes.server.close()
-        async with await Peer.to(stays.address) as other:
+        async with await Peer.connect(stays.address) as other:
             await asyncio.sleep(0.3)
             assert (await lookup(other, "TopicA")).code == 0

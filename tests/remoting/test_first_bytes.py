@@ -13,8 +13,8 @@ from routebook.listeners.tls import ServerTls, TlsOptions
 from routebook.remoting import port as port_module
 from tests.listeners.authorities import Authority, replace_file, trusting
 from tests.protocol.plain_frames import framed
-from tests.remoting.peer import Peer
 from tests.remoting.port import PortUnderTest, lookup, register, remoting_port, route
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 SIGNATURE = bytes.fromhex("0d0a0d0a000d0a515549540a")
@@ -32,10 +32,10 @@ async def opened(**options: Any) -> ServerTls:
 
 async def secured(port: PortUnderTest, context: ssl.SSLContext | None = None, first: bytes = b"") -> Peer:
     """`first` goes out before the handshake."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
-    writer.write(first)
-    await writer.start_tls(context or trusting(), server_hostname="localhost")
-    return Peer(reader, writer)
+    peer = await Peer.connect(port.address)
+    peer.write(first)
+    await peer.start_tls(context or trusting())
+    return peer
 
 
 def peers_known(port: PortUnderTest) -> set[str]:
@@ -44,7 +44,7 @@ def peers_known(port: PortUnderTest) -> set[str]:
 
 @pytest.mark.parametrize("header", [V1, V2, V2_LOCAL], ids=["v1", "v2", "v2 local"])
 async def test_behind_a_believed_header_all_is_as_ever(port: PortUnderTest, header: bytes) -> None:
-    async with await Peer.to(port.address) as peer:
+    async with await Peer.connect(port.address) as peer:
         for byte in header:
             peer.write(bytes([byte]))
         assert (await register(peer)).code == 0
@@ -55,10 +55,10 @@ async def test_behind_a_believed_header_all_is_as_ever(port: PortUnderTest, head
 @pytest.mark.parametrize("header", [V1, V2, V2_LOCAL], ids=["v1", "v2", "v2 local"])
 async def test_from_elsewhere_a_header_ends_the_connection(store_url: str, namespace_name: str, header: bytes) -> None:
     async with remoting_port(store_url, namespace_name, proxy_from="192.0.2.0/24") as port:
-        async with await Peer.to(port.address) as peer:
+        async with await Peer.connect(port.address) as peer:
             peer.write(header + peer.request(206))
             assert await peer.is_closed()
-        async with await Peer.to(port.address) as peer:
+        async with await Peer.connect(port.address) as peer:
             assert (await peer.ask(206)).code == 0
 
 
@@ -75,10 +75,10 @@ async def test_each_mode(store_url: str, namespace_name: str, mode: str, takes_t
         else:
             with pytest.raises((ConnectionError, ssl.SSLError)):
                 await secured(port)
-        async with await Peer.to(port.address) as peer:
+        async with await Peer.connect(port.address) as peer:
             peer.write(peer.request(206))
             if takes_plain:
-                assert (await peer.read()).code == 0
+                assert (await peer.answer()).code == 0
             else:
                 assert await peer.is_closed()
 
@@ -98,35 +98,35 @@ async def test_a_large_body_and_a_pipeline_pass_through_tls(store_url: str, name
         topics = [f"Topic{number}" for number in range(2000)]
         assert (await register(peer, *topics)).code == 0
         peer.write(b"".join(peer.request(105, {"topic": "Topic7"}) for _ in range(500)))
-        assert {(await peer.read()).code for _ in range(500)} == {0}
+        assert {(await peer.answer()).code for _ in range(500)} == {0}
         assert (await peer.ask(206)).code == 0
 
 
 async def test_a_short_frame_waits_for_what_comes_after_it(port: PortUnderTest) -> None:
-    async with await Peer.to(port.address) as peer:
+    async with await Peer.connect(port.address) as peer:
         peer.write(framed(b"{}"))
         await asyncio.sleep(0.05)
         assert not port.server.port.connections
         peer.write(peer.request(206))
-        assert 1 in {(await peer.read()).opaque, (await peer.read()).opaque}
+        assert 1 in {(await peer.answer()).opaque, (await peer.answer()).opaque}
 
 
 async def test_a_first_frame_byte_by_byte_is_answered_and_a_stalled_one_ended(
     store_url: str, namespace_name: str
 ) -> None:
     async with remoting_port(store_url, namespace_name, incomplete_frame_timeout_ms=400) as port:
-        async with await Peer.to(port.address) as peer:
+        async with await Peer.connect(port.address) as peer:
             for byte in peer.request(206):
                 peer.write(bytes([byte]))
-            assert (await peer.read()).code == 0
-        async with await Peer.to(port.address) as peer:
+            assert (await peer.answer()).code == 0
+        async with await Peer.connect(port.address) as peer:
             peer.write(peer.request(206)[:9])
             assert await peer.is_closed()
 
 
 async def test_the_first_frames_deadline_counts_from_its_first_byte(port: PortUnderTest) -> None:
     """Not from the twelfth, which decides what the connection is: dripping must not double the time."""
-    async with await Peer.to(port.address) as peer:
+    async with await Peer.connect(port.address) as peer:
         frame = peer.request(206)
         peer.write(frame[:5])
         await asyncio.sleep(0.05)
@@ -136,7 +136,7 @@ async def test_the_first_frames_deadline_counts_from_its_first_byte(port: PortUn
         (connection,) = port.server.port.connections
         await until(lambda: connection.has_unfinished_frame_since(time.monotonic()) < decided_after)
         peer.write(frame[20:])
-        assert (await peer.read()).code == 0
+        assert (await peer.answer()).code == 0
         assert connection.has_unfinished_frame_since(time.monotonic()) == float("inf")
 
 
@@ -157,7 +157,7 @@ async def test_a_hundred_certificates_leave_every_broker_connected(
     async with (
         remoting_port(store_url, namespace_name, tls=tls) as port,
         await secured(port, authority.client()) as broker,
-        await Peer.to(port.address) as plain,
+        await Peer.connect(port.address) as plain,
     ):
         await register(broker)
         for number in range(1, 101):
@@ -182,16 +182,16 @@ async def test_at_the_bound_brokers_keep_their_place(
     monkeypatch.setattr(acceptor_module, "ROOM_AT_ONCE", 2)
     monkeypatch.setattr(port_module, "SPARED_AT_ONCE", 2)
     async with remoting_port(store_url, namespace_name, max_connections=10) as port:
-        broker = await Peer.to(port.address)
+        broker = await Peer.connect(port.address)
         await register(broker)
-        idle = [await Peer.to(port.address) for _ in range(9)]
+        idle = [await Peer.connect(port.address) for _ in range(9)]
         for one in idle:
             await one.ask(206)
         await until(lambda: len(port.server.port._spare) >= 9)
-        silent = [await Peer.to(port.address) for _ in range(30)]
-        async with await Peer.to(port.address) as newcomer:
+        silent = [await Peer.connect(port.address) for _ in range(30)]
+        async with await Peer.connect(port.address) as newcomer:
             assert (await newcomer.ask(206)).code == 0
         assert (await lookup(broker, "TopicA")).code == 0
         assert port.server.port.cut["room"] > 0
         for one in [*idle, *silent, broker]:
-            one.cut()
+            one.abort()

@@ -4,9 +4,9 @@ import json
 
 from routebook.replica.feed import IN_TOUCH_MS
 from routebook.store.embedded import EmbeddedStore
-from tests.remoting.peer import Peer
 from tests.remoting.port import BROKER_A, PortUnderTest, lookup, register, registration_body, remoting_port
 from tests.support.fault_proxy import FaultProxy
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 
@@ -18,7 +18,7 @@ async def calls_so_far(port: PortUnderTest) -> int:
 
 async def test_a_thousand_lookups_cost_the_store_nothing(namespace_name: str) -> None:
     with EmbeddedStore(None, port=0) as store:
-        async with remoting_port(store.url, namespace_name) as port, await Peer.to(port.address) as peer:
+        async with remoting_port(store.url, namespace_name) as port, await Peer.connect(port.address) as peer:
             await register(peer)
             before = await calls_so_far(port)
             for name in ("TopicA", "TopicB", "NoSuch"):
@@ -32,7 +32,7 @@ async def test_known_topics_are_answered_and_unknown_ones_doubted_while_the_stor
     with EmbeddedStore(None, port=0) as store:
         async with (
             remoting_port(store.url, namespace_name, store_timeout_ms=300, lease_ms=2000) as port,
-            await Peer.to(port.address) as peer,
+            await Peer.connect(port.address) as peer,
         ):
             await register(peer)
             store.stop()
@@ -50,21 +50,21 @@ async def test_a_silent_store_makes_nobody_wait_behind_others(store_url: str, na
     async with (
         FaultProxy.before(store_url) as proxy,
         remoting_port(proxy.url, namespace_name, default_thread_pool_nums=2) as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         await register(peer)
         proxy.stall()
         client = port.worker.client
         await until(lambda: client.contact_age_ms() > IN_TOUCH_MS + 1000)
-        peers = [await Peer.to(port.address) for _ in range(40)]
+        peers = [await Peer.connect(port.address) for _ in range(40)]
         for number, one in enumerate(peers):
             one.write(one.request(103, BROKER_A | {"brokerName": f"broker-{number}"}, registration_body("A", "B")))
             one.write(one.request(904, BROKER_A))
-        answers = [await one.read() for one in peers for _ in range(2)]
+        answers = [await one.answer() for one in peers for _ in range(2)]
         assert {answer.code for answer in answers} == {1}
         assert "The store has not answered for" in (answers[0].remark or "")
         for one in peers:
-            one.cut()
+            one.abort()
         proxy.heal()
 
         async def is_taken() -> bool:
@@ -83,7 +83,7 @@ async def test_a_broker_that_comes_to_a_worker_cut_off_from_the_store_is_sent_el
     ):
         proxy.stall()
         await until(lambda: port.worker.client.contact_age_ms() > 4_000)
-        async with await Peer.to(port.address) as client, await Peer.to(port.address) as broker:
+        async with await Peer.connect(port.address) as client, await Peer.connect(port.address) as broker:
             assert (await register(broker)).code == 1
             assert await broker.is_closed()
             assert (await lookup(client, "TopicA")).code == 1
@@ -103,7 +103,7 @@ async def test_answers_of_one_chunk_pair_by_their_number(peer: Peer) -> None:
     await register(peer)
     names = ["TopicA", "NoSuch", "TopicB"] * 50
     peer.write(b"".join(peer.request(105, {"topic": name}) for name in names))
-    answers = [await peer.read() for _ in names]
+    answers = [await peer.answer() for _ in names]
     first = answers[0].opaque
     assert [answer.opaque for answer in answers] == list(range(first, first + len(names)))
     assert [answer.code for answer in answers] == [17 if name == "NoSuch" else 0 for name in names]

@@ -1,7 +1,6 @@
 """905 on the wire: what receivers read, and what happens to those who do not."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,11 +14,9 @@ from routebook.model.broker import MinBrokerChange
 from routebook.remoting.notifications import Notifications
 from routebook.settings.live import LiveSettings
 from routebook.settings.loading import load
-from tests.client.peer import Peer as Caller
-from tests.client.peer import peer as listening
-from tests.remoting.peer import Peer
 from tests.remoting.port import BROKER_A, register, remoting_port
 from tests.support.broker_hosts import BrokerHosts
+from tests.support.peers import Peer, server_playing, split_json_frame
 from tests.support.waiting import until
 
 
@@ -29,17 +26,17 @@ class Broker:
 
     heard: list[dict[str, Any]] = field(default_factory=list)
 
-    async def play(self, caller: Caller) -> None:
+    async def play(self, caller: Peer) -> None:
         while True:
             try:
-                frame = await caller.frame()
+                header, _ = split_json_frame(await caller.frame(timeout_s=None))
             except (asyncio.IncompleteReadError, ConnectionResetError):
                 return
-            self.heard.append(json.loads(frame[4 : 4 + int.from_bytes(frame[1:4], "big")]))
+            self.heard.append(header)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
-        async with listening(self.play) as address:
+        async with server_playing(self.play) as address:
             yield address
 
 
@@ -48,7 +45,7 @@ async def test_the_members_of_a_group_read_who_leads_them_now(store_url: str, na
     async with (
         slave.listening() as there,
         remoting_port(store_url, namespace_name, notify_min_broker_id_changed=True) as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         await register(peer, brokerId="1", brokerAddr=there, enableActingMaster="true")
         await register(peer, enableActingMaster="true")
@@ -86,7 +83,7 @@ async def test_who_cannot_be_reached_is_left_out() -> None:
 async def test_brokers_that_want_tls_are_told_by_it() -> None:
     broker, certificate = Broker(), server_context(temporary_pair(), ClientRule(), None)
     notifications = Notifications(settings(tls_client_enable=True))
-    async with listening(broker.play, certificate) as there:
+    async with server_playing(broker.play, certificate) as there:
         notifications.tell(change(there))
         await until(lambda: broker.heard)
         await notifications.close()
@@ -126,13 +123,13 @@ async def test_what_comes_while_a_connection_is_being_closed_is_told_too(monkeyp
 async def test_a_connection_is_closed_when_all_is_said() -> None:
     ended = asyncio.Event()
 
-    async def play(caller: Caller) -> None:
+    async def play(caller: Peer) -> None:
         await caller.frame()
-        assert await caller.ends()
+        assert await caller.read_to_end() == b""
         ended.set()
 
     notifications = Notifications(settings())
-    async with listening(play) as there:
+    async with server_playing(play) as there:
         notifications.tell(change(there))
         await asyncio.wait_for(ended.wait(), 10)
         await notifications.close()

@@ -5,15 +5,15 @@ import socket
 
 import pytest
 
-from tests.remoting.peer import Peer
 from tests.remoting.port import lookup, register, registration_body, remoting_port, route, topic
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 
 async def test_support_acting_master_shows_the_smallest_id_as_master(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, support_acting_master="true") as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         await register(peer, enableActingMaster="true")
         await register(peer, enableActingMaster="true", brokerId="1", brokerAddr="127.0.0.12:10911")
@@ -37,7 +37,7 @@ async def test_support_acting_master_shows_the_smallest_id_as_master(store_url: 
 async def test_order_message_enable(value: str, shown: str | None, store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, order_message_enable=value) as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         await peer.ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "value": "broker-a:8"})
         await register(peer)
@@ -47,7 +47,7 @@ async def test_order_message_enable(value: str, shown: str | None, store_url: st
 async def test_return_order_topic_config_to_broker(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, return_order_topic_config_to_broker="false") as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         await peer.ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "value": "broker-a:8"})
         assert (await register(peer)).body == b""
@@ -59,7 +59,7 @@ async def test_return_order_topic_config_to_broker(store_url: str, namespace_nam
 async def test_listings_can_be_switched_off(setting: str, codes: set[int], store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, **{setting: "false"}) as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         for code in (206, 224, 304, 311, 312, 313):
             answer = await peer.ask(code)
@@ -68,7 +68,7 @@ async def test_listings_can_be_switched_off(setting: str, codes: set[int], store
 
 async def test_need_wait_for_service_concerns_lookups_only(store_url: str, namespace_name: str) -> None:
     waits = {"need_wait_for_service": "true", "wait_seconds_for_service": 2}
-    async with remoting_port(store_url, namespace_name, **waits) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name, **waits) as port, await Peer.connect(port.address) as peer:
         assert (await register(peer)).code == 0
         for name in ("TopicA", "NoSuch"):
             answer = await lookup(peer, name)
@@ -85,7 +85,7 @@ async def test_need_wait_for_service_concerns_lookups_only(store_url: str, names
 async def test_delete_topic_with_broker_registration(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, delete_topic_with_broker_registration="true") as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         await register(peer, "TopicA", "TopicB", "TopicC")
         await register(peer, "TopicA", "TopicB", counter=2)
@@ -96,16 +96,16 @@ async def test_delete_topic_with_broker_registration(store_url: str, namespace_n
 async def test_unregister_broker_queue_capacity(store_url: str, namespace_name: str) -> None:
     bounds = {"unregister_broker_queue_capacity": 1, "default_thread_pool_nums": 64}
     async with remoting_port(store_url, namespace_name, **bounds) as port:
-        peers = [await Peer.to(port.address) for _ in range(20)]
+        peers = [await Peer.connect(port.address) for _ in range(20)]
         for number, peer in enumerate(peers):
             ext = {"clusterName": "c", "brokerName": f"b{number}", "brokerAddr": "127.0.0.9:1", "brokerId": "0"}
             peer.write(peer.request(104, ext))
-        answers = [await peer.read() for peer in peers]
+        answers = [await peer.answer() for peer in peers]
         codes = [answer.code for answer in answers]
         assert set(codes) == {0, 1}
         assert all(answer.remark is None for answer in answers)
         for peer in peers:
-            peer.cut()
+            peer.abort()
 
 
 async def test_pools_answer_busy_beyond_their_queue(store_url: str, namespace_name: str) -> None:
@@ -119,10 +119,10 @@ async def test_pools_answer_busy_beyond_their_queue(store_url: str, namespace_na
             remoting_port(
                 store_url, namespace_name, cluster_test="true", cluster_test_upstream=upstream, **bounds
             ) as port,
-            await Peer.to(port.address) as peer,
+            await Peer.connect(port.address) as peer,
         ):
             peer.write(b"".join(peer.request(105, {"topic": "NoSuch"}) for _ in range(5)))
-            codes = [(await peer.read()).code for _ in range(2)]
+            codes = [(await peer.answer()).code for _ in range(2)]
             assert codes == [2, 2]
 
 
@@ -130,8 +130,8 @@ async def test_cluster_test_asks_another_name_server(store_url: str, namespace_n
     async with (
         remoting_port(store_url, namespace_name + "-up") as upstream,
         remoting_port(store_url, namespace_name, cluster_test="true", cluster_test_upstream=upstream.address) as port,
-        await Peer.to(upstream.address) as above,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(upstream.address) as above,
+        await Peer.connect(port.address) as peer,
     ):
         await register(above)
         await register(peer, "Own", "Other", brokerName="broker-b", brokerAddr="127.0.0.12:10911")
@@ -150,7 +150,7 @@ async def test_what_a_cluster_test_cannot_find_out_is_not_a_topic_that_does_not_
     async with (
         remoting_port(store_url, namespace_name + "-up", **warming_up) as upstream,
         remoting_port(store_url, namespace_name, cluster_test="true", cluster_test_upstream=upstream.address) as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         assert (await lookup(peer, "NoSuch")).code == 1
 
@@ -177,7 +177,7 @@ async def test_configuration_updates(
 ) -> None:
     async with (
         remoting_port(store_url, namespace_name, remoting_config_updates="true") as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         answer = await peer.ask(318, body=body)
         assert (answer.code, answer.remark) == (code, remark)
@@ -188,7 +188,7 @@ async def test_configuration_updates(
 async def test_configuration_updates_are_refused_unless_a_setting_allows_them(
     store_url: str, namespace_name: str
 ) -> None:
-    async with remoting_port(store_url, namespace_name) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name) as port, await Peer.connect(port.address) as peer:
         assert (await peer.ask(318, body=b"enableTopicList=false\n")).code == 16
         assert (await peer.ask(224)).code == 0
 
@@ -196,7 +196,7 @@ async def test_configuration_updates_are_refused_unless_a_setting_allows_them(
 async def test_the_configuration_is_shown_as_properties(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, support_acting_master="true", admin_token="hunter2") as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         text = (await peer.ask(319)).body.decode()
         lines = text.splitlines()
@@ -210,14 +210,14 @@ async def test_the_configuration_is_shown_as_properties(store_url: str, namespac
 async def test_serialize_type_is_that_of_all_answers(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, serialize_type="ROCKETMQ") as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         peer.write(peer.request(206))
         assert (await peer.frame())[4] == 1
 
 
 async def test_broker_timeout_and_zone_of_a_registration(store_url: str, namespace_name: str) -> None:
-    async with remoting_port(store_url, namespace_name) as port, await Peer.to(port.address) as peer:
+    async with remoting_port(store_url, namespace_name) as port, await Peer.connect(port.address) as peer:
         await register(peer, heartbeatTimeoutMillis="10000", __ZONE_NAME="az-1")
         (instance,) = port.worker.replica.view.instances.values()
         assert instance.timeout_ms == 10_000

@@ -10,8 +10,8 @@ from routebook.remoting import handlers
 from routebook.replica.routes import ClusterInfo, pick_up_cluster_info
 from routebook.replica.table import Table
 from tests.protocol.bodies.compressed_bodies import compressed, content_of
-from tests.remoting.peer import Peer
 from tests.remoting.port import BROKER_A, PortUnderTest, lookup, register, registration_body, route, topic
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 # -- 103
@@ -332,7 +332,7 @@ async def test_an_unknown_code_is_not_supported(code: int, peer: Peer) -> None:
 
 @pytest.mark.parametrize("code", [105, 103, 1234, 106])
 async def test_a_oneway_is_handled_and_never_answered(code: int, peer: Peer) -> None:
-    peer.tell(code, {"topic": "NoSuch"})
+    peer.send_oneway(code, {"topic": "NoSuch"})
     assert (await peer.ask(106)).code == 0  # `ask` checks that this is the answer to its own question.
 
 

@@ -8,7 +8,6 @@ import pytest
 from routebook.protocol.command import Request
 from routebook.remoting.lookups import BATCH_BYTES
 from tests.protocol.plain_frames import framed
-from tests.remoting.peer import Peer
 from tests.remoting.port import (
     BROKER_A,
     PortUnderTest,
@@ -19,6 +18,7 @@ from tests.remoting.port import (
     route,
     topic,
 )
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 MANY = 3_000
@@ -82,12 +82,12 @@ async def test_answers_are_those_of_the_long_way(port: PortUnderTest, peer: Peer
         request(name, opaque=opaque, version=version, more=more)
         for opaque, name in enumerate(["TopicA", "TopicB", "Unknown", "", "Töpic", "TopicR", "TopicA"])
     ]
-    async with await Peer.to(port.address) as modern:
+    async with await Peer.connect(port.address) as modern:
         for name in ("TopicA", "TopicB"):
             assert (await lookup(modern, name)).code == 0
     by_strangers = []
     for one in asked:
-        async with await Peer.to(port.address) as stranger:
+        async with await Peer.connect(port.address) as stranger:
             stranger.write(one)
             by_strangers.append(await stranger.frame())
     await accustom(port, peer, asked[0])
@@ -108,7 +108,7 @@ async def test_known_routes_take_it(port: PortUnderTest, peer: Peer, monkeypatch
     found = port.server.port.lookups.found
     close_the_long_way(port, monkeypatch)
     peer.write(b"".join(request("TopicB", opaque=opaque) for opaque in range(100)))
-    assert [(await peer.read()).opaque for _ in range(100)] == list(range(100))
+    assert [(await peer.answer()).opaque for _ in range(100)] == list(range(100))
     assert port.server.port.lookups.found == found + 100
 
 
@@ -126,9 +126,9 @@ async def test_requests_of_other_kinds_in_between_are_answered_too(peer: Peer, p
     await register(peer)
     await accustom(port, peer, request("TopicA", opaque=1))
     peer.write(request("TopicA", opaque=7) + peer.request(106) + request("TopicA", opaque=8)[:50])
-    first = await peer.read()
+    first = await peer.answer()
     peer.write(request("TopicA", opaque=8)[50:] + request("TopicA", opaque=9))
-    rest = [await peer.read() for _ in range(3)]
+    rest = [await peer.answer() for _ in range(3)]
     assert first.opaque == 7
     assert {8, 9} < {answer.opaque for answer in rest}
 
@@ -137,7 +137,7 @@ async def test_oneway_lookups_are_not_answered(peer: Peer, port: PortUnderTest) 
     await register(peer)
     for opaque in range(1, 10):
         peer.write(request("TopicA", opaque=opaque, flag=2) + request("TopicA", opaque=100 * opaque))
-        assert (await peer.read()).opaque == 100 * opaque
+        assert (await peer.answer()).opaque == 100 * opaque
     for opaque in range(1, 10):
         peer.write(request("TopicA", opaque=opaque, flag=2))
         assert (await lookup(peer, "TopicA")).code == 0
@@ -164,7 +164,7 @@ async def test_a_peer_that_does_not_read_gets_all_answers_in_order_later(port: P
     held = connection._transport.get_write_buffer_size()
     assert port.server.port.high_water <= held < port.server.port.high_water + 2 * BATCH_BYTES
     peer.reader._transport.resume_reading()  # type: ignore[attr-defined]
-    assert [(await peer.read()).opaque for _ in range(MANY)] == list(range(MANY))
+    assert [(await peer.answer()).opaque for _ in range(MANY)] == list(range(MANY))
 
 
 async def test_it_is_closed_while_the_port_drains(port: PortUnderTest, peer: Peer) -> None:
@@ -172,28 +172,28 @@ async def test_it_is_closed_while_the_port_drains(port: PortUnderTest, peer: Pee
     await accustom(port, peer, request("TopicA", opaque=1))
     port.server.port.is_draining = True
     peer.write(request("TopicA", opaque=2))
-    assert (await peer.read()).code == 1500
+    assert (await peer.answer()).code == 1500
 
 
 async def test_it_is_closed_while_the_service_warms_up(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, wait_seconds_for_service=600) as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         await register(peer)
         await accustom(port, peer, request("TopicA", opaque=1))
         port.worker.live.apply({"need_wait_for_service": "true"})
         peer.write(request("TopicA", opaque=2))
-        assert (await peer.read()).remark == "name server not ready"
+        assert (await peer.answer()).remark == "name server not ready"
         port.worker.live.apply({})
         peer.write(request("TopicA", opaque=3))
-        assert (await peer.read()).code == 0
+        assert (await peer.answer()).code == 0
 
 
 async def test_binary_answers_do_not_come_from_it(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, serialize_type="ROCKETMQ") as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         peer.write(peer.request(103, BROKER_A, registration_body("TopicA", "TopicB")))
         await peer.frame()

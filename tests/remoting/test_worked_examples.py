@@ -3,8 +3,8 @@
 import asyncio
 
 from tests.protocol.golden_frames import golden_frames
-from tests.remoting.peer import Peer
 from tests.remoting.port import remoting_port
+from tests.support.peers import Peer
 
 
 async def asked(peer: Peer, frame: bytes) -> bytes:
@@ -45,7 +45,7 @@ async def test_a_port_that_speaks_binary(store_url: str, namespace_name: str) ->
     frames = golden_frames()
     async with (
         remoting_port(store_url, namespace_name, serialize_type="ROCKETMQ") as port,
-        await Peer.to(port.address) as peer,
+        await Peer.connect(port.address) as peer,
     ):
         await asked(peer, frames["E5"])
         assert await asked(peer, frames["E1"]) == frames["E13"]

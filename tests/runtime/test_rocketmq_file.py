@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.remoting.peer import Peer
 from tests.runtime.running import Running, run
+from tests.support.peers import Peer
 from tests.support.waiting import until
 
 NAMESRV_CONF = """\
@@ -31,7 +31,7 @@ def serving(store_url: str, namespace: str, folder: Path, *more: str) -> Running
 
 async def shown_by(service: Running) -> dict[str, str]:
     """319 over a connection of its own, so that any of the workers may answer."""
-    async with await Peer.to(service.remoting) as peer:
+    async with await Peer.connect(service.remoting) as peer:
         text = (await peer.ask(319)).body.decode()
     return dict(line.split("=", 1) for line in text.splitlines())
 
@@ -60,7 +60,7 @@ async def test_a_change_over_the_port_counts_on_all_workers_and_survives(
 ) -> None:
     allowed = ("--workers", "2", "--remoting-config-updates", "true")
     with serving(store_url, namespace_name, tmp_path, *allowed) as service:
-        async with await Peer.to(service.remoting) as peer:
+        async with await Peer.connect(service.remoting) as peer:
             assert (await peer.ask(318, body=b"waitSecondsForService=11\nenableTopicList=no\nlistenPort=1\n")).code == 0
 
         async def is_everywhere() -> bool:

@@ -12,7 +12,7 @@ import pytest
 from routebook.simulate.client import LateAnswerError, Line, SimulatedClient
 from routebook.simulate.records import Counts, Journal, Latencies
 from tests.client.canned_server import CannedServer
-from tests.client.peer import peer
+from tests.support.peers import server_playing
 from tests.support.waiting import until
 
 ROUTE = '{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
@@ -43,7 +43,10 @@ async def asking(
 
 async def test_a_client_asks_for_its_topics_one_after_the_other() -> None:
     server = CannedServer(routes={"TopicA": ROUTE})
-    async with peer(server.play) as address, asking(address, topics=("TopicA", "TopicB")) as (counts, journal):
+    async with (
+        server_playing(server.play) as address,
+        asking(address, topics=("TopicA", "TopicB")) as (counts, journal),
+    ):
         await until(lambda: counts.lookups >= 5)
     assert [ext["topic"] for _, ext in server.asked[:4]] == ["TopicA", "TopicB", "TopicA", "TopicB"]
     assert counts.found >= 2
@@ -55,7 +58,7 @@ async def test_a_client_asks_for_its_topics_one_after_the_other() -> None:
 
 async def test_a_client_tells_when_a_topic_goes_and_when_it_is_back() -> None:
     server = CannedServer()
-    async with peer(server.play) as address, asking(address) as (counts, journal):
+    async with server_playing(server.play) as address, asking(address) as (counts, journal):
         await until(lambda: counts.not_found >= 2)
         server.routes["TopicA"] = ROUTE
         await until(lambda: counts.found >= 2)
@@ -64,12 +67,16 @@ async def test_a_client_tells_when_a_topic_goes_and_when_it_is_back() -> None:
 
 async def test_a_client_keeps_its_name_server_and_turns_to_the_next_when_the_connection_is_lost() -> None:
     first, second = CannedServer(routes={"TopicA": ROUTE}), CannedServer(routes={"TopicA": ROUTE})
-    async with peer(first.play) as one, peer(second.play) as other, asking(one, other) as (counts, _):
+    async with (
+        server_playing(first.play) as one,
+        server_playing(second.play) as other,
+        asking(one, other) as (counts, _),
+    ):
         await until(lambda: counts.found >= 5)
         assert counts.switches == 0
         assert not first.asked or not second.asked
     server = CannedServer(routes={"TopicA": ROUTE})
-    async with peer(server.play) as there, asking("127.0.0.1:1", "127.0.0.1:2", there) as (counts, _):
+    async with server_playing(server.play) as there, asking("127.0.0.1:1", "127.0.0.1:2", there) as (counts, _):
         await until(lambda: counts.found >= 3)
         # One call fails for each that is down, and no call tries a second one.
         assert counts.failures["unreachable"] == counts.switches <= 2
@@ -78,7 +85,7 @@ async def test_a_client_keeps_its_name_server_and_turns_to_the_next_when_the_con
 @pytest.mark.parametrize("follows", [True, False])
 async def test_go_away_is_followed_once(follows: bool) -> None:
     server = CannedServer(refused={105: (1500, "please go away")})
-    async with peer(server.play) as address, asking(address, follows_go_away=follows) as (counts, _):
+    async with server_playing(server.play) as address, asking(address, follows_go_away=follows) as (counts, _):
         await until(lambda: counts.failures["1500"] >= 2)
         asked, failed, retries = len(server.asked), counts.failures["1500"], counts.retries
     assert bool(retries) == follows
@@ -87,7 +94,7 @@ async def test_go_away_is_followed_once(follows: bool) -> None:
 
 async def test_a_late_answer_ends_the_connection() -> None:
     server = CannedServer(silent={105})
-    async with peer(server.play) as address:
+    async with server_playing(server.play) as address:
         line = Line(address)
         with pytest.raises(LateAnswerError):
             await line.ask(105, {"topic": "TopicA"}, timeout_ms=50)
