@@ -2,6 +2,7 @@
 
 import sys
 
+import click
 import pytest
 
 from routebook.cli.operation import flat_fields
@@ -26,11 +27,10 @@ def test_a_table_wraps_at_the_width_of_the_terminal(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("NO_COLOR", "1")
     print_table(("cluster", "brokers"), [("demo", [f"broker-{number}" for number in range(20)])])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 2
-    assert max(len(line) for line in lines) <= 40
+    assert max(len(click.unstyle(line)) for line in lines) <= 40
 
 
 def test_an_empty_table_writes_a_note_to_stderr_only(capsys: pytest.CaptureFixture[str]) -> None:
