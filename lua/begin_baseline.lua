@@ -21,5 +21,5 @@ local by, lease, cause = ARGV[1], ARGV[2], ARGV[3]
 if not leads(lease) then
   return { FENCED, current_version(), '' }
 end
-local wish = redis.call('HGET', META, 'baseline_wanted') or ''
+local wish = redis.call('HGET', META, 'baseline_requested') or ''
 return { DONE, append_change('baseline-begin', by, '"cause":"' .. cause .. '"'), wish }

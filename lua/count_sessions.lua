@@ -19,5 +19,5 @@ for _, worker in ipairs(redis.call('ZRANGE', table_key('workers'), 0, -1)) do
   open = open + redis.call('HLEN', key_of('sessions', worker))
 end
 local ended = redis.call('ZCOUNT', table_key('ended'), since_ms, '+inf')
-local lost, cut_off = redis.call('HLEN', table_key('lost')), redis.call('HEXISTS', table_key('expiry'), 'stood_at')
+local lost, cut_off = redis.call('HLEN', table_key('lost')), redis.call('HEXISTS', table_key('expiry'), 'paused_at')
 return { UNCHANGED, current_version(), ended, open, lost, cut_off }

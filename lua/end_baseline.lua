@@ -25,7 +25,7 @@ end
 local version = append_change('baseline-end', by, '"begin":' .. begin .. ',"entries":' .. entries)
 local history = redis.call('HGET', META, 'history') or ''
 redis.call('HSET', META, 'baseline_ms', ms_text(server_ms()), 'baseline_history', history, 'baseline_begin', begin)
-if redis.call('HGET', META, 'baseline_wanted') == wish then
-  redis.call('HDEL', META, 'baseline_wanted')
+if redis.call('HGET', META, 'baseline_requested') == wish then
+  redis.call('HDEL', META, 'baseline_requested')
 end
 return { DONE, version }

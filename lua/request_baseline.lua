@@ -14,6 +14,6 @@ reply    {status, version, since} DONE, UNCHANGED (wanted already); since: ms wh
 
 local why = ARGV[1]
 
-local is_first = redis.call('HSETNX', META, 'baseline_wanted', ms_text(server_ms()) .. ' ' .. why) == 1
-local since = string.match(redis.call('HGET', META, 'baseline_wanted'), '^(%d+) ')
+local is_first = redis.call('HSETNX', META, 'baseline_requested', ms_text(server_ms()) .. ' ' .. why) == 1
+local since = string.match(redis.call('HGET', META, 'baseline_requested'), '^(%d+) ')
 return { is_first and DONE or UNCHANGED, current_version(), since }

@@ -32,18 +32,18 @@ local deadline_now, server_now = deadline_clock(by)
 local deadlines, expiry = table_key('deadlines'), table_key('expiry')
 
 local function stand_still(since)
-  local stood_at = tonumber(redis.call('HGET', expiry, 'stood_at') or since)
+  local stood_at = tonumber(redis.call('HGET', expiry, 'paused_at') or since)
   local ran_on = math.max(deadline_now - stood_at, 0)
   redis.call('HINCRBY', META, 'paused_ms', ms_text(ran_on))
-  redis.call('HSET', expiry, 'stood_at', ms_text(stood_at))
-  redis.call('HSETNX', expiry, 'stood_from_ms', ms_text(server_now - ran_on))
+  redis.call('HSET', expiry, 'paused_at', ms_text(stood_at))
+  redis.call('HSETNX', expiry, 'paused_from_ms', ms_text(server_now - ran_on))
   deadline_now = deadline_now - ran_on
 end
 
 local function go_on()
-  local from = redis.call('HGET', expiry, 'stood_from_ms')
+  local from = redis.call('HGET', expiry, 'paused_from_ms')
   if from then
-    redis.call('HDEL', expiry, 'stood_at', 'stood_from_ms')
+    redis.call('HDEL', expiry, 'paused_at', 'paused_from_ms')
     append_change('expiry-paused', by, '"from_ms":' .. from .. ',"to_ms":' .. ms_text(server_now))
   end
 end

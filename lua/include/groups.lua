@@ -53,12 +53,12 @@ local function all_broker_names()
   return names
 end
 
--- The fields of a `group-changed` entry: what the group looks like now. `members` are live entries that went with it;
+-- The fields of a `group-changed` entry: what the group looks like now. `instance_names` are those that changed or went with it;
 -- `group_removed` says that there is no group (any more), nor any queues.
-local function group_fields(cluster, broker, members)
+local function group_fields(cluster, broker, instance_names)
   local flags = redis.call('HMGET', key_of('broker', broker), 'zone', 'acting')
   return '"cluster":' .. quote(cluster) .. ',"broker":' .. quote(broker)
     .. ',"clusters":' .. string_list(clusters_naming(broker))
     .. ',"zone":' .. (flags[1] and quote(flags[1]) or 'null') .. ',"acting":' .. (flags[2] and 'true' or 'false')
-    .. ',"members":' .. string_list(members) .. (redis.call('EXISTS', key_of('broker', broker)) == 0 and ',"group_removed":true' or '')
+    .. ',"instances":' .. string_list(instance_names) .. (redis.call('EXISTS', key_of('broker', broker)) == 0 and ',"group_removed":true' or '')
 end

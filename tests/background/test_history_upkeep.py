@@ -126,7 +126,7 @@ async def test_a_loss_of_a_reader_is_counted_and_a_baseline_follows(store_url: s
         first = (await read_history_state(namespace)).first
         assert 900 <= first <= 1000
         assert lost(worker) == first - 10
-        assert (await read_baseline_state(namespace)).wanted == "trimmed"
+        assert (await read_baseline_state(namespace)).requested == "trimmed"
 
 
 async def test_the_metrics_show_how_full_the_history_is_and_who_lags(store_url: str, namespace_name: str) -> None:
@@ -252,7 +252,7 @@ async def test_a_wish_is_fulfilled_once(store_url: str, namespace_name: str) -> 
         assert await request_baseline(worker.namespace, "trimmed") == since
         worker.lead()
         async with asyncio.timeout(10):
-            while (await read_baseline_state(worker.namespace)).wanted:
+            while (await read_baseline_state(worker.namespace)).requested:
                 await asyncio.sleep(0.02)
         found = [
             change.fields for change in await changes_between(worker.namespace, 0, 100) if change.kind[:8] == "baseline"
@@ -316,7 +316,7 @@ async def test_a_baseline_that_lost_its_leader_is_begun_anew(
         with pytest.raises(FencedError):
             await first.go_on(lease)
         assert not first.is_busy
-        while (await read_baseline_state(namespace)).wanted:
+        while (await read_baseline_state(namespace)).requested:
             await second.go_on(newer)
         told = [kind for kind in await kinds(namespace) if kind.startswith("baseline")]
         assert told.count("baseline-begin") == 2

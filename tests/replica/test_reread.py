@@ -56,7 +56,7 @@ def test_key_values_settings_and_members_are_named() -> None:
             change("kv-put", namespace="n", key="k"),
             change("kv-deleted", namespace="m", key="k"),
             change("settings-changed", key="k", value="v"),
-            change("group-changed", cluster="c", broker="a", instance_names=["c/h:1"]),
+            change("group-changed", cluster="c", broker="a", instances=["c/h:1"]),
         ]
     )
     assert (named.namespaces, named.settings, named.instance_names) == ({"n", "m"}, True, {"c/h:1"})

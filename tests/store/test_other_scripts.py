@@ -1,8 +1,5 @@
 """Topics, key-values, settings, opening a namespace, and what is written back after a loss."""
 
-import pytest
-
-from routebook.errors import StoreUnsuitableError
 from routebook.model.topic import QueueData
 from routebook.store.administration import delete_kv, delete_topic, put_kv, register_topic, set_setting
 from routebook.store.history import changes_between, first_change, has_change, read_history_state, trim_history
@@ -85,12 +82,6 @@ async def test_a_store_gets_one_identity_and_one_history(namespace: Namespace) -
     assert first == second
     assert first.identity
     assert (await read_history_head(namespace)).history == first.history
-
-
-async def test_a_layout_newer_than_ours_is_refused(namespace: Namespace) -> None:
-    await namespace.client.call("HSET", namespace.keys.meta, "schema", 99)
-    with pytest.raises(StoreUnsuitableError, match="layout 99"):
-        await open_namespace(namespace)
 
 
 async def test_a_history_that_lost_its_tail_is_renamed_once(namespace: Namespace) -> None:

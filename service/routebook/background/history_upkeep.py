@@ -126,8 +126,8 @@ class HistoryUpkeep:
             self._known_history, self._known_since = self._replica.history, now
         if self._replica.is_recovering or self._replica.version == 0:
             return None
-        if state.wanted:
-            return state.wanted
+        if state.requested:
+            return state.requested
         if state.of_history != self._replica.history:
             settled = (now - self._known_since) * 1000 >= self._live.current.recovery_window_ms
             return "new-history" if settled else None

@@ -74,7 +74,7 @@ class Change:
         """Live entries that may have come, changed or gone with it."""
         if "addr" in self.fields:
             return (join_instance_name(self.fields["cluster"], self.fields["addr"]),)
-        return tuple(self.fields.get("members", ()))
+        return tuple(self.fields.get("instances", ()))
 
 
 def split_id(entry_id: str) -> tuple[int, int]:
@@ -82,12 +82,18 @@ def split_id(entry_id: str) -> tuple[int, int]:
     return int(ms), int(version)
 
 
+_FORMER_KINDS: Final = {"blind": "expiry-paused"}
+_FORMER_FIELDS: Final = {"members": "instances"}
+"""Names in entries that earlier versions wrote: the store cannot change an entry, so it is read with today's names."""
+
+
 def parse_change(entry_id: bytes, payload: bytes) -> Change:
     ms, version = split_id(entry_id.decode())
     try:
-        fields = json.loads(payload)
+        fields = {_FORMER_FIELDS.get(name, name): value for name, value in json.loads(payload).items()}
+        fields["kind"] = _FORMER_KINDS.get(fields["kind"], fields["kind"])
         return Change(ms, version, fields["kind"], fields)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreUnsuitableError(
             f"Entry {ms}-{version} of the history cannot be read: {error}.",
             advice="Something other than Routebook writes to this namespace.",
@@ -321,7 +327,7 @@ def _check_leads(status: Status) -> None:
 class BaselineState:
     """What the store says of baselines. `of_history`: the one that the last belongs to; empty when there was none."""
 
-    wanted: Cause | None
+    requested: Cause | None
     last_ms: int
     last_begin: int
     """Version of its first entry."""
@@ -332,13 +338,13 @@ class BaselineState:
 async def read_baseline_state(namespace: Namespace) -> BaselineState:
     fields, now = await namespace.client.pipeline(
         [
-            ("HMGET", namespace.keys.meta, "baseline_wanted", "baseline_ms", "baseline_begin", "baseline_history"),
+            ("HMGET", namespace.keys.meta, "baseline_requested", "baseline_ms", "baseline_begin", "baseline_history"),
             ("TIME",),
         ]
     )
     wish = text(fields[0])
     return BaselineState(
-        wanted=_cause_of(wish.partition(" ")[2]) if wish else None,
+        requested=_cause_of(wish.partition(" ")[2]) if wish else None,
         last_ms=int(fields[1] or 0),
         last_begin=int(fields[2] or 0),
         of_history=text(fields[3]),

@@ -33,8 +33,8 @@ def status_of(reply: list[Any]) -> Status:
     return Status(reply[0])
 
 
-SCHEMA = 1
-"""Layout of the tables. A store with a newer one refuses our start."""
+SCHEMA = 2
+"""Layout of the keys in the store. A worker migrates an older one at its start, and refuses to start on a newer one."""
 
 
 OnRun = Callable[[str, float, Status | None, StoreError | None], None]

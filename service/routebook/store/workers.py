@@ -23,16 +23,23 @@ class HistoryHead:
     ms: int
     schema: int = SCHEMA
 
+    @property
+    def needs_opening(self) -> bool:
+        """Whether `open_namespace` has work to do: after a loss of data, or when an older backup was restored."""
+        return not (self.identity and self.history) or self.schema < SCHEMA
+
 
 async def open_namespace(namespace: Namespace) -> HistoryHead:
-    """Gives the store an identity and a history when it has none; refuses a layout newer than ours."""
+    """Give the store an identity and a history if it has none, migrate an older layout, and refuse a newer one."""
     reply = await namespace.run("open_namespace", secrets.token_hex(8), secrets.token_hex(8), SCHEMA)
     if status_of(reply) is Status.REFUSED:
         raise StoreUnsuitableError(
-            f"The store's tables have layout {int(reply[5])}; this Routebook knows up to {SCHEMA}.",
-            advice="Run a Routebook at least as new as the one that wrote them, or name another ROUTEBOOK_NAMESPACE.",
+            f"The namespace in the store has layout {int(reply[5])}; this Routebook supports up to {SCHEMA}.",
+            advice="Start a Routebook at least as new as the one that wrote it, or set another ROUTEBOOK_NAMESPACE.",
         )
-    return HistoryHead(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2]), int(reply[5]))
+    if int(reply[5]) < SCHEMA:
+        await namespace.run("migrate_namespace", SCHEMA)
+    return HistoryHead(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2]), SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
