@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
-from routebook.observability.exposition import Merging, Seen
+from routebook.observability.exposition import ExpositionMerger, WorkerExposition
 from routebook.observability.metrics import Metrics
 from tests.architecture.sources import ROOT
 from tests.runtime.running import Running
@@ -84,7 +84,7 @@ def test_several_processes_expose_all_documented_metrics(used_processes: Running
 def test_several_processes_are_combined_as_documented(row: Row) -> None:
     lines = 'N_bucket{le="+Inf"} V\nN_count V\nN_sum V\n' if row.kind == "histogram" else "N V\n"
     texts = [f"# TYPE N {row.kind}\n{lines}".replace("N", row.name).replace("V", value) for value in ("2", "3")]
-    merged = Merging().merge(Seen(str(number), 0, text) for number, text in enumerate(texts))
+    merged = ExpositionMerger().merge(WorkerExposition(str(number), 0, text) for number, text in enumerate(texts))
     values = {
         sample.value
         for family in text_string_to_metric_families(merged)

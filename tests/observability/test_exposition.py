@@ -3,19 +3,19 @@
 import pytest
 
 from routebook import __version__
-from routebook.observability.exposition import Merging, Seen
+from routebook.observability.exposition import ExpositionMerger, WorkerExposition
 from routebook.observability.metrics import Metrics
 from tests.observability.test_metrics import busy_worker, figures, samples
 
 FOUND = ("routebook_lookups_total", (("port", "http"), ("result", "found")))
 
 
-def seen(source: int, metrics: Metrics, generation: int = 0) -> Seen:
-    return Seen(str(source), generation, metrics.exposition().decode())
+def seen(source: int, metrics: Metrics, generation: int = 0) -> WorkerExposition:
+    return WorkerExposition(str(source), generation, metrics.exposition().decode())
 
 
 def merged(*workers: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    return samples(Merging().merge(seen(number, worker) for number, worker in enumerate(workers)))
+    return samples(ExpositionMerger().merge(seen(number, worker) for number, worker in enumerate(workers)))
 
 
 def looked_up(times: int) -> Metrics:
@@ -70,7 +70,7 @@ def test_awkward_labels_survive() -> None:
 
 def test_a_sum_does_not_fall_when_a_worker_dies() -> None:
     """It would look like a restart of all, and what the others have counted since their start like new."""
-    merging = Merging()
+    merging = ExpositionMerger()
     first, second = looked_up(1000), looked_up(500)
     assert samples(merging.merge([seen(1, first), seen(2, second)]))[FOUND] == 1500
     assert samples(merging.merge([seen(1, first)]))[FOUND] == 1500, "it does not answer"
@@ -80,7 +80,7 @@ def test_a_sum_does_not_fall_when_a_worker_dies() -> None:
 
 
 def test_gauges_of_a_worker_that_does_not_answer_are_gone() -> None:
-    merging = Merging()
+    merging = ExpositionMerger()
     stale, current = Metrics(), Metrics()
     stale.replica(figures(stale_seconds=60))
     current.replica(figures())

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from routebook.observability.logs import LINES_A_PERIOD, PERIOD_S, TRACES_A_PERIOD, BoundedHandler, JsonFormat, left_out
+from routebook.observability.logs import (
+    LINES_PER_PERIOD,
+    PERIOD_S,
+    TRACES_PER_PERIOD,
+    JsonFormat,
+    LimitedHandler,
+    suppressed_lines,
+)
 
 
 class Clock:
@@ -28,7 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def stream(clock: Clock) -> Iterator[io.StringIO]:
     stream = io.StringIO()
-    handler = BoundedHandler(stream)
+    handler = LimitedHandler(stream)
     handler.setFormatter(JsonFormat([]))
     loggers = [logging.getLogger(name) for name in ("bounded", "routebook.audit")]
     for logger in loggers:
@@ -47,50 +54,50 @@ def said(stream: io.StringIO) -> list[str]:
 
 
 def test_lines_beyond_the_bound_are_left_out_and_counted(clock: Clock, stream: io.StringIO) -> None:
-    before = left_out()
-    for number in range(LINES_A_PERIOD + 250):
+    before = suppressed_lines()
+    for number in range(LINES_PER_PERIOD + 250):
         log.info("broker %d flaps", number)
     log.info("another line")
-    assert len(said(stream)) == LINES_A_PERIOD + 1, "the bound is for each kind of line alone"
-    assert left_out() - before == 250
+    assert len(said(stream)) == LINES_PER_PERIOD + 1, "the bound is for each kind of line alone"
+    assert suppressed_lines() - before == 250
     clock.now += PERIOD_S
     log.info("broker %d flaps", 9999)
     assert said(stream)[-2:] == [
-        "250 lines like this one of bounded were left out in the last seconds: broker %d flaps",
+        "250 lines like this one of bounded were suppressed in the last seconds: broker %d flaps",
         "broker 9999 flaps",
     ]
 
 
 def test_traces_have_a_narrower_bound(clock: Clock, stream: io.StringIO) -> None:
-    for _ in range(TRACES_A_PERIOD + 5):
+    for _ in range(TRACES_PER_PERIOD + 5):
         try:
             raise ZeroDivisionError
         except ZeroDivisionError:
             log.exception("it failed")
-    assert len(said(stream)) == TRACES_A_PERIOD
+    assert len(said(stream)) == TRACES_PER_PERIOD
 
 
 def test_a_period_later_lines_are_written_again(clock: Clock, stream: io.StringIO) -> None:
     for _ in range(3):
-        for number in range(LINES_A_PERIOD):
+        for number in range(LINES_PER_PERIOD):
             log.info("%d", number)
         clock.now += PERIOD_S
-    assert len(said(stream)) == 3 * LINES_A_PERIOD
+    assert len(said(stream)) == 3 * LINES_PER_PERIOD
 
 
 def test_what_administrators_did_is_never_left_out_but_what_they_were_refused_is(
     clock: Clock, stream: io.StringIO
 ) -> None:
-    for _ in range(LINES_A_PERIOD + 10):
+    for _ in range(LINES_PER_PERIOD + 10):
         audit.info("done")
         audit.warning("refused")
-    assert (said(stream).count("done"), said(stream).count("refused")) == (LINES_A_PERIOD + 10, LINES_A_PERIOD)
+    assert (said(stream).count("done"), said(stream).count("refused")) == (LINES_PER_PERIOD + 10, LINES_PER_PERIOD)
 
 
 def test_the_last_ones_left_out_are_told_of_at_the_end(clock: Clock) -> None:
     stream = io.StringIO()
-    handler = BoundedHandler(stream)
-    for number in range(LINES_A_PERIOD + 1):
+    handler = LimitedHandler(stream)
+    for number in range(LINES_PER_PERIOD + 1):
         handler.handle(logging.LogRecord("x", logging.INFO, "", 0, "line %d", (number,), None))
     handler.close()
-    assert stream.getvalue().splitlines()[-1].startswith("1 lines like this one of x were left out")
+    assert stream.getvalue().splitlines()[-1].startswith("1 lines like this one of x were suppressed")

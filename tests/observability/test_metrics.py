@@ -25,7 +25,7 @@ def busy_worker(times: int) -> Metrics:
     for _ in range(times):
         metrics.lookup("http", "found")
         metrics.http_request("GET", "/v1/routes/{topic}", 200, 0.001)
-        metrics.watcher_came()
+        metrics.watcher_added()
         metrics.script_run("touch_broker", 0.0003, Status.UNCHANGED, None)
         metrics.scan()
     metrics.feed(changes=times, loads=1, breaks={"gap": times})

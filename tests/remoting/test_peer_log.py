@@ -17,15 +17,15 @@ def test_lines_are_bounded_and_those_left_out_are_counted(
     log = PeerLog(logging.getLogger("routebook.test"))
     with caplog.at_level("INFO"):
         for number in range(500):
-            log.say(logging.INFO, "line %s", number)
+            log.log(logging.INFO, "line %s", number)
         assert len(caplog.records) == peer_log.PEER_LINES_PER_PERIOD
         clock[0] += peer_log.PEER_PERIOD_S
-        log.say(logging.INFO, "line %s", "again")
-    assert "400 lines about peers were left out" in caplog.text
+        log.log(logging.INFO, "line %s", "again")
+    assert "400 lines about peers were suppressed" in caplog.text
     assert caplog.records[-1].getMessage() == "line again"
 
 
 def test_values_are_cut(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
-        PeerLog(logging.getLogger("routebook.test")).say(logging.INFO, "%s says %s", "127.0.0.1:1", "x" * 100_000)
+        PeerLog(logging.getLogger("routebook.test")).log(logging.INFO, "%s says %s", "127.0.0.1:1", "x" * 100_000)
     assert len(caplog.records[0].getMessage()) < 400

@@ -99,12 +99,12 @@ class Watchers:
     @contextmanager
     def watching(self) -> Iterator[None]:
         self._open += 1
-        self._metrics.watcher_came()
+        self._metrics.watcher_added()
         try:
             yield
         finally:
             self._open -= 1
-            self._metrics.watcher_left()
+            self._metrics.watcher_removed()
 
 
 ReadChanges = Callable[[int, int], Awaitable[list[Change]]]

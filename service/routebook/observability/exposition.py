@@ -1,11 +1,11 @@
-"""The expositions of several workers as one: what a supervisor answers on its admin port.
+"""Merges the metrics of several workers into one exposition, for the supervisor's admin port.
 
-Counters and histograms add up. Of gauges, those that count things held by each worker add up; the others
-describe the one table all workers share, or a state: there the largest says most, or the smallest where all
+Counters and histograms are summed. Gauges that count things held by each worker are summed too. The other gauges
+describe the table that all workers share, or a state: the result is the maximum, or the minimum where every worker
 must be well.
 
-A counter's sum must never fall, or whoever scrapes it takes the whole of it for new: so what a worker counted that
-has died, or does not answer at the moment, stays in the sum.
+A counter's sum must never fall, because a scraper takes a fall for a restart and counts the whole value as new. So the
+counts of a worker that died, or that does not answer at the moment, remain in the sum.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _ADDITIVE: Final = {
     "process_resident_memory_bytes",
     "process_virtual_memory_bytes",
 }
-_ALL_MUST: Final = {"routebook_replica_complete", "routebook_replica_version"}
+_MINIMUM: Final = {"routebook_replica_complete", "routebook_replica_version"}
 _CUMULATIVE: Final = ("counter", "histogram", "summary")
 
 _Labels = tuple[tuple[str, str], ...]
@@ -34,8 +34,8 @@ _Sample = tuple[str, str, _Labels]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What one process said: of a `generation`, for after it died another one counts from zero."""
+class WorkerExposition:
+    """The exposition of one process. A restarted process counts from zero, under the next `generation`."""
 
     source: str
     generation: int
@@ -54,34 +54,33 @@ class _Family:
     text: str
 
 
-class Merging:
-    """One for the life of the supervisor: it remembers what was counted."""
+class ExpositionMerger:
+    """Lives as long as the supervisor, because it keeps the counts of dead workers."""
 
     def __init__(self) -> None:
         self._families: dict[str, _Family] = {}
         self._ended: dict[_Sample, float] = {}
-        """Counted by processes that are no more."""
+        """Counts of processes that have ended."""
         self._counted: dict[str, _Counted] = {}
 
-    def merge(self, seen: Iterable[Seen]) -> str:
+    def merge(self, expositions: Iterable[WorkerExposition]) -> str:
         gauges: dict[_Sample, float] = {}
         states: list[Mapping[str, float]] = []
-        for one in seen:
+        for one in expositions:
             found = self._read(one.text)
             counted = _Counted(one.generation)
             for key, value in found.items():
                 if self._families[key[0]].kind in _CUMULATIVE:
                     counted.values[key] = value
                 else:
-                    gauges[key] = value if key not in gauges else _one_of(key[0], gauges[key], value)
+                    gauges[key] = value if key not in gauges else _combined(key[0], gauges[key], value)
             self._take(one.source, counted)
             states.append({name: value for (name, _, labels), value in found.items() if not labels})
         by_family: dict[str, dict[_Sample, float]] = {name: {} for name in self._families}
         for key, value in (gauges | self._sums()).items():
             by_family[key[0]][key] = value
-        return "".join(_render(name, self._families[name], values) for name, values in by_family.items()) + _apart(
-            states
-        )
+        rendered = [_render(name, self._families[name], values) for name, values in by_family.items()]
+        return "".join(rendered) + _agreement(states)
 
     def _read(self, text: str) -> dict[_Sample, float]:
         found: dict[_Sample, float] = {}
@@ -105,7 +104,7 @@ class Merging:
 
 
 def _render(name: str, family: _Family, values: Mapping[_Sample, float]) -> str:
-    # The parser strips `_total` from a counter's name; the text form wants it back.
+    # The parser strips `_total` from a counter's name; the text form needs it.
     shown = f"{name}_total" if family.kind == "counter" else name
     lines = [f"# HELP {shown} {_escape(family.text)}", f"# TYPE {shown} {family.kind}"]
     for (_, sample, labels), value in values.items():
@@ -114,10 +113,10 @@ def _render(name: str, family: _Family, values: Mapping[_Sample, float]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _one_of(family: str, one: float, other: float) -> float:
+def _combined(family: str, one: float, other: float) -> float:
     if family in _ADDITIVE:
         return one + other
-    return min(one, other) if family in _ALL_MUST else max(one, other)
+    return min(one, other) if family in _MINIMUM else max(one, other)
 
 
 def _add(sums: dict[_Sample, float], values: Mapping[_Sample, float]) -> None:
@@ -125,15 +124,15 @@ def _add(sums: dict[_Sample, float], values: Mapping[_Sample, float]) -> None:
         sums[key] = sums.get(key, 0.0) + value
 
 
-def _apart(states: list[Mapping[str, float]]) -> str:
-    """What a minimum or maximum cannot say: whether the workers agree."""
+def _agreement(states: list[Mapping[str, float]]) -> str:
+    """Whether the workers agree, which a minimum or maximum cannot show."""
     tables = [one for one in states if one.get("routebook_replica_complete")]
     versions = [one.get("routebook_replica_version", 0.0) for one in tables]
     spread = max(versions, default=0.0) - min(versions, default=0.0)
     facts = {(one.get("routebook_replica_version", 0.0), one.get("routebook_replica_digest")) for one in tables}
     disagree = len(facts) > len(set(versions))
     return (
-        "# HELP routebook_workers_version_spread Versions between the first and the last of the worker processes.\n"
+        "# HELP routebook_workers_version_spread Versions between the most and the least advanced worker process.\n"
         f"# TYPE routebook_workers_version_spread gauge\nroutebook_workers_version_spread {spread!r}\n"
         "# HELP routebook_workers_disagree 1 when worker processes have different tables at one version.\n"
         f"# TYPE routebook_workers_disagree gauge\nroutebook_workers_disagree {int(disagree)}\n"

@@ -1,13 +1,9 @@
-"""So many lines of one kind, and no more: what a peer, a sick network or a defect can cause a thousand times a second
-is written some of the times, and how many were left out is written too.
+"""Log lines: text for people, JSON for collectors, without secrets, and limited in number.
 
-A kind is what one place in the code says, at one level, whatever the values. What administrators did is written always.
-
-Log lines: text for people, JSON for collectors; never a secret in either.
-
-Lines go to standard error: standard output belongs to what a command answers.
-
-Log lines that a peer can cause, as many as it likes: cut short, and bounded in number.
+Lines go to standard error; standard output belongs to the answers of commands. A peer, a broken network or a defect
+can cause the same line a thousand times a second, so each kind of line has a limit per period, and the number of
+suppressed lines is logged. A kind is one log statement at one level, whatever its values. Administrative actions are
+always logged. Lines that peers cause (`PeerLog`) have a lower limit, and their values are truncated.
 """
 
 import json
@@ -25,9 +21,9 @@ from urllib.parse import unquote
 from routebook.settings import LiveSettings, Settings
 from routebook.settings.masking import MASK
 
-LINES_A_PERIOD: Final = 1_000
-"""A fleet of a thousand brokers that registers anew is still written in full."""
-TRACES_A_PERIOD: Final = 20
+LINES_PER_PERIOD: Final = 1_000
+"""A fleet of a thousand brokers that registers again is still logged in full."""
+TRACES_PER_PERIOD: Final = 20
 PERIOD_S: Final = 10.0
 
 _OWN = "routebook.log"
@@ -36,21 +32,20 @@ _AUDIT = "routebook.audit"
 _Kind = tuple[str, int, object]
 
 
-class _LeftOut:
+class _Suppressed:
     lines = 0
 
 
-def left_out() -> int:
-    """Lines of this process that were not written. Logging is the process's, and so is this number."""
-    return _LeftOut.lines
+def suppressed_lines() -> int:
+    """Number of suppressed lines of this process; logging is global to a process."""
+    return _Suppressed.lines
 
 
-def leave_out(lines: int = 1) -> None:
-    """Also for those who bound their lines more tightly, and say so themselves."""
-    _LeftOut.lines += lines
+def _count_suppressed() -> None:
+    _Suppressed.lines += 1
 
 
-class BoundedHandler(logging.StreamHandler[TextIO]):
+class LimitedHandler(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._period_began = float("-inf")
@@ -58,20 +53,20 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
         self._missing: Counter[_Kind] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Under the handler's lock, as all of `logging`."""
+        """Called under the handler's lock, like all of `logging`."""
         if record.name == _OWN:
             super().emit(record)
             return
         now = time.monotonic()
         if now - self._period_began >= PERIOD_S:
-            self._tell_missing()
+            self._report_missing()
             self._period_began = now
             self._written.clear()
         if self._may_be_written(record):
             super().emit(record)
 
     def close(self) -> None:
-        self._tell_missing()
+        self._report_missing()
         super().close()
 
     def _may_be_written(self, record: logging.LogRecord) -> bool:
@@ -79,23 +74,23 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
             return True
         kind = (record.name, record.levelno, record.msg if isinstance(record.msg, str) else type(record.msg))
         self._written[kind] += 1
-        if self._written[kind] <= (TRACES_A_PERIOD if record.exc_info else LINES_A_PERIOD):
+        if self._written[kind] <= (TRACES_PER_PERIOD if record.exc_info else LINES_PER_PERIOD):
             return True
         self._missing[kind] += 1
-        leave_out()
+        _count_suppressed()
         return False
 
-    def _tell_missing(self) -> None:
+    def _report_missing(self) -> None:
         missing, self._missing = self._missing, Counter()
-        for (name, level, said), lines in missing.items():
-            text = "%d lines like this one of %s were left out in the last seconds: %s"
-            self.handle(logging.LogRecord(_OWN, level, __file__, 0, text, (lines, name, said), None))
+        for (name, level, message), lines in missing.items():
+            text = "%d lines like this one of %s were suppressed in the last seconds: %s"
+            self.handle(logging.LogRecord(_OWN, level, __file__, 0, text, (lines, name, message), None))
 
 
 _OURS = "routebook"
 _URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:@/]*:)[^\s@]+(@)", re.IGNORECASE)
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
     "message",
     "asctime",
     "taskName",
@@ -104,7 +99,7 @@ _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {
 
 
 class _Masked(logging.Formatter):
-    """Takes the configured secrets, and passwords in URLs, out of what is written: out of tracebacks too."""
+    """Masks the configured secrets, and passwords in URLs, in every line, tracebacks included."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__()
@@ -120,14 +115,14 @@ class _Masked(logging.Formatter):
 class TextFormat(_Masked):
     def format(self, record: logging.LogRecord) -> str:
         words = [_one_line(record.getMessage())] + [f"{key}={_word(value)}" for key, value in _extras(record).items()]
-        said = self.clean(" ".join(words) + _trace(record, "\n"))
-        return f"{_instant(record)} {record.levelname.lower():7} {said}"
+        text = self.clean(" ".join(words) + _trace(record, "\n"))
+        return f"{_timestamp(record)} {record.levelname.lower():7} {text}"
 
 
 class JsonFormat(_Masked):
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, object] = {
-            "time": _instant(record),
+            "time": _timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": self.clean(record.getMessage()),
@@ -139,23 +134,23 @@ class JsonFormat(_Masked):
         return json.dumps(fields, ensure_ascii=False)
 
     def _value(self, value: object) -> object:
-        """Cleaned before it is quoted: a secret with a quotation mark looks different afterwards."""
+        """Masked before it is quoted, because quoting changes a secret that contains a quotation mark."""
         if value is None or isinstance(value, bool | int | float):
             return value
         return self.clean(str(value))
 
 
 def start_logs(live: LiveSettings, stream: TextIO | None = None, *, worker: int | None = None) -> None:
-    """For the whole process. The level follows the setting; `worker` marks the lines of one of several."""
+    """Sets up logging for the whole process. The level follows the setting; `worker` labels the lines of a worker."""
     settings = live.current
     form = JsonFormat if settings.log_format == "json" else TextFormat
-    handler = BoundedHandler(stream or sys.stderr)
+    handler = LimitedHandler(stream or sys.stderr)
     handler.setFormatter(form(secrets_of(settings)))
     if worker is not None:
         handler.addFilter(partial(_mark_with_worker, worker))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # Libraries speak up when something is wrong; their everyday lines would bury ours.
+    # Only warnings of libraries: their everyday lines would hide ours.
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
     _set_level(settings)
@@ -163,7 +158,7 @@ def start_logs(live: LiveSettings, stream: TextIO | None = None, *, worker: int 
 
 
 def secrets_of(settings: Settings) -> list[str]:
-    """The texts that must not appear, whatever else a line says."""
+    """The texts that no line may contain."""
     _, _, rest = settings.redis_url.partition("://")
     credentials = rest.partition("?")[0].rpartition("@")[0]
     queried = re.findall(r"[?&][^=&]*passw[^=&]*=([^&]*)", settings.redis_url, re.IGNORECASE)
@@ -180,13 +175,13 @@ def _set_level(settings: Settings) -> None:
     logging.getLogger(_OURS).setLevel(settings.log_level.upper())
 
 
-def _instant(record: logging.LogRecord) -> str:
+def _timestamp(record: logging.LogRecord) -> str:
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{seconds}.{int(record.msecs):03d}Z"
 
 
 def _extras(record: logging.LogRecord) -> dict[str, object]:
-    return {key: value for key, value in vars(record).items() if key not in _OF_EVERY_RECORD}
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD_FIELDS}
 
 
 def _word(value: object) -> str:
@@ -196,7 +191,7 @@ def _word(value: object) -> str:
 
 
 def _one_line(message: str) -> str:
-    """A peer's words may be in it, such as a key-value: a line feed of theirs must not begin a line that looks ours."""
+    """Escapes control characters: a line feed in a peer's text must not begin a line that looks like ours."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), message)
 
 
@@ -215,25 +210,25 @@ class PeerLog:
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._period_began = float("-inf")
-        self._said = 0
-        self._left_out = 0
+        self._lines = 0
+        self._suppressed = 0
 
-    def say(self, level: int, text: str, *values: object) -> None:
+    def log(self, level: int, text: str, *values: object) -> None:
         if not self._log.isEnabledFor(level):
             return
         now = time.monotonic()
         if now - self._period_began >= PEER_PERIOD_S:
-            if self._left_out:
-                self._log.warning("%d lines about peers were left out in the last seconds.", self._left_out)
-            self._period_began, self._said, self._left_out = now, 0, 0
-        if self._said >= PEER_LINES_PER_PERIOD:
-            self._left_out += 1
-            leave_out()
+            if self._suppressed:
+                self._log.warning("%d lines about peers were suppressed in the last seconds.", self._suppressed)
+            self._period_began, self._lines, self._suppressed = now, 0, 0
+        if self._lines >= PEER_LINES_PER_PERIOD:
+            self._suppressed += 1
+            _count_suppressed()
             return
-        self._said += 1
-        self._log.log(level, text, *map(_cut, values))
+        self._lines += 1
+        self._log.log(level, text, *map(_truncate, values))
 
 
-def _cut(value: object) -> str:
+def _truncate(value: object) -> str:
     text = str(value)
     return text if len(text) <= VALUE_CHARACTERS else f"{text[:VALUE_CHARACTERS]}…"

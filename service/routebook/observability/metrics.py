@@ -1,10 +1,7 @@
-"""What others count by themselves and hand over when they are asked, as values.
+"""The metrics of a worker. Callers report events in the product's words; names and labels are defined only here.
 
-Why a request was answered with an error, in few enough words to be the label of a counter.
-
-What a worker counts, in the product's words. Callers say what happened; names and labels live here alone.
-
-One `Metrics` a worker, on a registry of its own: two workers in one process (tests) do not share numbers.
+Each worker has one `Metrics` with its own registry, so that two workers in one process (tests) do not share numbers.
+The figures at the top are counted elsewhere and read when the metrics are requested.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,8 +33,9 @@ from routebook.errors import (
 
 @dataclass(frozen=True, slots=True)
 class PortFigures:
-    """What the remoting port counts by itself, since a metric's own counter would cost each lookup a lock. All but
-    `waiting` and `slow_ms` are totals since the start.
+    """Counted by the remoting port itself, because a metric's own counter would cost each lookup a lock.
+
+    All but `waiting` and `slow_ms` are totals since the start.
     """
 
     found: int
@@ -52,7 +50,7 @@ class PortFigures:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFigures:
-    """How one worker's table stands to the store's."""
+    """How current a worker's table is."""
 
     version: int
     digest: str
@@ -65,7 +63,7 @@ class ReplicaFigures:
 
 @dataclass(frozen=True, slots=True)
 class HistoryFigures:
-    """What the leader found when it last looked at the history."""
+    """State of the history at the leader's last check."""
 
     entries: int = 0
     bytes: int = 0
@@ -90,7 +88,7 @@ _BY_ERROR: Final[tuple[tuple[type[RoutebookError], Reason], ...]] = (
 
 
 def reason_of(error: Exception) -> Reason:
-    """`failed` is what nobody foresaw."""
+    """Why a request was answered with an error. `failed`: an unexpected error."""
     return next((reason for error_class, reason in _BY_ERROR if isinstance(error, error_class)), "failed")
 
 
@@ -106,7 +104,7 @@ _REGISTRATIONS: Final[dict[tuple[str, str], RegistrationKind]] = {
     ("register_broker", "REFUSED"): "refused",
     ("register_broker", "TURNED_DOWN"): "turned_down",
 }
-"""What became of a registration, by the script that ran and the status of its reply."""
+"""Result of a registration, by the script that ran and the status of its reply."""
 
 LossOutcome = Literal[
     "elsewhere",
@@ -118,26 +116,26 @@ LossOutcome = Literal[
     "mass_disconnect",
     "undecided",
 ]
-"""What became of a broker whose last connection to a worker was lost. After `mass_disconnect` and `undecided` its
+"""Result for a broker that lost its last connection to a worker. After `mass_disconnect` and `undecided` the broker's
 deadline decides.
 """
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# A call takes 0.1 ms on a socket and up to 20 ms for the largest registration; then come outages.
+# A call takes 0.1 ms on a socket and up to 20 ms for the largest registration. The rest is for outages.
 _STORE_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0)
 _REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0)
 # A remoting lookup takes 3 microseconds, a chunk of a hundred some 200; one over HTTP 100.
 _LOOKUP_SECONDS = (0.000005, 0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.005, 0.02, 0.1)
 _DELAY_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-_REFUSED_AT_THE_DOOR: Final = ("full", "spared", "descriptors", "tls_unavailable")
+_CONNECTION_REFUSALS: Final = ("full", "spared", "descriptors", "tls_unavailable")
 _DIGEST_LETTERS: Final = 12
-"""48 bits of the digest: a sample is a float, and holds so many exactly."""
+"""48 bits of the digest: a sample is a float, which holds that many bits exactly."""
 
 
 def process_exposition() -> str:
-    """Of a process that has nothing else to tell: a supervisor's own."""
+    """Metrics of a process without a `Metrics`: the supervisor."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     return generate_latest(registry).decode()
@@ -162,22 +160,22 @@ class Metrics:
         self._gauge("build_info", "Always 1; the version as a label.", ("version",)).labels(__version__).set(1)
 
     def exposition(self) -> bytes:
-        """Prometheus text. Values that age by themselves are taken now."""
+        """Prometheus text, with values measured now."""
         for callback in self._before:
             callback()
         return generate_latest(self.registry)
 
     def before_exposition(self, callback: Callable[[], None]) -> None:
-        """For gauges whose truth lies elsewhere: `callback` sets them just before each answer."""
+        """For gauges that copy a value held elsewhere: `callback` sets them just before each answer."""
         self._before.append(callback)
 
-    # What the ports see
+    # Ports
 
     def lookup(self, port: Port, result: LookupResult) -> None:
         self._lookups[port, result].inc()
 
     def lookup_time(self, port: Port, seconds: float) -> None:
-        """Of a sample: `pace` says when the next is due."""
+        """Duration of a sampled lookup; `probes.Pace` decides when the next sample is due."""
         self._lookup_seconds[port].observe(seconds)
         if port == "http":
             self.http_sample_due = False
@@ -194,23 +192,23 @@ class Metrics:
         self._http_seconds.labels(route).observe(seconds)
 
     def remoting_request(self, request: str, seconds: float) -> None:
-        """`request` is a name of the protocol's; never a lookup."""
+        """`request` is a name of the protocol, never the lookup."""
         self._remoting_seconds.labels(request).observe(seconds)
 
     def request_refused(self, port: Port, reason: Reason) -> None:
         self._requests_refused[port, reason].inc()
 
-    def watcher_came(self) -> None:
+    def watcher_added(self) -> None:
         self._watchers.inc()
 
-    def watcher_left(self) -> None:
+    def watcher_removed(self) -> None:
         self._watchers.dec()
 
     def connections(self, port: Port, count: int) -> None:
         self._connections[port].set(count)
 
     def connection_refused(self, port: Port, reason: str) -> None:
-        """`reason` is one of the few words that `accepting` knows."""
+        """`reason` is one of `_CONNECTION_REFUSALS`."""
         self._refused.labels(port, reason).inc()
 
     def tls_handshake_failed(self, port: Port) -> None:
@@ -232,7 +230,7 @@ class Metrics:
             for reason, total in counts.items():
                 self._advance(counter.labels(reason), f"{counter} {reason}", total)
 
-    # What the replica sees
+    # Replica
 
     def table(self, *, brokers: int, topics: int, clusters: int) -> None:
         self._brokers.set(brokers)
@@ -265,10 +263,10 @@ class Metrics:
             elif (script, status.name) == ("heartbeat_broker", "UNCHANGED"):
                 self._heartbeats.inc()
 
-    # What the leader does
+    # Leader
 
     def leading(self, token: int | None) -> None:
-        """The token of the lease this worker holds; None: another one leads, and says what only a leader knows."""
+        """`token` of the lease that this worker holds. None: another worker leads and reports the leader's figures."""
         self._leader.set(token is not None)
         self._token.set(token or 0)
         if token is None:
@@ -301,10 +299,10 @@ class Metrics:
     def history_lost(self, entries: int) -> None:
         self._history_lost.inc(entries)
 
-    # What connections of brokers do
+    # Connections of brokers
 
     def sessions(self, carried: int) -> None:
-        """Broker instances that connections of this worker carry."""
+        """Number of broker instances registered over connections of this worker."""
         self._sessions.set(carried)
 
     def lost_connection(self, outcome: LossOutcome) -> None:
@@ -313,24 +311,24 @@ class Metrics:
     def mass_disconnect(self) -> None:
         self._mass_disconnect.inc()
 
-    # What the process is
+    # Process
 
     def draining(self) -> None:
         self._draining.set(1)
 
     def limits(self, *, connections: int, memory_bytes: int) -> None:
-        """Of connections: each port may have so many. Of memory: 0 where there is no limit."""
+        """`connections` of each port. `memory_bytes` is 0 without a limit."""
         self._connections_limit.set(connections)
         self._memory_limit.set(memory_bytes)
 
     def log_lines_left_out(self, total: int) -> None:
         self._advance(self._left_out, "log lines", total)
 
-    # What they are called
+    # Names, labels and help texts
 
     def _build_counters(self) -> None:
         lookups = self._counter("lookups_total", "Route lookups by port and result.", ("port", "result"))
-        # The one hot path: children made once, not looked up by label for each request.
+        # The hot path: children are made once, instead of being found by label for each request.
         self._lookups: dict[tuple[Port, LookupResult], Counter] = {}
         results: tuple[LookupResult, ...] = ("found", "not_found", "not_ready")
         for port in PORTS:
@@ -338,15 +336,15 @@ class Metrics:
                 self._lookups[port, result] = lookups.labels(port, result)
         seconds = self._histogram(
             "lookup_seconds",
-            "From the bytes of a route lookup to those of its answer, of a sample.",
+            "Time from the bytes of a route lookup to those of its answer, sampled.",
             ("port",),
             _LOOKUP_SECONDS,
         )
         self._lookup_seconds: dict[Port, Histogram] = {port: seconds.labels(port) for port in PORTS}
         self._loop_delay = self._histogram(
-            "loop_delay_seconds", "How late a timer fires: so long a request waits for its turn.", (), _DELAY_SECONDS
+            "loop_delay_seconds", "How late a timer fires, which is how long a request waits.", (), _DELAY_SECONDS
         )
-        self._registrations = self._counter("registrations_total", "Registrations by what they did.", ("kind",))
+        self._registrations = self._counter("registrations_total", "Registrations by result.", ("kind",))
         for kind in get_args(RegistrationKind):
             self._registrations.labels(kind)
         self._heartbeats = self._counter("heartbeats_total", "Heartbeats accepted.")
@@ -357,7 +355,7 @@ class Metrics:
         )
         self._remoting_seconds = self._histogram(
             "remoting_request_seconds",
-            "From the turn of a RocketMQ request other than a lookup to its answer.",
+            "Time to handle a RocketMQ request other than a lookup, without its time in the queue.",
             ("request",),
             _REQUEST_SECONDS,
         )
@@ -376,31 +374,33 @@ class Metrics:
             "connections_refused_total", "Connections closed before their first request, by reason.", ("port", "reason")
         )
         self._failed_handshakes = self._counter("tls_handshakes_failed_total", "TLS handshakes that failed.", ("port",))
-        # A counter that begins at its first event hides that one from increase().
+        # A counter that appears with its first event hides that event from increase().
         for port in PORTS:
             self._failed_handshakes.labels(port)
-            for reason in _REFUSED_AT_THE_DOOR:
+            for reason in _CONNECTION_REFUSALS:
                 self._refused.labels(port, reason)
 
     def _build_table(self) -> None:
         self._brokers = self._gauge("brokers", "Broker instances in the table.")
         self._topics = self._gauge("topics", "Topics in the table.")
         self._clusters = self._gauge("clusters", "Clusters in the table.")
-        self._version = self._gauge("replica_version", "Version of the table this worker answers from.")
+        self._version = self._gauge("replica_version", "Version of this worker's table.")
         self._stale_seconds = self._gauge("replica_stale_seconds", "Age of the last contact with the store.")
         self._complete = self._gauge("replica_complete", "1 when the whole table is loaded.")
         self._digest = self._gauge(
-            "replica_digest", "48 bits of the table's digest: equal on all workers of one version."
+            "replica_digest", "48 bits of the table's digest. Workers of one version have the same."
         )
-        self._recovering = self._gauge("recovering", "1 while answers carry over what the store has lost.")
+        self._recovering = self._gauge("recovering", "1 while answers include data that the store has lost.")
 
     def _build_feed(self) -> None:
         self._totals: dict[str, int] = {}
-        self._changes = self._counter("feed_changes_total", "Changes taken from the store's stream.")
+        self._changes = self._counter("feed_changes_total", "Changes applied from the store's stream.")
         self._loads = self._counter("feed_loads_total", "Loads of the whole table.")
-        self._breaks = self._counter("feed_breaks_total", "What made the replica doubt its table.", ("reason",))
-        self._lag_changes = self._gauge("feed_lag_changes", "Changes known to be in the store and not shown yet.")
-        self._lag_seconds = self._gauge("feed_lag_seconds", "How long the oldest of these has been known.")
+        self._breaks = self._counter(
+            "feed_breaks_total", "Events that made the replica verify or reload its table.", ("reason",)
+        )
+        self._lag_changes = self._gauge("feed_lag_changes", "Changes known to be in the store and not applied yet.")
+        self._lag_seconds = self._gauge("feed_lag_seconds", "Age of the oldest of these changes.")
         labels = ("script", "result")
         self._store_calls = self._counter("store_calls_total", "Calls to the store, by script and result.", labels)
         self._store_seconds = self._histogram(
@@ -408,8 +408,8 @@ class Metrics:
         )
 
     def _build_leader(self) -> None:
-        self._leader = self._gauge("leader", "1 on the worker that expires.")
-        self._token = self._gauge("leader_token", "Token of the lease held, 0 without.")
+        self._leader = self._gauge("leader", "1 on the leader, the worker that expires brokers.")
+        self._token = self._gauge("leader_token", "Fencing token of the lease held; 0 without a lease.")
         self._scans = self._counter("scans_total", "Scans for silent brokers.")
         self._expired = self._counter("expired_brokers_total", "Broker instances removed for silence.")
         self._held = self._gauge("expiry_held", "1 while a mass expiry waits for an operator.")
@@ -417,15 +417,15 @@ class Metrics:
         self._holds = self._counter("expiry_holds_total", "Mass expiries that were held.")
 
     def _build_port(self) -> None:
-        self._waiting = self._gauge("remoting_waiting_requests", "Requests that wait for their turn.", ("queue",))
+        self._waiting = self._gauge("remoting_waiting_requests", "Requests waiting in the queue.", ("queue",))
         self._slow_ms = self._gauge(
             "remoting_waiting_seconds", "How long the request at the head of the queue has waited.", ("queue",)
         )
         self._overloaded = self._counter(
-            "remoting_overloaded_total", "Requests answered `system busy`: the queue was full."
+            "remoting_overloaded_total", "Requests answered `system busy` because the queue was full."
         )
         self._violations = self._counter(
-            "remoting_violations_total", "Connections cut off for breaking the protocol.", ("reason",)
+            "remoting_violations_total", "Connections closed for breaking the protocol.", ("reason",)
         )
         self._cut = self._counter("remoting_closed_total", "Connections closed by deadlines of the port.", ("reason",))
 
@@ -433,37 +433,41 @@ class Metrics:
         self._sessions = self._gauge("sessions", "Broker instances connected to this worker.")
         self._lost_connections = self._counter(
             "lost_connections_total",
-            "Brokers whose last connection here was lost, by what became of them.",
+            "Brokers that lost their last connection to this worker, by result.",
             ("outcome",),
         )
         for outcome in get_args(LossOutcome):
             self._lost_connections.labels(outcome)
         self._mass_disconnect = self._counter(
             "mass_disconnect_alarms_total",
-            "Alarms: so many sessions ended together, or most workers are gone and nobody was heard since, that nobody "
-            "is removed for silence.",
+            "Mass disconnects: too many sessions ended together, or most workers vanished and no heartbeat arrived "
+            "since; silent brokers are not removed then.",
         )
 
     def _build_history(self) -> None:
-        self._history_entries = self._gauge("history_entries", "Changes that the history holds; said by the leader.")
-        self._history_bytes = self._gauge("history_bytes", "Bytes of these changes, to about a MiB.")
-        self._history_used = self._gauge("history_used_ratio", "Of the bound in number or bytes that is nearer.")
-        self._history_readers = self._gauge("history_readers", "Readers of the history that were heard of lately.")
+        self._history_entries = self._gauge("history_entries", "Changes in the history, reported by the leader.")
+        self._history_bytes = self._gauge("history_bytes", "Bytes of these changes, accurate to about 1 MiB.")
+        self._history_used = self._gauge(
+            "history_used_ratio", "Share in use of the limit in entries or bytes, whichever is nearer."
+        )
+        self._history_readers = self._gauge(
+            "history_readers", "Readers of the history that reported their position recently."
+        )
         self._history_reader_lag = self._gauge(
-            "history_reader_lag_changes", "Changes that the slowest of these has not read."
+            "history_reader_lag_changes", "Changes that the slowest reader has not consumed."
         )
         self._history_lost = self._counter(
-            "history_lost_entries_total", "Changes trimmed for want of memory that were still to be kept."
+            "history_lost_entries_total", "Changes trimmed to save memory although a reader still needed them."
         )
 
     def _build_process(self) -> None:
         self._draining = self._gauge("draining", "1 while this worker stops.")
-        self._connections_limit = self._gauge("connections_limit", "How many connections each port may have.")
-        self._memory_limit = self._gauge("memory_limit_bytes", "Memory that the process may take; 0: no limit.")
-        self._left_out = self._counter("log_lines_left_out_total", "Log lines not written: there were too many.")
+        self._connections_limit = self._gauge("connections_limit", "Maximum number of connections of each port.")
+        self._memory_limit = self._gauge("memory_limit_bytes", "Memory limit of the process; 0: no limit.")
+        self._left_out = self._counter("log_lines_left_out_total", "Log lines suppressed because there were too many.")
 
     def _advance(self, counter: Counter, name: str, total: int) -> None:
-        """Somebody else counts; a counter here can only be told by how much that grew."""
+        """Sets a counter to a total counted elsewhere: a counter can only be increased by the difference."""
         counter.inc(max(total - self._totals.get(name, 0), 0))
         self._totals[name] = total
 

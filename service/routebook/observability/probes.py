@@ -1,10 +1,8 @@
-"""How much memory this process may take before the kernel ends it: the control group's limit, as containers set it.
+"""Two measurements of a worker's process: its memory limit, and its pace.
 
-How fast a worker is, measured beside the requests and not in them: a lookup takes a few microseconds, and taking
-the time of each would be a good part of that.
-
-Ten times a second a timer is looked at. How late it fires is how long a request waits before it is looked at; and then
-the next lookup of each port is to take its own time.
+The memory limit is the control group's, as containers set it. The pace is measured beside the requests: a lookup takes
+a few microseconds, and timing each one would cost a good part of that. Ten times a second a timer fires; how late it
+fires is how long a request waits, and then the next lookup of each port is timed.
 """
 
 import asyncio
@@ -17,17 +15,17 @@ from routebook.observability.metrics import Metrics
 
 NO_LIMIT: Final = 0
 _UNLIMITED_FROM: Final = 1 << 60
-"""Version 1 of control groups writes no limit as a number near the largest."""
+"""Version 1 of control groups writes "no limit" as a number near the maximum."""
 
 
 def memory_limit_bytes(root: Path = Path("/")) -> int:
-    """`NO_LIMIT` where there is none, or none can be found: other systems than Linux."""
+    """`NO_LIMIT` when there is none or it cannot be found (systems other than Linux)."""
     found = [limit for folder in _folders(root) for limit in _limits(folder) if limit < _UNLIMITED_FROM]
     return min(found, default=NO_LIMIT)
 
 
 def _folders(root: Path) -> list[Path]:
-    """Of the process's own group and those above it: each bounds it. In a container the own one is the topmost seen."""
+    """Folders of the process's control group and its parents, since each limits it. A container sees only its own."""
     mount = root / "sys/fs/cgroup"
     folders = [mount, mount / "memory"]
     try:
@@ -61,7 +59,7 @@ PERIOD_S: Final = 0.1
 
 class Pace:
     def __init__(self, metrics: Metrics, sample_next: Sequence[Callable[[], None]]) -> None:
-        """Each of `sample_next` asks one port for the time of its next lookup."""
+        """Each of `sample_next` makes one port time its next lookup."""
         self._metrics = metrics
         self._sample_next = sample_next
 

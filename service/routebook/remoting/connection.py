@@ -182,12 +182,12 @@ class RemotingConnection(asyncio.Protocol):
     def close(self, reason: str) -> None:
         """What has been answered still leaves."""
         if not self.closed:
-            _peers.say(logging.DEBUG, "Closing the connection of %s: %s.", self.peer, reason)
+            _peers.log(logging.DEBUG, "Closing the connection of %s: %s.", self.peer, reason)
             self._transport.close()
 
     def abort(self, reason: str) -> None:
         if not self.closed:
-            _peers.say(logging.INFO, "Cutting the connection of %s: %s.", self.peer, reason)
+            _peers.log(logging.INFO, "Cutting the connection of %s: %s.", self.peer, reason)
             self._transport.abort()
 
     # -- requests
@@ -260,7 +260,7 @@ class RemotingConnection(asyncio.Protocol):
         except RoutebookError as error:
             # That the store is away is said once, elsewhere; a thousand brokers would say it every few milliseconds.
             level = logging.DEBUG if isinstance(error, StoreError) else logging.INFO
-            _peers.say(level, "%s from %s: %s", request_name(request.code), self.peer, error)
+            _peers.log(level, "%s from %s: %s", request_name(request.code), self.peer, error)
             metrics.request_refused("remoting", reason_of(error))
             reply = reply_to_error(error)
         except Exception as error:

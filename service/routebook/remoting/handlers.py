@@ -336,14 +336,14 @@ class ConfigurationHandlers:
     async def update(self, asking: Asking) -> Reply:
         """Nobody on this port says who he is: only where a setting allows it, and only what takes effect at once."""
         if not self._live.current.remoting_config_updates:
-            refusals.say(logging.WARNING, "configuration change from %s: refused", asking.caller.source)
+            refusals.log(logging.WARNING, "configuration change from %s: refused", asking.caller.source)
             return Reply(ResponseCode.NO_PERMISSION, remark=NOT_ALLOWED)
         try:
             changes = plan_config_update(_text_of(asking.body_within(MAX_TEXT_BYTES)), self._live)
         except BrokenPropertiesError:
             return Reply(ResponseCode.SYSTEM_ERROR, remark=UNREADABLE)
         except ProtectedPropertyError:
-            refusals.say(
+            refusals.log(
                 logging.WARNING, "configuration change from %s: refused, a key is black-listed", asking.caller.source
             )
             return Reply(ResponseCode.NO_PERMISSION, remark=BLACK_LISTED)

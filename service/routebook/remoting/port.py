@@ -109,7 +109,7 @@ class Port:
 
     def violated(self, peer: str, error: PeerProtocolError) -> None:
         self.violations[error.violation.value] += 1
-        _peers.say(logging.INFO, "%s broke the protocol, and is cut off: %s", peer, error)
+        _peers.log(logging.INFO, "%s broke the protocol, and is cut off: %s", peer, error)
 
     def make_room(self) -> int:
         """Closes some that can be spared: without sessions, nobody waiting, the longest quiet of those the last sweep

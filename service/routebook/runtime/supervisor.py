@@ -34,7 +34,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from routebook.http_api.serving import http_server
-from routebook.observability.exposition import Merging, Seen
+from routebook.observability.exposition import ExpositionMerger, WorkerExposition
 from routebook.observability.metrics import CONTENT_TYPE, process_exposition
 from routebook.runtime.handover import FORCE, STOP, Handover
 from routebook.runtime.ports import PublicPorts
@@ -193,7 +193,7 @@ class SupervisorAdmin:
     def __init__(self, children: Sequence[Child], stop: Stop) -> None:
         self._children = children
         self._stop = stop
-        self._merging = Merging()
+        self._merging = ExpositionMerger()
         self._one_at_a_time = asyncio.Lock()
 
     def app(self) -> Starlette:
@@ -223,7 +223,7 @@ class SupervisorAdmin:
         generations = [child.restarts for child in self._children]
         answers = await self._ask_all("/metrics")
         seen = [
-            Seen(str(child.seat.number), generation, answer.text)
+            WorkerExposition(str(child.seat.number), generation, answer.text)
             for (child, answer), generation in zip(self._pairs(answers), generations, strict=True)
             if answer is not None and answer.status_code == 200
         ]
@@ -238,7 +238,7 @@ class SupervisorAdmin:
             f"routebook_worker_restarts_total {sum(child.restarts for child in self._children)}\n"
         )
         # This process takes memory, descriptors and time as well, and a limit is one for all.
-        seen.append(Seen("supervisor", 0, process_exposition()))
+        seen.append(WorkerExposition("supervisor", 0, process_exposition()))
         async with self._one_at_a_time:
             merged = await asyncio.to_thread(self._merging.merge, seen)
         return PlainTextResponse(merged + own, headers={"content-type": CONTENT_TYPE})

@@ -26,7 +26,7 @@ from routebook.http_api.admin_app import create_admin_app
 from routebook.http_api.app import create_app
 from routebook.http_api.serving import Front, http_server
 from routebook.listeners.tls import ServerTls, TlsOptions
-from routebook.observability.logs import left_out
+from routebook.observability.logs import suppressed_lines
 from routebook.observability.metrics import Metrics, ReplicaFigures
 from routebook.observability.probes import Pace, memory_limit_bytes
 from routebook.registry.registry import Registry
@@ -235,7 +235,7 @@ class Worker:
             )
         )
         self._metrics.limits(connections=self._live.current.max_connections, memory_bytes=memory_limit_bytes())
-        self._metrics.log_lines_left_out(left_out())
+        self._metrics.log_lines_left_out(suppressed_lines())
         counts = self._replica.counts
         self._metrics.feed(
             changes=counts.changes,
