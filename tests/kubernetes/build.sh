@@ -1,17 +1,17 @@
 #!/bin/bash
-# Builds what a cluster consists of (Kubernetes, etcd, CoreDNS, Helm, the pause program) from Go modules.
+# Builds the programs of a cluster (Kubernetes, etcd, CoreDNS, Helm, the pause program) from Go modules.
 #
 #   build.sh [FOLDER]     default: $ROUTEBOOK_KUBE_BIN, else routebook/kubernetes in the user's cache folder
 #
-# A binary that is there is kept, so remove one to have it built again. Needed: Go, its module proxy, and with empty
-# caches a quarter of an hour of one core and some 7 GB; some seconds a binary when Go's caches are warm.
+# Existing binaries are kept; delete one to rebuild it. Needs Go and access to a Go module proxy. With empty caches it
+# takes about 15 minutes on one core and 7 GB of disk, with warm caches some seconds per binary.
 set -euo pipefail
 
 KUBERNETES=v1.34.2
 ETCD=v3.6.5
 COREDNS=v1.13.2
 HELM=v3.19.0
-# Those that a cluster without a cloud needs: the full list brings in every cloud's libraries.
+# Only the plugins that this cluster needs: the full list would pull in the libraries of every cloud.
 COREDNS_PLUGINS="bind cache errors health hosts kubernetes loadbalance log ready reload template"
 
 die() { echo "build.sh: $*" >&2; exit 1; }
@@ -26,15 +26,15 @@ kubernetes_minor=${kubernetes_minor%%.*}
 
 missing() { [ ! -x "$folder/$1" ]; }
 
-# A module of our own whose only purpose is to say which versions are wanted: `go install` refuses programs whose
-# go.mod replaces modules, and those of Kubernetes and etcd do.
+# Creates a Go module that only selects versions, because `go install` refuses programs whose go.mod replaces modules, as
+# those of Kubernetes and etcd do.
 enter_module() {
   mkdir -p "$modules/$1"
   cd "$modules/$1"
   [ -f go.mod ] || go mod init "$1" 2>/dev/null
 }
 
-build() { # FLAGS PACKAGE…: programs named like the last part of their package
+build() { # FLAGS PACKAGE…: each program is named after the last part of its package
   local flags=$1
   shift
   nice -n 10 go build -mod=mod -buildvcs=false -ldflags "-s -w $flags" -o "$folder/" "$@"
@@ -47,15 +47,15 @@ build_kubernetes() {
   done
   [ ${#packages[@]} -gt 0 ] || return 0
   enter_module kubernetes
-  # Its own go.mod takes its libraries from folders beside it. From outside they have to be named, each with the
-  # version that belongs to this release.
+  # Kubernetes' go.mod replaces its libraries with local folders. Here they must be replaced with published versions,
+  # those that belong to this release.
   local definition
   definition=$(go mod download -json "k8s.io/kubernetes@$KUBERNETES" | awk -F'"' '$2 == "GoMod" { print $4 }')
   for module in $(grep -o 'k8s\.io/[a-z-]* => \./staging' "$definition" | cut -d' ' -f1); do
     go mod edit -replace "$module=$module@v0.${KUBERNETES#v1.}"
   done
   go mod edit -require "k8s.io/kubernetes@$KUBERNETES"
-  # Without them a server says v0.0.0-master, and a chart that asks for a version is refused.
+  # Without these flags the server reports v0.0.0-master, and a chart with a kubeVersion is refused.
   for module in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
     flags+=" -X $module.gitVersion=$KUBERNETES -X $module.gitMajor=1 -X $module.gitMinor=$kubernetes_minor"
     flags+=" -X $module.gitTreeState=clean"
@@ -63,7 +63,7 @@ build_kubernetes() {
   build "$flags" "${packages[@]}"
 }
 
-# The distribution's 3.4 fills the log of Kubernetes 1.34 with errors, and cannot do without fsync.
+# Debian's etcd 3.4 makes Kubernetes 1.34 log many errors, and has no option to skip fsync.
 build_etcd() {
   missing etcd || return 0
   enter_module etcd
@@ -87,14 +87,14 @@ build_coredns() {
 build_helm() {
   missing helm || return 0
   local helm=helm.sh/helm/v3 flags="-X helm.sh/helm/v3/internal/version.version=$HELM" rules
-  # `helm template` and `helm lint` otherwise believe in a cluster of 1.20.
+  # Otherwise `helm template` and `helm lint` assume Kubernetes 1.20.
   for rules in pkg/chartutil pkg/lint/rules; do
     flags+=" -X $helm/$rules.k8sVersionMajor=1 -X $helm/$rules.k8sVersionMinor=$kubernetes_minor"
   done
   GOBIN=$folder nice -n 10 go install -buildvcs=false -ldflags "-s -w $flags" "$helm/cmd/helm@$HELM"
 }
 
-# The first process of each pod: it holds the pod's namespaces, and buries whoever is left without a parent.
+# The first process of each pod: it keeps the pod's namespaces and reaps orphaned processes.
 build_pause() {
   missing pause || return 0
   enter_module pause
@@ -114,8 +114,8 @@ func main() {
 		if received != syscall.SIGCHLD {
 			return
 		}
-		for buried := 1; buried > 0; {
-			buried, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		for reaped := 1; reaped > 0; {
+			reaped, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		}
 	}
 }

@@ -1,7 +1,7 @@
-"""A real cluster for the tests of this folder. They run only when asked for (`make cluster-test`), one after the other.
+"""A real cluster for the tests of this folder. They run only on request (`make cluster-test`), one after the other.
 
-ROUTEBOOK_KUBE_KEEP=1 leaves the cluster there for the next run, which then takes it over. ROUTEBOOK_KUBE_STRICT=1: what
-would be skipped fails.
+ROUTEBOOK_KUBE_KEEP=1 keeps the cluster running, and the next run uses it. With ROUTEBOOK_KUBE_STRICT=1 tests fail where
+they would be skipped.
 """
 
 import os
@@ -29,70 +29,70 @@ from tests.kubernetes.release import (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselected unless `-m` speaks of them: they need root, a Docker engine and some ten minutes."""
+    """Deselects the cluster tests unless `-m` names them: they need root, a Docker engine and about ten minutes."""
     if "cluster" in config.getoption("markexpr"):
         return
-    left_out = [item for item in items if item.get_closest_marker("cluster")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    deselected = [item for item in items if item.get_closest_marker("cluster")]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if item not in deselected]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if "cluster" in terminalreporter.config.getoption("markexpr") and figures.figures_file().exists():
         terminalreporter.section("figures")
-        for scenario, reason in figures.left_out().items():
+        for scenario, reason in figures.scenarios_not_run().items():
             terminalreporter.write_line(f"{figures.NOT_RUN}: {scenario}: {reason}", red=True)
-        terminalreporter.write_line(f"kept in {figures.figures_file()}; python -m tests.kubernetes.figures prints them")
+        terminalreporter.write_line(f"in {figures.figures_file()}; python -m tests.kubernetes.figures prints them")
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     keep = bool(os.environ.get("ROUTEBOOK_KUBE_KEEP"))
     if not keep:
-        figures.begin()
-    if reason := requirements.missing() or requirements.engine_missing() or _lacks():
+        figures.reset()
+    if reason := requirements.missing() or requirements.engine_missing() or _missing_inputs():
         figures.not_run("everything", reason)
     if keep and (default_state() / "cluster.json").exists():
-        running = Cluster.found()
+        running = Cluster.attach()
     else:
         running = Cluster.start(node_grace="40s")
     make_next_image()
     for image in (WORKER_IMAGE, NEXT_IMAGE, STORE_IMAGE):
         running.load(image)
     yield running
-    running.leave() if keep else running.end()
+    running.detach() if keep else running.stop()
 
 
-def _lacks() -> str | None:
+def _missing_inputs() -> str | None:
     if not (CHART / "Chart.yaml").exists():
         return f"there is no chart in {CHART}"
-    have = available_images()
-    if WORKER_IMAGE not in have:
+    images = available_images()
+    if WORKER_IMAGE not in images:
         return f"there is no image {WORKER_IMAGE}: run make image"
-    if STORE_IMAGE not in have:
+    if STORE_IMAGE not in images:
         return f"there is no image {STORE_IMAGE}: run tests/containers/build_redis_image.sh"
     return None
 
 
 @pytest.fixture(scope="session")
 def installed(cluster: Cluster) -> Iterator[Release]:
-    """Three workers and their store: what the scenarios of upgrades and faults run on, one after the other. Brokers and
-    clients come in through the first node.
+    """Three workers and their store, for the scenarios with upgrades and failures. Brokers and clients connect through
+    the first node.
     """
     release = Release(cluster, "names")
     release.remove()
     seconds = release.install({**DRAIN, **STORE_PREFERS_ITS_NODE})
     assert release.store().node == STORE_NODE
-    figures.tell("install", {"helm install --wait, store and three workers, s": seconds})
+    figures.record("install", {"helm install --wait, store and three workers, s": seconds})
     yield release
     release.remove()
 
 
 @pytest.fixture
 def release(installed: Release) -> Release:
-    """The installation, healthy."""
-    installed.settle()
+    """The installation, in a healthy state."""
+    installed.wait_until_consistent()
     return installed
 
 
@@ -106,7 +106,7 @@ def fleet(release: Release) -> Iterator[Fleet]:
 
 @pytest.fixture
 def writing_fleet(release: Release) -> Iterator[Fleet]:
-    """The same, and one that writes ten times a second."""
+    """The same, plus a broker that writes ten times per second."""
     with Fleet(release.cluster.addresses.host, [release.remoting_address()], writer=True) as fleet:
         yield fleet
     release.wait_until_empty()

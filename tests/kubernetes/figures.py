@@ -1,4 +1,4 @@
-"""What the proof has measured: kept in a file while it runs, printed as a table at its end.
+"""The figures that the cluster tests measure: kept in a file during the run, and printed as tables.
 
 python -m tests.kubernetes.figures [FILE]      prints the table of the last run
 """
@@ -9,13 +9,13 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import pytest
 
 FILE_VARIABLE: Final = "ROUTEBOOK_KUBE_FIGURES"
 STRICT_VARIABLE: Final = "ROUTEBOOK_KUBE_STRICT"
-"""Set: what would be skipped fails."""
+"""If set, tests fail instead of being skipped."""
 NOT_RUN: Final = "NOT RUN"
 
 
@@ -23,21 +23,20 @@ def figures_file() -> Path:
     return Path(os.environ.get(FILE_VARIABLE) or Path(tempfile.gettempdir()) / "routebook-cluster-test.json")
 
 
-def begin() -> None:
+def reset() -> None:
     figures_file().write_text("{}")
 
 
-def tell(scenario: str, figures: Mapping[str, object]) -> None:
-    file = figures_file()
-    known = json.loads(file.read_text()) if file.exists() else {}
-    before = {name: value for name, value in known.get(scenario, {}).items() if name != NOT_RUN}
-    known[scenario] = {**before, **figures}
-    file.write_text(json.dumps(known, indent=2))
+def record(scenario: str, figures: Mapping[str, object]) -> None:
+    recorded = _read()
+    before = {name: value for name, value in recorded.get(scenario, {}).items() if name != NOT_RUN}
+    recorded[scenario] = {**before, **figures}
+    figures_file().write_text(json.dumps(recorded, indent=2))
 
 
 def not_run(scenario: str, reason: str) -> NoReturn:
-    """It is skipped, and the table says so: who reads nothing but figures must not take it for proved."""
-    tell(scenario, {NOT_RUN: reason})
+    """Skips the test and records that in the table, so that a reader of the table does not think it passed."""
+    record(scenario, {NOT_RUN: reason})
     skip(reason)
 
 
@@ -47,37 +46,41 @@ def skip(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
-def left_out() -> dict[str, str]:
-    """Scenario → why it did not run."""
-    known = json.loads(figures_file().read_text()) if figures_file().exists() else {}
-    return {scenario: found[NOT_RUN] for scenario, found in known.items() if NOT_RUN in found}
+def scenarios_not_run() -> dict[str, str]:
+    """Maps each scenario that did not run to the reason."""
+    return {scenario: found[NOT_RUN] for scenario, found in _read().items() if NOT_RUN in found}
+
+
+def _read() -> dict[str, dict[str, Any]]:
+    recorded: dict[str, dict[str, Any]] = json.loads(figures_file().read_text()) if figures_file().exists() else {}
+    return recorded
 
 
 _COLUMNS: Final = {
     "seconds": "seconds",
     "lookups": "lookups",
     "moves followed": "moved",
-    "first tries failed, clients that follow GO_AWAY": "failed first tries: follow",
-    "first tries failed, other clients": "others",
-    "how": "how",
-    "most tries one lookup needed": "most tries",
+    "first tries failed, GO_AWAY clients": "failed first tries: GO_AWAY",
+    "first tries failed, legacy clients": "legacy",
+    "reasons": "reasons",
+    "most tries of one lookup": "most tries",
     "last failed try after s": "last failed try, s",
     "slowest lookup s": "slowest lookup, s",
     "lookups lost": "lost",
-    "blank answers": "blank",
+    "wrong answers": "wrong",
     "registrations": "registered",
-    "registrations failed": "refused or failed",
+    "registrations failed": "failed",
 }
-"""Name of a figure of a load → head of its column."""
+"""Maps each figure of a load to the head of its column."""
 
 
-def as_markdown(known: Mapping[str, Mapping[str, object]]) -> str:
-    """What happened to lookups and registrations, a line a scenario; then what else was measured."""
-    loads = {scenario: figures for scenario, figures in known.items() if "lookups" in figures}
-    out = [f"| while | {' | '.join(_COLUMNS.values())} |", "|---" * (len(_COLUMNS) + 1) + "|"]
+def as_markdown(recorded: Mapping[str, Mapping[str, object]]) -> str:
+    """A table of lookups and registrations with one row per scenario, and a table of all other figures."""
+    loads = {scenario: figures for scenario, figures in recorded.items() if "lookups" in figures}
+    out = [f"| scenario | {' | '.join(_COLUMNS.values())} |", "|---" * (len(_COLUMNS) + 1) + "|"]
     out += [f"| {scenario} | {' | '.join(_text(of[name]) for name in _COLUMNS)} |" for scenario, of in loads.items()]
-    out += ["", "| measured | | |", "|---|---|---|"]
-    for scenario, figures in known.items():
+    out += ["", "| scenario | figure | |", "|---|---|---|"]
+    for scenario, figures in recorded.items():
         others = {name: value for name, value in figures.items() if name not in _COLUMNS}
         out += [f"| {scenario} | {name} | {_text(value)} |" for name, value in others.items()]
     return "\n".join(out)

@@ -1,4 +1,4 @@
-"""One installation of the chart in a cluster, and what its workers say."""
+"""One installation of the chart in a cluster: Helm commands, its pods, and queries of its workers."""
 
 import os
 import re
@@ -16,11 +16,11 @@ import httpx
 
 from routebook import __version__
 from tests.kubernetes.cluster import requirements
-from tests.kubernetes.cluster.cluster import Cluster
+from tests.kubernetes.cluster.cluster import Cluster, has_condition
 
 CHART: Final = Path(__file__).parents[2] / "helm" / "routebook"
 OWN_IMAGE: Final = f"routebook:{__version__}"
-"""What the chart takes by default."""
+"""The chart's default image."""
 WORKER_IMAGE: Final = os.environ.get("ROUTEBOOK_KUBE_IMAGE") or OWN_IMAGE
 NEXT_IMAGE: Final = f"{WORKER_IMAGE}-next"
 PIPELINE_IMAGE: Final = f"routebook-pipeline:{__version__}"
@@ -29,8 +29,8 @@ STORE_IMAGE: Final = os.environ.get("ROUTEBOOK_TEST_REDIS_IMAGE") or "redis:7-bo
 Values = Mapping[str, str | int | bool]
 
 DRAIN: Final[Values] = {"drain.preStopSeconds": 4, "drain.seconds": 8}
-"""Of the proof: its clients speak three times a second and its brokers each five seconds, where RocketMQ's own speak
-each thirty, for which the chart's defaults are.
+"""Shorter than the chart's defaults, which suit RocketMQ's period of 30 s: here clients send three requests per second,
+and brokers register every five seconds.
 """
 STORE_NODE: Final = "node3"
 _PREFERRED: Final = "store.builtin.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"
@@ -40,9 +40,9 @@ STORE_PREFERS_ITS_NODE: Final[Values] = {
     f"{_PREFERRED}.preference.matchExpressions[0].operator": "In",
     f"{_PREFERRED}.preference.matchExpressions[0].values[0]": STORE_NODE,
 }
-"""Where no test without a word about it goes; another one when that is lost."""
+"""The store's node, which only the tests about the store's node touch. If it is lost, the store may move."""
 _NO_TLS: Final = ssl.create_default_context()
-"""Made once: a client would make one for itself each time, which takes longer than to ask."""
+"""Created once, because creating one for each client takes longer than the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Pod:
     address: str
     node: str
     ready: bool
-    going: bool
+    terminating: bool
     restarts: int
 
     @classmethod
@@ -64,9 +64,9 @@ class Pod:
             uid=found["metadata"]["uid"],
             address=status.get("podIP", ""),
             node=found["spec"].get("nodeName", ""),
-            ready=any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", [])),
-            going="deletionTimestamp" in found["metadata"],
-            restarts=sum(one["restartCount"] for one in containers),
+            ready=has_condition(found, "Ready"),
+            terminating="deletionTimestamp" in found["metadata"],
+            restarts=sum(container["restartCount"] for container in containers),
         )
 
     @property
@@ -75,7 +75,7 @@ class Pod:
 
 
 class Release:
-    """Named like its namespace, and in it; the namespace enforces the restricted pod-security level."""
+    """A release in a namespace of the same name, which enforces the restricted pod security level."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster = cluster
@@ -93,31 +93,31 @@ class Release:
 
     # -- helm
 
-    def make_name_space(self) -> None:
+    def create_namespace(self) -> None:
         labels = '{"pod-security.kubernetes.io/enforce": restricted, "pod-security.kubernetes.io/warn": restricted}'
         self.cluster.apply(f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {self.name}, labels: {labels}}}\n")
 
     def install(self, values: Values | None = None) -> float:
         """Returns how many seconds `helm install --wait` took."""
-        self.make_name_space()
+        self.create_namespace()
         self.values.update(values or {})
-        began = time.monotonic()
+        start = time.monotonic()
         self._helm("install", "--wait", "--timeout", "3m", *self._set(self.values))
-        return time.monotonic() - began
+        return time.monotonic() - start
 
     def upgrade(self, values: Values | None = None, *, seconds: int = 300) -> float:
         self.values.update(values or {})
-        began = time.monotonic()
+        start = time.monotonic()
         self._helm("upgrade", "--wait", "--timeout", f"{seconds}s", *self._set(self.values), seconds=seconds + 30)
-        return time.monotonic() - began
+        return time.monotonic() - start
 
     def rollback(self, revision: int) -> float:
-        began = time.monotonic()
+        start = time.monotonic()
         self.cluster.helm("rollback", self.name, str(revision), "--wait", "--timeout", "5m", "-n", self.name)
-        return time.monotonic() - began
+        return time.monotonic() - start
 
     def restart(self) -> None:
-        """All workers, one after the other."""
+        """Restarts all workers, one after the other."""
         self.kubectl("rollout", "restart", f"deployment/{self.full_name}")
         self.kubectl("rollout", "status", f"deployment/{self.full_name}", "--timeout=300s")
 
@@ -128,11 +128,11 @@ class Release:
         self.cluster.helm("uninstall", self.name, "-n", self.name, "--wait", "--timeout", "3m")
 
     def remove(self) -> None:
-        """The release, and its namespace with what is left in it."""
+        """Deletes the namespace with everything in it."""
         self.cluster.kubectl("delete", "namespace", self.name, "--wait=true", "--timeout=120s", "--ignore-not-found")
 
-    def kubectl(self, *arguments: str, given: str | None = None) -> str:
-        return self.cluster.kubectl("-n", self.name, *arguments, given=given)
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return self.cluster.kubectl("-n", self.name, *arguments, stdin=stdin)
 
     def _helm(self, verb: str, *arguments: str, seconds: float = 240) -> None:
         self.cluster.helm(verb, self.name, str(CHART), "-n", self.name, *arguments, seconds=seconds)
@@ -149,54 +149,54 @@ class Release:
     def pods(self, component: str = "worker") -> list[Pod]:
         labels = f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component={component}"
         found = self.cluster.get(f"pods?labelSelector={labels}", self.name) or []
-        return sorted((Pod.of(one) for one in found), key=lambda pod: pod.name)
+        return sorted((Pod.of(pod) for pod in found), key=lambda pod: pod.name)
 
     def ready_workers(self) -> list[Pod]:
-        return [pod for pod in self.pods() if pod.ready and not pod.going]
+        return [pod for pod in self.pods() if pod.ready and not pod.terminating]
 
     def store(self) -> Pod:
         (pod,) = self.pods("store")
         return pod
 
     def leader(self) -> Pod:
-        said = self.status()["leader"]
-        assert said, "nobody leads"
-        return next(pod for pod in self.pods() if said["worker"].startswith(f"{pod.name}."))
+        leader = self.status()["leader"]
+        assert leader, "there is no leader"
+        return next(pod for pod in self.pods() if leader["worker"].startswith(f"{pod.name}."))
 
     def kill_processes(self, pod: Pod) -> None:
-        """SIGKILL to all its containers' processes, from outside: nothing in the cluster is asked or told."""
-        found = 0
+        """Sends SIGKILL to the processes of all its containers, directly, without involving the cluster."""
+        killed = 0
         for container in self.cluster.nodes.processes_of_pod(pod.node_number, pod.uid):
             for process in container:
-                # Not the pod's own first process: that one's end is the pod's.
+                # Spare the pause process: its end would be the end of the pod.
                 if Path(f"/proc/{process}/comm").read_text().strip() != "pause":
                     os.kill(process, signal.SIGKILL)
-                    found += 1
-        assert found, f"no process of {pod.name} on {pod.node}"
+                    killed += 1
+        assert killed, f"no process of {pod.name} on {pod.node}"
 
     def is_dead(self, pod: Pod) -> bool:
-        """Whether none of its processes is left."""
+        """Whether all its processes have ended."""
         try:
             return not any(self.cluster.nodes.processes_of_pod(pod.node_number, pod.uid))
-        except OSError:  # Its control groups go while they are looked at.
+        except OSError:  # Its control groups are being removed.
             return False
 
     def wait_until_withdrawn(self, pod: Pod, seconds: float) -> None:
-        """Until the control plane says so; packet filters hear it a moment later."""
+        """Waits for the control plane to withdraw the endpoint; kube-proxy's packet filters follow a moment later."""
         self.cluster.wait(
             lambda: not self.in_service(pod.address), f"the endpoint of {pod.name}", seconds, every_s=0.05
         )
 
     def in_service(self, address: str) -> bool:
         slices = self.cluster.get("endpointslices", self.name) or []
-        mine = [one for one in slices if one["metadata"]["labels"].get("kubernetes.io/service-name") == self.full_name]
+        mine = [it for it in slices if it["metadata"]["labels"].get("kubernetes.io/service-name") == self.full_name]
         return any(
             address in endpoint["addresses"] and endpoint["conditions"].get("ready")
-            for one in mine
-            for endpoint in one.get("endpoints") or []
+            for it in mine
+            for endpoint in it.get("endpoints") or []
         )
 
-    # -- what it serves
+    # -- requests to the workers
 
     def ports(self) -> dict[str, int]:
         service = self.cluster.get(f"services/{self.full_name}", self.name)
@@ -206,7 +206,7 @@ class Release:
         return f"{self.cluster.addresses.node(node)}:{self.ports()['remoting']}"
 
     def http(self, path: str, pod: Pod | None = None, **options: Any) -> httpx.Response:
-        """Through the Service, or one pod itself."""
+        """Sends a request through the Service, or directly to one pod."""
         if pod:
             base = f"http://{pod.address}:8080"
         else:
@@ -225,13 +225,13 @@ class Release:
             return client.get(f"http://{pod.address}:8081/metrics").raise_for_status().text
 
     def connections(self, pod: Pod) -> int:
-        """Of brokers and clients."""
+        """Open connections of brokers and clients."""
         (found,) = re.findall(r'^routebook_connections\{port="remoting"\} (\d+)', self.metrics(pod), re.MULTILINE)
         return int(found)
 
     def changes_since(self, version: int) -> list[Any]:
-        """Each of them, up to a version that is not below this one: who begins anew, or forgets, must not pass."""
-        assert self.version() >= version, "the history began anew"
+        """All changes since a version. Fails if the history has started again or lost entries."""
+        assert self.version() >= version, "the history has started again"
         found: list[Any] = []
         while (page := self._changes(version))["changes"]:
             assert page["missing"] is None, page["missing"]
@@ -243,45 +243,46 @@ class Release:
         return self.http(f"/v1/changes?since={since}&limit=1000").raise_for_status().json()
 
     def removals_since(self, version: int) -> list[str]:
-        """Who was removed, and why: of a healthy fleet nobody ever is."""
-        gone = [one for one in self.changes_since(version) if one["kind"] == "broker-removed"]
-        return [f"{one['broker']}: {one['cause']}" for one in gone]
+        """Removed brokers with the cause. In a healthy fleet there are none."""
+        removals = [change for change in self.changes_since(version) if change["kind"] == "broker-removed"]
+        return [f"{change['broker']}: {change['cause']}" for change in removals]
 
     def wait_until_empty(self) -> None:
-        """A test must not find the brokers of the one before."""
+        """Waits until the brokers of the last test are gone."""
         self.cluster.wait(lambda: self.status()["counts"]["brokers"] == 0, "the fleet's brokers being gone", 90)
 
-    def settle(self, workers: int = 3, seconds: float = 180) -> None:
-        """All workers there, ready, nobody on the way out, and of one mind."""
+    def wait_until_consistent(self, workers: int = 3, seconds: float = 180) -> None:
+        """Waits until exactly these workers run, all are ready, and all have the same table and a leader."""
 
-        def settled() -> bool:
+        def consistent() -> bool:
             pods = self.pods()
-            if len(pods) != workers or not all(pod.ready and not pod.going for pod in pods):
+            if len(pods) != workers or not all(pod.ready and not pod.terminating for pod in pods):
                 return False
-            said = [self.status(pod) for pod in pods]
-            return len({(one["version"], one["digest"]) for one in said}) == 1 and bool(said[0]["leader"])
+            statuses = [self.status(pod) for pod in pods]
+            tables = {(status["version"], status["digest"]) for status in statuses}
+            return len(tables) == 1 and bool(statuses[0]["leader"])
 
-        self.cluster.wait(settled, f"{self.name}: {workers} workers of one mind", seconds)
+        self.cluster.wait(consistent, f"{self.name}: {workers} workers with the same table", seconds)
 
 
 def available_images() -> set[str]:
     client = requirements.docker()
     if client is None:
         return set()
-    said = subprocess.run(
+    output = subprocess.run(
         [client, "images", "--format", "{{.Repository}}:{{.Tag}}"], check=False, capture_output=True, text=True
-    )
-    return set(said.stdout.split())
+    ).stdout
+    return set(output.split())
 
 
 def make_next_image() -> None:
-    """The same program as another image, as a release is."""
+    """Makes another image with the same program, to be used as the next release."""
     client = requirements.docker()
     assert client
     name = f"routebook-next-{secrets.token_hex(4)}"
     subprocess.run([client, "create", "--name", name, WORKER_IMAGE], check=True, capture_output=True)
     try:
-        change = f'LABEL routebook.proof="{name}"'
+        change = f'LABEL routebook.test="{name}"'
         subprocess.run([client, "commit", "--change", change, name, NEXT_IMAGE], check=True, capture_output=True)
     finally:
         subprocess.run([client, "rm", name], check=False, capture_output=True)

@@ -1,10 +1,7 @@
-"""A store outside the cluster: a primary, a replica and three sentinels as processes of this machine, at the address by
-which the cluster knows it.
-"""
+"""A store outside the cluster, with Sentinel: a primary, a replica and three sentinels as processes of this machine."""
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,12 +18,13 @@ from redis.retry import Retry
 
 from routebook.store import keeper
 from routebook.store.embedded import find_server
+from tests.support.ports import free_ports
 
 MASTER: Final = "names"
 READY_SECONDS: Final = 20.0
 
 
-class OutsideStore:
+class SentinelStore:
     def __init__(self, host: str) -> None:
         self._host = host
         self._stack = ExitStack()
@@ -58,7 +56,7 @@ class OutsideStore:
         self._stack.close()
 
     def primary(self) -> int:
-        """Its port, as the sentinels say."""
+        """The primary's port, according to a sentinel."""
         return int(self._ask(self.sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
 
     def kill_primary(self) -> None:
@@ -66,12 +64,14 @@ class OutsideStore:
         os.kill(process, signal.SIGKILL)
 
     def _start(self, configuration: str, *arguments: str) -> int:
-        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="routebook-outside-")))
-        port = _free_port(self._host)
-        kept = "" if arguments else "save ''\nmaxmemory-policy noeviction\nrepl-diskless-sync-delay 0\n"
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="routebook-sentinel-")))
+        (port,) = free_ports(1, self._host)
+        data_options = "" if arguments else "save ''\nmaxmemory-policy noeviction\nrepl-diskless-sync-delay 0\n"
         file = folder / "server.conf"
-        file.write_text(f"port {port}\nbind {self._host}\nprotected-mode no\ndir {folder}\n{kept}{configuration}")
-        # It ends with this process, whatever ends this one.
+        file.write_text(
+            f"port {port}\nbind {self._host}\nprotected-mode no\ndir {folder}\n{data_options}{configuration}"
+        )
+        # The keeper ends the server when this process ends, for whatever reason.
         command = [sys.executable, "-I", "-S", keeper.__file__, str(folder), "", str(find_server()), str(file)]
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
@@ -84,19 +84,13 @@ class OutsideStore:
 
     def _is_complete(self, port: int) -> bool:
         reply = self._ask(port, "SENTINEL", "MASTER", MASTER)
-        known = dict(zip(reply[::2], reply[1::2], strict=True))
-        return int(known["num-other-sentinels"]) == 2 and int(known["num-slaves"]) == 1
+        fields = dict(zip(reply[::2], reply[1::2], strict=True))
+        return int(fields["num-other-sentinels"]) == 2 and int(fields["num-slaves"]) == 1
 
     def _ask(self, port: int, *words: str) -> Any:
         options: dict[str, Any] = {"protocol": 2, "decode_responses": True, "socket_timeout": 5}
         with redis.Redis(host=self._host, port=port, retry=Retry(NoBackoff(), 0), **options) as server:
             return server.execute_command(*words)
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as taken:
-        taken.bind((host, 0))
-        return int(taken.getsockname()[1])
 
 
 def _wait(condition: Callable[[], object], what: str) -> None:

@@ -1,4 +1,4 @@
-"""The table says what was not run. Runs without a cluster."""
+"""The table of figures lists scenarios that did not run. These tests need no cluster."""
 
 import json
 from pathlib import Path
@@ -9,39 +9,39 @@ from tests.kubernetes import figures
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Figures of a run of its own, in which nothing is strict."""
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A figures file of its own, with strict mode off."""
     file = tmp_path / "figures.json"
     monkeypatch.setenv(figures.FILE_VARIABLE, str(file))
     monkeypatch.delenv(figures.STRICT_VARIABLE, raising=False)
-    figures.begin()
+    figures.reset()
     return file
 
 
-def test_a_scenario_that_cannot_run_is_skipped_and_stands_in_the_table(kept: Path) -> None:
+def test_a_scenario_that_cannot_run_is_skipped_and_listed(recorded: Path) -> None:
     with pytest.raises(pytest.skip.Exception, match="no image"):
         figures.not_run("nightly job", "there is no image")
 
-    assert "| nightly job | NOT RUN | there is no image |" in figures.as_markdown(json.loads(kept.read_text()))
-    assert figures.left_out() == {"nightly job": "there is no image"}
+    assert "| nightly job | NOT RUN | there is no image |" in figures.as_markdown(json.loads(recorded.read_text()))
+    assert figures.scenarios_not_run() == {"nightly job": "there is no image"}
 
 
-def test_it_fails_where_nothing_may_be_skipped(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strict_mode_fails_instead_of_skipping(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(figures.STRICT_VARIABLE, "1")
 
-    # Of both: one that is skipped all the same would skip this test, too.
-    with pytest.raises((pytest.fail.Exception, pytest.skip.Exception), match="no image") as told:
+    # Expects both exceptions, because an unexpected skip would skip this test too.
+    with pytest.raises((pytest.fail.Exception, pytest.skip.Exception), match="no image") as raised:
         figures.not_run("nightly job", "there is no image")
 
-    assert told.type is pytest.fail.Exception
-    assert "NOT RUN" in kept.read_text()
+    assert raised.type is pytest.fail.Exception
+    assert "NOT RUN" in recorded.read_text()
 
 
-def test_what_ran_after_all_is_not_left_out(kept: Path) -> None:
+def test_a_scenario_that_ran_later_is_not_listed(recorded: Path) -> None:
     with pytest.raises(pytest.skip.Exception):
         figures.not_run("nightly job", "there is no image")
 
-    figures.tell("nightly job", {"ended after s": 3.0})
+    figures.record("nightly job", {"ended after s": 3.0})
 
-    assert figures.left_out() == {}
-    assert "NOT RUN" not in kept.read_text()
+    assert figures.scenarios_not_run() == {}
+    assert "NOT RUN" not in recorded.read_text()

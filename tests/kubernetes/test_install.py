@@ -1,4 +1,4 @@
-"""An installation as a user makes it: with the chart's defaults, and what this machine cannot do otherwise (images)."""
+"""An installation with the chart's defaults, except for the images, which have no registry here."""
 
 import json
 import time
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kubernetes import figures
-from tests.kubernetes.announced import announce
 from tests.kubernetes.cluster.cluster import Cluster, CommandError
 from tests.kubernetes.load.fleet import Fleet
 from tests.kubernetes.release import Release, lines
-from tests.kubernetes.verdicts import assert_lookups_go_on
+from tests.kubernetes.scenarios import assert_change_is_unnoticed
+from tests.kubernetes.verdicts import assert_no_lookup_failed
 
 pytestmark = pytest.mark.cluster
 
@@ -21,12 +21,12 @@ def defaults(cluster: Cluster) -> Iterator[Release]:
     release = Release(cluster, "defaults")
     release.remove()
     seconds = release.install()
-    figures.tell("install", {"helm install --wait of the defaults, store included, s": seconds})
+    figures.record("install", {"helm install --wait with the defaults, including the store, s": seconds})
     yield release
     release.remove()
 
 
-def test_the_defaults_are_three_workers_on_three_nodes_and_a_store(defaults: Release) -> None:
+def test_the_defaults_run_three_workers_on_three_nodes_and_a_store(defaults: Release) -> None:
     workers = defaults.ready_workers()
 
     assert len(workers) == 3
@@ -36,41 +36,41 @@ def test_the_defaults_are_three_workers_on_three_nodes_and_a_store(defaults: Rel
 
 
 def test_helm_test_registers_and_looks_up(defaults: Release) -> None:
-    began = time.monotonic()
+    start = time.monotonic()
 
-    said = defaults.test()
+    output = defaults.test()
 
-    assert "Phase:          Succeeded" in said
-    figures.tell("install", {"helm test, s": time.monotonic() - began})
+    assert "Phase:          Succeeded" in output
+    figures.record("install", {"helm test, s": time.monotonic() - start})
 
 
-def test_a_name_space_at_the_restricted_level_takes_every_pod_and_no_looser_one(defaults: Release) -> None:
+def test_all_pods_are_admitted_at_the_restricted_security_level(defaults: Release) -> None:
     containers = [{"name": "any", "image": "any"}]
     loose = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "loose"}, "spec": {"containers": containers}}
 
     with pytest.raises(CommandError, match="violates PodSecurity"):
-        defaults.kubectl("apply", "-f", "-", given=json.dumps(loose))
+        defaults.kubectl("apply", "-f", "-", stdin=json.dumps(loose))
 
     assert len(defaults.ready_workers()) == 3
 
 
-def test_brokers_and_clients_outside_come_in_through_every_node(defaults: Release) -> None:
+def test_brokers_and_clients_can_connect_through_every_node(defaults: Release) -> None:
     cluster = defaults.cluster
     every_node = [defaults.remoting_address(node) for node in cluster.addresses.numbers]
 
     with Fleet(cluster.addresses.host, every_node, brokers=3, clients_of_each_kind=3) as fleet:
-        stretch = fleet.stretch()
+        open_window = fleet.open_window()
         time.sleep(8)
-        seen = stretch.end()
+        window = open_window.close()
 
-    assert_lookups_go_on(seen)
+    assert_no_lookup_failed(window)
 
 
-def test_a_restart_with_the_chart_s_own_drain(defaults: Release) -> None:
-    """Each worker takes its leave for 45 s at most; the next one does not wait for that."""
-    defaults.settle()
+def test_a_restart_with_the_charts_default_drain_is_unnoticed(defaults: Release) -> None:
+    """Each worker drains for up to 45 s; the rollout does not wait for that."""
+    defaults.wait_until_consistent()
     with Fleet(defaults.cluster.addresses.host, [defaults.remoting_address()]) as fleet:
-        announce("rollout restart, drain of the defaults", defaults, fleet, defaults.restart)
+        assert_change_is_unnoticed("rollout restart, default drain", defaults, fleet, defaults.restart)
 
 
 def test_the_admin_port_is_not_in_the_service(defaults: Release) -> None:
@@ -78,10 +78,10 @@ def test_the_admin_port_is_not_in_the_service(defaults: Release) -> None:
     assert all("routebook_lookups_total" in defaults.metrics(pod) for pod in defaults.ready_workers())
 
 
-def test_uninstall_leaves_nothing_but_claims(defaults: Release) -> None:
-    """The last of this file: there is nothing left to test afterwards."""
+def test_uninstall_leaves_only_claims(defaults: Release) -> None:
+    """Must be the last test of this file, since it removes the release."""
     defaults.uninstall()
-    # Workers take leave of their peers first; nobody waits for that.
+    # helm does not wait for the workers' drain.
     defaults.cluster.wait(lambda: defaults.cluster.get("pods", defaults.name) == [], "the pods' end", 90)
 
     kinds = (

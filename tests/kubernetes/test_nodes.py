@@ -1,4 +1,4 @@
-"""A node dies, or nobody can reach it. Clients come in through the first node, as through a balancer that is well."""
+"""A node dies or is cut off from the network. Clients connect through node 1, which stands for a healthy balancer."""
 
 import contextlib
 import time
@@ -11,24 +11,24 @@ from tests.kubernetes import figures
 from tests.kubernetes.cluster.cluster import CommandError
 from tests.kubernetes.load.fleet import Fleet
 from tests.kubernetes.release import STORE_NODE, Release
-from tests.kubernetes.unannounced import strike
-from tests.kubernetes.verdicts import assert_lookups_go_on, assert_writes_were_refused_and_are_back
+from tests.kubernetes.scenarios import assert_failure_costs_one_retry
+from tests.kubernetes.verdicts import assert_no_lookup_failed, assert_writes_resumed
 
 pytestmark = pytest.mark.cluster
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-"""Says that a node is off and stays so: only then are its pods and their claims given to another one."""
-EXPIRED_BY_NOW_S: Final = 40
-"""Longer than the brokers' timeout of 30 s and two looks of the leader: whoever were expired wrongly would be so."""
+"""Taint by which an operator declares a node off. Only then does Kubernetes move its pods and their claims."""
+WRONG_EXPIRY_S: Final = 40
+"""Longer than the brokers' timeout of 30 s plus two scans: a broker that expires wrongly does so within this time."""
 STORE_BACK_S: Final = 20.0
-"""After its node can be reached again."""
+"""Limit for writes to resume after the store's node is reachable again."""
 STORE_MOVED_S: Final = 90.0
-"""After the operator said that its node is gone: the control plane clears such nodes each 20 s, then the pod starts."""
+"""Limit after the node was declared off: the control plane moves its pods within 20 s, then the store starts."""
 
 
 @pytest.fixture
-def whole_again(release: Release) -> Iterator[None]:
-    """Whatever a test did to them, the nodes are there for the next one."""
+def nodes_restored(release: Release) -> Iterator[None]:
+    """Reconnects all nodes after the test."""
     yield
     for number in (2, 3):
         release.cluster.nodes.reconnect(number)
@@ -36,101 +36,111 @@ def whole_again(release: Release) -> Iterator[None]:
 
 
 @pytest.fixture
-def replaced(release: Release) -> Iterator[None]:
-    """The store's node comes back with an empty disk, and the store goes back to it."""
+def store_node_restored(release: Release) -> Iterator[None]:
+    """After the test, replaces the store's node by one with an empty disk, and moves the store back to it."""
     yield
-    with contextlib.suppress(CommandError):  # A test that failed early has not said it.
+    with contextlib.suppress(CommandError):  # not tainted if the test failed early
         release.cluster.kubectl("taint", "node", STORE_NODE, f"{OUT_OF_SERVICE.partition('=')[0]}-")
     release.cluster.replace_node(int(STORE_NODE.removeprefix("node")))
     release.kubectl("delete", "pod", f"{release.full_name}-store-0", "--ignore-not-found")
-    release.cluster.wait(lambda: _is_back(release), "the store, back on its node")
-    release.restart()  # Spreads the workers over three nodes again.
+    release.cluster.wait(lambda: _is_back(release), "the store's return to its node")
+    release.restart()  # spreads the workers over three nodes again
 
 
-def test_a_node_dies(release: Release, fleet: Fleet) -> None:
+def test_a_dead_node_costs_its_clients_one_retry(release: Release, fleet: Fleet) -> None:
     try:
-        lose("node lost", release, fleet, 2, release.cluster.nodes.kill)
+        assert_node_failure_costs_one_retry("node lost", release, fleet, 2, release.cluster.nodes.kill)
     finally:
         release.cluster.replace_node(2)
 
 
-@pytest.mark.usefixtures("whole_again")
-def test_a_node_is_cut_off_and_comes_back(release: Release, fleet: Fleet) -> None:
-    """Its worker lives on, without store and without peers: nobody may be expired for it."""
+@pytest.mark.usefixtures("nodes_restored")
+def test_a_disconnected_node_can_come_back(release: Release, fleet: Fleet) -> None:
+    """Its worker keeps running without store and peers; no broker may expire because of that."""
     cluster = release.cluster
     before = release.version()
-    lose("node cut off", release, fleet, 2, cluster.nodes.cut_off)
-    stretch = fleet.stretch()
+    assert_node_failure_costs_one_retry("node cut off", release, fleet, 2, cluster.nodes.disconnect)
+    open_window = fleet.open_window()
     cluster.nodes.reconnect(2)
     cluster.wait_ready()
-    release.settle()
+    release.wait_until_consistent()
     time.sleep(5)
-    back = stretch.end()
+    back = open_window.close()
 
-    figures.tell("node comes back", back.describe())
-    assert_lookups_go_on(back)
+    figures.record("node comes back", back.describe())
+    assert_no_lookup_failed(back)
     assert release.removals_since(before) == []
 
 
-@pytest.mark.usefixtures("whole_again")
-def test_the_store_s_node_is_cut_off(release: Release, writing_fleet: Fleet) -> None:
-    """Whoever asks the workers that are left gets every lookup answered, for longer than any broker may be silent."""
+@pytest.mark.usefixtures("nodes_restored")
+def test_lookups_survive_the_disconnected_node_of_the_store(release: Release, writing_fleet: Fleet) -> None:
+    """The remaining workers answer every lookup, for longer than the brokers' timeout."""
     cluster = release.cluster
     before = release.version()
-    lose("store's node cut off", release, writing_fleet, 3, cluster.nodes.cut_off, takes_the_store=True)
-    assert_lookups_go_on_without_store(writing_fleet, "without the store's node, its endpoint withdrawn")
-    stretch = writing_fleet.stretch()
+    assert_node_failure_costs_one_retry(
+        "store's node cut off", release, writing_fleet, 3, cluster.nodes.disconnect, takes_the_store=True
+    )
+    assert_lookups_continue_without_store(writing_fleet, "without the store's node, its endpoint withdrawn")
+    open_window = writing_fleet.open_window()
     cluster.nodes.reconnect(3)
     cluster.wait_ready()
-    release.settle()
-    time.sleep(EXPIRED_BY_NOW_S)
-    back = stretch.end()
+    release.wait_until_consistent()
+    time.sleep(WRONG_EXPIRY_S)
+    back = open_window.close()
 
-    outage = assert_writes_were_refused_and_are_back(back, within_s=STORE_BACK_S)
-    figures.tell("store's node comes back", {**back.describe(), **outage.describe()})
-    assert_lookups_go_on(back)
+    outage = assert_writes_resumed(back, within_s=STORE_BACK_S)
+    figures.record("store's node comes back", {**back.describe(), **outage.describe()})
+    assert_no_lookup_failed(back)
     assert release.removals_since(before) == []
 
 
-@pytest.mark.usefixtures("replaced")
-def test_the_store_s_node_dies_and_an_operator_moves_the_store(release: Release, writing_fleet: Fleet) -> None:
-    """The cluster itself moves nothing that has a claim: it cannot know that the node is off and writes no more."""
+@pytest.mark.usefixtures("store_node_restored")
+def test_an_operator_can_move_the_store_from_a_dead_node(release: Release, writing_fleet: Fleet) -> None:
+    """Kubernetes does not move a pod with a claim by itself: it cannot know that the old node writes no more."""
     cluster, name = release.cluster, "store's node lost"
     before, history = release.version(), release.status()["history"]
-    lose(name, release, writing_fleet, 3, cluster.nodes.kill, takes_the_store=True)
-    assert_lookups_go_on_without_store(writing_fleet, "without the lost store's node")
-    stretch = writing_fleet.stretch()
+    assert_node_failure_costs_one_retry(name, release, writing_fleet, 3, cluster.nodes.kill, takes_the_store=True)
+    assert_lookups_continue_without_store(writing_fleet, "without the lost store's node")
+    open_window = writing_fleet.open_window()
     cluster.kubectl("taint", "node", STORE_NODE, OUT_OF_SERVICE)
     cluster.wait(lambda: _moved(release), "the store on another node", STORE_MOVED_S)
-    moved_s = time.monotonic() - stretch.began
-    release.settle()
-    time.sleep(EXPIRED_BY_NOW_S)
-    moved = stretch.end()
+    moved_s = time.monotonic() - open_window.start
+    release.wait_until_consistent()
+    time.sleep(WRONG_EXPIRY_S)
+    moved = open_window.close()
 
-    outage = assert_writes_were_refused_and_are_back(moved, within_s=STORE_MOVED_S)
+    outage = assert_writes_resumed(moved, within_s=STORE_MOVED_S)
     measured = {"store ready on another node after s": moved_s, **outage.describe()}
-    figures.tell("store's node declared out of service", {**moved.describe(), **measured})
-    assert_lookups_go_on(moved)
-    assert release.status()["history"] == history, "the claim did not come along"
+    figures.record("store's node declared out of service", {**moved.describe(), **measured})
+    assert_no_lookup_failed(moved)
+    assert release.status()["history"] == history, "the store moved without its claim"
     assert release.removals_since(before) == []
 
 
-def lose(
-    name: str, release: Release, fleet: Fleet, node: int, how: Callable[[int], None], *, takes_the_store: bool = False
+def assert_node_failure_costs_one_retry(
+    name: str,
+    release: Release,
+    fleet: Fleet,
+    node: int,
+    cause_failure: Callable[[int], None],
+    *,
+    takes_the_store: bool = False,
 ) -> None:
     (worker,) = [pod for pod in release.ready_workers() if pod.node_number == node]
     assert (release.store().node_number == node) == takes_the_store
-    strike(name, release, fleet, worker, lambda: how(node), takes_the_store=takes_the_store)
+    assert_failure_costs_one_retry(
+        name, release, fleet, worker, lambda: cause_failure(node), takes_the_store=takes_the_store
+    )
 
 
-def assert_lookups_go_on_without_store(fleet: Fleet, name: str) -> None:
-    stretch = fleet.stretch()
+def assert_lookups_continue_without_store(fleet: Fleet, name: str) -> None:
+    open_window = fleet.open_window()
     time.sleep(20)
-    without_store = stretch.end()
-    figures.tell(name, without_store.describe())
-    assert_lookups_go_on(without_store, store_is_there=False)
+    without_store = open_window.close()
+    figures.record(name, without_store.describe())
+    assert_no_lookup_failed(without_store, store_available=False)
     assert without_store.registered == 0
-    assert set(without_store.not_registered) == {"1"}
+    assert set(without_store.failed_registrations) == {"1"}
 
 
 def _moved(release: Release) -> bool:

@@ -1,4 +1,4 @@
-"""Two installations in one cluster, each in a namespace of its own."""
+"""Two releases in one cluster, each in its own namespace."""
 
 import time
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 from tests.kubernetes.cluster.cluster import Cluster
 from tests.kubernetes.load.fleet import Fleet
 from tests.kubernetes.release import DRAIN, Release
-from tests.kubernetes.verdicts import assert_lookups_go_on
+from tests.kubernetes.verdicts import assert_no_lookup_failed
 
 pytestmark = pytest.mark.cluster
 
@@ -24,31 +24,31 @@ def two(cluster: Cluster) -> Iterator[tuple[Release, Release]]:
         release.remove()
 
 
-def test_they_do_not_see_each_other(two: tuple[Release, Release]) -> None:
+def test_two_releases_do_not_see_each_other(two: tuple[Release, Release]) -> None:
     left, right = two
     host = left.cluster.addresses.host
     for release in two:
-        release.settle(workers=2)
+        release.wait_until_consistent(workers=2)
 
     with (
         Fleet(host, [left.remoting_address()], brokers=2, clients_of_each_kind=1, prefix="of-left") as of_left,
         Fleet(host, [right.remoting_address()], brokers=3, clients_of_each_kind=1, prefix="of-right") as of_right,
     ):
-        brokers = [{one["name"] for one in release.http("/v1/brokers").json()["brokers"]} for release in two]
-        workers = [{one["worker"].partition(".")[0] for one in release.status()["workers"]} for release in two]
-        stretches = [of_left.stretch(), of_right.stretch()]
+        brokers = [{broker["name"] for broker in release.http("/v1/brokers").json()["brokers"]} for release in two]
+        workers = [{worker["worker"].partition(".")[0] for worker in release.status()["workers"]} for release in two]
+        open_windows = [of_left.open_window(), of_right.open_window()]
         time.sleep(8)
-        seen = [stretch.end() for stretch in stretches]
+        windows = [open_window.close() for open_window in open_windows]
 
     assert brokers == [{"of-left-1", "of-left-2"}, {"of-right-1", "of-right-2", "of-right-3"}]
     assert workers == [{pod.name for pod in release.pods()} for release in two]
-    for window in seen:
-        assert_lookups_go_on(window)
+    for window in windows:
+        assert_no_lookup_failed(window)
 
 
-def test_one_goes_and_the_other_stays(two: tuple[Release, Release]) -> None:
+def test_removing_one_release_does_not_affect_the_other(two: tuple[Release, Release]) -> None:
     left, right = two
-    right.settle(workers=2)
+    right.wait_until_consistent(workers=2)
 
     left.uninstall()
 

@@ -1,4 +1,4 @@
-"""An external store found by Sentinel, outside the cluster."""
+"""An external store behind Sentinel, outside the cluster."""
 
 import time
 from collections.abc import Iterator
@@ -9,57 +9,57 @@ from tests.kubernetes import figures
 from tests.kubernetes.cluster.cluster import Cluster
 from tests.kubernetes.load.fleet import Fleet
 from tests.kubernetes.release import DRAIN, Release
-from tests.kubernetes.sentinel import OutsideStore
-from tests.kubernetes.verdicts import assert_lookups_go_on, assert_writes_were_refused_and_are_back
+from tests.kubernetes.sentinel import SentinelStore
+from tests.kubernetes.verdicts import assert_no_lookup_failed, assert_writes_resumed
 
 pytestmark = pytest.mark.cluster
 
-BACK_AFTER_THE_CHOICE_S = 3.0
+RESUMED_AFTER_FAILOVER_S = 3.0
 
 
 @pytest.fixture(scope="module")
-def outside(cluster: Cluster) -> Iterator[OutsideStore]:
-    with OutsideStore(cluster.addresses.host) as store:
+def sentinel_store(cluster: Cluster) -> Iterator[SentinelStore]:
+    with SentinelStore(cluster.addresses.host) as store:
         yield store
 
 
 @pytest.fixture(scope="module")
-def watched(cluster: Cluster, outside: OutsideStore) -> Iterator[Release]:
-    release = Release(cluster, "watched")
+def sentinel_release(cluster: Cluster, sentinel_store: SentinelStore) -> Iterator[Release]:
+    release = Release(cluster, "sentinel")
     release.remove()
-    seconds = release.install({**DRAIN, "store.builtin.enabled": False, "store.external.url": outside.url})
-    figures.tell("install", {"helm install --wait, store by Sentinel, s": seconds})
+    seconds = release.install({**DRAIN, "store.builtin.enabled": False, "store.external.url": sentinel_store.url})
+    figures.record("install", {"helm install --wait, store by Sentinel, s": seconds})
     yield release
     release.remove()
 
 
-def test_it_installs_and_helm_test_succeeds(watched: Release) -> None:
-    watched.settle()
+def test_helm_test_succeeds_with_a_store_behind_sentinel(sentinel_release: Release) -> None:
+    sentinel_release.wait_until_consistent()
 
-    assert "Phase:          Succeeded" in watched.test()
-    assert watched.pods("store") == []
+    assert "Phase:          Succeeded" in sentinel_release.test()
+    assert sentinel_release.pods("store") == []
 
 
-def test_the_primary_dies(watched: Release, outside: OutsideStore) -> None:
-    """Lookups do not notice; writes are back when the sentinels have chosen and the workers have asked them."""
-    watched.settle()
-    first = outside.primary()
-    with Fleet(watched.cluster.addresses.host, [watched.remoting_address()], writer=True) as fleet:
-        time.sleep(6)  # So that the replica has whatever was written.
-        before, history = watched.version(), watched.status()["history"]
-        stretch = fleet.stretch()
-        outside.kill_primary()
-        watched.cluster.wait(lambda: outside.primary() != first, "another primary", 30, every_s=0.05)
-        chosen_s = time.monotonic() - stretch.began
+def test_writes_resume_after_the_primary_dies(sentinel_release: Release, sentinel_store: SentinelStore) -> None:
+    """Lookups are not affected. Writes resume after the failover, when the workers have asked the sentinels."""
+    sentinel_release.wait_until_consistent()
+    first = sentinel_store.primary()
+    with Fleet(sentinel_release.cluster.addresses.host, [sentinel_release.remoting_address()], writer=True) as fleet:
+        time.sleep(6)  # until the replica has all writes
+        before, history = sentinel_release.version(), sentinel_release.status()["history"]
+        open_window = fleet.open_window()
+        sentinel_store.kill_primary()
+        sentinel_release.cluster.wait(lambda: sentinel_store.primary() != first, "another primary", 30, every_s=0.05)
+        failover_s = time.monotonic() - open_window.start
         time.sleep(15)
-        seen = stretch.end()
-        watched.settle()
-        time.sleep(30)  # Whoever were expired wrongly would be so by now.
-        removed = watched.removals_since(before)
+        window = open_window.close()
+        sentinel_release.wait_until_consistent()
+        time.sleep(30)  # a broker that expires wrongly does so within this time
+        removed = sentinel_release.removals_since(before)
 
-    outage = assert_writes_were_refused_and_are_back(seen, within_s=chosen_s + BACK_AFTER_THE_CHOICE_S)
-    measured = {"another primary after s": chosen_s, **outage.describe()}
-    figures.tell("primary behind Sentinel killed", {**seen.describe(), **measured})
-    assert_lookups_go_on(seen)
-    assert watched.status()["history"] == history
+    outage = assert_writes_resumed(window, within_s=failover_s + RESUMED_AFTER_FAILOVER_S)
+    measured = {"another primary after s": failover_s, **outage.describe()}
+    figures.record("primary behind Sentinel killed", {**window.describe(), **measured})
+    assert_no_lookup_failed(window)
+    assert sentinel_release.status()["history"] == history
     assert removed == []

@@ -1,4 +1,4 @@
-"""What comes unannounced to a pod: at most the lookups under way are lost, and none of a client that tries again."""
+"""Sudden failures of pods: at most the tries in flight fail, and every lookup succeeds when it is retried."""
 
 import time
 from collections.abc import Sequence
@@ -12,106 +12,108 @@ from routebook.settings import Settings
 from tests.kubernetes import figures
 from tests.kubernetes.load.fleet import Fleet
 from tests.kubernetes.release import Pod, Release
-from tests.kubernetes.unannounced import strike
-from tests.kubernetes.verdicts import assert_lookups_go_on, assert_writes_were_refused_and_are_back
+from tests.kubernetes.scenarios import assert_failure_costs_one_retry
+from tests.kubernetes.verdicts import assert_no_lookup_failed, assert_writes_resumed
 
 pytestmark = pytest.mark.cluster
 
 LEASE_S: Final = Settings.model_fields["lease_ms"].default / 1000
-"""A dead leader's lease ends so long after its last renewal."""
-TAKEN_OVER_S: Final = 2.0
-"""Each worker asks for the lease once a second, and tells the others whom it sees leading."""
+"""A dead leader's lease ends this long after its last renewal."""
+TAKEOVER_S: Final = 2.0
+"""Each worker tries to acquire the lease once per second, and reports the leader that it sees."""
 POLL_S: Final = 0.1
 STORE_BACK_S: Final = 15.0
 STORE_AWAY_S: Final = 45
-"""Half as long again as the brokers' timeout of 30 s."""
+"""Longer than the brokers' timeout of 30 s."""
 
 
-def test_a_worker_is_killed(release: Release, fleet: Fleet) -> None:
+def test_a_killed_worker_costs_its_clients_one_retry(release: Release, fleet: Fleet) -> None:
     leader = release.leader()
     victim = next(pod for pod in release.ready_workers() if pod != leader)
 
-    strike("worker killed", release, fleet, victim, lambda: release.kill_processes(victim))
+    assert_failure_costs_one_retry("worker killed", release, fleet, victim, lambda: release.kill_processes(victim))
 
-    assert _of(release, victim).restarts > victim.restarts
+    assert _current(release, victim).restarts > victim.restarts
 
 
-def test_the_leader_is_killed(release: Release, fleet: Fleet) -> None:
+def test_another_leader_takes_over_when_the_leader_is_killed(release: Release, fleet: Fleet) -> None:
     token, victim = release.status()["leader"]["token"], release.leader()
     others = [pod for pod in release.ready_workers() if pod != victim]
-    with ThreadPoolExecutor(1) as beside:
-        followed = beside.submit(_next_leader_at, release, others, token)
+    with ThreadPoolExecutor(1) as executor:
+        next_leader_at = executor.submit(_next_leader_at, release, others, token)
 
-        seen = strike("leader killed", release, fleet, victim, lambda: release.kill_processes(victim))
+        window = assert_failure_costs_one_retry(
+            "leader killed", release, fleet, victim, lambda: release.kill_processes(victim)
+        )
 
-        took = followed.result() - seen.began
-    figures.tell("leader killed", {"another leader after s": took})
-    assert took <= LEASE_S + TAKEN_OVER_S + POLL_S
+        took = next_leader_at.result() - window.start
+    figures.record("leader killed", {"another leader after s": took})
+    assert took <= LEASE_S + TAKEOVER_S + POLL_S
 
 
-def test_a_worker_s_pod_is_deleted_without_grace(release: Release, fleet: Fleet) -> None:
-    """As a node does that is short of memory, or an operator in a hurry."""
+def test_a_force_deleted_worker_costs_its_clients_one_retry(release: Release, fleet: Fleet) -> None:
+    """Nodes short of memory and impatient operators delete pods without a grace period."""
     victim = release.leader()
 
-    strike(
+    assert_failure_costs_one_retry(
         "worker's pod deleted by force",
         release,
         fleet,
         victim,
         lambda: release.kubectl("delete", "pod", victim.name, "--grace-period=0", "--force"),
-        ends=lambda: release.is_dead(victim),
+        has_ended=lambda: release.is_dead(victim),
     )
 
 
-def test_the_store_is_killed(release: Release, writing_fleet: Fleet) -> None:
+def test_lookups_survive_a_killed_store(release: Release, writing_fleet: Fleet) -> None:
     before, history = release.version(), release.status()["history"]
     time.sleep(2)
-    stretch = writing_fleet.stretch()
+    open_window = writing_fleet.open_window()
     release.kill_processes(release.store())
     time.sleep(STORE_BACK_S)
-    release.settle()
-    seen = stretch.end()
+    release.wait_until_consistent()
+    window = open_window.close()
 
-    outage = assert_writes_were_refused_and_are_back(seen, within_s=STORE_BACK_S)
-    figures.tell("store killed, restarted by its kubelet", {**seen.describe(), **outage.describe()})
-    assert_lookups_go_on(seen)
+    outage = assert_writes_resumed(window, within_s=STORE_BACK_S)
+    figures.record("store killed, restarted by its kubelet", {**window.describe(), **outage.describe()})
+    assert_no_lookup_failed(window)
     assert release.status()["history"] == history
     assert release.removals_since(before) == []
 
 
-def test_the_store_s_pod_is_away_for_longer_than_any_broker_may_be_silent(
+def test_no_broker_expires_while_the_store_is_away_for_longer_than_their_timeout(
     release: Release, writing_fleet: Fleet
 ) -> None:
     before = release.version()
     store = f"statefulset/{release.full_name}-store"
     time.sleep(2)
-    stretch = writing_fleet.stretch()
+    open_window = writing_fleet.open_window()
     release.kubectl("scale", store, "--replicas=0")
     release.cluster.wait(lambda: not release.pods("store"), "the store's pod being gone")
-    gone = writing_fleet.stretch()
+    gone = writing_fleet.open_window()
     time.sleep(STORE_AWAY_S)
-    away = gone.end()
+    away = gone.close()
     ready = release.ready_workers()
-    back = writing_fleet.stretch()
+    back = writing_fleet.open_window()
     release.kubectl("scale", store, "--replicas=1")
-    release.settle()
-    time.sleep(STORE_AWAY_S)  # Whoever were expired wrongly would be so by now.
-    returned, seen = back.end(), stretch.end()
+    release.wait_until_consistent()
+    time.sleep(STORE_AWAY_S)  # a broker that expires wrongly does so within this time
+    returned, window = back.close(), open_window.close()
 
-    outage = assert_writes_were_refused_and_are_back(returned, within_s=STORE_BACK_S)
-    figures.tell(f"store's pod away for {STORE_AWAY_S} s", away.describe())
-    figures.tell("store's pod comes back", {**returned.describe(), **outage.describe()})
-    assert_lookups_go_on(away, store_is_there=False)
-    assert_lookups_go_on(seen)
+    outage = assert_writes_resumed(returned, within_s=STORE_BACK_S)
+    figures.record(f"store's pod away for {STORE_AWAY_S} s", away.describe())
+    figures.record("store's pod comes back", {**returned.describe(), **outage.describe()})
+    assert_no_lookup_failed(away, store_available=False)
+    assert_no_lookup_failed(window)
     assert len(ready) == 3
     assert away.registered == 0
-    assert set(away.not_registered) == {"1"}
-    assert {one.how for one in away.writes} == {"1"}
+    assert set(away.failed_registrations) == {"1"}
+    assert {write.outcome for write in away.writes} == {"1"}
     assert release.removals_since(before) == []
 
 
 def _next_leader_at(release: Release, workers: Sequence[Pod], token: int) -> float:
-    """When the first of these says that somebody else leads; monotonic."""
+    """Monotonic time at which one of these workers first reports a new leader."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for pod in workers:
@@ -122,8 +124,8 @@ def _next_leader_at(release: Release, workers: Sequence[Pod], token: int) -> flo
             if leader and leader["token"] > token:
                 return time.monotonic()
         time.sleep(POLL_S)
-    raise TimeoutError("nobody else leads after 60 s")
+    raise TimeoutError("there is no new leader after 60 s")
 
 
-def _of(release: Release, victim: Pod) -> Pod:
+def _current(release: Release, victim: Pod) -> Pod:
     return next(pod for pod in release.pods() if pod.uid == victim.uid)

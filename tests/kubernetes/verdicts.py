@@ -1,63 +1,67 @@
-"""What a scenario must have shown. Each verdict begins with whether anything was asked: no failure among no lookups is
-no proof.
+"""What each scenario must show. Every verdict also checks that there was enough traffic, since without lookups the
+absence of failures proves nothing.
 """
 
 import math
 from collections import Counter
 from typing import Final
 
-from tests.kubernetes.load.record import KINDS, Outage, Window
+from tests.kubernetes.load.record import KINDS, Window, WriteOutage
 
-ENOUGH: Final = 0.8
-"""Of what was due: clients wait for their answers, a busy machine delays all of them a little."""
-
-
-def assert_enough_was_asked(seen: Window, *, store_is_there: bool = True) -> None:
-    due = ENOUGH * seen.due_of_each_kind()
-    assert all(seen.answered[kind] >= due for kind in KINDS), f"{seen.answered} lookups answered, not {due:.0f} each"
-    due = math.floor(ENOUGH * seen.due_registrations())
-    assert len(seen.registrations) >= due, f"{len(seen.registrations)} registrations were tried, not {due}"
-    if store_is_there:
-        last = {one.who: one.how for one in seen.registrations}
-        assert set(last.values()) <= {"ok"}, f"a broker's last registration was not taken: {last}"
+REQUIRED_SHARE: Final = 0.8
+"""Of the planned load. Clients wait for their answers, so a busy machine slows all of them down a little."""
 
 
-def assert_lookups_go_on(seen: Window, *, store_is_there: bool = True) -> None:
-    """No try failed, of whichever client."""
-    assert seen.failures == []
-    assert_none_lost_or_blank(seen)
-    assert_enough_was_asked(seen, store_is_there=store_is_there)
+def assert_enough_traffic(window: Window, *, store_available: bool = True) -> None:
+    lookups = REQUIRED_SHARE * window.planned_lookups_of_each_kind()
+    assert all(window.answered[kind] >= lookups for kind in KINDS), (
+        f"answered lookups: {window.answered}, required: {lookups:.0f} of each kind"
+    )
+    registrations = math.floor(REQUIRED_SHARE * window.planned_registrations())
+    assert len(window.registrations) >= registrations, (
+        f"registrations sent: {len(window.registrations)}, required: {registrations}"
+    )
+    if store_available:
+        last = {registration.broker: registration.outcome for registration in window.registrations}
+        assert set(last.values()) <= {"ok"}, f"a broker's last registration failed: {last}"
 
 
-def assert_nobody_noticed(seen: Window) -> None:
-    """Of what is announced: who follows GO_AWAY sees no failed try, the others one at most; every broker is taken."""
-    assert seen.failed_first("follows") == 0, seen.failures
-    assert seen.most_tries_failed <= 1, seen.failures
-    assert seen.moves > 0
-    assert not seen.not_registered
-    assert_none_lost_or_blank(seen)
-    assert_enough_was_asked(seen)
+def assert_no_lookup_failed(window: Window, *, store_available: bool = True) -> None:
+    """No try of any client failed."""
+    assert window.failures == []
+    assert_none_lost_or_wrong(window)
+    assert_enough_traffic(window, store_available=store_available)
 
 
-def assert_a_retry_is_enough(seen: Window, *, at_most: int, store_is_there: bool = True) -> None:
-    """Of what is not: a lookup fails only for who was connected to what died, once, and not if it is tried again.
-    `at_most`: how many were.
+def assert_unnoticed(window: Window) -> None:
+    """After a planned change: no try of a GO_AWAY client failed, at most one try of a legacy client's lookup, and no
+    registration.
     """
-    failed = Counter(one.who for one in seen.failures if one.attempt == 1)
-    assert failed.total() <= at_most, f"{failed.total()} first tries failed, and {at_most} were connected: {failed}"
+    assert window.failed_first_tries("go_away") == 0, window.failures
+    assert window.most_failed_tries <= 1, window.failures
+    assert window.moves > 0
+    assert not window.failed_registrations
+    assert_none_lost_or_wrong(window)
+    assert_enough_traffic(window)
+
+
+def assert_one_retry_suffices(window: Window, *, connected: int, store_available: bool = True) -> None:
+    """After a sudden failure: each of the `connected` clients may have one lookup whose first try failed."""
+    failed = Counter(failure.client for failure in window.failures if failure.attempt == 1)
+    assert failed.total() <= connected, f"{failed.total()} first tries failed, {connected} were connected: {failed}"
     assert set(failed.values()) <= {1}, f"a client failed more than once: {failed}"
-    assert_none_lost_or_blank(seen)
-    assert_enough_was_asked(seen, store_is_there=store_is_there)
+    assert_none_lost_or_wrong(window)
+    assert_enough_traffic(window, store_available=store_available)
 
 
-def assert_none_lost_or_blank(seen: Window) -> None:
-    assert seen.lost == []
-    assert seen.blanks == []
+def assert_none_lost_or_wrong(window: Window) -> None:
+    assert window.lost == []
+    assert window.wrong_answers == []
 
 
-def assert_writes_were_refused_and_are_back(seen: Window, *, within_s: float) -> Outage:
-    """`within_s`: of the begin of the window."""
-    outage = seen.outage()
-    assert outage.refused > 0, "nobody refused a write: was the store away at all?"
-    assert outage.back_s <= within_s, outage
+def assert_writes_resumed(window: Window, *, within_s: float) -> WriteOutage:
+    """Writes failed, and succeeded again within this time from the window's start."""
+    outage = window.write_outage()
+    assert outage.failed > 0, "no write failed: was the store unavailable at all?"
+    assert outage.resumed_s <= within_s, outage
     return outage

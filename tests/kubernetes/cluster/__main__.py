@@ -1,7 +1,7 @@
-"""A cluster by hand:
+"""Starts and stops a test cluster by hand.
 
-python -m tests.kubernetes.cluster up [NODES]     then follow what it prints
-python -m tests.kubernetes.cluster load IMAGE…    from the local Docker engine
+python -m tests.kubernetes.cluster up [NODES]     prints the variables to export
+python -m tests.kubernetes.cluster load IMAGE…    loads images from the local Docker engine
 python -m tests.kubernetes.cluster down
 """
 
@@ -18,16 +18,16 @@ def main(arguments: list[str]) -> int:
             if reason := requirements.missing():
                 print(reason, file=sys.stderr)
                 return 1
-            began = time.monotonic()
+            start = time.monotonic()
             cluster = Cluster.start(nodes=int(nodes[0]) if nodes else 3)
-            print(f"# ready after {time.monotonic() - began:.1f} s; addresses: {cluster.addresses}", file=sys.stderr)
+            print(f"# ready after {time.monotonic() - start:.1f} s; addresses: {cluster.addresses}", file=sys.stderr)
             print(f"export KUBECONFIG={cluster.kubeconfig} PATH={cluster.state}/bin:$PATH")
             print(f"export no_proxy={cluster.addresses.network} NO_PROXY={cluster.addresses.network}")
         case ["load", *images] if images:
             for image in images:
-                Cluster.found().load(image)
+                Cluster.attach().load(image)
         case ["down"]:
-            Cluster.found().end()
+            Cluster.attach().stop()
         case _:
             print(__doc__, file=sys.stderr)
             return 2

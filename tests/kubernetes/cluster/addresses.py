@@ -1,22 +1,22 @@
-"""Who has which address in a cluster: all of them lie in one /16 of this machine, so two can run side by side."""
+"""The addresses of a cluster. Each cluster uses its own /16 network, so two can run at the same time."""
 
 import re
 import subprocess
 from dataclasses import dataclass
 
 FIRST_NETWORK, LAST_NETWORK = 180, 198
-"""10.180 … 10.198: the first that no route of this machine names."""
+"""The range 10.180 to 10.198; a cluster uses the first network that this machine has no route to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
     prefix: str
-    """The first two numbers: `10.180`."""
+    """The first two bytes, for instance `10.180`."""
     nodes: int
 
     @property
     def name(self) -> str:
-        """Of everything on this machine that belongs to the cluster: interface, network, cgroup."""
+        """Name of the cluster's interface, network namespace and cgroup on this machine."""
         return f"rbkube{self.prefix.rpartition('.')[2]}"
 
     @property
@@ -25,7 +25,7 @@ class Addresses:
 
     @property
     def host(self) -> str:
-        """This machine, as the cluster sees it: where brokers and clients outside of it live."""
+        """This machine's address in the cluster's network, used by the brokers and clients outside the cluster."""
         return f"{self.prefix}.0.1"
 
     @property

@@ -1,4 +1,4 @@
-"""A cluster's certificates: one authority, one certificate for each who speaks to the API server."""
+"""A cluster's certificates: one authority, and one certificate for each client of the API server."""
 
 import base64
 import subprocess
@@ -25,7 +25,7 @@ class Certificates:
         accounts = str(self.folder / "accounts.key")
         _openssl("ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", accounts)
         _openssl("ec", "-in", accounts, "-pubout", "-out", str(self.folder / "accounts.pub"))
-        self._make_one("apiserver", "/CN=kube-apiserver", f"subjectAltName={','.join(self._names_of_the_server())}")
+        self._issue("apiserver", "/CN=kube-apiserver", f"subjectAltName={','.join(self._server_names())}")
         self.client("admin", "/O=system:masters/CN=admin")
         self.client("controller-manager", "/CN=system:kube-controller-manager")
         self.client("scheduler", "/CN=system:kube-scheduler")
@@ -34,8 +34,8 @@ class Certificates:
             self.client(f"node{number}", f"/O=system:nodes/CN=system:node:node{number}")
 
     def client(self, name: str, subject: str) -> None:
-        """A certificate, and a kubeconfig that uses it."""
-        self._make_one(name, subject, "extendedKeyUsage=clientAuth")
+        """Issues a client certificate and writes a kubeconfig that uses it."""
+        self._issue(name, subject, "extendedKeyUsage=clientAuth")
         cluster, server = self._addresses.name, f"https://{self._addresses.node(1)}:6443"
         config = self.folder / f"{name}.conf"
         config.touch(mode=0o600)
@@ -43,20 +43,20 @@ class Certificates:
             f"""apiVersion: v1
 kind: Config
 current-context: {cluster}
-clusters: [{{name: {cluster}, cluster: {{server: "{server}", certificate-authority-data: {self._text("ca.crt")}}}}}]
+clusters: [{{name: {cluster}, cluster: {{server: "{server}", certificate-authority-data: {self._base64("ca.crt")}}}}}]
 users:
 - name: {name}
-  user: {{client-certificate-data: {self._text(f"{name}.crt")}, client-key-data: {self._text(f"{name}.key")}}}
+  user: {{client-certificate-data: {self._base64(f"{name}.crt")}, client-key-data: {self._base64(f"{name}.key")}}}
 contexts: [{{name: {cluster}, context: {{cluster: {cluster}, user: {name}}}}}]
 """
         )
 
-    def _names_of_the_server(self) -> list[str]:
+    def _server_names(self) -> list[str]:
         service = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
         numbers = (self._addresses.node(1), "127.0.0.1", self._addresses.api_service)
         return [f"DNS:{name}" for name in service] + [f"IP:{number}" for number in numbers]
 
-    def _make_one(self, name: str, subject: str, extension: str) -> None:
+    def _issue(self, name: str, subject: str, extension: str) -> None:
         _openssl(
             *("req", "-x509", *NEW_KEY, "-days", DAYS, "-subj", subject),
             *("-CA", str(self.folder / "ca.crt"), "-CAkey", str(self.folder / "ca.key")),
@@ -64,7 +64,7 @@ contexts: [{{name: {cluster}, context: {{cluster: {cluster}, user: {name}}}}}]
             *("-keyout", str(self.folder / f"{name}.key"), "-out", str(self.folder / f"{name}.crt")),
         )
 
-    def _text(self, name: str) -> str:
+    def _base64(self, name: str) -> str:
         return base64.b64encode((self.folder / name).read_bytes()).decode()
 
 

@@ -39,7 +39,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:kube-
 
 
 class CommandError(Exception):
-    """kubectl or helm said no."""
+    """kubectl or helm failed."""
 
 
 def default_state() -> Path:
@@ -48,7 +48,7 @@ def default_state() -> Path:
 
 class Cluster:
     def __init__(self, state: Path, addresses: Addresses, node_grace: str = "40s") -> None:
-        """40 s: what Kubernetes had for many releases (now 50 s); who waits for a node to be lost may want less."""
+        """`node_grace` is the silence after which a node counts as lost; Kubernetes' default is 50 s, formerly 40 s."""
         self.state = state
         self.addresses = addresses
         self.nodes = Nodes(state, addresses, node_grace)
@@ -56,13 +56,13 @@ class Cluster:
         self._images: list[Path] = []
         self._api: httpx.Client | None = None
 
-    # -- start and end
+    # -- start and stop
 
     @classmethod
     def start(cls, state: Path | None = None, *, nodes: int = 3, node_grace: str = "40s") -> Self:
         state = state or default_state()
         if state.exists():
-            cls.found(state).end()
+            cls.attach(state).stop()
         cluster = cls(state, free_addresses(nodes), node_grace)
         cluster._make_folders()
         try:
@@ -74,21 +74,21 @@ class Cluster:
             cluster.apply(BASE_OBJECTS)
             cluster.wait(lambda: cluster.get("serviceaccounts/default"), "the first service account")
         except BaseException:
-            cluster.end(keep_logs=True)
+            cluster.stop(keep_logs=True)
             raise
         return cluster
 
     @classmethod
-    def found(cls, state: Path | None = None) -> Self:
-        """One that another process has started."""
+    def attach(cls, state: Path | None = None) -> Self:
+        """The running cluster of this state folder, started by another process."""
         state = state or default_state()
-        about = json.loads((state / "cluster.json").read_text())
-        cluster = cls(state, Addresses(about["prefix"], about["nodes"]), about["node_grace"])
+        saved = json.loads((state / "cluster.json").read_text())
+        cluster = cls(state, Addresses(saved["prefix"], saved["nodes"]), saved["node_grace"])
         cluster._images = sorted((state / "images").glob("*.tar"))
         return cluster
 
-    def end(self, *, keep_logs: bool = False) -> None:
-        self.leave()
+    def stop(self, *, keep_logs: bool = False) -> None:
+        self.detach()
         for number in reversed(self.addresses.numbers):
             self.nodes.kill(number)
         self.nodes.clean_up()
@@ -100,8 +100,8 @@ class Cluster:
             print(f"The cluster did not come up; logs in {logs}")
         shutil.rmtree(self.state)
 
-    def leave(self) -> None:
-        """It goes on without us."""
+    def detach(self) -> None:
+        """Closes this process' connection; the cluster keeps running."""
         if self._api:
             self._api.close()
         self._api = None
@@ -112,7 +112,7 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end()
+        self.stop()
 
     def _make_folders(self) -> None:
         self.state.mkdir(mode=0o755, parents=True)
@@ -121,8 +121,8 @@ class Cluster:
         claims = self.state / "claims"
         claims.mkdir()
         claims.chmod(0o1777)
-        about = {"prefix": self.addresses.prefix, "nodes": self.addresses.nodes, "node_grace": self._node_grace}
-        (self.state / "cluster.json").write_text(json.dumps(about))
+        saved = {"prefix": self.addresses.prefix, "nodes": self.addresses.nodes, "node_grace": self._node_grace}
+        (self.state / "cluster.json").write_text(json.dumps(saved))
         binaries = requirements.binaries_folder().resolve()
         for name in requirements.PROGRAMS:
             (self.state / "bin" / name).symlink_to(binaries / name)
@@ -135,38 +135,38 @@ class Cluster:
     def kubeconfig(self) -> Path:
         return self.state / "certificates" / "admin.conf"
 
-    def kubectl(self, *arguments: str, given: str | None = None, seconds: float = COMMAND_SECONDS) -> str:
-        return self._run("kubectl", arguments, given, seconds)
+    def kubectl(self, *arguments: str, stdin: str | None = None, seconds: float = COMMAND_SECONDS) -> str:
+        return self._run("kubectl", arguments, stdin, seconds)
 
     def helm(self, *arguments: str, seconds: float = COMMAND_SECONDS) -> str:
         return self._run("helm", arguments, None, seconds)
 
     def apply(self, objects: str) -> None:
-        self.kubectl("apply", "-f", "-", given=objects)
+        self.kubectl("apply", "-f", "-", stdin=objects)
 
     def get(self, what: str, namespace: str = "default") -> Any:
-        """An object, or a list of them, as `pods`, `pods/name`; None when it is not there."""
-        asked = self.api.get(f"{_path(namespace, what)}")
-        if asked.status_code == 404:
+        """An object or a list of objects, for instance `pods/name` or `pods`. None if it does not exist."""
+        response = self.api.get(f"{_path(namespace, what)}")
+        if response.status_code == 404:
             return None
-        asked.raise_for_status()
-        found = asked.json()
+        response.raise_for_status()
+        found = response.json()
         return found.get("items", found)
 
     @property
     def api(self) -> httpx.Client:
-        """The API server itself: asking it often costs less than a kubectl each time."""
+        """An HTTP client for the API server; for frequent requests it is cheaper than kubectl."""
         if self._api is None:
             keys = self.state / "certificates"
             self._api = httpx.Client(
                 base_url=f"https://{self.addresses.node(1)}:6443",
-                verify=_trusting(keys),
+                verify=_tls_context(keys),
                 timeout=10,
                 trust_env=False,
             )
         return self._api
 
-    def _run(self, program: str, arguments: Sequence[str], given: str | None, seconds: float) -> str:
+    def _run(self, program: str, arguments: Sequence[str], stdin: str | None, seconds: float) -> str:
         environment = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
         environment |= {"KUBECONFIG": str(self.kubeconfig), "HELM_CACHE_HOME": str(self.state / "helm")}
         done = subprocess.run(
@@ -174,7 +174,7 @@ class Cluster:
             check=False,
             capture_output=True,
             text=True,
-            input=given,
+            input=stdin,
             timeout=seconds,
             env=environment,
         )
@@ -185,7 +185,7 @@ class Cluster:
     # -- images
 
     def load(self, image: str) -> None:
-        """From the local Docker engine into every node: there is no registry."""
+        """Copies an image from the local Docker engine to every node, since there is no registry."""
         archive = self.state / "images" / f"{image.replace('/', '_').replace(':', '_')}.tar"
         client = requirements.docker()
         assert client
@@ -204,11 +204,12 @@ class Cluster:
     # -- nodes
 
     def replace_node(self, number: int) -> None:
-        """A dead node comes back with an empty disk and the images that were loaded; returns when it is ready.
-        One that lives (a test failed before it killed it) dies first.
+        """Starts a node again with an empty disk and the loaded images, and waits until it is ready.
+
+        Kills the node first if it still runs because a test failed early.
         """
         self.nodes.kill(number)
-        self.nodes.forget(number)
+        self.nodes.wipe(number)
         write_node_files(self.state, self.addresses, number, requirements.cni_folder() or Path())
         self.nodes.start(number)
         self.wait(self.nodes.socket_of(number).exists, f"containerd of node {number}")
@@ -236,14 +237,20 @@ class Cluster:
             time.sleep(every_s)
 
 
-def _trusting(keys: Path) -> ssl.SSLContext:
+def _tls_context(keys: Path) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(keys / "ca.crt"))
     context.load_cert_chain(keys / "admin.crt", keys / "admin.key")
     return context
 
 
 def _is_ready(node: Any) -> bool:
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"].get("conditions", []))
+    return has_condition(node, "Ready")
+
+
+def has_condition(found: Any, *kinds: str) -> bool:
+    """Whether the status of a Kubernetes object has one of these conditions."""
+    conditions = found["status"].get("conditions", [])
+    return any(condition["type"] in kinds and condition["status"] == "True" for condition in conditions)
 
 
 def _path(namespace: str, what: str) -> str:

@@ -1,4 +1,4 @@
-"""The files by which a cluster's programs are told how to work, and why they are told so."""
+"""Writes the configuration files of a cluster's programs."""
 
 import hashlib
 import io
@@ -24,7 +24,7 @@ _CAP_SYS_RESOURCE: Final = 24
 
 def write_cluster_files(state: Path, addresses: Addresses, pause: Path) -> None:
     (state / "Corefile").write_text(_corefile(state, addresses))
-    # Pods find no name but those of the cluster.
+    # Empty: pods can resolve only names of the cluster.
     (state / "resolv.conf").write_text("")
     _write_image(state / "pause.tar", PAUSE_IMAGE, pause)
 
@@ -34,18 +34,18 @@ def write_node_files(state: Path, addresses: Addresses, number: int, cni: Path) 
     for name in ("log", "cni"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "containerd.toml").write_text(_containerd(folder, cni))
-    # ptp, not bridge: pods of one node then meet in the node's routing, where services are translated.
+    # With ptp instead of bridge, traffic between pods of one node is routed, so Service addresses are translated.
     pods = {"type": "host-local", "ranges": [[{"subnet": addresses.pods(number)}]], "routes": [{"dst": "0.0.0.0/0"}]}
     plugins = [{"type": "ptp", "ipam": pods}, {"type": "portmap", "capabilities": {"portMappings": True}}]
     network = {"cniVersion": "1.0.0", "name": "pods", "plugins": plugins}
     (folder / "cni" / "10-pods.conflist").write_text(json.dumps(network, indent=2))
-    # JSON is YAML.
+    # Every JSON text is also YAML.
     (folder / "kubelet.yaml").write_text(json.dumps(_kubelet(state, addresses, number), indent=2))
     (folder / "proxy.yaml").write_text(json.dumps(_proxy(state, addresses, number), indent=2))
 
 
 def _corefile(state: Path, addresses: Addresses) -> str:
-    # Two blocks: within one, `template` would answer before `kubernetes`, whatever their order here.
+    # Two blocks, because within one `template` would answer before `kubernetes`, whatever their order.
     return f"""cluster.local:53 in-addr.arpa:53 {{
   bind {addresses.node(1)}
   errors
@@ -68,7 +68,7 @@ def _containerd(folder: Path, cni: Path) -> str:
     snapshotter = "native" if _is_overlay(folder) else "overlayfs"
     unused = ", ".join(f'"{name}"' for name in UNUSED_PLUGINS)
     plugin = '[plugins."io.containerd.grpc.v1.cri"'
-    # Root that may not lower an OOM score could start no pod without `restrict_oom_score_adj`.
+    # Without `restrict_oom_score_adj`, a root user that may not lower OOM scores could not start pods.
     return f"""version = 2
 root = "{folder}/containerd"
 state = "/run/containerd"
@@ -111,9 +111,9 @@ def _kubelet(state: Path, addresses: Addresses, number: int) -> dict[str, object
         "clusterDomain": "cluster.local",
         "clusterDNS": [addresses.node(1)],
         "resolvConf": f"{state}/resolv.conf",
-        # There is no registry: an image that was collected could not be had again.
+        # No image garbage collection: without a registry a removed image could not be pulled again.
         "imageGCHighThresholdPercent": 100,
-        # The machine's disk may well be full of other things.
+        # Low limits, because other data may fill the machine's disk.
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "nodeStatusUpdateFrequency": "5s",
         "volumePluginDir": f"{state}/node{number}/plugins",
@@ -140,7 +140,7 @@ def _proxy(state: Path, addresses: Addresses, number: int) -> dict[str, object]:
 
 
 def _write_image(target: Path, name: str, program: Path) -> None:
-    """An image of one program, as `docker save` writes them."""
+    """Writes an image with one program, in the format of `docker save`."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as files:
@@ -159,9 +159,9 @@ def _write_image(target: Path, name: str, program: Path) -> None:
     }
     with tarfile.open(target, "w") as image:
         for part, content in parts.items():
-            about = tarfile.TarInfo(part)
-            about.size = len(content)
-            image.addfile(about, io.BytesIO(content))
+            info = tarfile.TarInfo(part)
+            info.size = len(content)
+            image.addfile(info, io.BytesIO(content))
 
 
 def _may_raise_limits() -> bool:
@@ -171,6 +171,6 @@ def _may_raise_limits() -> bool:
 
 
 def _is_overlay(folder: Path) -> bool:
-    """overlayfs does not lie on itself."""
-    asked = subprocess.run(["stat", "-f", "-c", "%T", folder.parent], check=True, capture_output=True, text=True)
-    return asked.stdout.strip() == "overlayfs"
+    """Whether the folder is on an overlayfs; containerd's overlayfs snapshots do not work on top of one."""
+    stat = subprocess.run(["stat", "-f", "-c", "%T", folder.parent], check=True, capture_output=True, text=True)
+    return stat.stdout.strip() == "overlayfs"

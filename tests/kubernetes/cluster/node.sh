@@ -1,10 +1,13 @@
 #!/bin/bash
-# One node, run as the first process of namespaces of its own (mounts, processes, network, host name): when it ends, the
-# kernel ends everything in it. `nodes.py` starts it and gives it these:
+# One node of the cluster. `nodes.py` starts it as the first process of its own namespaces (mounts, processes, network,
+# host name), so when it ends, the kernel ends everything in it. Environment:
 #
-#   STATE    the cluster's folder        NUMBER   of this node; the first also carries the control plane
-#   ADDRESS  of this node                ROUTES   "pods-network via-address …" of the other nodes
-#   SERVICES network of all services     NODE_GRACE  how long a node may be silent until it counts as lost
+#   STATE       the cluster's folder
+#   NUMBER      number of this node; node 1 also runs the control plane
+#   ADDRESS     address of this node
+#   ROUTES      "pods-network via-address …" for each other node
+#   SERVICES    network of all Services
+#   NODE_GRACE  silence after which a node counts as lost
 set -euo pipefail
 PATH=$STATE/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 folder=$STATE/node$NUMBER
@@ -14,7 +17,7 @@ trap 'exit 0' TERM
 hostname "node$NUMBER"
 ulimit -n "$(ulimit -Hn)" || true
 
-# What a machine has once, and nodes of one machine must not share.
+# Folders that exist once per machine and that the nodes must not share.
 own_folders() {
   local path
   mount --make-rshared /
@@ -25,11 +28,11 @@ own_folders() {
   done
   mount -t tmpfs tmpfs /run/netns
   mount --make-rshared /run/netns
-  # The one folder that all nodes share: where the host-path provisioner, whose path is fixed, puts claims.
+  # The only folder that all nodes share. The host-path provisioner puts claims there; its path is fixed.
   mount --bind "$STATE/claims" /tmp/hostpath_pv
 }
 
-# The kubelet insists on these and would set them for the whole machine. It is shown files with the wanted values.
+# The kubelet requires these values and would set them for the whole machine. Files with the values are mounted instead.
 own_kernel_settings() {
   local setting value file
   mkdir -p "$folder/sysctl"
@@ -48,8 +51,8 @@ kernel/keys/root_maxbytes 25000000
 SETTINGS
 }
 
-# eth0 comes from outside (`nodes.py`). Pods of other nodes are behind those; a service's address is translated before
-# a packet leaves, but without a route to it there would be no packet: a bridge without ports takes that part.
+# nodes.py creates eth0. Pods of other nodes are reached through those nodes. Service addresses are translated before a
+# packet leaves, but the kernel needs a route to create the packet at all: a bridge without ports provides it.
 network() {
   local pods via
   until ip link show eth0 >/dev/null 2>&1; do sleep 0.05; done
@@ -68,7 +71,7 @@ network() {
   ip route add "$SERVICES" dev services src "$ADDRESS"
 }
 
-# In the background, started again whenever it ends.
+# Runs a program in the background and restarts it whenever it ends.
 keep() {
   local name=$1
   shift
@@ -83,7 +86,7 @@ keep() {
 }
 
 control_plane() {
-  # fsync: a cluster of a test need not survive the machine.
+  # No fsync: a test cluster need not survive a crash of the machine.
   keep etcd etcd --unsafe-no-fsync --data-dir "$STATE/etcd" --log-level error \
     --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
     --listen-peer-urls http://127.0.0.1:2380
@@ -110,7 +113,7 @@ controllers() {
   open_claims &
 }
 
-# The provisioner makes folders that only root may write to; pods are somebody else.
+# The provisioner creates folders that only root can write to, but pods run as other users.
 open_claims() {
   while true; do
     find /tmp/hostpath_pv -mindepth 1 -maxdepth 1 -type d ! -perm 1777 -exec chmod 1777 {} + 2>/dev/null || true
@@ -130,7 +133,7 @@ if [ "$NUMBER" = 1 ]; then controllers; fi
 keep kubelet kubelet --config "$folder/kubelet.yaml" --kubeconfig "$keys/node$NUMBER.conf" \
   --root-dir /var/lib/kubelet --hostname-override "node$NUMBER" --node-ip "$ADDRESS"
 keep kube-proxy kube-proxy --config "$folder/proxy.yaml"
-# The first process inherits orphans and has to bury them.
+# As the first process of its namespace it must reap orphaned processes.
 while true; do
   wait || true
   sleep 1

@@ -1,7 +1,7 @@
-"""A cluster's nodes as bundles of namespaces of this machine, and the network between them.
+"""A cluster's nodes, each a set of namespaces on this machine, and the network between them.
 
-The network is a bridge in a namespace of its own, so that no packet filter of this machine (Docker sets some) has a
-say in it. This machine and each node have a cable to it, and a cable can be pulled: that is a partition.
+The network is a bridge in its own network namespace, so that this machine's packet filters (Docker sets some) do not
+affect it. This machine and each node are connected to it by a veth pair ("cable"); taking one down is a partition.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ SHARED_PATHS: Final = (
     "/var/log/containers",
     "/tmp/hostpath_pv",
 )
-"""Nodes mount folders of their own over these, so they have to exist."""
+"""Mount points for the nodes' own folders; they must exist."""
 CGROUPS: Final = Path("/sys/fs/cgroup")
 END_SECONDS: Final = 15.0
 
@@ -38,7 +38,7 @@ class Nodes:
         self._addresses = addresses
         self._node_grace = node_grace
 
-    # -- what they share
+    # -- shared by all nodes
 
     def prepare(self) -> None:
         for path in SHARED_PATHS:
@@ -67,7 +67,7 @@ class Nodes:
         for hierarchy in _hierarchies():
             _remove_cgroup(hierarchy / switch)
 
-    # -- one of them
+    # -- one node
 
     def start(self, number: int) -> None:
         addresses, folder = self._addresses, self._state / f"node{number}"
@@ -83,7 +83,7 @@ class Nodes:
         }
         unshare = ("unshare", "--mount", "--pid", "--net", "--uts", "--mount-proc", "--kill-child")
         node = [*unshare, "--propagation", "private", "--", "bash", str(NODE_PROGRAM)]
-        # Through a shell that ends: the node is nobody's child, for it may outlive whoever starts it.
+        # Started through a shell that exits, so that the node is not a child of this process and can outlive it.
         in_background = 'log=$1; shift; setsid "$@" </dev/null >>"$log" 2>&1 & echo $!'
         outer = subprocess.run(
             ["sh", "-c", in_background, "sh", str(folder / "log" / "node.log"), *node],
@@ -99,13 +99,13 @@ class Nodes:
         _ip("-n", switch, "link", "set", cable, "master", "bridge", "up")
 
     def kill(self, number: int) -> None:
-        """As a machine loses its power. Returns when nothing of it is left."""
+        """Kills a node like a power failure. Returns when all its processes have ended."""
         first = self._first_process(number)
         if first is None:
             return
-        # First the cable: the kernel would close the connections of dead processes, and tell their peers.
+        # Disconnect it first; otherwise the kernel would close the dead processes' connections and notify their peers.
         with contextlib.suppress(subprocess.CalledProcessError):
-            self.cut_off(number)
+            self.disconnect(number)
         with contextlib.suppress(ProcessLookupError):
             os.kill(first, signal.SIGKILL)
         deadline = time.monotonic() + END_SECONDS
@@ -113,48 +113,48 @@ class Nodes:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"node {number}, process {first}, does not end")
             time.sleep(0.05)
-        # The kernel would take it away when it gets to it, which may be after the node has started again.
+        # The kernel would remove it too, but possibly only after the node has started again.
         with contextlib.suppress(subprocess.CalledProcessError):
             _ip("-n", self._addresses.name, "link", "delete", _cable(number))
 
-    def forget(self, number: int) -> None:
-        """All a dead node had on its disk."""
+    def wipe(self, number: int) -> None:
+        """Deletes everything that a dead node had on its disk."""
         for hierarchy in _hierarchies():
-            _remove_cgroup(hierarchy / self._addresses.name / f"node{number}", itself=False)
+            _remove_cgroup(hierarchy / self._addresses.name / f"node{number}", keep=True)
         folder = self._state / f"node{number}"
         for name in ("own", "containerd", "sysctl"):
             shutil.rmtree(folder / name, ignore_errors=True)
 
-    def cut_off(self, number: int) -> None:
-        """It goes on, and nobody can reach it, nor it anybody."""
+    def disconnect(self, number: int) -> None:
+        """Disconnects a node from the network; its processes keep running."""
         _ip("-n", self._addresses.name, "link", "set", _cable(number), "down")
 
     def reconnect(self, number: int) -> None:
         _ip("-n", self._addresses.name, "link", "set", _cable(number), "up")
 
     def socket_of(self, number: int) -> Path:
-        """Of its containerd, as it is called from outside."""
+        """Path of its containerd's socket, seen from outside the node."""
         return self._state / f"node{number}" / "own" / "run" / "containerd" / "containerd.sock"
 
     def processes_of_pod(self, number: int, pod_uid: str) -> list[list[int]]:
-        """One list a container; from the machine's own cgroups, so that nobody in the cluster takes part."""
+        """Process ids, one list per container, read from this machine's cgroups without involving the cluster."""
         hierarchy = next(iter(_hierarchies()))
         root = hierarchy / self._addresses.name / f"node{number}" / "kubepods"
         pods = [*root.rglob(f"pod{pod_uid}"), *root.rglob(f"*pod{pod_uid.replace('-', '_')}*")]
         containers = [path for pod in pods for path in sorted(pod.iterdir()) if path.is_dir()]
-        return [[int(line) for line in (one / "cgroup.procs").read_text().split()] for one in containers]
+        return [[int(line) for line in (folder / "cgroup.procs").read_text().split()] for folder in containers]
 
     def _first_process(self, number: int) -> int | None:
         try:
             first, started = (self._state / f"node{number}" / "process").read_text().split()
         except FileNotFoundError:
             return None
-        # The number may belong to another process by now.
+        # The process id may belong to another process by now.
         return int(first) if _started(int(first)) == started else None
 
 
 def _cable(number: int) -> str:
-    """The end of it at the bridge."""
+    """Name of the cable's end at the bridge."""
     return f"node{number}"
 
 
@@ -172,7 +172,7 @@ def _child_of(process: int) -> int:
 
 
 def _started(process: int) -> str | None:
-    """Number and start together are unique. None: there is no such process, or it is only not buried yet."""
+    """Start time of a process; id and start time together are unique. None if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -181,7 +181,7 @@ def _started(process: int) -> str | None:
 
 
 def _hierarchies() -> Iterator[Path]:
-    """Of version 1 there are several; version 2 is one."""
+    """The cgroup hierarchies: several with version 1, one with version 2."""
     if (CGROUPS / "cgroup.controllers").exists():
         yield CGROUPS
         return
@@ -192,21 +192,23 @@ def _hierarchies() -> Iterator[Path]:
 
 def _make_cgroup(path: Path) -> None:
     path.mkdir(exist_ok=True)
-    # A new group of cpusets of version 1 has no processor, and takes no process.
+    # With version 1, a new cpuset group has no CPUs and accepts no process.
     if (path / "cpuset.mems").exists() and not (path / "cgroup.controllers").exists():
         for name in ("cpuset.cpus", "cpuset.mems"):
             (path / name).write_text((path.parent / name).read_text())
 
 
-def _remove_cgroup(path: Path, *, itself: bool = True) -> None:
+def _remove_cgroup(path: Path, *, keep: bool = False) -> None:
+    """Removes the groups below `path`, and `path` itself unless `keep` is set."""
     deadline = time.monotonic() + END_SECONDS
     while path.exists():
-        left = sorted((one for one in path.rglob("*") if one.is_dir()), reverse=True) + ([path] if itself else [])
-        if not left:
+        groups = sorted((group for group in path.rglob("*") if group.is_dir()), reverse=True)
+        groups += [] if keep else [path]
+        if not groups:
             return
-        for one in left:
+        for group in groups:
             with contextlib.suppress(OSError):
-                one.rmdir()
+                group.rmdir()
         if time.monotonic() > deadline:
             raise RuntimeError(f"{path} is still in use")
         time.sleep(0.05)

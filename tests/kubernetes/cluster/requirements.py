@@ -1,4 +1,4 @@
-"""What this machine must have for a cluster, and where it is."""
+"""What this machine needs to run a cluster, and where to find it."""
 
 import os
 import shutil
@@ -28,15 +28,15 @@ PACKAGES: Final = {
     "openssl": "openssl",
     "unshare": "util-linux",
 }
-"""Command → Debian package."""
+"""Maps each command to its Debian package."""
 CNI_FOLDERS: Final = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def binaries_folder() -> Path:
-    """As build.sh has it."""
-    if given := os.environ.get(BINARIES_VARIABLE):
-        return Path(given)
+    """The folder that build.sh uses."""
+    if folder := os.environ.get(BINARIES_VARIABLE):
+        return Path(folder)
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(cache) / "routebook" / "kubernetes"
 
@@ -46,17 +46,17 @@ def cni_folder() -> Path | None:
 
 
 def docker() -> str | None:
-    """The engine's own client when there are two: the first on the path may be of another make."""
+    """Path of the Docker client. Prefers the system's, since the first one on PATH may be a different program."""
     return shutil.which("docker", path=SYSTEM_PATH) if Path("/usr/bin/docker").exists() else shutil.which("docker")
 
 
 def missing() -> str | None:
-    """Why there can be no cluster here; None: nothing is in the way."""
+    """The reason why no cluster can run here, or None."""
     if os.geteuid() != 0:
         return "a cluster needs root: namespaces, cgroups and packet filters"
     folder = binaries_folder()
-    if lacking := [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]:
-        return f"{', '.join(lacking)} not in {folder}: run tests/kubernetes/build.sh, or set {BINARIES_VARIABLE}"
+    if absent := [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]:
+        return f"{', '.join(absent)} not in {folder}: run tests/kubernetes/build.sh, or set {BINARIES_VARIABLE}"
     packages = {package for name, package in PACKAGES.items() if not shutil.which(name, path=SYSTEM_PATH)}
     if cni_folder() is None:
         packages.add("containernetworking-plugins")
@@ -66,12 +66,12 @@ def missing() -> str | None:
 
 
 def engine_missing() -> str | None:
-    """Why no image can be had: there is no registry, images come from the local Docker engine."""
+    """The reason why no images are available, or None. Images come from the local Docker engine."""
     client = docker()
     if client is None:
-        return "no docker client"
+        return "docker is not installed"
     try:
-        asked = subprocess.run([client, "version"], check=False, capture_output=True, timeout=10)
+        result = subprocess.run([client, "version"], check=False, capture_output=True, timeout=10)
     except subprocess.TimeoutExpired:
         return "the Docker engine does not answer within 10 s"
-    return None if asked.returncode == 0 else "no Docker engine answers"
+    return None if result.returncode == 0 else "no Docker engine answers"

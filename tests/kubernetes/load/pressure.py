@@ -1,5 +1,6 @@
-"""As many lookups as one core can ask for: the load generator of the benchmarks, which has one thread and checks every
-answer, from outside the cluster.
+"""Sends as many lookups as one core can, from outside the cluster, with the benchmarks' load generator.
+
+The generator has one thread and checks every answer.
 """
 
 import asyncio
@@ -11,15 +12,15 @@ from typing import Final
 from benchmarks.load.frames import lookup
 from benchmarks.load.generator import Load, Result
 from routebook.protocol.command import RequestCode
-from tests.kubernetes.load.caller import FOLLOWING, Caller
+from tests.kubernetes.load.caller import GO_AWAY_VERSION, Caller
 
 LOAD: Final = Load(connections=8, in_flight=16)
 SETTLE_S: Final = 2.0
-"""Not counted: connecting, and the first answers."""
+"""Time to connect and for the first answers, which are not counted."""
 
 
-def press(generator: Path, address: str, topic: str, seconds: float) -> Result:
-    """Returns after `SETTLE_S` and so many seconds."""
+def generate_lookups(generator: Path, address: str, topic: str, seconds: float) -> Result:
+    """Runs for `SETTLE_S` plus `seconds`."""
     host, _, port = address.rpartition(":")
     body_bytes = len(asyncio.run(_body(address, topic)))
     numbers = (LOAD.connections, LOAD.in_flight, int(SETTLE_S * 1000), int(seconds * 1000), body_bytes, 1, 0)
@@ -35,8 +36,8 @@ def press(generator: Path, address: str, topic: str, seconds: float) -> Result:
 
 
 async def _body(address: str, topic: str) -> bytes:
-    caller = Caller([address], version=FOLLOWING)
+    caller = Caller([address], version=GO_AWAY_VERSION)
     try:
         return (await caller.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})).body
     finally:
-        caller.hang_up()
+        caller.close()
