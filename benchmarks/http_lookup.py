@@ -29,6 +29,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import uvloop
@@ -36,7 +37,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from routebook.http_api.app import create_app
 from routebook.http_api.serving import http_server
-from routebook.model.broker import Registration
+from routebook.model.broker import Registration, Seat
 from routebook.model.names import Caller
 from routebook.model.topic import QueueData
 from routebook.observability.metrics import Metrics
@@ -70,7 +71,7 @@ async def filled_registry(store_url: str) -> AsyncIterator[tuple[Registry, LiveS
     await replica.wait_complete(10_000)
     registry = Registry(namespace, replica, live, worker="benchmark")
     for number in range(BROKERS):
-        said = Registration(
+        registration = Registration(
             cluster="DefaultCluster",
             broker=f"broker-{number}",
             broker_id=0,
@@ -78,13 +79,18 @@ async def filled_registry(store_url: str) -> AsyncIterator[tuple[Registry, LiveS
             topics={"TopicA": QueueData()},
             full=True,
         )
-        await registry.register(said, Caller("benchmark"))
+        seat = Seat(registration.cluster, registration.broker, registration.broker_id)
+        await registry.register(seat, (), partial(_given, registration), Caller("benchmark"))
     try:
         yield registry, live, metrics
     finally:
         feed.cancel()
         await asyncio.gather(feed, return_exceptions=True)
         await client.close()
+
+
+async def _given(registration: Registration) -> Registration:
+    return registration
 
 
 def bare(body: bytes) -> ASGIApp:

@@ -9,6 +9,7 @@ from routebook.store.history import Change, changes_between
 from tests.reference.build import registration
 from tests.support.fault_proxy import FaultProxy
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.registering import register
 from tests.support.scripts import make_due
 from tests.support.waiting import until
 
@@ -19,17 +20,17 @@ def known(worker: InProcessWorker) -> tuple[str, ...]:
     return worker.registry.brokers()
 
 
-async def register(worker: InProcessWorker, number: int, *, timeout_ms: int = 60_000) -> str:
+async def register_numbered(worker: InProcessWorker, number: int, *, timeout_ms: int = 60_000) -> str:
     said = registration(f"127.0.1.{number}:10911", broker=f"broker-{number}", timeout_ms=timeout_ms)
-    await worker.registry.register(said, CALLER)
+    await register(worker.registry, said)
     return said.instance_name
 
 
 async def test_a_silent_broker_goes_and_a_heard_one_stays(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, **FAST) as worker:
         worker.lead()
-        await register(worker, 1, timeout_ms=500)
-        await register(worker, 2, timeout_ms=500)
+        await register_numbered(worker, 1, timeout_ms=500)
+        await register_numbered(worker, 2, timeout_ms=500)
 
         async def beat() -> None:
             while True:
@@ -52,7 +53,7 @@ async def test_one_leads_and_another_takes_over_without_forgetting_anybody(store
         first.lead()
         await until(lambda: first.leader.lease is not None)
         second.lead()
-        await register(second, 1, timeout_ms=1500)
+        await register_numbered(second, 1, timeout_ms=1500)
         state = await second.registry.expiry_state()
         assert (state.leader, second.leader.lease) == (first.name, None)
         await first.end()
@@ -78,7 +79,7 @@ async def test_stepping_down_lets_the_next_one_lead_at_once(store_url: str, name
 
 async def test_many_at_once_are_held_until_an_operator_releases_them(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, **FAST) as worker:
-        instance_names = [await register(worker, n) for n in range(10)]
+        instance_names = [await register_numbered(worker, n) for n in range(10)]
         await make_due(worker.namespace, *instance_names[:6])
         worker.lead()
         await until(lambda: _held(worker))
@@ -96,7 +97,7 @@ async def test_many_at_once_are_held_until_an_operator_releases_them(store_url: 
 
 async def test_few_of_many_are_not_held_and_neither_are_all_of_a_few(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, **FAST, hold_window_ms=0) as worker:
-        instance_names = [await register(worker, n) for n in range(20)]
+        instance_names = [await register_numbered(worker, n) for n in range(20)]
         worker.lead()
         await make_due(worker.namespace, *instance_names[:6])
         await until(lambda: len(known(worker)) == 14)
@@ -110,7 +111,7 @@ async def test_brokers_that_fell_silent_together_are_held_though_they_fall_due_o
     """Each was heard at a time of its own; no scan finds more than one of them."""
     async with running_worker(store_url, namespace_name, **FAST) as worker:
         for n in range(12):
-            await register(worker, n, timeout_ms=1000 + 250 * n)
+            await register_numbered(worker, n, timeout_ms=1000 + 250 * n)
         worker.lead()
         await until(lambda: _held(worker))
         await asyncio.sleep(1)
@@ -122,7 +123,7 @@ async def test_brokers_that_fell_silent_together_are_held_though_they_fall_due_o
 
 async def test_a_hold_ends_by_itself_when_the_silent_ones_are_heard(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, **FAST) as worker:
-        instance_names = [await register(worker, n) for n in range(10)]
+        instance_names = [await register_numbered(worker, n) for n in range(10)]
         await make_due(worker.namespace, *instance_names[:6])
         worker.lead()
         await until(lambda: _held(worker))
@@ -135,7 +136,7 @@ async def test_a_hold_ends_by_itself_when_the_silent_ones_are_heard(store_url: s
 async def test_the_limits_of_a_hold_change_at_run_time(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, **FAST) as worker:
         await worker.registry.change_setting("hold_percent", "100", CALLER)
-        instance_names = [await register(worker, n) for n in range(10)]
+        instance_names = [await register_numbered(worker, n) for n in range(10)]
         await make_due(worker.namespace, *instance_names)
         worker.lead()
         await until(lambda: known(worker) == ())
@@ -156,14 +157,14 @@ async def test_thousands_due_at_once_go_in_batches(store_url: str, namespace_nam
 async def _register_small(worker: InProcessWorker, number: int) -> str:
     address = f"127.0.{number // 250}.{number % 250}:10911"
     said = registration(address, broker=f"broker-{number}", timeout_ms=600_000)
-    await worker.registry.register(said, CALLER)
+    await register(worker.registry, said)
     return said.instance_name
 
 
 async def test_nobody_expires_for_the_time_in_which_nobody_could_hear(store_url: str, namespace_name: str) -> None:
     """An hour without any worker, as the store remembers it: what was left of each timeout is left still."""
     async with running_worker(store_url, namespace_name, **FAST) as worker:
-        instance_names = [await register(worker, n, timeout_ms=30_000) for n in range(3)]
+        instance_names = [await register_numbered(worker, n, timeout_ms=30_000) for n in range(3)]
         hour = 3_600_000
         now = _now_ms(await worker.client.call("TIME"))
         await worker.client.call("HSET", worker.namespace.keys.meta, "alive_ms", now - hour)

@@ -27,6 +27,7 @@ from routebook.store.namespace import Namespace
 from routebook.store.workers import acquire_lease, open_namespace
 from tests.reference.build import registration, topics
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.registering import register
 from tests.support.scripts import history, kinds
 
 NOW = 1_000_000_000_000
@@ -150,7 +151,7 @@ async def test_the_bound_in_bytes_is_kept_to_about_a_mebibyte(store_url: str, na
         namespace = worker.namespace
         for n in range(60):
             table = topics(*(f"{n}-{m}-" + "x" * 80 for m in range(900)))
-            await worker.registry.register(registration(f"127.0.2.{n}:1", broker=f"b{n}", topics=table), CALLER)
+            await register(worker.registry, registration(f"127.0.2.{n}:1", broker=f"b{n}", topics=table))
         before = await read_history_state(namespace)
         assert before.kept_bytes > 4_000_000
         await upkeep_of(worker).trim()
@@ -206,8 +207,8 @@ async def lease_of(namespace: Namespace) -> str:
 async def test_a_baseline_names_every_seat_and_every_queue(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         table = topics(*(f"t{n}" for n in range(2300)))
-        await worker.registry.register(registration(topics=table), CALLER)
-        await worker.registry.register(registration("127.0.0.9:1", 1, topics=table), CALLER)
+        await register(worker.registry, registration(topics=table))
+        await register(worker.registry, registration("127.0.0.9:1", 1, topics=table))
         told = await to_the_end(worker.namespace, await lease_of(worker.namespace))
         assert [told[0].kind, told[-1].kind] == ["baseline-begin", "baseline-end"]
         assert told[-1].fields["entries"] == len(told) - 2
@@ -220,8 +221,8 @@ async def test_a_baseline_names_every_seat_and_every_queue(store_url: str, names
 
 async def test_a_baseline_changes_nothing_for_replicas_and_watchers(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
-        await worker.registry.register(registration(), CALLER)
-        result = await worker.registry.register(registration(), CALLER)
+        await register(worker.registry, registration())
+        result = await register(worker.registry, registration())
         digest, route = worker.replica.digest, worker.registry.find_route("orders")
         with worker.registry.subscribe() as subscription:
             told = await to_the_end(worker.namespace, await lease_of(worker.namespace))
@@ -229,7 +230,7 @@ async def test_a_baseline_changes_nothing_for_replicas_and_watchers(store_url: s
             subscription.close()
             assert [event async for event in subscription] == []
         assert (worker.replica.digest, worker.registry.find_route("orders")) == (digest, route)
-        again = await worker.registry.register(registration(), CALLER)
+        again = await register(worker.registry, registration())
         assert (again.status, again.incarnation) == ("unchanged", result.incarnation)
 
 
@@ -247,7 +248,7 @@ async def test_a_fenced_leader_writes_no_baseline(namespace: Namespace) -> None:
 
 async def test_a_wish_is_fulfilled_once(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, scan_not_active_broker_interval_ms=100) as worker:
-        await worker.registry.register(registration(), CALLER)
+        await register(worker.registry, registration())
         since = await worker.registry.request_baseline()
         assert await request_baseline(worker.namespace, "trimmed") == since
         worker.lead()
@@ -271,7 +272,7 @@ async def test_a_day_after_the_last_one_another_is_due(
 ) -> None:
     monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
     async with running_worker(store_url, namespace_name, recovery_window_ms=0) as worker:
-        await worker.registry.register(registration(), CALLER)
+        await register(worker.registry, registration())
         upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
         await upkeep.go_on(lease)
         await upkeep.go_on(lease)
@@ -287,7 +288,7 @@ async def test_a_new_history_gets_its_baseline_when_the_fleet_had_time_to_return
 ) -> None:
     monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
     async with running_worker(store_url, namespace_name, recovery_window_ms=60_000) as worker:
-        await worker.registry.register(registration(), CALLER)
+        await register(worker.registry, registration())
         upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
         await upkeep.go_on(lease)
         assert await begun(worker.namespace) == []
@@ -304,7 +305,7 @@ async def test_a_baseline_that_lost_its_leader_is_begun_anew(
     monkeypatch.setattr(history_upkeep, "STEP_S", 0)
     async with running_worker(store_url, namespace_name) as worker:
         namespace = worker.namespace
-        await worker.registry.register(registration(), CALLER)
+        await register(worker.registry, registration())
         await worker.registry.request_baseline()
         first, second = upkeep_of(worker), upkeep_of(worker)
         lease = await lease_of(namespace)

@@ -10,6 +10,7 @@ from routebook.errors import RoutebookError
 from routebook.replica.load import load
 from tests.reference.build import registration, topics
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.registering import register
 from tests.support.topologies import ClusterTrio, SentinelTrio, ask, kill
 from tests.support.waiting import until
 
@@ -32,7 +33,7 @@ def cut_off_replica(trio: SentinelTrio) -> None:
 async def registered(worker: InProcessWorker, number: int) -> bool:
     said = registration(f"127.0.1.{number}:10911", broker=f"broker-{number}", topics=topics(f"topic-{number}", "all"))
     try:
-        await worker.registry.register(said, CALLER)
+        await register(worker.registry, said)
     except RoutebookError:
         return False
     return True

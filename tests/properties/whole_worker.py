@@ -15,6 +15,7 @@ from routebook.store.namespace import Namespace
 from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER
 from tests.properties.states import GroupState, InstanceState, State
+from tests.support.registering import register
 
 PATIENCE_MS = 5_000
 
@@ -32,7 +33,7 @@ class WholeWorker:
 
     async def register(self, said: Registration) -> RegistrationResult:
         try:
-            return await self.registry.register(said, CALLER)
+            return await register(self.registry, said)
         except RefusedError:
             return RegistrationResult("refused", self.registry.version)
 

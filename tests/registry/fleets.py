@@ -7,7 +7,8 @@ from typing import Any
 from routebook.model.broker import Registration
 from tests.reference.build import registration
 from tests.support.connections import FakeConnection
-from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.in_process import InProcessWorker, running_worker
+from tests.support.registering import register
 from tests.support.waiting import until
 
 GRACE_MS = 1500
@@ -31,7 +32,7 @@ class Fleet:
         self, worker: InProcessWorker, said: Registration, connection: FakeConnection | None = None
     ) -> FakeConnection:
         connection = connection or FakeConnection()
-        await worker.registry.register(said, CALLER, connection=connection)
+        await register(worker.registry, said, connection=connection)
         return connection
 
     def known(self) -> list[set[str]]:

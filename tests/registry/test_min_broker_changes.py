@@ -9,6 +9,7 @@ from routebook.model.broker import MinBrokerChange
 from tests.reference.build import A, B, C, registration
 from tests.registry.fleets import Fleet, fleet
 from tests.support.in_process import CALLER
+from tests.support.registering import register
 from tests.support.scripts import make_due
 from tests.support.waiting import until
 
@@ -29,7 +30,7 @@ async def telling(
 
 async def join(brokers: Fleet, address: str, broker_id: int, *, worker: int = 0, **changes: Any) -> None:
     said = registration(address, broker_id, **({"acting_master": True, "ha_address": HA} | changes))
-    await brokers.workers[worker].registry.register(said, CALLER)
+    await register(brokers.workers[worker].registry, said)
     await until(lambda: brokers.all_know("broker-a"))
 
 

@@ -12,6 +12,7 @@ from routebook.store.history import append_heartbeat_gaps
 from routebook.store.namespace import Namespace
 from tests.reference.build import A, registration
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.registering import register
 
 
 async def pulse_of(namespace: Namespace) -> list[tuple[str, dict[str, Any]]]:
@@ -39,9 +40,9 @@ def test_the_edges_of_buckets() -> None:
 async def test_every_kind_of_a_sign_of_life_counts_for_its_seat(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         said = registration()
-        await worker.registry.register(said, CALLER)
+        await register(worker.registry, said)
         await heard_before(worker, said.instance_name, 30_000)
-        assert (await worker.registry.register(said, CALLER)).status == "unchanged"
+        assert (await register(worker.registry, said)).status == "unchanged"
         await heard_before(worker, said.instance_name, 60_000)
         await worker.registry.heartbeat("east", "broker-a", 0, CALLER)
         await heard_before(worker, said.instance_name, 400_000)
@@ -50,7 +51,7 @@ async def test_every_kind_of_a_sign_of_life_counts_for_its_seat(store_url: str, 
         await worker.registry.query_data_version("east", A, None, CALLER)
         await heard_before(worker, said.instance_name, 30_000)
         changed = registration(ha_address="127.0.0.1:9")
-        assert (await worker.registry.register(changed, CALLER)).status == "changed"
+        assert (await register(worker.registry, changed)).status == "changed"
         await worker.registry.pulse.write_down()
         [(entry_id, entry)] = await pulse_of(worker.namespace)
         assert entry_id.endswith("-1")
@@ -65,17 +66,17 @@ async def test_every_kind_of_a_sign_of_life_counts_for_its_seat(store_url: str, 
 
 async def test_the_first_sign_of_life_of_a_stay_has_no_gap(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
-        await worker.registry.register(registration(), CALLER)
+        await register(worker.registry, registration())
         await worker.registry.unregister("east", "broker-a", 0, CALLER, address=A)
         await worker.registry.heartbeat_address("east", A, CALLER)
-        await worker.registry.register(registration(), CALLER)
+        await register(worker.registry, registration())
         await worker.registry.pulse.write_down()
         assert await pulse_of(worker.namespace) == []
 
 
 async def test_what_was_written_down_is_not_written_again(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
-        await worker.registry.register(registration(), CALLER)
+        await register(worker.registry, registration())
         for _ in range(3):
             await worker.registry.heartbeat("east", "broker-a", 0, CALLER)
             await worker.registry.pulse.write_down()

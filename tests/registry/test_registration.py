@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from routebook.errors import InvalidInputError, NotFoundError, RefusedError
+from routebook.model.broker import Registration, Seat
 from routebook.model.topic import QueueData
 from routebook.store.history import changes_between
 from tests.reference.build import A, B, mapping, registration, topics, version
-from tests.support.in_process import CALLER, running_worker
+from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.registering import register
 from tests.support.waiting import until
 
 
@@ -19,14 +21,14 @@ async def test_a_registration_is_visible_here_when_it_is_answered(store_url: str
         for n in range(20):
             topic = f"topic-{n}"
             said = registration(data_version=version(n), topics=topics("orders", topic))
-            result = await worker.registry.register(said, CALLER)
+            result = await register(worker.registry, said)
             assert json.loads(worker.registry.find_route(topic))["brokerDatas"][0]["brokerAddrs"] == {"0": A}
             assert worker.registry.version >= result.version
 
 
 async def test_another_worker_sees_it_and_has_the_same_digest(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as one, running_worker(store_url, namespace_name) as other:
-        result = await one.registry.register(registration(), CALLER)
+        result = await register(one.registry, registration())
         await other.registry.wait_for_version(result.version)
         assert other.registry.find_route("orders") == one.registry.find_route("orders")
         assert other.replica.digest == one.replica.digest
@@ -34,19 +36,19 @@ async def test_another_worker_sees_it_and_has_the_same_digest(store_url: str, na
 
 async def test_the_same_again_changes_nothing_on_any_worker(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as one, running_worker(store_url, namespace_name) as other:
-        first = await one.registry.register(registration(), CALLER)
+        first = await register(one.registry, registration())
         await other.registry.wait_for_version(first.version)
-        again = await other.registry.register(registration(), CALLER)
+        again = await register(other.registry, registration())
         assert (again.status, again.version) == ("unchanged", first.version)
         assert again.incarnation == first.incarnation
 
 
 async def test_a_slave_is_told_its_master_also_when_nothing_changed(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
-        await worker.registry.register(registration(A, 0), CALLER)
+        await register(worker.registry, registration(A, 0))
         slave = registration(B, 1)
         for expected in ("changed", "unchanged"):
-            result = await worker.registry.register(slave, CALLER)
+            result = await register(worker.registry, slave)
             assert (result.status, result.master_address) == (expected, A)
             assert result.master_ha_address == "127.0.0.1:10912"
 
@@ -58,7 +60,7 @@ async def test_workers_that_register_one_group_at_once_all_get_through(store_url
             registration(f"127.0.0.{n + 1}:10911", n, topics=topics("orders", f"own-{n}", "shared")) for n in range(20)
         ]
         workers = (one, other)
-        await asyncio.gather(*(workers[n % 2].registry.register(said, CALLER) for n, said in enumerate(members)))
+        await asyncio.gather(*(register(workers[n % 2].registry, said) for n, said in enumerate(members)))
         everybody = {n: f"127.0.0.{n + 1}:10911" for n in range(20)}
         await until(lambda: all(w.registry.broker("broker-a").group.addresses == everybody for w in workers))
         assert one.replica.digest == other.replica.digest
@@ -72,7 +74,7 @@ async def test_a_hundred_registrations_at_once_end_in_one_state(store_url: str, 
             )
             for n in range(100)
         ]
-        await asyncio.gather(*((one if n % 3 else other).registry.register(r, CALLER) for n, r in enumerate(said)))
+        await asyncio.gather(*(register((one if n % 3 else other).registry, r) for n, r in enumerate(said)))
         await until(lambda: one.replica.digest == other.replica.digest)
         assert sum(len(one.registry.broker(name).group.addresses) for name in one.registry.brokers()) == 100
         changes = await changes_between(one.namespace, 0, 10_000)
@@ -86,27 +88,27 @@ async def test_one_topic_from_an_unknown_broker_is_refused_unless_it_is_the_whol
     async with running_worker(store_url, namespace_name) as worker:
         single = registration(topics=topics("only"))
         with pytest.raises(RefusedError, match="one topic"):
-            await worker.registry.register(single, CALLER)
-        await worker.registry.register(replace(single, full=True), CALLER)
+            await register(worker.registry, single)
+        await register(worker.registry, replace(single, full=True))
         assert worker.registry.topics() == ("only",)
 
 
 async def test_replacing_removes_what_is_not_named_and_merging_does_not(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
-        await worker.registry.register(registration(), CALLER)
-        await worker.registry.register(registration(data_version=version(2), topics=topics("a", "b")), CALLER)
+        await register(worker.registry, registration())
+        await register(worker.registry, registration(data_version=version(2), topics=topics("a", "b")))
         assert set(worker.registry.topics()) == {"orders", "payments", "a", "b"}
         only = registration(data_version=version(3), topics=topics("a", "b"), replace_topics=True)
-        await worker.registry.register(only, CALLER)
+        await register(worker.registry, only)
         assert set(worker.registry.topics()) == {"a", "b"}
 
 
 async def test_turning_the_deletion_option_on_is_seen_by_the_next_repeat(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
-        await worker.registry.register(registration(), CALLER)
-        await worker.registry.register(registration(data_version=version(2), topics=topics("a", "b")), CALLER)
+        await register(worker.registry, registration())
+        await register(worker.registry, registration(data_version=version(2), topics=topics("a", "b")))
         await worker.registry.change_setting("delete_topic_with_broker_registration", "true", CALLER)
-        await worker.registry.register(registration(data_version=version(2), topics=topics("a", "b")), CALLER)
+        await register(worker.registry, registration(data_version=version(2), topics=topics("a", "b")))
         assert set(worker.registry.topics()) == {"a", "b"}
 
 
@@ -121,7 +123,7 @@ async def test_a_table_of_ten_thousand_topics_is_whole_or_not_there(store_url: s
                 await asyncio.sleep(0)
 
         watching = asyncio.create_task(look())
-        result = await one.registry.register(registration(topics=many), CALLER)
+        result = await register(one.registry, registration(topics=many))
         await other.registry.wait_for_version(result.version)
         await asyncio.sleep(0)
         watching.cancel()
@@ -147,13 +149,13 @@ async def test_what_cannot_be_right_is_refused_before_anything_starts(
 ) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         with pytest.raises(InvalidInputError):
-            await worker.registry.register(replace(registration(), **wrong), CALLER)  # type: ignore[arg-type]
+            await register(worker.registry, replace(registration(), **wrong))  # type: ignore[arg-type]
         assert worker.registry.version == 0
 
 
 async def test_leaving_takes_effect_before_the_answer(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
-        await worker.registry.register(registration(), CALLER)
+        await register(worker.registry, registration())
         await worker.registry.unregister("east", "broker-a", 0, CALLER)
         with pytest.raises(NotFoundError):
             worker.registry.find_route("orders")
@@ -163,28 +165,67 @@ async def test_leaving_takes_effect_before_the_answer(store_url: str, namespace_
             await worker.registry.heartbeat("east", "broker-a", 0, CALLER)
 
 
-async def test_what_was_sent_before_is_recognised_unread(store_url: str, namespace_name: str) -> None:
-    """A port digests the bytes as they come; the group's next change, or a setting's, makes them unknown again."""
+class Broker:
+    """Sends the same bytes each time, and notes whether they were parsed."""
+
+    def __init__(self, registration: Registration) -> None:
+        self.registration = registration
+        self.seat = Seat(registration.cluster, registration.broker, registration.broker_id)
+        self.was_read = False
+
+    async def read_body(self) -> Registration:
+        self.was_read = True
+        return self.registration
+
+    async def register(self, worker: InProcessWorker, sent: bytes = b"the same bytes") -> bool:
+        """Whether the body was parsed."""
+        self.was_read = False
+        await worker.registry.register(self.seat, (sent,), self.read_body, CALLER)
+        return self.was_read
+
+
+async def test_a_body_is_parsed_only_when_its_digest_is_not_the_stored_one(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
-        seat = ("east", "broker-a", 0)
-        assert await worker.registry.touch(*seat, "bytes", CALLER) is None
-        await worker.registry.register(registration(), CALLER, body_digest="bytes")
-        again = await worker.registry.touch(*seat, "bytes", CALLER)
-        assert again is not None
-        assert again.status == "unchanged"
-        assert await worker.registry.touch(*seat, "other bytes", CALLER) is None
-        assert await worker.registry.touch("west", "broker-a", 0, "bytes", CALLER) is None
+        broker = Broker(registration())
+        assert await broker.register(worker)
+        assert not await broker.register(worker)
+        assert await broker.register(worker, b"other bytes")
+        assert not await broker.register(worker)
+
+
+async def test_a_change_of_the_group_or_of_a_setting_makes_the_next_body_be_parsed(
+    store_url: str, namespace_name: str
+) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
+        broker = Broker(registration())
+        await broker.register(worker)
         await worker.registry.delete_topic("orders", None, CALLER)
-        assert await worker.registry.touch(*seat, "bytes", CALLER) is None
-        await worker.registry.register(registration(), CALLER, body_digest="bytes")
-        assert await worker.registry.touch(*seat, "bytes", CALLER) is not None
+        assert await broker.register(worker)
+        assert not await broker.register(worker)
         await worker.registry.change_setting("broker_timeout_ms", "90000", CALLER)
-        assert await worker.registry.touch(*seat, "bytes", CALLER) is None
+        assert await broker.register(worker)
 
 
-async def test_mappings_of_another_host_are_never_taken_for_known(store_url: str, namespace_name: str) -> None:
+async def test_the_same_bytes_for_another_seat_are_parsed(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
+        await Broker(registration()).register(worker)
+        assert await Broker(registration(cluster="west", broker="broker-b")).register(worker)
+
+
+async def test_a_registration_with_mappings_hosted_elsewhere_is_always_parsed(
+    store_url: str, namespace_name: str
+) -> None:
     """Without a data version they are written each time, and the host's group is not the one that was digested."""
     async with running_worker(store_url, namespace_name) as worker:
-        said = registration(data_version=None, mappings={"orders": mapping(bname="broker-b")})
-        await worker.registry.register(said, CALLER, body_digest="bytes")
-        assert await worker.registry.touch("east", "broker-a", 0, "bytes", CALLER) is None
+        broker = Broker(registration(data_version=None, mappings={"orders": mapping(bname="broker-b")}))
+        for _ in range(3):
+            assert await broker.register(worker)
+
+
+async def test_a_registration_of_which_nothing_was_sent_is_not_remembered(store_url: str, namespace_name: str) -> None:
+    async with running_worker(store_url, namespace_name) as worker:
+        broker = Broker(registration())
+        for _ in range(2):
+            broker.was_read = False
+            await worker.registry.register(broker.seat, (), broker.read_body, CALLER)
+            assert broker.was_read

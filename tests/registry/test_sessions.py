@@ -12,10 +12,11 @@ from tests.support.broker_hosts import BrokerHosts
 from tests.support.connections import FakeConnection
 from tests.support.fault_proxy import FaultProxy
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.registering import register
 from tests.support.scripts import make_due
 from tests.support.waiting import until
 
-DIGEST = "d" * 32
+SENT = b"what the broker sent"
 INSTANCE_NAME = registration(A).instance_name
 
 
@@ -41,12 +42,13 @@ async def test_a_registration_opens_a_session_and_its_repetitions_open_none(
 ) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         connection = FakeConnection()
-        await worker.registry.register(registration(), CALLER, body_digest=DIGEST, connection=connection)
+        await register(worker.registry, registration(), sent=SENT, connection=connection)
         assert await held(worker) == {INSTANCE_NAME: stay(worker)}
         first = await opened(worker)
         for _ in range(3):
-            assert await worker.registry.touch("east", "broker-a", 0, DIGEST, CALLER, connection=connection)
-            await worker.registry.register(registration(), CALLER, connection=connection)
+            repeated = await register(worker.registry, registration(), connection=connection, sent=SENT)
+            assert repeated.status == "unchanged"
+            await register(worker.registry, registration(), connection=connection)
         assert await opened(worker) == first
 
 
@@ -55,10 +57,10 @@ async def test_a_touch_over_another_connection_opens_a_session_for_it(store_url:
         running_worker(store_url, namespace_name) as here,
         running_worker(store_url, namespace_name) as there,
     ):
-        await here.registry.register(registration(), CALLER, body_digest=DIGEST)
+        await register(here.registry, registration(), sent=SENT)
         assert await held(here) == {}
         await there.replica.wait_for(here.replica.version, 5000)
-        assert await there.registry.touch("east", "broker-a", 0, DIGEST, CALLER, connection=FakeConnection())
+        await register(there.registry, registration(), connection=FakeConnection(), sent=SENT)
         assert await held(there) == {INSTANCE_NAME: stay(here)}
 
 
@@ -67,19 +69,19 @@ async def test_a_connection_is_bound_anew_when_its_broker_begins_another_stay(
 ) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         connection = FakeConnection()
-        await worker.registry.register(registration(), CALLER, connection=connection)
+        await register(worker.registry, registration(), connection=connection)
         former = stay(worker)
         await worker.registry.unregister("east", "broker-a", 0, CALLER)
-        await worker.registry.register(registration(), CALLER, connection=connection)
+        await register(worker.registry, registration(), connection=connection)
         assert stay(worker) != former
         assert await held(worker) == {INSTANCE_NAME: stay(worker)}
 
 
 async def test_a_registration_that_is_turned_down_opens_none(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
-        await worker.registry.register(registration(data_version=version(state=2)), CALLER)
+        await register(worker.registry, registration(data_version=version(state=2)))
         other = registration("127.0.0.7:10911", data_version=version(state=1))
-        await worker.registry.register(other, CALLER, connection=FakeConnection())
+        await register(worker.registry, other, connection=FakeConnection())
         assert await held(worker) == {}
         assert len(worker.registry.sessions) == 0
 
@@ -94,12 +96,12 @@ async def test_a_call_that_nobody_answered_may_have_opened_a_session(store_url: 
         ):
             said = registration(hosts.refusing())
             (other,) = others.workers
-            await other.registry.register(said, CALLER)
+            await register(other.registry, said)
             await worker.replica.wait_for(other.replica.version, 5000)
             connection = FakeConnection()
             proxy.hold_answers()
             with pytest.raises(StoreUnavailableError):
-                await worker.registry.register(said, CALLER, connection=connection)
+                await register(worker.registry, said, connection=connection)
             assert len(worker.registry.sessions) == 1
             await until(lambda: _holds(worker, other, said.instance_name))
             worker.registry.sessions.lost(connection)
@@ -122,7 +124,7 @@ async def test_a_closing_waits_for_the_store(store_url: str, namespace_name: str
         ):
             (other,) = others.workers
             connection = FakeConnection()
-            await worker.registry.register(registration(hosts.refusing()), CALLER, connection=connection)
+            await register(worker.registry, registration(hosts.refusing()), connection=connection)
             await proxy.refuse()
             worker.registry.sessions.lost(connection)
             await until(lambda: not worker.client.in_touch)
@@ -149,14 +151,14 @@ async def test_a_worker_that_is_cut_off_from_the_store_closes_the_connections_of
             fleet_of_it = [registration(hosts.accepting(), broker=f"broker-{n}") for n in range(4)]
             connections = [FakeConnection() for _ in fleet_of_it]
             for said, connection in zip(fleet_of_it, connections, strict=True):
-                await worker.registry.register(said, CALLER, connection=connection)
+                await register(worker.registry, said, connection=connection)
             client = FakeConnection()
             await proxy.refuse()
             await until(lambda: all(connection.closed_for for connection in connections), timeout_s=30)
             assert client.closed_for == []
             for said, connection in zip(fleet_of_it, connections, strict=True):
                 worker.registry.sessions.lost(connection)
-                await other.registry.register(said, CALLER, connection=FakeConnection())
+                await register(other.registry, said, connection=FakeConnection())
             assert len(worker.registry.sessions) == 0
             await proxy.accept()
             await until(lambda: outcomes(worker) == {"elsewhere": 4})
@@ -167,8 +169,8 @@ async def test_an_expiry_closes_the_session_on_whichever_worker_it_is(store_url:
     async with fleet(store_url, namespace_name) as brokers:
         first, second, third = brokers.workers
         connection, bystander = FakeConnection(), FakeConnection()
-        await third.registry.register(registration(), CALLER, connection=connection)
-        await second.registry.register(registration("127.0.0.8:1", broker="broker-b"), CALLER, connection=bystander)
+        await register(third.registry, registration(), connection=connection)
+        await register(second.registry, registration("127.0.0.8:1", broker="broker-b"), connection=bystander)
         await make_due(first.namespace, INSTANCE_NAME)
         await until(lambda: connection.closed_for)
         assert "silent" in connection.closed_for[0]
@@ -179,10 +181,10 @@ async def test_an_expiry_of_an_earlier_stay_closes_nothing(store_url: str, names
     async with fleet(store_url, namespace_name, size=2) as brokers:
         first, second = brokers.workers
         former, later = FakeConnection(), FakeConnection()
-        await second.registry.register(registration(), CALLER, connection=former)
+        await register(second.registry, registration(), connection=former)
         await make_due(first.namespace, INSTANCE_NAME)
         await until(lambda: former.closed_for)
-        await second.registry.register(registration(), CALLER, connection=later)
+        await register(second.registry, registration(), connection=later)
         await until(lambda: _shows(second, stay(second)))
         assert later.closed_for == []
 
@@ -194,7 +196,7 @@ def _shows(worker: InProcessWorker, incarnation: str) -> bool:
 async def test_a_worker_that_was_taken_for_dead_opens_its_sessions_again(store_url: str, namespace_name: str) -> None:
     async with fleet(store_url, namespace_name, size=2) as brokers:
         first, second = brokers.workers
-        await second.registry.register(registration(), CALLER, connection=FakeConnection())
+        await register(second.registry, registration(), connection=FakeConnection())
         await until(lambda: _holds(second, first, INSTANCE_NAME))
         await first.client.call("ZADD", first.namespace.keys.table("workers"), 1, second.name)
         await first.client.call("DEL", first.namespace.keys.of("sessions", second.name))
@@ -204,7 +206,7 @@ async def test_a_worker_that_was_taken_for_dead_opens_its_sessions_again(store_u
 
 async def test_sessions_that_a_failover_lost_are_opened_again(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
-        await worker.registry.register(registration(), CALLER, connection=FakeConnection())
+        await register(worker.registry, registration(), connection=FakeConnection())
         await worker.client.call("DEL", worker.namespace.keys.of("sessions", worker.name))
         history = worker.replica.history
         await begin_history(worker.namespace, history=history)
@@ -215,7 +217,7 @@ async def test_sessions_that_a_failover_lost_are_opened_again(store_url: str, na
 async def test_a_connection_that_is_gone_is_not_opened_again(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         connection = FakeConnection()
-        await worker.registry.register(registration(), CALLER, connection=connection)
+        await register(worker.registry, registration(), connection=connection)
         worker.registry.sessions.reopen()
         worker.registry.sessions.lost(connection)
         await until(lambda: _holds_nothing(worker))

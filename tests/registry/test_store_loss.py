@@ -13,6 +13,7 @@ from routebook.model.topic import QueueData
 from routebook.store.embedded import EmbeddedStore
 from tests.reference.build import A, registration, topics, version
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.registering import register
 from tests.support.waiting import until
 
 B = "127.0.0.2:10911"
@@ -24,8 +25,8 @@ def kill(store: EmbeddedStore) -> None:
 
 
 async def fill(worker: InProcessWorker) -> None:
-    await worker.registry.register(registration(A), CALLER)
-    await worker.registry.register(registration(B, broker="broker-b", topics=topics("orders", "billing")), CALLER)
+    await register(worker.registry, registration(A))
+    await register(worker.registry, registration(B, broker="broker-b", topics=topics("orders", "billing")))
     await worker.registry.register_topic("by-request", {"broker-a": QueueData(4, 4)}, CALLER)
     await worker.registry.put_kv("ORDER_TOPIC_CONFIG", "orders", "broker-a:8", CALLER)
     await worker.registry.change_setting("hold_percent", "77", CALLER)
@@ -64,7 +65,7 @@ async def test_a_store_that_comes_back_with_its_data_is_followed_again(tmp_path:
             assert (worker.replica.digest, worker.registry.version, worker.registry.history) == before
             with pytest.raises(NotFoundError):
                 worker.registry.find_route("never-heard-of")
-            await worker.registry.register(registration(data_version=version(9), topics=topics("new", "x")), CALLER)
+            await register(worker.registry, registration(data_version=version(9), topics=topics("new", "x")))
             knows(worker, "new")
 
 
@@ -95,12 +96,10 @@ async def test_an_empty_store_never_makes_a_known_topic_unknown(tmp_path: Path) 
             await until(lambda: worker.replica.table.settings == {"hold_percent": "77"})
             assert worker.replica.is_recovering
             # Brokers come back one by one; the topic by request follows its broker.
-            await worker.registry.register(registration(A), CALLER)
+            await register(worker.registry, registration(A))
             await until(lambda: "by-request" in worker.replica.table.queues_of("broker-a"))
             knows(worker, "billing")
-            await worker.registry.register(
-                registration(B, broker="broker-b", topics=topics("orders", "billing")), CALLER
-            )
+            await register(worker.registry, registration(B, broker="broker-b", topics=topics("orders", "billing")))
             await until(lambda: not worker.replica.is_recovering, timeout_s=15)
             knows(worker, "orders", "billing", "by-request")
             assert not looking.done()
@@ -166,6 +165,6 @@ async def test_a_write_right_after_the_loss_is_visible_when_it_is_answered() -> 
             assert worker.registry.history != history
             assert worker.registry.kv_value("ns", "key") == "value"
             await worker.client.call("FLUSHALL")
-            result = await worker.registry.register(registration(A), CALLER)
+            result = await register(worker.registry, registration(A))
             assert result.status == "changed"
             assert worker.replica.table.groups["broker-a"].addresses == {0: A}

@@ -14,7 +14,7 @@ from routebook.http_api.body_layer import BodyLayer
 from routebook.http_api.dependencies import Parts, ReadLayer
 from routebook.http_api.measuring import MeasuringLayer
 from routebook.http_api.pages import add_pages
-from routebook.http_api.repeat_way import RepeatWay
+from routebook.http_api.registration import RegistrationEndpoint
 from routebook.http_api.routers import ALL_ROUTERS
 from routebook.http_api.short_way import ShortWay
 from routebook.http_api.watch_streams import Watchers
@@ -56,7 +56,7 @@ class HttpApp:
 def create_app(registry: Registry, live_settings: LiveSettings, metrics: Metrics) -> HttpApp:
     watchers = Watchers(metrics)
     app: ASGIApp = build_operations(Parts(registry, live_settings, metrics, watchers))
-    app = RepeatWay(app, registry)
+    app = RegistrationEndpoint(app, registry)
     app = MeasuringLayer(app, metrics)
     app = BodyLayer(app, live_settings)
     app = ReadLayer(app, registry)

@@ -10,7 +10,7 @@ The answer to "where does topic T live?", as a value before it becomes bytes.
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from routebook.model.names import join_instance_name
 from routebook.model.topic import QueueData, TopicMapping
@@ -60,6 +60,14 @@ def after_leaving(broker: str, seats: Mapping[int, str], offline_address: str) -
     """The member with the smallest id is gone: all that are left are told, the new smallest too."""
     min_id = min(seats)
     return MinBrokerChange(broker, min_id, seats[min_id], tuple(seats.values()), offline_address=offline_address)
+
+
+class Seat(NamedTuple):
+    """One broker id of a group."""
+
+    cluster: str
+    broker: str
+    broker_id: int
 
 
 MASTER_ID: Final = 0

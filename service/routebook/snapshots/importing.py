@@ -11,11 +11,11 @@ from typing import Final
 
 from routebook.compare.collecting import each
 from routebook.errors import InvalidInputError
-from routebook.model.broker import Registration
+from routebook.model.broker import Registration, RegistrationResult, Seat
 from routebook.model.names import Caller, check_name
 from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot, Taken
 from routebook.model.topic import QueueData
-from routebook.registry.registrar import check_registration
+from routebook.registry.registration import check_registration
 from routebook.registry.registry import Registry, check_key_value
 from routebook.snapshots.document import take_snapshot
 from routebook.snapshots.planning import GroupPlan, Plan, make_plan
@@ -98,11 +98,20 @@ class Snapshots:
             registration = _registration(group, member, publishes=group.publishes and place == 0)
             if group.overwrites and place == 0:
                 # No data version counts as another one, so what is there is written anew.
-                await self._registry.register(replace(registration, data_version=None), caller)
-            result = await self._registry.register(registration, caller)
+                await self._register_in_full(replace(registration, data_version=None), caller)
+            result = await self._register_in_full(registration, caller)
             if result.status == "turned-down":
                 turned_down.append(f"{member.cluster}/{group.name}/{member.broker_id}")
         return turned_down
+
+    async def _register_in_full(self, registration: Registration, caller: Caller) -> RegistrationResult:
+        """No bytes were sent that the broker itself could repeat, so the registration is not remembered."""
+
+        async def read_body() -> Registration:
+            return registration
+
+        seat = Seat(registration.cluster, registration.broker, registration.broker_id)
+        return await self._registry.register(seat, (), read_body, caller)
 
 
 def _check_group(group: GroupSnapshot) -> None:

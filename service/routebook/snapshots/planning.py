@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
 from routebook.compare.differences import Fields, Scalar, compare_fields, mapping_fields, queue_fields, value_field
-from routebook.model.broker import MASTER_ID, BrokerGroup
+from routebook.model.broker import BrokerGroup
 from routebook.model.names import join_instance_name
 from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot
 from routebook.model.topic import QueueData, TopicMapping
+from routebook.registry.registration import may_publish
 from routebook.replica.table import Table
 
 Action = Literal["create", "replace", "keep", "same"]
@@ -129,7 +130,9 @@ class _Planner:
     ) -> GroupPlan:
         name = flags.name
         members.sort(key=lambda one: (one.cluster != flags.cluster, one.broker_id))
-        publishes = bool(members) and _may_publish(known, members[0])
+        publishes = bool(members) and may_publish(
+            known, members[0].broker_id, members[0].address, acting_master=flags.acting_master
+        )
         if mappings and not publishes:
             self._left_out.append(f"group {name}: {len(mappings)} static mappings, which only its master may bring")
             mappings = {}
@@ -221,13 +224,6 @@ class _Planner:
         if step.action != "same":
             self._steps.append(step)
         return step
-
-
-def _may_publish(known: BrokerGroup | None, first: MemberSnapshot) -> bool:
-    """The master, else the smallest id when it is seated."""
-    seated = known.addresses.items() if known else ()
-    others = (broker_id for broker_id, address in seated if address != first.address)
-    return first.broker_id == MASTER_ID or all(first.broker_id <= other for other in others)
 
 
 def _flags(group: BrokerGroup | GroupSnapshot) -> Fields:

@@ -13,6 +13,7 @@ from tests.pipeline.cli.operator import LIGHT
 from tests.pipeline.cli.shell import Ended, Shell
 from tests.reference.build import A, B, C, registration, topics, version
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.registering import register
 
 NOBODY = "redis://127.0.0.1:1"
 
@@ -32,17 +33,15 @@ class Fleet:
 
     async def live(self) -> None:
         registry = self.worker.registry
-        await registry.register(registration(A), CALLER)
+        await register(registry, registration(A))
         await self.look()
-        await registry.register(registration(B, 1), CALLER)
-        await registry.register(
-            registration(C, broker="broker-b", topics=topics("orders", "refunds", write_queues=2)), CALLER
-        )
+        await register(registry, registration(B, 1))
+        await register(registry, registration(C, broker="broker-b", topics=topics("orders", "refunds", write_queues=2)))
         await self.look()
         await registry.set_write_permission("broker-a", False, CALLER)
         await self.look()
-        await registry.register(
-            registration(A, data_version=version(1), topics=topics("orders", "payments", read_queues=16)), CALLER
+        await register(
+            registry, registration(A, data_version=version(1), topics=topics("orders", "payments", read_queues=16))
         )
         await self.look()
 

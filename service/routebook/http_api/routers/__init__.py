@@ -4,6 +4,7 @@ from typing import Final
 
 from fastapi import APIRouter
 
+from routebook.http_api import registration
 from routebook.http_api.routers import (
     brokers,
     changes,
@@ -25,6 +26,7 @@ from routebook.http_api.routers import (
 ALL_ROUTERS: Final[tuple[APIRouter, ...]] = (
     routes.router,
     watch.router,
+    registration.router,
     members.router,
     brokers.router,
     topics.router,

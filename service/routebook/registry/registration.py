@@ -1,0 +1,107 @@
+"""The rules of a registration that are decided in Python, before its script runs.
+
+A registration of 10,000 topics usually changes a few of them. So the worker compares it with its own table and sends
+only the difference. Which part decides what:
+
+- This module decides which topics the registration adds, changes and drops (`work_out_difference`). Dropping the topics
+  that a registration does not name, for `?replace=true` and `deleteTopicWithBrokerRegistration`, is decided here alone.
+- `lua/register_broker.lua` decides everything about the seat: whether the registration is turned down or refused, who
+  takes which id, whether known topics are replaced, and who may publish topics.
+- Who may publish is therefore known in two places. Here it only saves sending topics that the script would ignore; the
+  script decides. In Python, `may_publish` is the one home of the rule, also for imports of snapshots.
+
+The script writes only if the history and the revision of the group are still those of the table that was compared. So
+both parts decide about the same state; otherwise the script answers STALE and the worker starts over.
+"""
+
+from collections.abc import Iterable
+
+from routebook.errors import InvalidInputError
+from routebook.model.broker import MASTER_ID, BrokerGroup, Registration
+from routebook.model.names import MAX_NAME_CHARACTERS, check_address, check_broker_id, check_name
+from routebook.model.topic import QueueData
+from routebook.replica.table import Table
+from routebook.store.registration import QueueDifference
+
+
+def check_registration(registration: Registration) -> None:
+    """Refuses illegal values before anything is written. Apache's name server stops halfway and leaves partial data."""
+    check_name("cluster", registration.cluster)
+    check_name("broker", registration.broker)
+    check_broker_id(registration.broker_id)
+    check_address("address", registration.address)
+    for field, value in (("zone", registration.zone), ("HA address", registration.ha_address)):
+        if value and len(value) > MAX_NAME_CHARACTERS:
+            raise InvalidInputError(field, f"{len(value)} characters", f"at most {MAX_NAME_CHARACTERS} characters")
+    for topic in registration.topics:
+        check_name("topic", topic)
+    for topic, mapping in registration.mappings.items():
+        check_name("topic", topic)
+        check_name("host broker of a mapping", mapping.bname)
+
+
+def may_publish(group: BrokerGroup | None, broker_id: int, address: str, *, acting_master: bool | None) -> bool:
+    """Whether topics of this broker enter the table: those of the master, and those of the smallest id of a group whose
+    brokers know acting masters (`acting_master` is None for an old broker, which does not).
+    """
+    if broker_id == MASTER_ID:
+        return True
+    if acting_master is None:
+        return False
+    seats = group.addresses.items() if group else ()
+    return all(broker_id <= other_id for other_id, other_address in seats if other_address != address)
+
+
+def is_repeatable(registration: Registration) -> bool:
+    """Whether an unchanged group means that repeating the registration changes nothing. Mappings hosted by another
+    broker are not part of the group, and without a data version they are written again each time.
+    """
+    return registration.data_version is not None or all(
+        mapping.bname == registration.broker for mapping in registration.mappings.values()
+    )
+
+
+def replaces_known_topics(table: Table, registration: Registration) -> bool:
+    """Whether topics that the group already has are expected to be replaced. A staged table is prepared accordingly;
+    the script checks the expectation.
+    """
+    group = table.groups.get(registration.broker)
+    instance = table.instances.get(registration.instance_name)
+    is_seated = group is not None and registration.broker_id in group.addresses
+    version = registration.data_version
+    return not is_seated or instance is None or version is None or instance.data_version != version
+
+
+def work_out_difference(table: Table, registration: Registration, *, drops_missing: bool) -> QueueDifference:
+    """What the registration changes in the queues of its group. With `drops_missing`, topics that it does not name are
+    removed.
+    """
+    broker = registration.broker
+    acting = registration.acting_master
+    if not may_publish(table.groups.get(broker), registration.broker_id, registration.address, acting_master=acting):
+        return QueueDifference()
+    known = table.queues_of(broker)
+    dropped = _dropped(known, registration) if drops_missing else set()
+    new: dict[str, QueueData] = {}
+    differing: dict[str, QueueData] = {}
+    is_acting_master = registration.broker_id != MASTER_ID and acting
+    for topic, queue in registration.topics.items():
+        wanted = queue.without_write() if is_acting_master else queue
+        before = known.get(topic)
+        if before == wanted:
+            continue
+        # A topic can be dropped by its key in the table and come back under its own name: then it is new.
+        (new if before is None or topic in dropped else differing)[topic] = wanted
+    known_mappings = table.mappings_of_broker(broker)
+    mappings = {
+        topic: mapping
+        for topic, mapping in registration.mappings.items()
+        if mapping.bname != broker or known_mappings.get(topic) != mapping
+    }
+    return QueueDifference(new, differing, sorted(dropped - registration.topics.keys()), mappings)
+
+
+def _dropped(known: Iterable[str], registration: Registration) -> set[str]:
+    """Known topics that the registration does not name. The keys of its table count, not the topics' own names."""
+    named = registration.topics.keys() if registration.table_keys is None else registration.table_keys
+    return {topic for topic in known if topic not in named}
