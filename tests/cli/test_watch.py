@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import pytest
 
 from routebook.cli.watch import Event, parse_events
 from tests.runtime.running import Running
+from tests.support.ports import free_port
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_events_are_read_as_the_standard_says(lines: list[str], events: list[Eve
 @pytest.fixture
 def restartable(store_url: str, namespace_name: str, tmp_path: Path) -> Callable[[], Running]:
     """The same service at the same port, each time it is asked for."""
-    port = _free_port()
+    port = free_port()
     arguments = ("serve", "--redis-url", store_url, "--namespace", namespace_name, "--bind-address", "127.0.0.1")
     fixed = (*arguments, "--remoting-port", "0", "--http-port", str(port), "--admin-port", "0")
     return lambda: Running(*fixed, folder=tmp_path, ports=False)
@@ -89,9 +89,3 @@ def _wait_for_watching(watch: "subprocess.Popen[str]") -> None:
 def _next_topic(watch: "subprocess.Popen[str]") -> str:
     assert watch.stdout
     return str(json.loads(watch.stdout.readline())["data"]["topic"])
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])

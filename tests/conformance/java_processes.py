@@ -5,20 +5,19 @@ A process that ended badly leaves its output in its folder, and the last of it i
 """
 
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
 from routebook.store import keeper
+from tests.support.ports import lasting_free_port
+from tests.support.waiting import wait_until
 
 START_SECONDS = 120.0
 """A broker takes 4 s on an idle machine, but eight of them share two cores with everything else."""
@@ -35,35 +34,6 @@ _JVM = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
 )
-
-
-def free_ports(offsets: Sequence[int] = (0,)) -> int:
-    """A port that is free together with its neighbours. Below the range that outgoing connections take theirs
-    from: a broker comes back to the port it had.
-    """
-    while True:
-        port = random.randrange(20_000, 32_000)
-        if all(_is_free(port + offset) for offset in offsets):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-        return True
-
-
-def wait_until(
-    condition: Callable[[], object], what: str, *, within: float = START_SECONDS, every: float = 0.1
-) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
-        time.sleep(every)
 
 
 def home_of(folder: Path) -> Path:
@@ -149,7 +119,7 @@ class JavaProcess:
         def ready_or_ended() -> bool:
             return not self.running or self.is_ready()
 
-        wait_until(ready_or_ended, f"{self.folder.name} starts", within=within)
+        wait_until(ready_or_ended, f"{self.folder.name} starts", timeout_s=within, every_s=0.1)
         assert self.running, f"{self.folder.name} ended at once: {self.log[-2000:]}"
 
     def start(self) -> None:
@@ -206,7 +176,7 @@ class ApacheNameServer(JavaProcess):
         properties: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(classpath, folder)
-        self.port = free_ports()
+        self.port = lasting_free_port()
         self._heap_mb = heap_mb
         lines = {"listenPort": self.port, "kvConfigPath": folder / "kvConfig.json", **(properties or {})}
         self._properties = folder / "namesrv.conf"
@@ -245,7 +215,7 @@ class Broker(JavaProcess):
         super().__init__(classpath, folder, env=env)
         self.name, self.broker_id, self.cluster = name, broker_id, cluster
         # Beside its own port it listens on the one two below, and for its slaves on the one above.
-        self.port = free_ports((-2, 0, 1))
+        self.port = lasting_free_port((-2, 1))
         self._options = list(options)
         self._lines = {
             "brokerClusterName": cluster,
@@ -307,7 +277,7 @@ class BrokerContainer(JavaProcess):
 
     def __init__(self, classpath: Path, folder: Path, name_server: str, brokers: Sequence[Broker]) -> None:
         super().__init__(classpath, folder)
-        self.port = free_ports()
+        self.port = lasting_free_port()
         paths = ":".join(str(broker.configuration) for broker in brokers)
         self._configuration = folder / "container.conf"
         self._configuration.write_text(

@@ -15,9 +15,11 @@ from typing import Protocol, Self
 
 from routebook.store.embedded import EmbeddedStore
 from tests.conformance.frames import Frame, FrameLog
-from tests.conformance.java_processes import START_SECONDS, ApacheNameServer, free_ports, wait_until
+from tests.conformance.java_processes import START_SECONDS, ApacheNameServer
 from tests.runtime.running import Running
+from tests.support.ports import lasting_free_port
 from tests.support.tcp_balancer import TcpBalancer
+from tests.support.waiting import wait_until
 
 VARIABLE = "ROUTEBOOK_TEST_NAME_SERVER"
 
@@ -46,7 +48,7 @@ def everywhere(
 ) -> None:
     """Waits until it holds of each address behind the balancer."""
     for address in names.each:
-        wait_until(partial(condition, address), f"{what} at {address}", within=within, every=0.05)
+        wait_until(partial(condition, address), f"{what} at {address}", timeout_s=within, every_s=0.05)
 
 
 def await_answers(log: FrameLog, requests: Sequence[Frame]) -> list[Frame]:
@@ -72,7 +74,7 @@ class Worker:
     """One `routebook serve` with a port that it keeps when it is started again."""
 
     def __init__(self, folder: Path, *words: str) -> None:
-        self.port = free_ports()
+        self.port = lasting_free_port()
         self._folder = folder
         self._words = words
         self.process = self._new()

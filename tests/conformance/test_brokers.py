@@ -10,9 +10,10 @@ import pytest
 
 from tests.conformance.conftest import Release
 from tests.conformance.frames import Frame, addresses, ask, route
-from tests.conformance.java_processes import Broker, wait_until
+from tests.conformance.java_processes import Broker
 from tests.conformance.name_services import NameService, await_answers, everywhere
 from tests.conformance.side_by_side import Outcomes, side_by_side
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 

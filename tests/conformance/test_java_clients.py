@@ -6,9 +6,10 @@ import pytest
 
 from tests.conformance.conftest import Release
 from tests.conformance.frames import route
-from tests.conformance.java_processes import Broker, wait_until
+from tests.conformance.java_processes import Broker
 from tests.conformance.java_programs import Messages
 from tests.conformance.name_services import NameService, RoutebookFleet, await_answers
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance, pytest.mark.usefixtures("brokers")]
 

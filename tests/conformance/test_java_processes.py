@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.conftest import Release
-from tests.conformance.java_processes import ApacheNameServer, Broker, mqadmin, wait_until
+from tests.conformance.java_processes import ApacheNameServer, Broker, mqadmin
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 

@@ -9,9 +9,9 @@ import pytest
 from routebook.client.name_server import NameServer
 from routebook.client.remoting_client import RemotingClient
 from tests.conformance.conftest import Release
-from tests.conformance.java_processes import ApacheNameServer, Broker, mqadmin, wait_until
+from tests.conformance.java_processes import ApacheNameServer, Broker, mqadmin
 from tests.runtime.running import Running, run
-from tests.support.waiting import until
+from tests.support.waiting import until, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
@@ -53,7 +53,7 @@ class Migration:
                 print(f"not sent through {name_server}: {said}")
             return "SEND_OK" in said
 
-        wait_until(is_sent, "a message is sent", within=SENT_SECONDS)
+        wait_until(is_sent, "a message is sent", timeout_s=SENT_SECONDS)
 
     def compare(self) -> int:
         return self.routebook("compare", self.old.address, "--settle", "0")[0]
@@ -92,7 +92,7 @@ async def test_a_fleet_moves_and_comes_back(migration: Migration, tmp_path: Path
             wait_until(
                 lambda: "broker-a" in migration.routebook("brokers")[1],
                 "the broker registers with both",
-                within=APPLIED_SECONDS,
+                timeout_s=APPLIED_SECONDS,
             )
             code, said = migration.routebook("compare", old.address)
             assert code == 1

@@ -13,9 +13,10 @@ import pytest
 
 from tests.conformance.conftest import PROPERTIES, Release
 from tests.conformance.frames import addresses
-from tests.conformance.java_processes import ApacheNameServer, Broker, wait_until
+from tests.conformance.java_processes import ApacheNameServer, Broker
 from tests.conformance.java_programs import Admin
 from tests.conformance.name_services import RoutebookFleet, everywhere
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
@@ -38,7 +39,7 @@ class Both:
             return said[0] == said[1]
 
         try:
-            wait_until(agree, line, within=AGREE_WITHIN, every=0.5)
+            wait_until(agree, line, timeout_s=AGREE_WITHIN, every_s=0.5)
         except AssertionError:
             apaches, our = self._of_each(line)
             assert our == apaches

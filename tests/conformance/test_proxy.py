@@ -8,9 +8,10 @@ import pytest
 
 from tests.conformance.conftest import Release
 from tests.conformance.frames import addresses
-from tests.conformance.java_processes import HOST, JavaProcess, free_ports
+from tests.conformance.java_processes import HOST, JavaProcess
 from tests.conformance.java_programs import Admin, Grpc, Messages
 from tests.conformance.name_services import NameService, everywhere
+from tests.support.ports import lasting_free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance, pytest.mark.usefixtures("brokers")]
 
@@ -23,7 +24,7 @@ class Proxy(JavaProcess):
 
     def __init__(self, classpath: Path, folder: Path, name_server: str) -> None:
         super().__init__(classpath, folder, env={"RMQ_PROXY_HOME": str(folder)})
-        self.grpc, self.remoting = f"{HOST}:{free_ports()}", f"{HOST}:{free_ports()}"
+        self.grpc, self.remoting = f"{HOST}:{lasting_free_port()}", f"{HOST}:{lasting_free_port()}"
         configuration = {
             "rocketMQClusterName": "DefaultCluster",
             "namesrvAddr": name_server,

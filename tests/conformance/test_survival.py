@@ -14,9 +14,10 @@ import pytest
 
 from tests.conformance.conftest import Release
 from tests.conformance.frames import addresses, route
-from tests.conformance.java_processes import Broker, wait_until
+from tests.conformance.java_processes import Broker
 from tests.conformance.java_programs import Messages
 from tests.conformance.name_services import NameService, RoutebookFleet, everywhere
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 

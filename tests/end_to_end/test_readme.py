@@ -6,7 +6,6 @@ marked: `documents.py`.
 
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.documents import Step, is_like, read_steps, says_the_same
+from tests.support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
@@ -39,7 +39,7 @@ def test_the_first_ten_minutes_go_as_printed(tmp_path: Path) -> None:
 def replacements(folder: Path) -> dict[str, str]:
     """What the README prints, and what it is here. `make up` does no more than this after its set-up."""
     routebook = f"{sys.executable} -m routebook"
-    ports = dict(zip(("9876", "9877", "8080", "8081", "8090", "8091"), free_ports(6), strict=True))
+    ports = dict(zip(("9876", "9877", "8080", "8081", "8090", "8091"), map(str, free_ports(6)), strict=True))
     service = f"http://127.0.0.1:{ports['8080']}"
     numbers = f"--remoting-port {ports['9876']} --http-port {ports['8080']} --admin-port {ports['8081']}"
     flags = f"{numbers} --data-dir {folder / 'data'}"
@@ -49,14 +49,6 @@ def replacements(folder: Path) -> dict[str, str]:
         "```sh terminal\n.venv/bin/routebook serve": f"```sh terminal\nexec {routebook} serve",
         ".venv/bin/routebook": f"ROUTEBOOK_URL={service} {routebook}",
     }
-
-
-def free_ports(number: int) -> list[str]:
-    with ExitStack() as taken:
-        probes = [taken.enter_context(socket.socket()) for _ in range(number)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [str(probe.getsockname()[1]) for probe in probes]
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import pytest
 
 from routebook.store.embedded import EmbeddedStore
 from tests.runtime.running import Running
+from tests.support.waiting import wait_until
 
 BROKER = {"address": "127.0.0.9:10911", "topics": {"orders": {}, "billing": {}}, "timeout_ms": 60_000}
 PATH = "/v1/clusters/east/brokers/broker-a/0"
@@ -52,14 +53,6 @@ def looking_up(service: Running, topic: str = "orders") -> Iterator[Lookups]:
     finally:
         stop.set()
         thread.join()
-
-
-def wait_for(what: str, condition: object, timeout_s: float = 15.0) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.02)
 
 
 def is_stale(service: Running) -> bool:
@@ -101,16 +94,16 @@ def test_a_killed_store_loses_no_lookup_and_writes_are_refused_within_a_second(
     store: EmbeddedStore, service: Running
 ) -> None:
     with looking_up(service) as lookups:
-        wait_for("some lookups", lambda: lookups.answered > 50)
+        wait_until(lambda: lookups.answered > 50, "some lookups")
         os.kill(store.process_id, signal.SIGKILL)
         began = time.monotonic()
         refused = service.put(PATH, {**BROKER, "topics": {"more": {}}})
         assert time.monotonic() - began < 1.5
         assert refused.status_code == 503
         assert refused.json()["type"] == "store-unavailable"
-        wait_for("stale answers", lambda: is_stale(service))
+        wait_until(lambda: is_stale(service), "stale answers")
         many = lookups.answered + 200
-        wait_for("more lookups", lambda: lookups.answered > many)
+        wait_until(lambda: lookups.answered > many, "more lookups")
     assert lookups.failures == []
     assert set(lookups.statuses) == {200}
     assert service.get("/v1/routes/never-heard-of").status_code == 503
@@ -125,12 +118,12 @@ def test_a_store_that_stalls_hangs_nothing(store: EmbeddedStore, service: Runnin
             began = time.monotonic()
             assert service.put(PATH, {**BROKER, "topics": {"more": {}}}).status_code == 503
             assert time.monotonic() - began < 2
-            wait_for("lookups", lambda: lookups.answered > 200)
+            wait_until(lambda: lookups.answered > 200, "lookups")
         assert lookups.failures == []
         assert set(lookups.statuses) == {200}
     finally:
         os.kill(store.process_id, signal.SIGCONT)
-    wait_for("fresh answers", lambda: not is_stale(service))
+    wait_until(lambda: not is_stale(service), "fresh answers")
     assert service.put(PATH, {**BROKER, "topics": {"more": {}}}).status_code == 200
 
 
@@ -142,11 +135,11 @@ def test_an_empty_store_never_yields_404_for_a_known_topic(store: EmbeddedStore,
     with looking_up(service) as lookups, looking_up(service, "by-request") as others:
         os.kill(store.process_id, signal.SIGKILL)
         store.stop()
-        wait_for("stale answers", lambda: is_stale(service))
+        wait_until(lambda: is_stale(service), "stale answers")
         store.start()
-        wait_for("a new history", lambda: service.get("/v1/status").json()["history"] != history)
+        wait_until(lambda: service.get("/v1/status").json()["history"] != history, "a new history")
         assert service.put(PATH, BROKER).status_code == 200
-        wait_for("recovery's end", lambda: not service.get("/v1/status").json()["recovering"], 20)
+        wait_until(lambda: not service.get("/v1/status").json()["recovering"], "recovery's end")
         assert service.get("/v1/kv/ORDER_TOPIC_CONFIG/orders").json()["value"] == "broker-a:8"
         assert service.get("/v1/routes/by-request").status_code == 200
     assert lookups.failures + others.failures == []

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,10 +17,10 @@ from redis.retry import Retry
 
 from routebook.store import keeper
 from routebook.store.embedded import find_server
-from tests.support.ports import free_ports
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 MASTER: Final = "names"
-READY_SECONDS: Final = 20.0
 
 
 class SentinelStore:
@@ -65,7 +64,7 @@ class SentinelStore:
 
     def _start(self, configuration: str, *arguments: str) -> int:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="routebook-sentinel-")))
-        (port,) = free_ports(1, self._host)
+        port = free_port(self._host)
         data_options = "" if arguments else "save ''\nmaxmemory-policy noeviction\nrepl-diskless-sync-delay 0\n"
         file = folder / "server.conf"
         file.write_text(
@@ -94,13 +93,10 @@ class SentinelStore:
 
 
 def _wait(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    while True:
+    def is_true() -> bool:
         try:
-            if condition():
-                return
+            return bool(condition())
         except redis.RedisError:
-            pass
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {READY_SECONDS:.0f} s")
-        time.sleep(0.05)
+            return False
+
+    wait_until(is_true, what)

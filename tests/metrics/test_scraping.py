@@ -22,7 +22,7 @@ from tests.metrics.promtool import needs_prometheus, needs_promtool, promtool
 from tests.metrics.rules_file import ALERTS, read_alerts
 from tests.metrics.traffic import make_traffic, start_service
 from tests.runtime.running import Running
-from tests.support.ports import free_ports
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.slow, needs_prometheus, pytest.mark.xdist_group("metrics")]
 
@@ -101,7 +101,7 @@ def prometheus(
         "scrape_configs": [{"job_name": "names", "static_configs": targets}],
     }
     (folder / "prometheus.yml").write_text(json.dumps(config))
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    address = f"127.0.0.1:{free_port()}"
     command = [
         shutil.which("prometheus") or "",
         f"--config.file={folder}/prometheus.yml",

@@ -5,8 +5,7 @@ import random
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from routebook_pipeline.lake.ingest import ingest
 from routebook_pipeline.lake.tables import Lake
 from tests.runtime.running import Running
 from tests.support.simulated import first_address
+from tests.support.waiting import wait_until
 
 TROUBLE = {
     "crash": 9,
@@ -34,6 +34,7 @@ TROUBLE = {
 TIMEOUT_MS = 12_000
 UNREAD = 40
 """Entries that must be there before some of them are trimmed."""
+READ_SECONDS = 240.0
 
 
 @dataclass
@@ -45,13 +46,6 @@ class Churned:
     trimmed: int
     """Versions up to here were trimmed, and those behind `read` had not been read."""
     read: int
-
-
-def until(condition: Callable[[], bool], seconds: float = 240) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.1)
 
 
 class LiveIngest:
@@ -120,24 +114,24 @@ def churn(spark: SparkSession, store_url: str, namespace: str, folder: Path, sec
         # An entry to begin with: a first query takes its time, and the fleet shall not be over by then.
         one.put("/v1/kv/tests/begun", {"value": "1"}).raise_for_status()
         with live.running():
-            until(lambda: live.read() > 0)
+            wait_until(lambda: live.read() > 0, "the first query has read something", timeout_s=READ_SECONDS)
             simulated = _simulation(one, other, journal, answers, seconds, folder)
             simulation = until_the_end.enter_context(simulated)
             _wait(simulation, 0.4 * seconds)
         read = live.read()
         # What comes now is not read in time: all but the newest entries are trimmed away, and the table is told anew.
-        until(lambda: _newest(store, key) > read + UNREAD)
+        wait_until(lambda: _newest(store, key) > read + UNREAD, "more changes", timeout_s=READ_SECONDS)
         trimmed = _newest(store, key) - UNREAD // 2
         (kept,) = [entry_id for entry_id, _ in store.xrange(key) if _version(entry_id) == trimmed + 1]
         store.xtrim(key, minid=kept.decode(), approximate=False)
         with live.running(on_loss="record"):
-            until(lambda: live.read() > trimmed)
+            wait_until(lambda: live.read() > trimmed, "the query reads past the gap", timeout_s=READ_SECONDS)
             httpx.post(one.http + "/v1/changes/baseline", timeout=30, trust_env=False).raise_for_status()
             assert simulation.wait(seconds + 120) == 0
             # Stopped workers say what they still know of heartbeats.
             other.stop()
             one.stop()
-            until(lambda: live.read() == _newest(store, key))
+            wait_until(lambda: live.read() == _newest(store, key), "everything is read", timeout_s=READ_SECONDS)
     ingest(spark, lake, once=True, announce=progress.append, stop=threading.Event())
     return Churned(lake, journal, answers, progress, trimmed, read)
 

@@ -151,7 +151,7 @@ def descendants(parent: int) -> list[int]:
     return found[1:]
 
 
-def eventually_ended(pids: list[int], *, within: float = 15.0) -> bool:
+def eventually_ended(pids: list[int], *, within: float = 30.0) -> bool:
     deadline = time.monotonic() + within
     while left := [row for row in processes() if row[0] in pids]:
         if time.monotonic() > deadline:

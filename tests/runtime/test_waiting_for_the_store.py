@@ -1,7 +1,6 @@
 """`store_wait_ms`: a worker that starts before its store lives, says what it waits for, and becomes ready with it."""
 
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,12 +10,8 @@ from pathlib import Path
 import httpx
 
 from routebook.store.embedded import EmbeddedStore
+from tests.support.ports import free_ports
 from tests.support.waiting import until
-
-
-def free_ports() -> tuple[int, int]:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        return one.getsockname()[1], other.getsockname()[1]
 
 
 @contextmanager
@@ -49,7 +44,7 @@ def status(port: int, path: str) -> int | None:
 
 
 async def test_a_worker_without_its_store_is_alive_and_becomes_ready_with_it(tmp_path: Path) -> None:
-    store_port, admin = free_ports()
+    store_port, admin = free_ports(2)
     store = EmbeddedStore(tmp_path / "data", port=store_port)
     with worker(store_port, admin, 60_000, tmp_path / "log") as process:
         await until(lambda: status(admin, "/livez") == 200, timeout_s=30)
@@ -70,7 +65,7 @@ async def test_a_worker_without_its_store_is_alive_and_becomes_ready_with_it(tmp
 
 
 async def test_who_waits_can_be_stopped(tmp_path: Path) -> None:
-    store_port, admin = free_ports()
+    store_port, admin = free_ports(2)
     with worker(store_port, admin, 60_000, tmp_path / "log") as process:
         await until(lambda: status(admin, "/livez") == 200, timeout_s=30)
         process.send_signal(signal.SIGTERM)
@@ -78,7 +73,7 @@ async def test_who_waits_can_be_stopped(tmp_path: Path) -> None:
 
 
 async def test_a_wait_ends_with_the_reason(tmp_path: Path) -> None:
-    store_port, admin = free_ports()
+    store_port, admin = free_ports(2)
     with worker(store_port, admin, 100, tmp_path / "log") as process:
         assert process.wait(30) == 3
     (sentence,) = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("Error:")]

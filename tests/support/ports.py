@@ -1,7 +1,13 @@
 """Ports for servers that tests start."""
 
+import random
 import socket
+from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Final
+
+BELOW_OUTGOING: Final = range(20_000, 32_000)
+"""The kernel gives outgoing connections ports above these."""
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
@@ -11,3 +17,28 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
         for bound in sockets:
             bound.bind((host, 0))
         return [bound.getsockname()[1] for bound in sockets]
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    (port,) = free_ports(1, host)
+    return port
+
+
+def lasting_free_port(neighbours: Sequence[int] = ()) -> int:
+    """A port that no outgoing connection takes while its server restarts, and whose neighbours (-2: two below) are free
+    as well.
+    """
+    while True:
+        port = random.choice(BELOW_OUTGOING)
+        if all(_is_free(port + offset) for offset in (0, *neighbours)):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+        return True

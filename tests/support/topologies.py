@@ -2,11 +2,9 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,8 +18,9 @@ from redis.retry import Retry
 
 from routebook.store import keeper
 from routebook.store.embedded import EmbeddedStore, find_server
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
-READY_SECONDS = 20.0
 MASTER = "names"
 
 
@@ -38,21 +37,13 @@ def kill(store: EmbeddedStore) -> None:
 
 
 def _wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    while True:
+    def is_true() -> bool:
         try:
-            if condition():
-                return
+            return bool(condition())
         except redis.RedisError:
-            pass
-        assert time.monotonic() < deadline, f"not within {READY_SECONDS:g} s: {what}"
-        time.sleep(0.02)
+            return False
 
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    wait_until(is_true, what)
 
 
 class _Topology(ABC):
@@ -107,7 +98,7 @@ class SentinelTrio(_Topology):
 
     def _start_sentinel(self, primary_port: int) -> int:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="routebook-sentinel-")))
-        port = _free_port()
+        port = free_port()
         config = folder / "sentinel.conf"
         config.write_text(
             f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
@@ -145,7 +136,7 @@ class ClusterTrio(_Topology):
     def _options() -> dict[str, str]:
         return {
             "cluster-enabled": "yes",
-            "cluster-port": str(_free_port()),
+            "cluster-port": str(free_port()),
             "cluster-node-timeout": "1000",
             "cluster-require-full-coverage": "no",
         }

@@ -5,17 +5,30 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable
 
+TIMEOUT_S = 60.0
+"""Far longer than a condition takes on an idle machine, so that a busy one fails no test."""
+
 
 async def until(
-    condition: Callable[[], object | Awaitable[object]], *, timeout_s: float = 10.0, every_s: float = 0.01
+    condition: Callable[[], object | Awaitable[object]], *, timeout_s: float = TIMEOUT_S, every_s: float = 0.01
 ) -> None:
-    """Returns when the condition (plain or async) is true; fails naming it when that takes too long."""
+    """Returns when the condition (plain or async) is true. Fails with its source if that takes too long."""
     deadline = time.monotonic() + timeout_s
     while True:
-        held = condition()
-        if inspect.isawaitable(held):
-            held = await held
-        if held:
+        result = condition()
+        if inspect.isawaitable(result):
+            result = await result
+        if result:
             return
         assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {inspect.getsource(condition).strip()}"
         await asyncio.sleep(every_s)
+
+
+def wait_until(
+    condition: Callable[[], object], what: str, *, timeout_s: float = TIMEOUT_S, every_s: float = 0.02
+) -> None:
+    """The same for code outside an event loop. A failure says what was waited for."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        time.sleep(every_s)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.conformance.differential.frames import Answer, Request, read_body
-from tests.conformance.differential.line import Side, ask, until
+from tests.conformance.differential.line import Side, ask
 from tests.conformance.differential.moods import ORDER_NAMESPACE
+from tests.support.waiting import wait_until
 
 MARK = "127.255.0.1:10911"
 """Of a broker that comes and goes again to show that the queue of departures has been worked off up to it."""
@@ -55,7 +56,7 @@ def _empty_cluster(side: Side, cluster: str, names: Sequence[str], word: str) ->
     ]
     _ask_all(side, leaving)
     ask(side, Request(104, mark_of(word)))
-    until(f"{side.name} empties {cluster}", lambda: not members_of(side, f"{word}mark"))
+    wait_until(lambda: not members_of(side, f"{word}mark"), f"{side.name} empties {cluster}")
 
 
 def _ask_all(side: Side, requests: Sequence[Request]) -> list[Answer]:

@@ -3,11 +3,10 @@
 import itertools
 import secrets
 import socket
-import time
-from collections.abc import Callable
 from typing import Protocol
 
 from tests.conformance.differential.frames import Answer, Request, cut_frame
+from tests.support.waiting import wait_until
 
 PATIENCE_S = 15.0
 _opaques = itertools.count(1)
@@ -35,14 +34,6 @@ class Side(Protocol):
 
 def ask(side: Side, request: Request, *, line: str = "aside") -> Answer:
     return side.receive(line, side.send(line, request))
-
-
-def until(what: str, is_so: Callable[[], bool]) -> None:
-    """Asked again and again: what a name server does behind an answer has no other sign."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {PATIENCE_S:g} s")
 
 
 class Line:
@@ -136,7 +127,7 @@ class SeveralWorkers(RealSide):
             self._wait_for_last(line)
 
     def _wait_for_last(self, line: str) -> None:
-        until(f"{line} shows write {self._writes}", lambda: self._shows_last(line))
+        wait_until(lambda: self._shows_last(line), f"{line} shows write {self._writes}")
 
     def _shows_last(self, line: str) -> bool:
         return ask(self, Request(101, self._key), line=line).ext == {"value": str(self._writes)}

@@ -2,8 +2,9 @@
 
 import itertools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tests.conformance.differential import said
@@ -12,9 +13,10 @@ from tests.conformance.differential.departures import DEPARTURES
 from tests.conformance.differential.emptying import empty, mark_of, members_of
 from tests.conformance.differential.frames import Answer, Request, read_body
 from tests.conformance.differential.histories import READS
-from tests.conformance.differential.line import Side, ask, until
+from tests.conformance.differential.line import Side, ask
 from tests.conformance.differential.moods import ORDER_NAMESPACE
 from tests.conformance.differential.steps import Bytes, Step
+from tests.support.waiting import wait_until
 
 MOVED = " moved"
 
@@ -87,7 +89,7 @@ class Twins:
         if first.then == "expire":
             self._wait_until_gone(requests[0], "lets a silent broker expire")
             for side in self.sides:
-                until(f"{side.name} closes its connection", lambda side=side: _is_closed(side, first.line))  # type: ignore[misc]
+                wait_until(partial(_is_closed, side, first.line), f"{side.name} closes its connection")
                 side.drop(first.line)
         elif first.then:
             self._give_up(first, word)
@@ -117,15 +119,12 @@ class Twins:
     def _wait_for_mark(self, word: str) -> None:
         self._ask_all([("mark", Request(104, mark_of(word)))])
         for side in self.sides:
-            until(f"{side.name} handles a 104", lambda side=side: not members_of(side, f"{word}mark"))  # type: ignore[misc]
+            wait_until(partial(_has_no_members, side, f"{word}mark"), f"{side.name} handles a 104")
 
     def _wait_for_value(self, put: Request) -> None:
         assert put.ext is not None
         for side in self.sides:
-            until(
-                f"{side.name} puts a value without an answer",
-                lambda side=side: (ask(side, Request(101, put.ext)).ext or {}).get("value") == put.ext["value"],  # type: ignore[misc]
-            )
+            wait_until(partial(_has_value, side, put.ext), f"{side.name} puts a value without an answer")
 
     def _give_up(self, step: Step, word: str) -> None:
         """A connection ends. Who was seated and alive over it goes: at once there, after a time of grace here."""
@@ -160,10 +159,7 @@ class Twins:
         ext = registration.ext or {}
         broker, address = str(ext["brokerName"]), str(ext["brokerAddr"])
         for side in self.sides:
-            until(
-                f"{side.name} {what}",
-                lambda side=side: address not in members_of(side, broker).values(),  # type: ignore[misc]
-            )
+            wait_until(partial(_has_no_member, side, broker, address), f"{side.name} {what}")
 
     # Afterwards
 
@@ -172,6 +168,18 @@ class Twins:
             empty(side, word)
             # A connection that is quiet for two minutes is closed, and not every history uses all of them.
             side.hang_up()
+
+
+def _has_no_members(side: Side, broker: str) -> bool:
+    return not members_of(side, broker)
+
+
+def _has_no_member(side: Side, broker: str, address: str) -> bool:
+    return address not in members_of(side, broker).values()
+
+
+def _has_value(side: Side, put: Mapping[str, object]) -> bool:
+    return bool((ask(side, Request(101, put)).ext or {}).get("value") == put["value"])
 
 
 def _is_closed(side: Side, line: str) -> bool:

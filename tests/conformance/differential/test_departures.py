@@ -12,7 +12,8 @@ import pytest
 
 from tests.conformance.differential.emptying import members_of
 from tests.conformance.differential.frames import NEWEST, Request
-from tests.conformance.differential.line import RealSide, ask, until
+from tests.conformance.differential.line import RealSide, ask
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
@@ -103,7 +104,7 @@ def test_a_departure_is_as_it_is_told(departure: Departure, apache: RealSide, ro
 
 def expect_seat(side: RealSide, broker: str, is_seated: bool) -> None:
     """104 takes effect behind its answer."""
-    until(f"{side.name}: {broker} is seated: {is_seated}", lambda: bool(members_of(side, broker)) is is_seated)
+    wait_until(lambda: bool(members_of(side, broker)) is is_seated, f"{side.name}: {broker} is seated: {is_seated}")
 
 
 def test_a_header_beyond_128_kib_ends_the_connection(apache: RealSide, routebook: RealSide) -> None:
@@ -127,6 +128,6 @@ def test_of_several_brokers_on_one_connection_all_go_with_it(apache: RealSide, r
     def left(side: RealSide) -> int:
         return sum(bool(members_of(side, f"{name}a")) for name in names)
 
-    until("Apache's forgets one", lambda: left(apache) == 2)
-    until("Routebook forgets all", lambda: left(routebook) == 0)
+    wait_until(lambda: left(apache) == 2, "Apache's forgets one")
+    wait_until(lambda: left(routebook) == 0, "Routebook forgets all")
     assert left(apache) == 2
