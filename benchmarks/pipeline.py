@@ -95,7 +95,7 @@ def measure_reading(spark: SparkSession, folder: Path, results: Results) -> None
 
         def ingested() -> None:
             lake = Lake(str(folder / f"lake-{next(lakes)}"), synthetic.NAMESPACE)
-            ingest(spark, lake, once=True, announce=lambda _: None, stop=threading.Event())
+            ingest(spark, lake, once=True, on_event=lambda _: None, stop=threading.Event())
             assert lake.changes.pin().record("changes") == STREAM_ENTRIES
 
         ingested()
@@ -157,7 +157,7 @@ def measure_profile(spark: SparkSession, folder: Path) -> None:
         register(spark)
         stream.fill(store.url, SMALL_BATCH)
         lake = Lake(str(folder / "lake-of-small-batches"), synthetic.NAMESPACE)
-        lake.changes.make()
+        lake.changes.create()
         commit(read_source(spark), lake.changes, ingested_ms=0)
         profile.measure_small_batch(store.url, lake, partial(read_source, spark), everything, SMALL_BATCH)
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.history import stream, synthetic
 from routebook_pipeline.kinds import KNOWN_FORMAT
 from routebook_pipeline.lake.commit import commit
-from routebook_pipeline.lake.parsing import CHANGE_FIELDS, CHANGES_FORM, Batch, located, parse
+from routebook_pipeline.lake.parsing import CHANGE_FIELDS, PARSERS, Batch, parse, with_positions
 from routebook_pipeline.lake.tables import Lake
 
 FILES = 4
@@ -30,16 +30,16 @@ def measure_parsing(spark: SparkSession, folder: Path, entries: int, run: Run) -
         ids = pyarrow.array([f"{synthetic.FIRST_MS + version}-{version}" for version in versions])
         payloads = pyarrow.array([stream.payload_of(version) for version in versions], pyarrow.binary())
         parquet.write_table(pyarrow.table({"entry_id": ids, "payload": payloads}), place / f"{number}.parquet")
-    placed = located(spark.read.parquet(str(place)))
+    positioned = with_positions(spark.read.parquet(str(place)))
     fields = ", ".join(f"{name} {kind.simpleString()}" for name, kind in CHANGE_FIELDS.items())
-    judged = CHANGES_FORM.judged(placed, KNOWN_FORMAT)
+    validated = PARSERS["changes"].validate(positioned, KNOWN_FORMAT)
     steps = {
-        "read, and where each is": placed,
-        "one from_json of all fields, nothing checked": placed.selectExpr(
+        "read, and where each is": positioned,
+        "one from_json of all fields, nothing checked": positioned.selectExpr(
             "*", f"from_json(CAST(payload AS STRING), '{fields}') AS entry"
         ),
-        "judged: whether it is readable, and why not": judged,
-        "rows of the lake": CHANGES_FORM.rows(judged, Batch(synthetic.NAMESPACE, 0, 0)),
+        "validated: readable, or the reason why not": validated,
+        "rows of the lake": PARSERS["changes"].to_rows(validated, Batch(synthetic.NAMESPACE, 0, 0)),
     }
     print(f"\nParsing, step by step: {entries:,} entries from files", flush=True)
     _print(dict(zip(steps, stream.best_of(ROUNDS, *(_bound(run, step) for step in steps.values())), strict=True)))

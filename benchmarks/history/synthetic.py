@@ -94,8 +94,8 @@ def history(spark: SparkSession, rows: int, rows_a_day: int = ROWS_A_DAY) -> Dat
 
 def fill(spark: SparkSession, lake: Lake, rows: int, rows_a_day: int = ROWS_A_DAY) -> None:
     """One commit, as ingest makes it, but for the stream that it would come from."""
-    lake.changes.make()
-    lake.pulses.make()
+    lake.changes.create()
+    lake.pulses.create()
     made_of = history(spark, rows, rows_a_day)
     with write_attempt(lake.changes) as made:
         made.write(made_of.withColumn(lake.changes.partition, utc_day(F.col("ms"))))

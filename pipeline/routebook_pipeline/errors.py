@@ -129,9 +129,13 @@ def _file_missing(text: str) -> PipelineError | None:
     found = _MISSING_FILE.search(text)
     if found is None:
         return None
+    return table_file_missing(found[1].rstrip(".,"))
+
+
+def table_file_missing(file: str) -> UnreachableError:
     return UnreachableError(
-        f"A file of the table is missing: {found[1].rstrip('.,')}. The remaining files give no complete answer: "
-        "restore the file from a backup, or restore the lake to an earlier version."
+        f"A file of the table is missing: {file}. The remaining files give no complete answer: restore the file from a "
+        "backup, or restore the lake to an earlier version."
     )
 
 

@@ -14,7 +14,7 @@ import httpx
 import redis
 from pyspark.sql import SparkSession
 
-from routebook_pipeline.lake.feeds import Progress
+from routebook_pipeline.lake.feeds import FeedEvent
 from routebook_pipeline.lake.ingest import ingest
 from routebook_pipeline.lake.tables import Lake
 from tests.runtime.running import Running
@@ -42,7 +42,7 @@ class Churned:
     lake: Lake
     journal: Path
     answers: Path
-    progress: list[Progress]
+    progress: list[FeedEvent]
     trimmed: int
     """Versions up to here were trimmed, and those behind `read` had not been read."""
     read: int
@@ -51,7 +51,7 @@ class Churned:
 class LiveIngest:
     """As `ingest` without end, in a thread: it may be stopped and begun again."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, progress: list[Progress]) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, progress: list[FeedEvent]) -> None:
         self._spark, self._lake, self._progress = spark, lake, progress
         self.failed: list[BaseException] = []
 
@@ -74,7 +74,7 @@ class LiveIngest:
                 self._spark,
                 self._lake,
                 once=False,
-                announce=self._progress.append,
+                on_event=self._progress.append,
                 stop=stop,
                 trigger_s=2,
                 on_loss=on_loss,
@@ -98,9 +98,9 @@ def _version(entry_id: bytes) -> int:
 def churn(spark: SparkSession, store_url: str, namespace: str, folder: Path, seconds: float) -> Churned:
     os.environ["ROUTEBOOK_REDIS_URL"] = store_url  # as the data source wants it: an address is no option
     lake = Lake(str(folder / "lake"), namespace)
-    lake.changes.make()
+    lake.changes.create()
     journal, answers = folder / "journal", folder / "answers"
-    progress: list[Progress] = []
+    progress: list[FeedEvent] = []
     live = LiveIngest(spark, lake, progress)
     key = f"rb:{{{namespace}}}:changes"
     flags = ("--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1")
@@ -132,7 +132,7 @@ def churn(spark: SparkSession, store_url: str, namespace: str, folder: Path, sec
             other.stop()
             one.stop()
             wait_until(lambda: live.read() == _newest(store, key), "everything is read", timeout_s=READ_SECONDS)
-    ingest(spark, lake, once=True, announce=progress.append, stop=threading.Event())
+    ingest(spark, lake, once=True, on_event=progress.append, stop=threading.Event())
     return Churned(lake, journal, answers, progress, trimmed, read)
 
 

@@ -193,7 +193,7 @@ def _compute_day(spark: SparkSession, day: _Day, stale: list[StoredAnswer]) -> I
 def _replace_day(inputs: QuestionInput, stored: StoredAnswer, day: _Day) -> bool:
     """False if another process has stored this day meanwhile, from the same history or a newer state of it."""
     table = stored.table(day.context.lake)
-    table.make()
+    table.create()
     ours = stored.provenance(day.available)
     records = ours.records(stored.name, day.name)
     metadata = {"thresholds": json.dumps(asdict(inputs.thresholds))}

@@ -58,7 +58,7 @@ class Backfill:
         days = list(days_between(window.start_ms, window.end_ms))
         self.progress.doing("building snapshots")
         names = [day_of(day.start_ms) for day in days]
-        build_days(self.spark, self.lake, names, again=again, log=self.progress.log)
+        build_days(self.spark, self.lake, names, rebuild=again, log=self.progress.log)
         made = refresh(
             self.spark,
             self.lake,

@@ -25,7 +25,7 @@ from routebook_pipeline.times import iso
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from routebook_pipeline.lake.feeds import Progress as Told
+    from routebook_pipeline.lake.feeds import FeedEvent
     from routebook_pipeline.lake.tables import Lake
 
 
@@ -62,7 +62,7 @@ def ingest_into(
     if max_entries is not None:
         options["max_entries_per_trigger"] = str(max_entries)
 
-    def announce(told: "Told") -> None:
+    def on_event(told: "FeedEvent") -> None:
         logbook.write(told)
         if refresher is not None and told.committed is not None:
             refresher.look()
@@ -71,7 +71,7 @@ def ingest_into(
         spark,
         lake,
         once=once,
-        announce=announce,
+        on_event=on_event,
         stop=stop,
         trigger_s=trigger_s,
         on_loss=on_loss,
@@ -93,7 +93,7 @@ class Logbook:
         self.progress = progress
         self._since = time.monotonic()
 
-    def write(self, told: "Told") -> None:
+    def write(self, told: "FeedEvent") -> None:
         now = time.monotonic()
         per_second = told.committed.entries / max(now - self._since, 0.001) if told.committed is not None else 0
         speed = f" ({per_second:.0f} entries/s)" if per_second >= WORTH_TELLING else ""

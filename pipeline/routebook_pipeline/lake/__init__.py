@@ -1,1 +1,1 @@
-"""Delta tables: what is kept, how it gets there exactly once, and how it is read."""
+"""The lake: Delta tables with the history, how each change gets into them exactly once, and how they are read."""

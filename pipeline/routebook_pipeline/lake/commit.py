@@ -1,13 +1,9 @@
-"""Where a test may end the process, as a power cut would: `ROUTEBOOK_TEST_KILL_AT=<point>:<batch>`.
+"""Commits a batch of a stream to its table, exactly once.
 
-Proves that a batch is in the lake once, wherever the writer died. Does nothing without the variable.
-
-A batch of the stream into its table, exactly once.
-
-What is new is decided by the table's own record: the transaction named like the table, an `ord`, H. It moves in the
-same commit that adds the rows, and only from the state that was looked at. So whatever the reader repeats, forgets or
-does twice, every version is there once: what ends at or below H is left out, and a batch that does not begin right
-behind H, or has not exactly the versions up to its end, is refused.
+A record of the table decides what is new: it is named like the table and holds the `ord` of the last committed version,
+H. The commit that adds the rows also moves H, and fails if another commit has moved H since it was read. So every
+version is in the table once, whatever the reader repeats or forgets: entries at or below H are dropped, and a batch is
+refused unless it starts right after H and has every version up to its end.
 """
 
 import os
@@ -22,43 +18,45 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import HistoryError, WrongUsageError
 from routebook_pipeline.kinds import KNOWN_FORMAT
-from routebook_pipeline.lake.parsing import CHANGES_FORM, NEWER, PULSES_FORM, Batch, Form, above, located
+from routebook_pipeline.lake.parsing import NEWER, PARSERS, Batch, after_version, with_positions
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, PinnedTable, Position, Table
 from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, utc_day, write_attempt
 from routebook_pipeline.source.stream import EntryId, StreamEnd
 
 KILL_VARIABLE: Final = "ROUTEBOOK_TEST_KILL_AT"
+"""For tests: `<point>:<batch>` kills the process there, like a power cut. They prove that a batch is in the lake once,
+wherever the writer dies.
+"""
 
 
 class KillPoint(StrEnum):
     FILES_WRITTEN = "files-written"
     COMMITTED = "committed"
-    PLACE_PUBLISHED = "place-published"
+    POSITION_PUBLISHED = "position-published"
 
 
 def kill_at(point: KillPoint, batch: int) -> None:
-    """Ends the whole process group (the JVM is in it) when this is the place. Whoever sets the variable starts us in a
-    group of our own.
+    """Kills the process group, with the JVM in it, if the variable names this point. The test that sets the variable
+    starts us in a group of our own.
     """
     if os.environ.get(KILL_VARIABLE) == f"{point}:{batch}":
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-FORMS: Final = {"changes": CHANGES_FORM, "pulses": PULSES_FORM}
-WRONG_STREAM_ENTRIES: Final = 100
-"""A batch of so many entries of which none is readable is no bad luck: it is another stream. One of a newer format is
-ours; it is kept, to be read again later.
+MIN_CORRUPT_ENTRIES: Final = 100
+"""A batch of at least this many entries, all of them corrupt, comes from another stream. Entries of a newer format do
+not count: they are ours, and are kept to be parsed later.
 """
 
 
 class NotTheNextError(HistoryError):
-    """A batch that leaves out, repeats or jumps."""
+    """The batch does not continue the table: it skips or repeats versions."""
 
     def __init__(self, table: str, held: int, first: int, last: int, versions: int) -> None:
         super().__init__(
-            f"The lake holds {table} up to version {held}, and what was to be added has {versions} versions from "
-            f"{first} to {last}: it does not continue the lake, so nothing was written. Delete the folder "
-            "`checkpoints` beside the tables, which is always safe, and start again."
+            f"The lake holds {table} up to version {held}, but the new batch has {versions} versions from {first} to "
+            f"{last}. It does not continue the lake, so nothing was written. Delete the folder `checkpoints` beside "
+            "the tables, which is always safe, and start again."
         )
         self.held, self.first, self.last = held, first, last
 
@@ -70,11 +68,11 @@ class CommittedBatch:
     last: int
     entries: int
     holes: int
-    """Versions that are missing."""
+    """Number of missing versions."""
     unreadable: int
     rows: int
     observed_ms: int
-    """Until then, nothing followed `last`."""
+    """Until this time, the stream had nothing after `last`."""
 
 
 def commit(
@@ -87,8 +85,10 @@ def commit(
     known_format: int = KNOWN_FORMAT,
     reached: Callable[[KillPoint], None] = lambda _: None,
 ) -> CommittedBatch | None:
-    """`batch`: entries as `schemas.SOURCE`. `end`: where it ends in the stream, whether that entry could be read or is
-    lost; without it, where the last row says. None when the table holds all of it already.
+    """None when the table already has the whole batch.
+
+    `batch`: entries as in `schemas.SOURCE`. `end`: the last position of the batch, even if that entry is lost; without
+    it, the last row decides. `stream_end`: the end of the stream when the end of the batch was fixed.
     """
     while True:
         try:
@@ -116,39 +116,43 @@ def _try(
     reached: Callable[[KillPoint], None],
 ) -> CommittedBatch | None:
     table, held = pinned.table, pinned.position
-    form: Form = FORMS[table.name]
+    parser = PARSERS[table.name]
     era = held.era if held else 0
-    entries = located(batch) if held is None else above(located(batch), held.version)
-    seen = Observation()
-    judged = form.judged(entries, known_format).observe(seen, *_counts())
-    rows = form.rows(judged, Batch(table.namespace, era, ingested_ms))
-    with write_attempt(table) as made:
-        made.write(rows.withColumn(table.partition, utc_day(F.col("ms"))))
-        found = _with_sum(seen.get)
-        if not found["entries"] and not found["holes"]:
-            made.remove()
+    entries = with_positions(batch) if held is None else after_version(with_positions(batch), held.version)
+    observation = Observation()
+    validated = parser.validate(entries, known_format).observe(observation, *_counts())
+    rows = parser.to_rows(validated, Batch(table.namespace, era, ingested_ms))
+    with write_attempt(table) as attempt:
+        attempt.write(rows.withColumn(table.partition, utc_day(F.col("ms"))))
+        counts = _with_sum(observation.get)
+        if not counts["entries"] and not counts["holes"]:
+            attempt.remove()
             return None
-        check_it_continues(table.name, held, found)
-        _check_it_is_ours(found)
-        # A row that stands for lost versions has the time of what was before them.
-        last_ms = end.ms if end is not None and end.version == found["last"] else found["last_ms"]
-        followed = stream_end is None or stream_end.version != found["last"]
-        done = CommittedBatch(
+        check_continuity(table.name, held, counts)
+        _check_same_stream(counts)
+        # A hole row has the time of the entry before the hole.
+        last_ms = end.ms if end is not None and end.version == counts["last"] else counts["last_ms"]
+        is_stream_end = stream_end is not None and stream_end.version == counts["last"]
+        committed = CommittedBatch(
             era=era,
-            **{name: found[name] for name in ("first", "last", "entries", "holes", "unreadable")},
-            rows=made.rows,
-            observed_ms=last_ms if followed or stream_end is None else stream_end.now_ms,
+            **{name: counts[name] for name in ("first", "last", "entries", "holes", "unreadable")},
+            rows=attempt.rows,
+            observed_ms=stream_end.now_ms if stream_end is not None and is_stream_end else last_ms,
         )
         reached(KillPoint.FILES_WRITTEN)
-        told = {name: getattr(done, name) for name in ("observed_ms", "entries", "holes", "unreadable")}
-        records = {table.name: Position(era, done.last).ord, OBSERVED: done.observed_ms, LAST_MS: last_ms}
-        commit_files(pinned, made.added, records=records, metadata=told)
+        metadata = {name: getattr(committed, name) for name in ("observed_ms", "entries", "holes", "unreadable")}
+        records = {
+            table.name: Position(era, committed.last).ord,
+            OBSERVED: committed.observed_ms,
+            LAST_MS: last_ms,
+        }
+        commit_files(pinned, attempt.added, records=records, metadata=metadata)
     reached(KillPoint.COMMITTED)
-    return done
+    return committed
 
 
 def _counts() -> list[Any]:
-    """All from the pass that writes: a second action would read the store twice."""
+    """Counted in the pass that writes the files: a second Spark action would read the store twice."""
     hole = F.col("hole")
     versions = F.col("last_version") - F.col("version") + 1
     of_entry = F.when(~hole, F.col("version"))
@@ -160,10 +164,10 @@ def _counts() -> list[Any]:
         F.count_if(~hole).alias("entries"),
         F.coalesce(F.sum(F.when(hole, versions)), F.lit(0)).alias("holes"),
         F.count_if(~hole & F.col("reason").isNotNull()).alias("unreadable"),
-        F.count_if(~hole & (F.col("reason") != NEWER)).alias("spoilt"),
-        # The sum of the versions: one that came twice and one that is missing do not cancel out. It is larger than a
-        # BIGINT holds, and a sum of decimals takes a fifth of the time of a batch: so in two halves, and in decimals
-        # what is in holes, of which there are few.
+        F.count_if(~hole & (F.col("reason") != NEWER)).alias("corrupt"),
+        # In the sum of all versions, a repeated version and a missing one do not cancel out. It is too large for a
+        # BIGINT, and summing decimals takes a fifth of a batch's time. So the versions of entries are summed in two
+        # halves; only those of holes, which are few, are summed as decimals.
         F.sum(F.shiftright(of_entry, _HALF_BITS)).alias("upper_halves"),
         F.sum(of_entry.bitwiseAND((1 << _HALF_BITS) - 1)).alias("lower_halves"),
         F.sum(F.when(hole, of_hole)).alias("twice_in_holes"),
@@ -171,29 +175,29 @@ def _counts() -> list[Any]:
 
 
 _HALF_BITS: Final = 24
-"""Of a version, which has 48 at most."""
+"""A version has at most 48 bits."""
 
 
-def _with_sum(found: dict[str, Any]) -> dict[str, Any]:
-    of_entries = ((found["upper_halves"] or 0) << _HALF_BITS) + (found["lower_halves"] or 0)
-    return {**found, "twice_the_sum": 2 * of_entries + int(found["twice_in_holes"] or 0)}
+def _with_sum(counts: dict[str, Any]) -> dict[str, Any]:
+    of_entries = ((counts["upper_halves"] or 0) << _HALF_BITS) + (counts["lower_halves"] or 0)
+    return {**counts, "twice_the_sum": 2 * of_entries + int(counts["twice_in_holes"] or 0)}
 
 
-def check_it_continues(table: str, held: Position | None, found: dict[str, Any]) -> None:
-    """NotTheNextError unless the batch has each version from right behind H to its last one exactly once. Without H it
-    may begin anywhere: what the store threw away before anybody read it belongs to nobody.
+def check_continuity(table: str, held: Position | None, counts: dict[str, Any]) -> None:
+    """NotTheNextError unless the batch has each version from H + 1 to its last one exactly once. Without H it may start
+    anywhere: earlier entries were trimmed before the lake existed.
     """
-    begins = held.version + 1 if held else found["first"]
-    length = found["last"] - begins + 1
-    versions = found["entries"] + found["holes"]
-    expected = (begins, length, (begins + found["last"]) * length)
-    if (found["first"], versions, found["twice_the_sum"]) != expected:
-        raise NotTheNextError(table, begins - 1, found["first"], found["last"], versions)
+    first = held.version + 1 if held else counts["first"]
+    length = counts["last"] - first + 1
+    versions = counts["entries"] + counts["holes"]
+    expected = (first, length, (first + counts["last"]) * length)
+    if (counts["first"], versions, counts["twice_the_sum"]) != expected:
+        raise NotTheNextError(table, first - 1, counts["first"], counts["last"], versions)
 
 
-def _check_it_is_ours(found: dict[str, Any]) -> None:
-    if found["entries"] >= WRONG_STREAM_ENTRIES and found["spoilt"] == found["entries"]:
+def _check_same_stream(counts: dict[str, Any]) -> None:
+    if counts["entries"] >= MIN_CORRUPT_ENTRIES and counts["corrupt"] == counts["entries"]:
         raise WrongUsageError(
-            f"None of the {found['entries']} entries from version {found['first']} to {found['last']} can be read: "
-            "this is no stream written by Routebook. Look at the address of the store and at the namespace."
+            f"None of the {counts['entries']} entries from version {counts['first']} to {counts['last']} can be read: "
+            "Routebook did not write this stream. Check the address of the store and the namespace."
         )

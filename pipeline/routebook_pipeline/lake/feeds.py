@@ -1,10 +1,8 @@
-"""Spark's own notes of its queries, one folder a start.
+"""Copies one stream into its table: a streaming query, each of whose batches is committed, then reported to the store.
 
-No query goes on from another's: each begins where the lake is. A checkpoint that is older than the lake would ask for
-what may be trimmed by now, one of a history that ended for what never was, and two processes would fight over one. What
-earlier ones noted is looked at for one thing only: none may be ahead of the lake.
-
-One stream into one table: a streaming query whose every batch is committed, and only then told to the store.
+Each start of a query has a checkpoint folder of its own, and continues from the lake, never from another checkpoint. An
+old checkpoint could name entries that have been trimmed, or entries of a history that ended; and two processes would
+overwrite a shared one. Earlier checkpoints have one use: if one of them is ahead of the lake, the lake lost data.
 """
 
 import json
@@ -31,23 +29,29 @@ from routebook_pipeline.source.data_source import NAME
 from routebook_pipeline.source.options import LATEST
 from routebook_pipeline.source.stream import CHANGES, DEFAULT_URL_ENV, EntryId, StreamEnd, StreamReader
 
-KEPT_MS: Final = 24 * 3_600_000
-"""Since its last note. Who notes nothing for longer, and yet runs, starts again when something comes."""
+CHECKPOINT_KEPT_MS: Final = 24 * 3_600_000
+"""A checkpoint is removed this long after its last write. If its query is still running, it is restarted at its next
+batch.
+"""
+COMMITS_BETWEEN_COMPACTIONS: Final = 200
+
 _NAME: Final = r"(?P<name>\d+-[0-9a-f]{16})"
 _COMMITTED: Final = re.compile(rf"{_NAME}/commits/(?P<batch>\d+)")
-_OVER: Final = "over"
-"""Name of an empty file: the query has ended."""
-_ENDED: Final = re.compile(f"{_NAME}/{_OVER}")
+_ENDED_MARK: Final = "over"
+"""Name of an empty file in the checkpoint of a query that has ended."""
+_ENDED: Final = re.compile(f"{_NAME}/{_ENDED_MARK}")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     folder: Folder
     key: str
-    """Of the stream, in Spark's notes."""
+    """The stream's key in Spark's offsets."""
 
     def end_of(self, batch: int) -> EntryId | None:
-        """As Spark noted it before the batch began. No data frame says so before it is read."""
+        """The end of a batch, which Spark writes down before the batch begins. (A data frame does not have it until it
+        has been read.)
+        """
         text = self.folder.text(f"offsets/{batch}")
         if text is None:
             return None
@@ -57,7 +61,9 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Of one stream. All of them may be deleted at any time. Their names say in which era of the lake they began."""
+    """The checkpoints of one stream; all of them may be deleted at any time. A checkpoint's name begins with the era in
+    which its query started.
+    """
 
     folder: Folder
     key: str
@@ -66,28 +72,40 @@ class Checkpoints:
         return Checkpoint(self.folder / f"{era}-{secrets.token_hex(8)}", self.key)
 
     def furthest(self, era: int) -> EntryId | None:
-        """How far any of them says that the lake has come. Version 0: the stream was empty."""
+        """The furthest committed position in the checkpoints of an era. Version 0: the stream was empty."""
         ends = self._ends(self.folder.files())
         return max((end for name, end in ends.items() if _era(name) == era), key=lambda end: end.version, default=None)
 
     def close(self, own: Checkpoint) -> None:
-        """Its query has ended. That is known of nobody else's, so each process says it of its own."""
-        own.folder.mark(_OVER)
-        self.drop_ended()
+        """Marks the checkpoint as ended. Only the process that ran its query knows that."""
+        own.folder.touch(_ENDED_MARK)
+        self.remove_ended()
 
-    def drop_ended(self) -> None:
-        """Among those that ended, only the furthest tells `furthest` anything; by name, where two came as far: whoever
-        does this at the same time keeps the same one.
+    def remove_ended(self) -> None:
+        """Removes all ended checkpoints except the furthest; `furthest` needs no other. If two are equally far, their
+        names decide, so that concurrent processes keep the same one.
         """
         files = self.folder.files()
-        over = [found["name"] for file in files if (found := _ENDED.fullmatch(file.path))]
+        ended = [found["name"] for file in files if (found := _ENDED.fullmatch(file.path))]
         ends = self._ends(files)
-        reached = {name: (_era(name), ends[name].version if name in ends else -1, name) for name in over}
-        for name in sorted(over, key=lambda name: reached[name])[:-1]:
+        order = {name: (_era(name), ends[name].version if name in ends else -1, name) for name in ended}
+        for name in sorted(ended, key=lambda name: order[name])[:-1]:
             (self.folder / name).remove()
 
+    def remove_old(self) -> None:
+        """Removes the checkpoints of processes that must have ended."""
+        newest: dict[str, int] = defaultdict(int)
+        for file in self.folder.files():
+            name, in_a_folder, _ = file.path.partition("/")
+            # Files directly in the folder are from releases that had one checkpoint for all starts.
+            if in_a_folder:
+                newest[name] = max(newest[name], file.modified_ms)
+        for name, written_ms in newest.items():
+            if written_ms < time.time_ns() // 1_000_000 - CHECKPOINT_KEPT_MS:
+                (self.folder / name).remove()
+
     def _ends(self, files: list[FoundFile]) -> dict[str, EntryId]:
-        """By name. Not of those that nothing was committed of."""
+        """The end of the last committed batch of each checkpoint that has one."""
         last: dict[str, int] = defaultdict(int)
         for file in files:
             found = _COMMITTED.fullmatch(file.path)
@@ -96,86 +114,77 @@ class Checkpoints:
         ends = {name: Checkpoint(self.folder / name, self.key).end_of(batch) for name, batch in last.items()}
         return {name: end for name, end in ends.items() if end is not None}
 
-    def tidy(self) -> None:
-        """Removes those of processes that ended."""
-        newest: dict[str, int] = defaultdict(int)
-        for file in self.folder.files():
-            name, in_a_folder, _ = file.path.partition("/")
-            # Files right here are those of releases with one checkpoint for all starts.
-            if in_a_folder:
-                newest[name] = max(newest[name], file.modified_ms)
-        for name, noted_ms in newest.items():
-            if noted_ms < time.time_ns() // 1_000_000 - KEPT_MS:
-                (self.folder / name).remove()
-
 
 def _era(name: str) -> int:
     return int(name.partition("-")[0])
 
 
-COMMITS_BETWEEN_COMPACTIONS: Final = 200
-
-
 @dataclass(frozen=True)
-class Progress:
-    """Something that happened, for people; with the numbers, when a batch was committed."""
+class FeedEvent:
+    """Something to show to the operator; with the numbers, if a batch was committed."""
 
     stream: str
     text: str
     committed: CommittedBatch | None = None
 
 
-Announce = Callable[[Progress], None]
+OnEvent = Callable[[FeedEvent], None]
 
 
 class StoppedError(Exception):
-    """A batch that was not begun any more."""
+    """Ends a query: a stop was requested before its next batch."""
 
 
 @dataclass(frozen=True)
 class FeedOptions:
-    """How a stream is read."""
-
-    options: Mapping[str, str]
-    """The source's own, `url_env` among them; not those that say where to begin."""
+    source: Mapping[str, str]
+    """Options of the source, such as `url_env`, but not where to start."""
     on_loss: str
     starting: str
     reader: str | None
-    """Under this name the store keeps what we have not read yet; None for a stream that nobody holds back."""
+    """The name under which the store records our position, so that the service does not trim what we have not read.
+    None for a stream that may be trimmed at any time.
+    """
     compacting: bool
+
+    @property
+    def url_env(self) -> str:
+        return self.source.get("url_env", DEFAULT_URL_ENV)
 
 
 class Feed:
-    def __init__(self, lake: Lake, stream: str, habits: FeedOptions, announce: Announce, stop: threading.Event) -> None:
-        self.lake, self.stream, self.habits = lake, stream, habits
+    def __init__(self, lake: Lake, stream: str, options: FeedOptions, on_event: OnEvent, stop: threading.Event) -> None:
+        self.lake, self.stream, self.options = lake, stream, options
         self.table: Table = lake.changes if stream == CHANGES else lake.pulses
         self.query: StreamingQuery | None = None
         self.batches = 0
-        """Committed since the start of this process."""
-        self._announce, self._stop = announce, stop
+        """Committed since this process started."""
+        self._on_event, self._stop = on_event, stop
         self._failure: PipelineError | None = None
         self._running = threading.Lock()
         self._stopped = False
-        self._store = StreamReader(habits.options.get("url_env", DEFAULT_URL_ENV), lake.namespace, stream)
+        self._store = StreamReader(options.url_env, lake.namespace, stream)
         self._checkpoints = Checkpoints(lake.checkpoints(stream), self._store.key)
         self._checkpoint: Checkpoint | None = None
 
-    def nothing_new(self) -> bool:
-        """Whether the stream ends where the lake does. A query takes seconds to find that out."""
-        self.table.make()
+    def is_up_to_date(self) -> bool:
+        """Whether the lake has the whole stream. A query would take seconds to find out."""
+        self.table.create()
         newest = self._store.newest().id
         held = self.table.pin().stream_position
         return newest.version == 0 if held is None else newest == EntryId(*held)
 
     def start(self, spark: SparkSession, trigger_s: float | None) -> StreamingQuery:
-        """Every so many seconds; without, what is there now in as many batches as it takes."""
+        """Starts a query with a batch every `trigger_s` seconds; without it, one that reads what is there now, in as
+        many batches as necessary, and ends.
+        """
         self._failure = None
-        self.table.make()
-        self._refuse_what_is_ahead()
-        reader = spark.readStream.format(NAME).options(**self._options())
-        checkpoint = self._begin_checkpoint()
+        self.table.create()
+        self._refuse_lake_with_losses()
+        reader = spark.readStream.format(NAME).options(**self._source_options())
+        checkpoint = self._new_checkpoint()
         check_spark_reaches(spark, checkpoint.folder)
-        writer = reader.load().writeStream.foreachBatch(self._take).queryName(f"{self.lake.namespace}-{self.stream}")
+        writer = reader.load().writeStream.foreachBatch(self._process).queryName(f"{self.lake.namespace}-{self.stream}")
         writer = writer.option("checkpointLocation", checkpoint.folder.for_spark)
         if trigger_s is None:
             writer = writer.trigger(availableNow=True)
@@ -185,86 +194,87 @@ class Feed:
         return self.query
 
     def stop(self) -> None:
-        """After the running batch."""
+        """Waits for the running batch."""
         with self._running:
             self._stopped = True
-        # Not within: Spark waits for its thread, which may be just about to hand over a batch.
+        # Without the lock: Spark waits for its thread, which may be about to call `_process`.
         if self.query is not None:
             self.query.stop()
         if self._checkpoint is not None:
-            # What is not tidied away now goes after a day.
+            # A checkpoint that is not removed now is removed after a day.
             with suppress(UnreachableError):
                 self._checkpoints.close(self._checkpoint)
         self._store.close()
 
     def failure(self) -> BaseException | None:
-        """Why the query ended; None when it did what it should, or was stopped."""
+        """Why the query failed; None when it ended normally or was stopped."""
         error = self.query.exception() if self.query is not None else None
         if error is None or self._stop.is_set():
             return None
         return self._failure or unwrap_spark_error(error) or error
 
-    def _options(self) -> dict[str, str]:
-        """Where to begin is the lake's business."""
+    def _source_options(self) -> dict[str, str]:
+        """The lake decides where to start, if it has anything."""
         held = self.table.pin().stream_position
-        chosen = {
-            **self.habits.options,
+        options = {
+            **self.options.source,
             "stream": self.stream,
             "namespace": self.lake.namespace,
-            "on_loss": self.habits.on_loss,
+            "on_loss": self.options.on_loss,
         }
         if held is not None:
-            return {**chosen, "start_id": str(EntryId(*held))}
-        if self.habits.starting == LATEST:
-            return {**chosen, "start_id": str(self._begin_at_the_end())}
-        return chosen
+            return {**options, "start_id": str(EntryId(*held))}
+        if self.options.starting == LATEST:
+            return {**options, "start_id": str(self._start_at_the_end())}
+        return options
 
-    def _refuse_what_is_ahead(self) -> None:
-        """The lake came from a backup, or a table was removed: somebody should know before it is filled again with what
-        the stream still has.
+    def _refuse_lake_with_losses(self) -> None:
+        """The lake was restored from a backup, or a table was deleted. The operator should know before the lake is
+        filled with only what the stream still has.
         """
-        # In this order: who reads beside us moves the lake first.
-        furthest = self._checkpoints.furthest(self._place.era)
-        version = self._place.version
+        # In this order: another process that ingests too moves the lake first, then its checkpoint.
+        furthest = self._checkpoints.furthest(self._position.era)
+        version = self._position.version
         if furthest is not None and furthest.version > version:
             raise HistoryError(
                 f"The lake at {self.lake.folder.uri} holds {self.table.name} up to version {version}, but a checkpoint "
-                f"says that everything up to {furthest.version} was read: did the lake come from a backup? Delete the "
-                f"folder {self._checkpoints.folder.uri} (it is always safe), and start again: the lake is filled from "
-                "its own place."
+                f"says that everything up to {furthest.version} was read. Was the lake restored from a backup? Delete "
+                f"the folder {self._checkpoints.folder.uri}, which is always safe, and start again: reading continues "
+                "where the lake ends."
             )
 
     @property
-    def _place(self) -> Position:
+    def _position(self) -> Position:
         return self.table.pin().position or Position(0, 0)
 
-    def _begin_checkpoint(self) -> Checkpoint:
+    def _new_checkpoint(self) -> Checkpoint:
         if self._checkpoint is not None:
             self._checkpoint.folder.remove()
-        self._checkpoints.tidy()
-        self._checkpoint = self._checkpoints.new(self._place.era)
+        self._checkpoints.remove_old()
+        self._checkpoint = self._checkpoints.new(self._position.era)
         return self._checkpoint
 
-    def _begin_at_the_end(self) -> EntryId:
-        """Recorded in the lake at once: else a quiet stream would be begun at another end when started again."""
+    def _start_at_the_end(self) -> EntryId:
+        """Records the end in the lake at once. Otherwise, after a restart without any batch, the start would be later
+        than the first one.
+        """
         end = self._store.newest()
         pinned = self.table.pin()
         if end.version > 0:
-            place = Position(0, end.version).ord
-            records = {self.table.name: place, LAST_MS: end.id.ms, OBSERVED: end.now_ms}
+            records = {self.table.name: Position(0, end.version).ord, LAST_MS: end.id.ms, OBSERVED: end.now_ms}
             with suppress(ConcurrentCommitError):
                 commit_files(pinned, [], records=records)
         held = self.table.pin().stream_position
         return end.id if held is None else EntryId(*held)
 
-    def _take(self, batch: DataFrame, number: int) -> None:
+    def _process(self, batch: DataFrame, number: int) -> None:
         with self._running:
             if self._stopped or self._stop.is_set():
                 raise StoppedError
             try:
                 self._commit(batch, number)
             except PipelineError as error:
-                # Spark hands on its text only.
+                # Spark passes on only its text.
                 self._failure = error
                 raise
 
@@ -272,36 +282,36 @@ class Feed:
         held = self.table.pin().stream_position
         stream_end = self._store.newest()
         if held is not None:
-            # The source compares its own place only, and who reads beside us may be further.
+            # The source checks only its own position, and another process may have moved the lake further.
             self._store.refuse_fork(EntryId(*held), stream_end.id)
         end = None if self._checkpoint is None else self._checkpoint.end_of(number)
-        done = commit(
+        committed = commit(
             batch,
             self.table,
-            ingested_ms=_safe_clock(stream_end, end),
+            ingested_ms=_ingested_ms(stream_end, end),
             stream_end=stream_end,
             end=end,
             reached=lambda point: kill_at(point, number),
         )
-        self._publish(number)
-        if done is None:
-            self._announce(Progress(self.stream, "the lake holds this batch already"))
+        self._publish_position(number)
+        if committed is None:
+            self._on_event(FeedEvent(self.stream, "the lake already has this batch"))
             return
         self.batches += 1
-        self._announce(Progress(self.stream, _sentence(done), done))
-        if self.habits.compacting and self.batches % COMMITS_BETWEEN_COMPACTIONS == 0:
-            self._announce(Progress(self.stream, _compacted(self.table)))
+        self._on_event(FeedEvent(self.stream, _describe(committed), committed))
+        if self.options.compacting and self.batches % COMMITS_BETWEEN_COMPACTIONS == 0:
+            self._on_event(FeedEvent(self.stream, _compact(self.table)))
 
-    def _publish(self, number: int) -> None:
-        """Only now may the store throw these entries away."""
+    def _publish_position(self, number: int) -> None:
+        """After the commit: from now on the service may trim these entries."""
         held = self.table.pin().position
-        if self.habits.reader is not None and held is not None:
-            self._store.write_reader_position(self.habits.reader, held.version)
-        kill_at(KillPoint.PLACE_PUBLISHED, number)
+        if self.options.reader is not None and held is not None:
+            self._store.write_reader_position(self.options.reader, held.version)
+        kill_at(KillPoint.POSITION_PUBLISHED, number)
 
 
-def _compacted(table: Table) -> str:
-    """The batch is in the lake, whether its files can be joined or not."""
+def _compact(table: Table) -> str:
+    """A failure does not fail the batch, which is committed."""
     try:
         done = compact_table(table)
     except UnreachableError as error:
@@ -309,17 +319,17 @@ def _compacted(table: Table) -> str:
     return f"{done.joined} files of closed days joined into {done.into}"
 
 
-def _safe_clock(stream_end: StreamEnd, end: EntryId | None) -> int:
-    """No later entry has an earlier time than this, unless the store's clock steps back: the clock itself when nothing
-    follows the batch, else the time of its last entry.
+def _ingested_ms(stream_end: StreamEnd, end: EntryId | None) -> int:
+    """A time that no later entry is before, unless the store's clock is set back: the store's clock if the batch ends
+    with the stream, else the time of its last entry.
     """
     if end is None:
         return 0
     return stream_end.now_ms if stream_end.version == end.version else end.ms
 
 
-def _sentence(done: CommittedBatch) -> str:
-    words = [f"{done.entries} entries, up to version {done.last}"]
-    words += [f"{done.holes} versions are missing"] if done.holes else []
-    words += [f"{done.unreadable} are not readable"] if done.unreadable else []
-    return ", ".join(words)
+def _describe(batch: CommittedBatch) -> str:
+    parts = [f"{batch.entries} entries, up to version {batch.last}"]
+    parts += [f"{batch.holes} versions are missing"] if batch.holes else []
+    parts += [f"{batch.unreadable} are not readable"] if batch.unreadable else []
+    return ", ".join(parts)

@@ -1,15 +1,14 @@
-"""Which entries are readable, and why the others are not.
+"""Parses entries of a stream into rows of the lake. Data frames in, data frames out; everything runs in the JVM.
 
-`from_json` alone does not tell: it answers an empty payload, `{}` and a missing field with nulls and without a mark,
-reads `5` as the string "5", and does not look at what follows the first object. So the payload is parsed inside a list
-inside an object (what follows it is then a mistake), and an entry that looks odd is parsed a second time, with the
-types its values really have, to name the field.
+Whatever its payload, an entry becomes at least its row 0 in `changes`, and no entry stops the query. An entry that is
+not readable gets a reason.
 
-The rules are written as SQL: as objects they are thousands of calls into the JVM, a second for every batch.
+`from_json` alone does not find all mistakes. It returns nulls, without marking the row, for an empty payload, `{}` and
+a missing field; it reads `5` as the string "5"; and it ignores text after the first object. So the payload is parsed as
+the only item of a list in an object, where text after it is a syntax error. An entry that looks wrong is parsed again
+with the types that its values really have, which names the wrong field.
 
-From entries of a stream to rows of the lake. Pure: data frames in, data frames out, and everything in the JVM.
-
-Whatever its payload, an entry becomes at least its row 0 in `changes`, and none stops the query.
+The rules are SQL text: as column objects they take thousands of calls into the JVM, a second for every batch.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,22 +34,22 @@ from routebook_pipeline.schemas import CHANGES, PULSES
 from routebook_pipeline.source.reading import HOLE_PREFIX
 
 NEWER: Final = "newer"
-"""The reason of an entry whose `v` is higher than what is known here."""
+"""The reason of an entry whose format (`v`) is newer than this release."""
 
-_OPTIONS = {"columnNameOfCorruptRecord": "marked", "allowSingleQuotes": "false"}
+_JSON_OPTIONS = {"columnNameOfCorruptRecord": "corrupt", "allowSingleQuotes": "false"}
 
 
 @dataclass(frozen=True)
 class ListRule:
-    """What every item of a list must have."""
+    """The fields that every item of a list must have."""
 
     strings: tuple[str, ...]
     numbers: tuple[str, ...]
     unless: str | None = None
-    """With a value here, an item needs no numbers."""
+    """If this field has a value, the item needs no numbers."""
 
-    def broken(self, items: str) -> str:
-        """Whether an item lacks something, or has it in another type, which `from_json` turned into null."""
+    def is_broken(self, items: str) -> str:
+        """Whether a field of an item is missing, or has another type, which `from_json` turned into null."""
         numbers = _any(f"item.{name} IS NULL" for name in self.numbers)
         if self.unless is not None:
             numbers = f"coalesce(item.{self.unless}, 0) = 0 AND ({numbers})"
@@ -59,57 +58,58 @@ class ListRule:
 
 
 @dataclass(frozen=True)
-class Grammar:
-    """The entries of one stream."""
+class EntryFormat:
+    """What an entry of one stream must look like."""
 
     fields: Mapping[str, DataType]
-    """Those that are looked at, `v` and `kind` first; what else an entry has is nobody's business."""
+    """The fields that are read, `v` and `kind` first; all others are ignored."""
     codes: Mapping[str, int]
     """Kind -> number."""
     required: Mapping[int, tuple[str, ...]]
     optional: Mapping[int, tuple[str, ...]]
     unknown: int
-    """The number of a kind that has none."""
+    """The number of a kind that is not in `codes`."""
     lists: Mapping[str, ListRule] = field(default_factory=dict)
 
     @property
-    def entry(self) -> StructType:
+    def schema(self) -> StructType:
         return StructType([StructField(name, kind) for name, kind in self.fields.items()])
 
     @property
     def strings(self) -> tuple[str, ...]:
         return tuple(name for name, kind in self.fields.items() if isinstance(kind, StringType))
 
-    def requiring(self, name: str) -> list[int]:
+    def codes_requiring(self, name: str) -> list[int]:
         return [code for code, names in self.required.items() if name in names]
 
-    def allowing(self, name: str) -> list[int]:
-        return self.requiring(name) + [code for code, names in self.optional.items() if name in names]
+    def codes_allowing(self, name: str) -> list[int]:
+        return self.codes_requiring(name) + [code for code, names in self.optional.items() if name in names]
 
 
-def judge(entries: DataFrame, grammar: Grammar, known_format: int) -> DataFrame:
-    """Adds `entry` (the fields), `told` (the number of its kind) and `reason` to entries with a `payload`: null when
-    readable, else `utf8`, `json`, `field:<name>`, `newer` or `kind`. A kind without a number is readable.
+def validate(entries: DataFrame, entry_format: EntryFormat, known_format: int) -> DataFrame:
+    """Adds to entries with a `payload`: `entry` (the fields), `kind_code` (the number of the kind), and `reason`. The
+    reason is null when the entry is readable, else `utf8`, `json`, `field:<name>`, `newer` or `kind`. An entry of an
+    unknown kind is readable.
     """
-    wrapped = StructType([StructField("d", ArrayType(grammar.entry)), StructField("marked", StringType())])
-    codes = ", ".join(f"'{kind}', {code}" for kind, code in grammar.codes.items())
-    kind = "named_struct('name', p.key, 'kind', schema_of_variant(p.value))"
-    typed = f"transform(map_entries(from_json(text, 'MAP<STRING, VARIANT>')), p -> {kind})"
+    wrapped = StructType([StructField("d", ArrayType(entry_format.schema)), StructField("corrupt", StringType())])
+    codes = ", ".join(f"'{kind}', {code}" for kind, code in entry_format.codes.items())
+    named_type = "named_struct('name', p.key, 'type', schema_of_variant(p.value))"
+    typed = f"transform(map_entries(from_json(text, 'MAP<STRING, VARIANT>')), p -> {named_type})"
     return (
         entries.withColumn(
             "text", F.expr("CASE WHEN is_valid_utf8(CAST(payload AS STRING)) THEN CAST(payload AS STRING) END")
         )
-        .withColumn("parsed", F.from_json(F.expr("concat('{\"d\":[', text, ']}')"), wrapped, _OPTIONS))
+        .withColumn("parsed", F.from_json(F.expr("concat('{\"d\":[', text, ']}')"), wrapped, _JSON_OPTIONS))
         .withColumn("entry", F.expr("CASE WHEN size(parsed.d) = 1 THEN parsed.d[0] END"))
-        .withColumn("told", F.expr(f"coalesce(try_element_at(map({codes}), entry.kind), {grammar.unknown})"))
-        .withColumn("types", F.expr(f"CASE WHEN entry IS NOT NULL AND ({_looks_odd(grammar)}) THEN {typed} END"))
-        .withColumn("reason", F.expr(_reason(grammar, known_format)))
+        .withColumn("kind_code", F.expr(f"coalesce(try_element_at(map({codes}), entry.kind), {entry_format.unknown})"))
+        .withColumn("types", F.expr(f"CASE WHEN entry IS NOT NULL AND ({_looks_wrong(entry_format)}) THEN {typed} END"))
+        .withColumn("reason", F.expr(_reason(entry_format, known_format)))
         .drop("text", "parsed", "types")
     )
 
 
-def _reason(grammar: Grammar, known_format: int) -> str:
-    fields = " ".join(f"WHEN {_wrong(name, grammar)} THEN 'field:{name}'" for name in grammar.fields)
+def _reason(entry_format: EntryFormat, known_format: int) -> str:
+    fields = " ".join(f"WHEN {_is_wrong(name, entry_format)} THEN 'field:{name}'" for name in entry_format.fields)
     return f"""CASE
         WHEN text IS NULL THEN 'utf8'
         WHEN entry IS NULL THEN 'json'
@@ -120,51 +120,55 @@ def _reason(grammar: Grammar, known_format: int) -> str:
     END"""
 
 
-def _looks_odd(grammar: Grammar) -> str:
-    """Cheap, and true of every entry in which something is wrong."""
-    unquoted = [f"coalesce({_may_be_no_string(f'entry.{name}')}, false)" for name in grammar.strings]
-    unquoted += [
+def _looks_wrong(entry_format: EntryFormat) -> str:
+    """A cheap check that is true for every entry with a mistake, and for some without."""
+    no_strings = [f"coalesce({_may_be_no_string(f'entry.{name}')}, false)" for name in entry_format.strings]
+    no_strings += [
         f"coalesce(exists(entry.{name}, item -> {_may_be_no_string(f'item.{inner}')}), false)"
-        for name, rule in grammar.lists.items()
+        for name, rule in entry_format.lists.items()
         for inner in rule.strings
     ]
-    lacking = [f"{_is_one(grammar.requiring(name))} AND entry.{name} IS NULL" for name in _named(grammar.required)]
-    broken = [rule.broken(f"entry.{name}") for name, rule in grammar.lists.items()]
-    return _any(["parsed.marked IS NOT NULL", *unquoted, *lacking, *broken])
+    missing = [
+        f"{_code_in(entry_format.codes_requiring(name))} AND entry.{name} IS NULL"
+        for name in sorted({name for names in entry_format.required.values() for name in names})
+    ]
+    broken = [rule.is_broken(f"entry.{name}") for name, rule in entry_format.lists.items()]
+    return _any(["parsed.corrupt IS NOT NULL", *no_strings, *missing, *broken])
 
 
 _TEXT_OF_NO_STRING = r'^(?:-?(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:[eE][-+]?[0-9]+)?$|["\[]|[-+]?(?:NaN|INF|Inf))'
 
 
 def _may_be_no_string(value: str) -> str:
-    """`from_json` gives the text of whatever stands in a string's place: of a number `5`, of a list `[5]`. Looked for
-    there and not in the payload: an anchored pattern on short values costs a tenth of a search in the whole text. And
-    most names begin with a small letter, for which three comparisons do: no number does, nor what opens a list.
+    """Where a string is expected, `from_json` returns the text of any value: `5` for a number, `[5]` for a list. The
+    check is on the returned value and not on the payload: an anchored pattern on short values takes a tenth of the time
+    of a search in the whole text. Most values begin with a small letter, where three comparisons are enough: no number
+    and no list begins with one.
     """
     begins_otherwise = f"{value} < 'a' AND {value} RLIKE r'{_TEXT_OF_NO_STRING}'"
     return f"({begins_otherwise} OR {value} IN ('true', 'false') OR startswith({value}, '{{'))"
 
 
-def _wrong(name: str, grammar: Grammar) -> str:
+def _is_wrong(name: str, entry_format: EntryFormat) -> str:
     value = f"entry.{name}"
     mistyped = (
         [_is_no_string(name)]
-        if isinstance(grammar.fields[name], StringType)
-        else [f"{value} IS NULL AND {_is_there(name)}"]
+        if isinstance(entry_format.fields[name], StringType)
+        else [f"{value} IS NULL AND {_has_value(name)}"]
     )
-    rule = grammar.lists.get(name)
+    rule = entry_format.lists.get(name)
     if rule is not None:
-        mistyped += [rule.broken(value), _items_have_no_strings(name, rule)]
-    absent = f"{_is_one(grammar.requiring(name))} AND {value} IS NULL"
-    return f"({absent} OR {_is_one(grammar.allowing(name))} AND ({_any(mistyped)}))"
+        mistyped += [rule.is_broken(value), _items_have_no_strings(name, rule)]
+    missing = f"{_code_in(entry_format.codes_requiring(name))} AND {value} IS NULL"
+    return f"({missing} OR {_code_in(entry_format.codes_allowing(name))} AND ({_any(mistyped)}))"
 
 
 def _type_of(name: str) -> str:
-    """Of the last value under this name; null when the entry was not looked at twice, or has none."""
-    return f"try_element_at(filter(types, p -> p.name = '{name}'), -1).kind"
+    """The type of the last value with this name; null when there is none, or the entry was not parsed again."""
+    return f"try_element_at(filter(types, p -> p.name = '{name}'), -1).type"
 
 
-def _is_there(name: str) -> str:
+def _has_value(name: str) -> str:
     return f"coalesce({_type_of(name)} <> 'VOID', false)"
 
 
@@ -178,12 +182,8 @@ def _items_have_no_strings(name: str, rule: ListRule) -> str:
     return f"coalesce({kind} LIKE 'ARRAY<OBJECT%' AND ({missing}), false)"
 
 
-def _is_one(codes: list[int]) -> str:
-    return f"told IN ({', '.join(map(str, codes))})" if codes else "false"
-
-
-def _named(table: Mapping[int, tuple[str, ...]]) -> list[str]:
-    return sorted({name for names in table.values() for name in names})
+def _code_in(codes: list[int]) -> str:
+    return f"kind_code IN ({', '.join(map(str, codes))})" if codes else "false"
 
 
 def _any(conditions: Iterable[str]) -> str:
@@ -200,7 +200,7 @@ _SEAT_GAPS: Final = StructType(
     ]
 )
 
-_CHANGES: Final = Grammar(
+_CHANGES: Final = EntryFormat(
     fields={
         "v": _INT,
         **dict.fromkeys(("kind", "cluster", "broker"), _STRING),
@@ -218,9 +218,10 @@ _CHANGES: Final = Grammar(
     unknown=int(Kind.UNKNOWN),
     lists={"queues": ListRule(strings=("t",), numbers=("r", "w", "p", "f"), unless="x")},
 )
+CHANGE_FIELDS: Final = _CHANGES.fields
 
 _GAPS: Final = 1
-_PULSES: Final = Grammar(
+_PULSES: Final = EntryFormat(
     fields={
         "v": _INT,
         **dict.fromkeys(("kind", "worker"), _STRING),
@@ -237,7 +238,7 @@ _PULSES: Final = Grammar(
 
 @dataclass(frozen=True)
 class Batch:
-    """Where a batch belongs. `ingested_ms`: see `schemas.CHANGES`."""
+    """Values that all rows of a batch share; `ingested_ms` is explained in `schemas.CHANGES`."""
 
     ns: str
     era: int
@@ -245,21 +246,28 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Form:
-    """How the entries of one stream become rows of its table: `judged` keeps one row an entry, `rows` unfolds it."""
+class EntryParser:
+    """Parses the entries of one stream into rows of its table."""
 
-    judged: Callable[[DataFrame, int], DataFrame]
-    rows: Callable[[DataFrame, Batch], DataFrame]
+    entry_format: EntryFormat
+    to_rows: Callable[[DataFrame, Batch], DataFrame]
+    """Turns each validated entry into its rows."""
+
+    def validate(self, entries: DataFrame, known_format: int) -> DataFrame:
+        """Keeps one row for each entry or hole."""
+        validated = validate(entries, self.entry_format, known_format)
+        return validated.withColumn("reason", F.expr("if(hole, NULL, reason)"))
 
 
 def parse(entries: DataFrame, ns: str, era: int, ingested_ms: int, *, known_format: int = KNOWN_FORMAT) -> DataFrame:
-    """Entries (`schemas.SOURCE`, holes among them) to rows of `schemas.CHANGES`."""
-    return CHANGES_FORM.rows(CHANGES_FORM.judged(located(entries), known_format), Batch(ns, era, ingested_ms))
+    """Parses entries and holes (`schemas.SOURCE`) into rows of `schemas.CHANGES`."""
+    parser = PARSERS["changes"]
+    return parser.to_rows(parser.validate(with_positions(entries), known_format), Batch(ns, era, ingested_ms))
 
 
-def located(entries: DataFrame) -> DataFrame:
-    """Each with where it is: `hole`, `ms`, `version`, and `last_version`, which is another one only in a hole. Taken
-    from the id, so that what the lake holds already is left out without being parsed.
+def with_positions(entries: DataFrame) -> DataFrame:
+    """Adds `hole`, `ms`, `version` and `last_version`, which differs from `version` only in a hole. They come from the
+    id, so that entries that the lake already has can be dropped before they are parsed.
     """
     return entries.selectExpr(
         f"startswith(entry_id, '{HOLE_PREFIX}') AS hole",
@@ -274,46 +282,39 @@ def located(entries: DataFrame) -> DataFrame:
     )
 
 
-def above(entries: DataFrame, version: int) -> DataFrame:
-    """What ends above `version`; a hole that begins at or below it begins right behind it."""
-    begins = F.expr(f"greatest(version, {version + 1}L)")
-    return entries.where(F.col("last_version") > version).withColumn("version", begins)
+def after_version(entries: DataFrame, version: int) -> DataFrame:
+    """Drops the versions up to `version`, from holes too."""
+    first = F.expr(f"greatest(version, {version + 1}L)")
+    return entries.where(F.col("last_version") > version).withColumn("version", first)
 
 
-def _judged(grammar: Grammar) -> Callable[[DataFrame, int], DataFrame]:
-    def judged(entries: DataFrame, known_format: int) -> DataFrame:
-        judged = judge(entries, grammar, known_format)
-        return judged.withColumn("reason", F.expr("if(hole, NULL, reason)"))
-
-    return judged
-
-
-def _rows_of_changes(judged: DataFrame, batch: Batch) -> DataFrame:
-    raw = f"code IN ({Kind.UNKNOWN:d}, {Kind.UNREADABLE:d})"
-    coded = judged.selectExpr(
+def _rows_of_changes(validated: DataFrame, batch: Batch) -> DataFrame:
+    keeps_raw = f"code IN ({Kind.UNKNOWN:d}, {Kind.UNREADABLE:d})"
+    coded = validated.selectExpr(
         "*",
-        f"CASE WHEN hole THEN {Kind.HOLE:d} WHEN reason IS NOT NULL THEN {Kind.UNREADABLE:d} ELSE told END AS code",
+        f"CASE WHEN hole THEN {Kind.HOLE:d} WHEN reason IS NOT NULL THEN {Kind.UNREADABLE:d} "
+        "ELSE kind_code END AS code",
     ).selectExpr(
         "*",
         f"code NOT IN ({Kind.HOLE:d}, {Kind.UNKNOWN:d}, {Kind.UNREADABLE:d}) AS known",
-        # Spark breaks base64 into lines.
-        rf"CASE WHEN {raw} THEN translate(base64(payload), '\r\n', '') END AS raw",
+        # Spark splits base64 into lines.
+        rf"CASE WHEN {keeps_raw} THEN translate(base64(payload), '\r\n', '') END AS raw",
     )
     queue = _QUEUE.simpleString()
     items = f"concat(array(CAST(NULL AS {queue})), coalesce(if(known, entry.queues, NULL), array()))"
-    unfolded = coded.selectExpr("*", f"{_text(batch.ns)} AS ns", f"posexplode({items}) AS (row, item)")
+    exploded = coded.selectExpr("*", f"{_literal(batch.ns)} AS ns", f"posexplode({items}) AS (row, item)")
     values = {name: f"CASE WHEN row = 0 AND known THEN entry.{name} END" for name in _CHANGES.fields}
-    return unfolded.selectExpr(*_columns(CHANGES, values | _OF_CHANGES | _of_place(batch)))
+    return exploded.selectExpr(*_columns(CHANGES, values | _CHANGE_VALUES | _batch_values(batch)))
 
 
-def _text(value: str) -> str:
+def _literal(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
-def _of_place(batch: Batch) -> dict[str, str]:
+def _batch_values(batch: Batch) -> dict[str, str]:
     return {
-        "ns": _text(batch.ns),
+        "ns": _literal(batch.ns),
         "era": f"{batch.era}",
         "ord": f"version + {batch.era * ERA_SHIFT}L",
         "ingested_ms": f"{batch.ingested_ms}L",
@@ -321,13 +322,13 @@ def _of_place(batch: Batch) -> dict[str, str]:
 
 
 def _key(condition: str, *names: str) -> str:
-    """To sort and shuffle by; null where a name is missing."""
-    there = " AND ".join(f"{name} IS NOT NULL" for name in names)
-    return f"if({condition} AND {there}, xxhash64({', '.join(('ns', *names))}), NULL)"
+    """A hash to sort and shuffle by; null where a name is missing."""
+    all_there = " AND ".join(f"{name} IS NOT NULL" for name in names)
+    return f"if({condition} AND {all_there}, xxhash64({', '.join(('ns', *names))}), NULL)"
 
 
 _READABLE: Final = f"row = 0 AND code NOT IN ({Kind.HOLE:d}, {Kind.UNREADABLE:d})"
-_OF_CHANGES: Final = {
+_CHANGE_VALUES: Final = {
     **{name: name for name in ("version", "row", "ms", "code", "raw")},
     "kind": f"CASE code WHEN {Kind.HOLE:d} THEN '{Kind.HOLE.title}' "
     f"WHEN {Kind.UNREADABLE:d} THEN '{Kind.UNREADABLE.title}' "
@@ -355,16 +356,16 @@ _OF_CHANGES: Final = {
 }
 
 
-def _rows_of_pulses(judged: DataFrame, batch: Batch) -> DataFrame:
-    """What is not readable, or of another kind, has no row there."""
-    seats = judged.where(f"NOT hole AND reason IS NULL AND told = {_GAPS}").selectExpr(
+def _rows_of_pulses(validated: DataFrame, batch: Batch) -> DataFrame:
+    """Unreadable entries and entries of other kinds have no row in `pulses`."""
+    seats = validated.where(f"NOT hole AND reason IS NULL AND kind_code = {_GAPS}").selectExpr(
         "version", "ms", "entry", "explode(entry.rows) AS seat"
     )
     buckets = seats.selectExpr("*", "explode(seat.h) AS bucket").where("size(bucket) = 2")
-    return buckets.selectExpr(*_columns(PULSES, _OF_PULSES | _of_place(batch)))
+    return buckets.selectExpr(*_columns(PULSES, _PULSE_VALUES | _batch_values(batch)))
 
 
-_OF_PULSES: Final = {
+_PULSE_VALUES: Final = {
     **{name: name for name in ("version", "ms")},
     **{name: f"entry.{name}" for name in ("worker", "from_ms", "to_ms")},
     "cluster": "seat.c",
@@ -377,10 +378,12 @@ _OF_PULSES: Final = {
 
 
 def _columns(schema: StructType, values: dict[str, str]) -> list[str]:
-    kinds = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-    return [f"CAST({values.get(name, 'NULL')} AS {kind}) AS `{name}`" for name, kind in kinds]
+    types = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    return [f"CAST({values.get(name, 'NULL')} AS {type_name}) AS `{name}`" for name, type_name in types]
 
 
-CHANGE_FIELDS: Final = _CHANGES.fields
-CHANGES_FORM: Final = Form(_judged(_CHANGES), _rows_of_changes)
-PULSES_FORM: Final = Form(_judged(_PULSES), _rows_of_pulses)
+PARSERS: Final = {
+    "changes": EntryParser(_CHANGES, _rows_of_changes),
+    "pulses": EntryParser(_PULSES, _rows_of_pulses),
+}
+"""By the name of the table."""

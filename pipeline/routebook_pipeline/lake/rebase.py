@@ -1,4 +1,4 @@
-"""Another history after RB_FORK: what the lake holds stays, and a new era begins behind a row that says so."""
+"""Accepts another history after RB_FORK: the lake keeps what it has; a row of kind `fork` begins a new era."""
 
 from dataclasses import dataclass
 
@@ -18,25 +18,25 @@ class Rebased:
     stream: str
     era: int
     old_version: int
-    """The last one of the history that ended."""
+    """The last version of the old history."""
     first_version: int
-    """The first one of the history that follows."""
+    """The first version of the new history."""
 
 
 def rebase(spark: SparkSession, lake: Lake, *, url_env: str = DEFAULT_URL_ENV, reader: str = READER) -> list[Rebased]:
-    """AnswerIsNoError when both streams continue what the lake holds. No ingest should run."""
+    """NegativeAnswerError when both streams continue the lake. No ingest should be running."""
     done = []
     for stream, table in ((CHANGES, lake.changes), (PULSE, lake.pulses)):
         if table.exists() and table.pin().position is not None:
             with StreamReader(url_env, lake.namespace, stream) as store:
-                found = _rebase(spark, lake, table, stream, store)
-                if found is not None and stream == CHANGES:
-                    store.write_reader_position(reader, found.first_version - 1)
-            done += [found] if found is not None else []
+                rebased = _rebase(spark, lake, table, stream, store)
+                if rebased is not None and stream == CHANGES:
+                    store.write_reader_position(reader, rebased.first_version - 1)
+            done += [rebased] if rebased is not None else []
     if not done:
         raise NegativeAnswerError(
-            f"The store continues what the lake at {lake.folder.uri} holds: there is nothing to rebase. Go on with "
-            "`routebook pipeline ingest`."
+            f"The store continues the history of the lake at {lake.folder.uri}: there is nothing to rebase. Continue "
+            "with `routebook pipeline ingest`."
         )
     return done
 
@@ -44,8 +44,8 @@ def rebase(spark: SparkSession, lake: Lake, *, url_env: str = DEFAULT_URL_ENV, r
 def _rebase(spark: SparkSession, lake: Lake, table: Table, stream: str, store: StreamReader) -> Rebased | None:
     while True:
         pinned = table.pin()
-        held, place = pinned.position, pinned.stream_position
-        if held is None or place is None or store.continues(EntryId(*place)):
+        held, stream_position = pinned.position, pinned.stream_position
+        if held is None or stream_position is None or store.continues(EntryId(*stream_position)):
             return None
         before = store.earliest()
         observed_ms = before.ms if store.first() is not None else store.newest().now_ms
@@ -55,7 +55,7 @@ def _rebase(spark: SparkSession, lake: Lake, table: Table, stream: str, store: S
             _commit(spark, pinned, rebased, observed_ms, records)
         except ConcurrentCommitError:
             continue
-        # It tells places of the history that ended.
+        # The checkpoints have positions of the old history.
         lake.checkpoints(stream).remove()
         return rebased
 
@@ -79,6 +79,6 @@ def _commit(spark: SparkSession, pinned: PinnedTable, rebased: Rebased, ms: int,
         "ingested_ms": ms,
     }
     row = spark.createDataFrame([[values.get(name) for name in table.columns.names]], table.columns)
-    with write_attempt(table) as made:
-        made.write(row.coalesce(1).withColumn(table.partition, utc_day(F.col("ms"))))
-        commit_files(pinned, made.added, records=records, metadata={"fork": rebased.old_version})
+    with write_attempt(table) as attempt:
+        attempt.write(row.coalesce(1).withColumn(table.partition, utc_day(F.col("ms"))))
+        commit_files(pinned, attempt.added, records=records, metadata={"fork": rebased.old_version})

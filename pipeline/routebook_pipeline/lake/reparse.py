@@ -1,4 +1,4 @@
-"""Rows that were kept as raw text, read again: a newer release may know their kind or their format."""
+"""Parses rows again that were kept as raw text: a newer release may know their kind or their format."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,68 +12,71 @@ from routebook_pipeline.lake.snapshots import drop_after
 from routebook_pipeline.lake.tables import DataFile, Lake
 from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, utc_day, write_attempt
 
-_KEPT = (int(Kind.UNKNOWN), int(Kind.UNREADABLE))
+_RAW_KINDS = (int(Kind.UNKNOWN), int(Kind.UNREADABLE))
 
 
 @dataclass(frozen=True)
 class Reparsed:
     raw: int
+    """Number of entries that were raw text."""
     readable: int
-    """Of these, so many are now."""
+    """Number of these that are readable now."""
     first_ms: int | None = None
-    """Answers to windows that end behind it may have changed."""
+    """Answers for windows that end after this time may have changed."""
     dropped_snapshots: tuple[str, ...] = ()
 
 
 def reparse(spark: SparkSession, lake: Lake, *, known_format: int = KNOWN_FORMAT) -> Reparsed:
-    """Only files with such rows are written anew."""
+    """Rewrites only the files with such rows."""
     while True:
         pinned = lake.changes.pin()
         files = [file for file in pinned.files if file.readable_rows is None or file.readable_rows < file.rows]
         rows = pinned.read_files(spark, [file.path for file in files], pinned.columns)
-        with ExitStack() as kept:
-            raw = _persisted(rows.where(F.col("code").isin(*_KEPT) & F.col("raw").isNotNull()), kept)
-            fresh = _persisted(_fresh(raw, lake, known_format), kept)
-            told = fresh.where("row = 0").agg(F.count("*").alias("number"), F.min("ms").alias("first_ms")).first()
+        with ExitStack() as persisted:
+            raw = _persist(rows.where(F.col("code").isin(*_RAW_KINDS) & F.col("raw").isNotNull()), persisted)
+            parsed = _persist(_parsed_rows(raw, lake, known_format), persisted)
+            result = parsed.where("row = 0").agg(F.count("*").alias("number"), F.min("ms").alias("first_ms")).first()
             number = raw.count()
-            if told is None or not told.number:
+            if result is None or not result.number:
                 return Reparsed(number, 0)
             try:
-                _replace(lake, rows, fresh, files)
+                _replace(lake, rows, parsed, files)
             except ConcurrentCommitError:
                 continue
-        return Reparsed(number, told.number, told.first_ms, tuple(drop_after(lake, told.first_ms)))
+        return Reparsed(number, result.number, result.first_ms, tuple(drop_after(lake, result.first_ms)))
 
 
-def _persisted(rows: DataFrame, kept: ExitStack) -> DataFrame:
-    """Until `kept` is closed."""
-    kept.callback(rows.unpersist)
+def _persist(rows: DataFrame, persisted: ExitStack) -> DataFrame:
+    """Until `persisted` is closed."""
+    persisted.callback(rows.unpersist)
     return rows.persist()
 
 
-def _fresh(raw: DataFrame, lake: Lake, known_format: int) -> DataFrame:
-    """The rows of those that say more now than that they are kept."""
-    kept = raw.select("era", "version", F.col("ingested_ms").alias("noted"))
-    fresh = None
+def _parsed_rows(raw: DataFrame, lake: Lake, known_format: int) -> DataFrame:
+    """The new rows of the entries that can be parsed now."""
+    times = raw.select("era", "version", F.col("ingested_ms").alias("first_ingested_ms"))
+    parsed = None
     for (era,) in sorted(raw.select("era").distinct().collect()):
         entries = raw.where(F.col("era") == era).select(
             F.concat_ws("-", "ms", "version").alias("entry_id"), F.unbase64("raw").alias("payload")
         )
-        rows = parse(entries, lake.namespace, era, 0, known_format=known_format).where(~F.col("code").isin(*_KEPT))
-        fresh = rows if fresh is None else fresh.unionByName(rows)
-    if fresh is None:
+        rows = parse(entries, lake.namespace, era, 0, known_format=known_format).where(~F.col("code").isin(*_RAW_KINDS))
+        parsed = rows if parsed is None else parsed.unionByName(rows)
+    if parsed is None:
         return raw.select(*lake.changes.columns.names).limit(0)
-    with_time = fresh.join(F.broadcast(kept), ["era", "version"]).withColumn("ingested_ms", F.col("noted"))
-    return with_time.select(*lake.changes.columns.names)
+    with_times = parsed.join(F.broadcast(times), ["era", "version"]).withColumn(
+        "ingested_ms", F.col("first_ingested_ms")
+    )
+    return with_times.select(*lake.changes.columns.names)
 
 
-def _replace(lake: Lake, rows: DataFrame, fresh: DataFrame, files: list[DataFile]) -> None:
+def _replace(lake: Lake, rows: DataFrame, parsed: DataFrame, files: list[DataFile]) -> None:
     table = lake.changes
     pinned = table.pin()
     if not {file.path for file in files} <= {file.path for file in pinned.files}:
         raise ConcurrentCommitError("the files were joined meanwhile")
-    again = F.broadcast(fresh.select("era", "version").distinct())
-    new = rows.join(again, ["era", "version"], "left_anti").unionByName(fresh, allowMissingColumns=True)
-    with write_attempt(table) as made:
-        made.write(new.withColumn(table.partition, utc_day(F.col("ms"))))
-        commit_files(pinned, made.added, records={}, removed=files)
+    replaced = F.broadcast(parsed.select("era", "version").distinct())
+    new = rows.join(replaced, ["era", "version"], "left_anti").unionByName(parsed, allowMissingColumns=True)
+    with write_attempt(table) as attempt:
+        attempt.write(new.withColumn(table.partition, utc_day(F.col("ms"))))
+        commit_files(pinned, attempt.added, records={}, removed=files)

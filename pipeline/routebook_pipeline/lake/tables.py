@@ -1,12 +1,10 @@
-"""The tables of a namespace: Delta, written by Spark and committed by the `deltalake` wheel.
+"""The tables of a namespace: Delta tables, whose files Spark writes and the `deltalake` library commits.
 
-A table is what its log says at one version. Spark never looks into the folder: it is given the files of a pinned
-version, so that a question sees one state throughout, whatever is committed, joined or thrown away meanwhile.
+A table is what its log says at one version. Spark never lists the folder: it gets the files of one pinned version. So a
+question sees the same state throughout, whatever is committed, joined or deleted meanwhile.
 
-All records of a table in one reading of its log.
-
-The wheel reads the whole log for every record that it is asked for; who wants hundreds of them would read it hundreds
-of times. What a checkpoint holds counts, and what was committed behind it.
+Beside files, the log of a table holds *records*: named numbers, stored as Delta's application transactions. A commit
+changes files and records together.
 """
 
 import json
@@ -29,32 +27,34 @@ from routebook_pipeline.lake.folders import Folder, check_spark_reaches, reachin
 from routebook_pipeline.schemas import CHANGES, PULSES
 
 CHECKPOINT_COMMITS: Final = 100
-"""So many entries of the log are joined into one file: opening reads that and what follows."""
+"""After this many commits the log is summarised in a checkpoint: opening a table reads the checkpoint and the commits
+after it.
+"""
 
 BOUNDS: Final = ("ord", "ms")
-"""Their least and greatest value stand in the log: files are chosen by them."""
+"""Columns whose minimum and maximum per file are in the log. Files are selected by them."""
 RAW: Final = "raw"
-"""Its nulls are counted in the log: the files in which something is not readable are found by that."""
-IN_THE_LOG: Final = (*BOUNDS, RAW)
+"""Column whose nulls per file are counted in the log. This finds the files with unreadable entries."""
+COLUMNS_WITH_STATISTICS: Final = (*BOUNDS, RAW)
 
 OBSERVED: Final = "observed_ms"
-"""Name of the record of when the end of the last batch was noted."""
+"""Record: the store clock when the end of the last batch was read."""
 LAST_MS: Final = "last_ms"
-"""Name of the record of the time in the id of the last entry, read or lost: a stream that has another entry under the
-same version is another history.
+"""Record: the time in the id of the last entry, read or lost. A stream that has another time for the same version is
+another history.
 """
 REWRITES: Final = "rewrites"
-"""Counts the commits that take files away, whatever they put in their place. The wheel lets two of them replace the
-same files, and every row would be there twice; two writers of one record it does refuse.
+"""Record: the number of commits that removed files. `deltalake` lets two writers replace the same files, which would
+double every row; but it refuses two writers that change the same record.
 """
 
-_MISREAD: Final = re.compile(r"\\|%[0-9A-Fa-f]{2}")
-"""Decoded once more by the wheel, though they are decoded already."""
+_NOT_DECODABLE: Final = re.compile(r"\\|%[0-9A-Fa-f]{2}")
+"""Characters in a path that `deltalake` decodes once too often."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """As the log has it."""
+    """A file of a table, as described in its log."""
 
     path: str
     size: int
@@ -65,10 +65,10 @@ class DataFile:
     first_ms: int | None
     last_ms: int | None
     readable_rows: int | None
-    """Rows that are readable; None when nobody counted."""
+    """None when the log has no count."""
 
 
-Chosen = Callable[[DataFile], bool]
+FileFilter = Callable[[DataFile], bool]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Table:
-    """`columns` are those in the files; `partition` stands in the log, and in the names of folders."""
+    """`columns` are those in the files. `partition` is in the log and in the names of folders."""
 
     namespace: str
     folder: Folder
@@ -102,62 +102,62 @@ class Table:
         return Schema.from_json(StructType([*self.columns.fields, StructField(self.partition, StringType())]).json())
 
     def exists(self) -> bool:
-        with self.reaching("looked for"):
-            return bool(DeltaTable.is_deltatable(self.folder.for_wheel))
+        with self.reaching("opened"):
+            return bool(DeltaTable.is_deltatable(self.folder.for_deltalake))
 
-    def make(self) -> None:
-        """Does nothing when it is there already, but for columns that are new since."""
-        with self.reaching("made"):
+    def create(self) -> None:
+        """Creates the table, or adds columns that are new in this release."""
+        with self.reaching("created"):
             try:
-                self._make()
+                self._create()
             except CommitFailedError:
-                # Somebody else has just made it, or added the same columns.
-                self._make()
+                # Another process has just created it, or added the same columns.
+                self._create()
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         if not self.exists():
             DeltaTable.create(
-                self.folder.for_wheel,
+                self.folder.for_deltalake,
                 self.delta_schema,
                 mode="ignore",
                 partition_by=[self.partition],
                 configuration={
                     "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
-                    # Unless named, only those of the first 32 columns are known when the log is read.
-                    "delta.dataSkippingStatsColumns": ",".join(set(IN_THE_LOG) & set(self.columns.names)),
+                    # By default the log has statistics of the first 32 columns only.
+                    "delta.dataSkippingStatsColumns": ",".join(set(COLUMNS_WITH_STATISTICS) & set(self.columns.names)),
                 },
             )
-        table = DeltaTable(self.folder.for_wheel)
-        known = {field.name for field in table.schema().fields}
-        added = [field for field in self.delta_schema.fields if field.name not in known]
+        table = DeltaTable(self.folder.for_deltalake)
+        existing = {field.name for field in table.schema().fields}
+        added = [field for field in self.delta_schema.fields if field.name not in existing]
         if added:
             table.alter.add_columns(added)
 
     def pin(self) -> "PinnedTable":
-        """At its newest version."""
+        """The table at its newest version."""
         with self.reaching("opened"):
             try:
-                return PinnedTable(self, DeltaTable(self.folder.for_wheel))
+                return PinnedTable(self, DeltaTable(self.folder.for_deltalake))
             except TableNotFoundError as error:
                 raise UnreachableError(
                     f"There is no table {self.name!r} at {self.folder.uri}. Name the lake that `routebook pipeline "
                     "ingest` writes (--lake, --namespace), or start it."
                 ) from error
 
-    def reaching(self, doing: str) -> AbstractContextManager[None]:
-        """Around all that is asked of the wheel."""
-        return reaching(f"The table {self.name!r} at {self.folder.uri}", doing)
+    def reaching(self, action: str) -> AbstractContextManager[None]:
+        """Wraps every call of `deltalake`."""
+        return reaching(f"The table {self.name!r} at {self.folder.uri}", action)
 
 
 class PinnedTable:
-    """A table at one version. What was committed since is not seen; a commit of its own makes it stale."""
+    """A table at one version. Later commits are not visible; one that conflicts with a commit from here fails it."""
 
     def __init__(self, table: Table, delta: DeltaTable) -> None:
         self.table, self.delta = table, delta
         self.version = delta.version()
 
     def record(self, name: str) -> int | None:
-        """The number that the last commit with a transaction of this name left."""
+        """Reads the whole log each time. For many records, see `all_records`."""
         with self.table.reaching("read"):
             return self.delta.transaction_version(name)
 
@@ -169,15 +169,15 @@ class PinnedTable:
 
     @property
     def stream_position(self) -> tuple[int, int] | None:
-        """Time and version of the id of the last entry; None when nothing was ever committed from the stream."""
-        place, ms = self.position, self.record(LAST_MS)
-        return None if place is None or ms is None else (ms, place.version)
+        """Time and version in the id of the last entry; None when nothing was ever committed from the stream."""
+        position, ms = self.position, self.record(LAST_MS)
+        return None if position is None or ms is None else (ms, position.version)
 
     @cached_property
     def columns(self) -> StructType:
-        """As the log has them: a newer release may have added some. Who writes rows again must not lose any."""
-        known = StructType.fromJson(json.loads(self.delta.schema().to_json()))
-        return StructType([field for field in known.fields if field.name != self.table.partition])
+        """The columns in the log. A newer release may have added some, which a rewrite of the files must keep."""
+        schema = StructType.fromJson(json.loads(self.delta.schema().to_json()))
+        return StructType([field for field in schema.fields if field.name != self.table.partition])
 
     @property
     def observed_ms(self) -> int | None:
@@ -202,25 +202,27 @@ class PinnedTable:
             readable_rows=action.get("null_count.raw"),
         )
 
-    def read(self, spark: SparkSession, chosen: Chosen = lambda _: True) -> DataFrame:
-        """The rows of the chosen files. UnreachableError when one of them is gone: never an answer from the rest."""
-        return self.read_files(spark, [file.path for file in self.files if chosen(file)])
+    def read(self, spark: SparkSession, selects: FileFilter = lambda _: True) -> DataFrame:
+        """The rows of the selected files. UnreachableError when one of the files is missing: there is never an answer
+        from a part of them.
+        """
+        return self.read_files(spark, [file.path for file in self.files if selects(file)])
 
     def read_files(self, spark: SparkSession, paths: list[str], columns: StructType | None = None) -> DataFrame:
-        """What an older file lacks is null. `columns`: others than this release knows."""
+        """Columns that an older file lacks are null. `columns`: read these instead of those of this release."""
         schema = columns or self.table.columns
         if not paths:
             return spark.createDataFrame([], schema)
         root = self.table.folder
         check_spark_reaches(spark, root)
-        root.check_for(paths)
+        root.check_files_exist(paths)
         reader = spark.read.schema(schema)
-        return reader.parquet(*((root / path).for_spark_to_read for path in paths))
+        return reader.parquet(*((root / path).for_spark_reader for path in paths))
 
 
 @dataclass(frozen=True)
 class Lake:
-    """`root` holds a folder for each namespace."""
+    """`root` has a folder for each namespace."""
 
     root: str
     namespace: str
@@ -228,12 +230,12 @@ class Lake:
     @cached_property
     def folder(self) -> Folder:
         root = Folder.of(self.root)
-        if _MISREAD.search(root.uri):
+        if _NOT_DECODABLE.search(root.uri):
             raise WrongUsageError(
-                f"A lake cannot be kept in {self.root!r}: the library that reads tables takes a backslash, and a % "
-                "before two digits, for other characters. Choose a name without."
+                f"A lake cannot be kept in {self.root!r}: the library that reads the tables misreads a backslash, and "
+                "a % followed by two digits. Choose a path without them."
             )
-        # A namespace may be called "..", and none has a @ in its name.
+        # A namespace may be called "..", but none has a @ in its name.
         name = self.namespace if self.namespace.strip(".") else f"@{self.namespace}"
         return root / name
 
@@ -243,38 +245,39 @@ class Lake:
 
     @property
     def pulses(self) -> Table:
+        """Gaps between heartbeats."""
         return Table(self.namespace, self.folder / "pulses", "pulses", PULSES)
 
     @property
     def snapshots(self) -> Table:
-        """Rows of `changes`; the partition is the day at whose start they are everything that matters."""
+        """Rows of `changes`. The partition is a day; its rows hold everything that matters at the start of that day."""
         return Table(self.namespace, self.folder / "snapshots", "snapshots", CHANGES)
 
-    def kept_answers(self) -> list[Table]:
-        """Those that are there, also of questions that nobody asks any more. Their columns are the asker's business."""
-        return [self.answers(name, StructType()) for name in (self.folder / "answers").folders()]
+    def stored_answers(self) -> list[Table]:
+        """Existing tables of stored answers, without their columns, also of questions that no longer exist."""
+        return [self.answers(name, StructType()) for name in (self.folder / "answers").subfolders()]
 
     def answers(self, question: str, columns: StructType) -> Table:
-        """The partition has a name of its own: an answer may have a column `day`."""
+        """The partition is not called `day` because an answer may have such a column."""
         return Table(
             self.namespace, self.folder / "answers" / question, f"answers/{question}", columns, partition="of_day"
         )
 
     def checkpoints(self, stream: str) -> Folder:
-        """Spark's own; may be deleted at any time."""
+        """Spark's streaming checkpoints; may be deleted at any time."""
         return self.folder / "checkpoints" / stream
 
 
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(\.[\w-]+)*\.parquet")
-"""Of one file or of several parts."""
-_OTHER_FORMS: Final = {"parts", "v2Checkpoint"}
-"""Of a checkpoint, whose files have other names."""
+"""A checkpoint of one file, or one of several parts."""
+_OTHER_FORMATS: Final = {"parts", "v2Checkpoint"}
+"""Checkpoints with one of these fields have other file names."""
 
 
 def all_records(pinned: PinnedTable) -> dict[str, int]:
-    """Name -> number, as `Pinned.record` has them one by one."""
+    """All records by name, from a single reading of the log: its last checkpoint and the commits after it."""
     log = pinned.table.folder / "_delta_log"
-    since, records = _checkpointed(log, pinned.version)
+    since, records = _checkpointed_records(log, pinned.version)
     for version in range(since + 1, pinned.version + 1):
         text = log.text(f"{version:020}.json")
         if text is None:
@@ -283,33 +286,35 @@ def all_records(pinned: PinnedTable) -> dict[str, int]:
                 "Restore the table from a backup."
             )
         for line in text.splitlines():
-            said = json.loads(line).get("txn")
-            if said is not None:
-                records[said["appId"]] = said["version"]
+            transaction = json.loads(line).get("txn")
+            if transaction is not None:
+                records[transaction["appId"]] = transaction["version"]
     return records
 
 
-def _checkpointed(log: Folder, newest: int) -> tuple[int, dict[str, int]]:
-    """The last version in the last checkpoint, and the records there; -1 without one."""
-    version, paths = _told(log, newest) or _found(log, newest)
+def _checkpointed_records(log: Folder, newest: int) -> tuple[int, dict[str, int]]:
+    """The version of the last checkpoint, and the records in it; -1 without a checkpoint."""
+    version, paths = _named_checkpoint(log, newest) or _found_checkpoint(log, newest)
     records: dict[str, int] = {}
     for path in paths:
         for batch in log.batches(path):
             if "txn" in batch.schema.names:
-                records |= {said["appId"]: said["version"] for said in batch.column("txn").to_pylist() if said}
+                records |= {txn["appId"]: txn["version"] for txn in batch.column("txn").to_pylist() if txn}
     return version, records
 
 
-def _told(log: Folder, newest: int) -> tuple[int, list[str]] | None:
-    """By the log itself: a log of a month is not listed for it. It may tell of a later one, or of another form."""
-    said = json.loads(log.text("_last_checkpoint") or "{}")
-    version = said.get("version", newest + 1)
-    if version > newest or _OTHER_FORMS & said.keys():
+def _named_checkpoint(log: Folder, newest: int) -> tuple[int, list[str]] | None:
+    """The checkpoint named in `_last_checkpoint`, which avoids listing a log of a month. None when it is newer than
+    the pinned version, or has another format.
+    """
+    named = json.loads(log.text("_last_checkpoint") or "{}")
+    version = named.get("version", newest + 1)
+    if version > newest or _OTHER_FORMATS & named.keys():
         return None
     return version, [f"{version:020}.checkpoint.parquet"]
 
 
-def _found(log: Folder, newest: int) -> tuple[int, list[str]]:
+def _found_checkpoint(log: Folder, newest: int) -> tuple[int, list[str]]:
     found = [(int(name[1]), name[0]) for file in log.files() if (name := _CHECKPOINT.fullmatch(file.path))]
     version = max((each for each, _ in found if each <= newest), default=-1)
     return version, [path for each, path in found if each == version]

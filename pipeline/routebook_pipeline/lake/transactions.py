@@ -1,7 +1,7 @@
-"""Files on their way into a table: written by Spark, not yet in its log.
+"""Writes to a table: Spark writes files, then one commit adds them to the table's log.
 
-Each attempt writes below a random folder of its own, so that what it made is what lies there; when it fails, all of
-that goes, and a crash leaves only files that no table refers to.
+Each attempt writes below a random folder of its own, so that the files in it are exactly its files. When the attempt
+fails, the folder is removed. A crash leaves only files that no table refers to.
 """
 
 import json
@@ -24,14 +24,16 @@ from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.lake.folders import FoundFile, check_spark_reaches
 from routebook_pipeline.lake.tables import BOUNDS, RAW, REWRITES, DataFile, PinnedTable, Table
 
-ROWS_TOGETHER: Final = 1 << 20
-"""In a row group of a joined file: each has pages and statistics for every column. Arrow cuts at so many, too."""
-BYTES_TOGETHER: Final = 128 << 20
-"""Of rows that are held in memory to be written as one group: 400,000 changes."""
+MAX_GROUP_ROWS: Final = 1 << 20
+"""Rows in a row group of a joined file: each group has pages and statistics for every column. Arrow has the same
+limit.
+"""
+MAX_GROUP_BYTES: Final = 128 << 20
+"""Bytes of rows held in memory for one row group: 400,000 changes."""
 
 
 class ConcurrentCommitError(Exception):
-    """Another writer moved a record that this commit moves. Nothing was committed: look again, and try again."""
+    """Another writer changed a record that this commit changes. Nothing was committed; read the table and try again."""
 
 
 class WriteAttempt:
@@ -46,24 +48,24 @@ class WriteAttempt:
         return sum(json.loads(action.stats)["numRecords"] for action in self.added)
 
     def write(self, rows: DataFrame) -> None:
-        """One action over `rows`, which have the partition as a column."""
+        """Runs one Spark action. `rows` have the partition as a column."""
         check_spark_reaches(rows.sparkSession, self.folder)
         rows.write.partitionBy(self.table.partition).option("compression", "zstd").parquet(self.folder.for_spark)
-        found = [file for file in self.folder.files() if file.path.endswith(".parquet")]
-        self.added = [action for file in found if (action := self._action(file)) is not None]
+        files = [file for file in self.folder.files() if file.path.endswith(".parquet")]
+        self.added = [action for file in files if (action := self._action(file)) is not None]
 
     def join(self, files: list[DataFile], columns: StructType) -> None:
-        """The rows of files of one day, as one. What an older one lacks is null."""
+        """Writes the rows of several files of one day into one. Columns that an older file lacks are null."""
         schema = to_arrow_schema(columns)
         path = f"{self.table.partition}={files[0].day}/joined-{len(self.added)}.zstd.parquet"
         with self.folder.writer(path, schema) as writer:
-            found = (batch for file in files for batch in self.table.folder.batches(file.path))
-            for group in in_groups(_in_shape(batch, schema) for batch in found):
+            batches = (batch for file in files for batch in self.table.folder.batches(file.path))
+            for group in in_groups(_with_schema(batch, schema) for batch in batches):
                 writer.write_table(pyarrow.Table.from_batches(group))
-        self.take(path)
+        self.add_file(path)
 
-    def take(self, path: str) -> None:
-        """A file that was written below `folder`."""
+    def add_file(self, path: str) -> None:
+        """Adds a file that was written below `folder` without Spark."""
         action = self._action(FoundFile(path, self.folder.size(path), time.time_ns() // 1_000_000))
         self.added += [action] if action is not None else []
 
@@ -71,8 +73,8 @@ class WriteAttempt:
         self.folder.remove()
 
     def is_committed(self) -> bool:
-        """Asked of the log: who was interrupted, or lost the answer of an object store, may have committed all the
-        same.
+        """Reads the log: a writer that was interrupted, or that got no answer from an object store, may have committed
+        nevertheless.
         """
         added = {action.path for action in self.added}
         return bool(added) and any(file.path in added for file in self.table.pin().files)
@@ -82,16 +84,15 @@ class WriteAttempt:
         footer = self.table.folder.footer(path)
         if footer.num_rows == 0:
             return None
-        folder = file.path.split("/")[0]
-        day = folder.removeprefix(f"{self.table.partition}=")
+        day = file.path.split("/")[0].removeprefix(f"{self.table.partition}=")
         stats: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
         columns = {footer.schema.column(at).path: at for at in range(footer.num_columns)}
         groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
         for name in BOUNDS:
-            found = [group.column(columns[name]).statistics for group in groups] if name in columns else []
-            if found and all(each is not None and each.has_min_max for each in found):
-                stats["minValues"][name] = min(each.min for each in found)
-                stats["maxValues"][name] = max(each.max for each in found)
+            of_groups = [group.column(columns[name]).statistics for group in groups] if name in columns else []
+            if of_groups and all(each is not None and each.has_min_max for each in of_groups):
+                stats["minValues"][name] = min(each.min for each in of_groups)
+                stats["maxValues"][name] = max(each.max for each in of_groups)
         if RAW in columns:
             stats["nullCount"][RAW] = sum(group.column(columns[RAW]).statistics.null_count for group in groups)
         return AddAction(path, file.size, {self.table.partition: day}, file.modified_ms, True, json.dumps(stats))
@@ -99,25 +100,25 @@ class WriteAttempt:
 
 @contextmanager
 def write_attempt(table: Table) -> Iterator[WriteAttempt]:
-    """What it wrote is removed when the block fails, unless the table refers to it, or nobody can tell."""
-    started = WriteAttempt(table)
+    """When the block fails, removes the files, unless the table refers to them or its log cannot be read."""
+    attempt = WriteAttempt(table)
     try:
-        yield started
+        yield attempt
     except BaseException:
-        # What failed first is what counts, and `vacuum` removes what stays.
+        # The first error counts; `vacuum` removes the files that stay.
         with suppress(UnreachableError):
-            if not started.is_committed():
-                started.remove()
+            if not attempt.is_committed():
+                attempt.remove()
         raise
 
 
 def in_groups(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[list[pyarrow.RecordBatch]]:
-    """As many as fit together; each at least one."""
+    """Groups within the limits of rows and bytes, of at least one batch each."""
     group: list[pyarrow.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if group and (rows > ROWS_TOGETHER or size > BYTES_TOGETHER):
+        if group and (rows > MAX_GROUP_ROWS or size > MAX_GROUP_BYTES):
             yield group
             group, rows, size = [], batch.num_rows, batch.nbytes
         group.append(batch)
@@ -125,17 +126,17 @@ def in_groups(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[list[pyarrow.R
         yield group
 
 
-def _in_shape(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
-    known = set(batch.schema.names)
+def _with_schema(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    names = set(batch.schema.names)
     columns = [
-        batch.column(field.name).cast(field.type) if field.name in known else pyarrow.nulls(batch.num_rows, field.type)
+        batch.column(field.name).cast(field.type) if field.name in names else pyarrow.nulls(batch.num_rows, field.type)
         for field in schema
     ]
     return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def utc_day(ms: Column) -> Column:
-    """The UTC day, whatever the session's zone."""
+    """The UTC day, whatever the time zone of the session."""
     return F.date_add(F.lit("1970-01-01").cast("date"), F.floor(ms / 86_400_000).cast("int")).cast("string")
 
 
@@ -149,21 +150,21 @@ def commit_files(
     replaced_day: str | None = None,
     same_rows: bool = False,
 ) -> None:
-    """One commit. `records` are moved with it: OvertakenError when somebody moved one of them since `pinned`. A commit
-    that takes files away moves REWRITES, too.
+    """One commit. It sets `records`: ConcurrentCommitError when another commit since `pinned` changed one of them. A
+    commit that removes files also changes REWRITES.
 
-    `removed`: files whose place the added ones take, with `same_rows` or with others. `replaced_day`: all its files
-    are.
+    `removed`: files that the added ones replace; with `same_rows`, the rows are the same. `replaced_day`: all files of
+    this day are replaced.
     """
     partition = pinned.table.partition
     if removed or replaced_day is not None:
         records = {**records, REWRITES: (pinned.record(REWRITES) or 0) + 1}
     for action in added:
         action.data_change = not same_rows
-    # From now on, `vacuum` counts the days.
+    # `vacuum` deletes a removed file some days after this time.
     now_ms = time.time_ns() // 1_000_000
     gone = [RemoveAction(file.path, not same_rows, now_ms, file.size, {partition: file.day}) for file in removed or []]
-    with pinned.table.reaching("written to"), _overtaken():
+    with pinned.table.reaching("written to"), _conflicts():
         pinned.delta.create_write_transaction(
             [*added, *gone],
             mode="append" if replaced_day is None else "overwrite",
@@ -178,7 +179,7 @@ def commit_files(
 
 
 @contextmanager
-def _overtaken() -> Iterator[None]:
+def _conflicts() -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:

@@ -60,7 +60,7 @@ def open_client(address: str) -> Client:
         )
     security = _tls(options) if found["tls"] else {}
     client = _OPENERS[found["scheme"]](found, options, _credentials(found["credentials"] or ""), security)
-    # redis-py would turn each reply into tuples and dictionaries, which nobody here needs and which halves the speed.
+    # redis-py would turn each reply into tuples and dictionaries, which is not needed here and halves the speed.
     for parsing in _parsing_clients(client):
         parsing.set_response_callback("XRANGE", _unparsed)
     return client

@@ -42,7 +42,7 @@ FEW = (SEATS, GAPS)
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     lake = Lake(str(tmp_path / "lake"), "ns")
-    lake.changes.make()
+    lake.changes.create()
     return lake
 
 
@@ -131,7 +131,7 @@ def test_the_days_of_a_window_include_days_that_it_overlaps_partly() -> None:
 def test_checking_many_days_opens_each_table_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     for stored in FEW:
         table = stored.table(lake)
-        table.make()
+        table.create()
         records: dict[str, int] = {}
         for day in days_between(START_MS, START_MS + 400 * DAY_MS):
             provenance = Provenance(0, 0, 0, day.end_ms, fingerprint(DEFAULTS))

@@ -36,7 +36,7 @@ def scenario() -> Writer:
 
 
 def fill(lake: Lake, spark: SparkSession, history: Writer) -> None:
-    lake.changes.make()
+    lake.changes.create()
     names = CHANGES.fieldNames()
     rows = spark.createDataFrame([tuple(row[name] for name in names) for row in history.rows], CHANGES)
     records = {"changes": Position(history.era, history.version).ord, LAST_MS: history.ms, OBSERVED: history.ms + 1}

@@ -17,7 +17,7 @@ from routebook_pipeline.lake.reading import complete_until
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake
 from routebook_pipeline.source.stream import CHANGES, EntryId
 from tests.pipeline.cli.operator import told
-from tests.pipeline.lake.logs import tell
+from tests.pipeline.lake.logs import write_log
 from tests.pipeline.source.streams import Stream
 
 Read = Callable[[], int]
@@ -50,7 +50,7 @@ def test_a_quiet_fleet_is_complete_until_the_last_look(
     """Also when something comes right behind: nobody could tell any more."""
     last_ms = midnight_ms - HOUR_MS
     add(stream, 1, last_ms)
-    tell(lake.changes, ["2023-12-09"], changes=1, **{LAST_MS: last_ms, OBSERVED: last_ms + 5})
+    write_log(lake.changes, ["2023-12-09"], changes=1, **{LAST_MS: last_ms, OBSERVED: last_ms + 5})
     began_ms = int(time.time() * 1000)
     assert read() == midnight_ms
     assert complete_until(lake, None) >= began_ms

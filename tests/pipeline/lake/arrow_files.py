@@ -1,4 +1,4 @@
-"""Files of a table that Spark did not write: what is tried with them costs no job."""
+"""Files of a table written without Spark, for tests that need no Spark job."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,22 +15,22 @@ EPOCH_DAY = "1970-01-01"
 
 
 def add_file(table: Table, numbers: Iterable[int], *, day: str = EPOCH_DAY, replacing: bool = False) -> str:
-    """One more in the table, or instead of those of its day, made as Spark makes them; its path. A row for each number,
-    which is its `ord`.
+    """Adds a file to the table, or replaces those of its day, and returns its path. The file is like one that Spark
+    writes, with a row for each number, which is its `ord`.
     """
     values = [{"ord": n, "version": n, "row": 0, "ms": n % DAY_MS, "topic": f"T{n * 7919 % 5000}"} for n in numbers]
     rows = pyarrow.Table.from_pylist(values, to_arrow_schema(table.columns))
-    with write_attempt(table) as made:
+    with write_attempt(table) as attempt:
         name = f"{table.partition}={day}/part-0.parquet"
-        place = Path(made.folder.uri, name)
-        place.parent.mkdir(parents=True)
-        parquet.write_table(rows, place, compression="zstd", max_rows_per_page=200_000)
-        made.take(name)
-        commit_files(table.pin(), made.added, records={}, replaced_day=day if replacing else None)
-    return made.added[0].path
+        file = Path(attempt.folder.uri, name)
+        file.parent.mkdir(parents=True)
+        parquet.write_table(rows, file, compression="zstd", max_rows_per_page=200_000)
+        attempt.add_file(name)
+        commit_files(table.pin(), attempt.added, records={}, replaced_day=day if replacing else None)
+    return attempt.added[0].path
 
 
 def ords(table: Table) -> list[int]:
-    """Of all rows, in order."""
+    """The `ord` of all rows, sorted."""
     batches = [batch for file in table.pin().files for batch in table.folder.batches(file.path)]
     return sorted(number for batch in batches for number in batch.column("ord").to_pylist())

@@ -1,4 +1,4 @@
-"""The streams of a namespace on the run's store, and a lake beside."""
+"""The streams of a namespace in the test run's store, and a lake."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +12,9 @@ from tests.pipeline.source.streams import URL_ENV
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """Whoever chooses a folder may have brackets in its name, which Spark takes for a pattern."""
+    """The name of its folder has brackets, which Spark would take for a pattern."""
     lake = Lake(str(tmp_path / "lake of [mine]"), "ns")
-    lake.changes.make()
+    lake.changes.create()
     return lake
 
 

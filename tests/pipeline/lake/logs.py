@@ -1,4 +1,4 @@
-"""Tables of which there is only the log: what looks at no more than that needs no Spark."""
+"""Tables that have only a log, for tests that read no rows and need no Spark."""
 
 import json
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from routebook_pipeline.lake.transactions import commit_files
 
 _nothing: Any = None
 NO_SPARK: SparkSession = _nothing
-"""Fails whoever asks it."""
+"""Any use of it fails."""
 
 
-def tell(table: Table, days: Iterable[str] = (), **records: int) -> None:
-    """A file a day with one row of its first instant, and records of the table."""
-    table.make()
+def write_log(table: Table, days: Iterable[str] = (), **records: int) -> None:
+    """A file for each day, with one row at its first instant, and records of the table."""
+    table.create()
     commit_files(table.pin(), [_file(table, number, day) for number, day in enumerate(days, 1)], records=records)
 
 

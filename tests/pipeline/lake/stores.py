@@ -1,4 +1,4 @@
-"""Both streams of a namespace, written as the service writes them."""
+"""Both streams of a namespace, written like the service writes them."""
 
 from collections.abc import Iterable
 
@@ -12,9 +12,9 @@ class Store:
         self._readers = key_of(namespace, "readers")
 
     def add(self, rows: Iterable[tuple[str, bytes]], *, stream: str = "changes") -> None:
-        of = self.changes if stream == "changes" else self.pulse
+        target = self.changes if stream == "changes" else self.pulse
         for entry_id, payload in rows:
-            of.client.execute_command("XADD", of.key, entry_id, "d", payload)
+            target.client.execute_command("XADD", target.key, entry_id, "d", payload)
 
     def delete(self, *rows: tuple[str, bytes]) -> None:
         self.changes.client.execute_command("XDEL", self.changes.key, *(entry_id for entry_id, _ in rows))
@@ -26,10 +26,10 @@ class Store:
     def trim_below(self, entry_id: str) -> None:
         self.changes.client.execute_command("XTRIM", self.changes.key, "MINID", entry_id)
 
-    def place_of(self, reader: str) -> int | None:
-        """The version that the reader holds safely."""
-        told = self.changes.client.execute_command("HGET", self._readers, reader)
-        return None if told is None else int(told.split()[0])
+    def reader_position(self, reader: str) -> int | None:
+        """The version up to which the reader has durably consumed the changes."""
+        value = self.changes.client.execute_command("HGET", self._readers, reader)
+        return None if value is None else int(value.split()[0])
 
     def close(self) -> None:
         self.changes.client.delete(self._readers)

@@ -1,4 +1,4 @@
-"""What a check finds before it reads anything. Spark is not needed."""
+"""A check finds missing files before it reads any rows. Spark is not needed."""
 
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ from tests.pipeline.lake.arrow_files import add_file
 NO_SPARK: Any = None
 
 
-@pytest.mark.parametrize("of", ["changes", "pulses", "snapshots", "answers/flaps-by-seat"])
-def test_a_file_that_is_gone_is_named_whatever_its_table(lake: Lake, of: str) -> None:
+@pytest.mark.parametrize("name", ["changes", "pulses", "snapshots", "answers/flaps-by-seat"])
+def test_a_missing_file_of_any_table_is_named(lake: Lake, name: str) -> None:
     answers = lake.answers("flaps-by-seat", columns((LongType(), "ord flaps")))
     files = {}
     for table in (lake.changes, lake.pulses, lake.snapshots, answers):
-        table.make()
+        table.create()
         files[table.name] = Path(table.folder.uri, add_file(table, range(5)))
-    files[of].unlink()
-    with pytest.raises(UnreachableError, match=f"A file of the table is missing: .*/{of}/data/.*parquet"):
+    files[name].unlink()
+    with pytest.raises(UnreachableError, match=f"A file of the table is missing: .*/{name}/data/.*parquet"):
         check(NO_SPARK, lake)

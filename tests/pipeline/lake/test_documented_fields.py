@@ -1,4 +1,4 @@
-"""The fields that the pipeline looks at are those that docs/changes.md promises, with the same types."""
+"""The fields that the pipeline reads are documented in docs/changes.md, with the same types."""
 
 import re
 
@@ -20,7 +20,7 @@ TYPES: dict[str, tuple[type[DataType], ...]] = {
 
 
 def documented() -> dict[str, dict[str, tuple[str, bool]]]:
-    """Kind -> field -> (type, always there)."""
+    """Kind -> field -> (type, required)."""
     lines = (ROOT / "docs" / "changes.md").read_text().splitlines()
     rows = [found for line in lines if (found := ROW.match(line))]
     return {
@@ -30,13 +30,13 @@ def documented() -> dict[str, dict[str, tuple[str, bool]]]:
 
 
 @pytest.mark.parametrize("title", sorted(BY_TITLE))
-def test_what_is_looked_at_is_documented(title: str) -> None:
-    told, kind = documented()[title], BY_TITLE[title]
+def test_every_field_that_is_read_is_documented(title: str) -> None:
+    fields, kind = documented()[title], BY_TITLE[title]
     for name in REQUIRED[kind]:
-        assert told[name][1], f"{name} is required, but may be absent"
-    for name in {*REQUIRED[kind], *OPTIONAL.get(kind, ())} & told.keys():
-        assert isinstance(CHANGE_FIELDS[name], TYPES[told[name][0]])
-    columns = {name for name, (kind_of, _) in told.items() if name in CHANGE_FIELDS and kind_of in TYPES}
+        assert fields[name][1], f"{name} is required, but may be absent"
+    for name in {*REQUIRED[kind], *OPTIONAL.get(kind, ())} & fields.keys():
+        assert isinstance(CHANGE_FIELDS[name], TYPES[fields[name][0]])
+    columns = {name for name, (kind_of, _) in fields.items() if name in CHANGE_FIELDS and kind_of in TYPES}
     assert columns <= {*REQUIRED[kind], *OPTIONAL.get(kind, ()), "cause"}
 
 

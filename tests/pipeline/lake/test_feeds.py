@@ -1,4 +1,4 @@
-"""What a feed does beside its batches. Spark is not needed."""
+"""A feed without its batches: stopping, and checkpoints. Spark is not needed."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from routebook_pipeline.lake.feeds import KEPT_MS, Checkpoint, Checkpoints, Feed, FeedOptions, StoppedError
+from routebook_pipeline.lake.feeds import CHECKPOINT_KEPT_MS, Checkpoint, Checkpoints, Feed, FeedOptions, StoppedError
 from routebook_pipeline.lake.folders import Folder
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.source.stream import EntryId
@@ -17,36 +17,36 @@ from routebook_pipeline.source.stream import EntryId
 KEY = "rb:{ns}:changes"
 
 
-class QueryWithABatchOnItsWay:
-    """As Spark's: to stop is to wait for its thread. That one hands over a batch just now."""
+class QueryThatDeliversABatch:
+    """Like a query of Spark: `stop` waits for its thread, which is just delivering a batch."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self.ended_with: list[type[BaseException]] = []
-        self.waited_in_vain = False
+        self.errors: list[type[BaseException]] = []
+        self.is_deadlocked = False
 
     def stop(self) -> None:
-        thread = threading.Thread(target=self._hand_over, daemon=True)
+        thread = threading.Thread(target=self._deliver, daemon=True)
         thread.start()
         thread.join(10)
-        self.waited_in_vain = thread.is_alive()
+        self.is_deadlocked = thread.is_alive()
 
-    def _hand_over(self) -> None:
+    def _deliver(self) -> None:
         nothing: Any = None
         try:
-            self._feed._take(nothing, 0)
+            self._feed._process(nothing, 0)
         except BaseException as error:
-            self.ended_with.append(type(error))
+            self.errors.append(type(error))
 
 
-def test_a_batch_that_comes_while_a_feed_is_stopped_is_sent_back(tmp_path: Path) -> None:
-    habits = FeedOptions({}, "fail", "lake", None, compacting=False)
-    feed = Feed(Lake(str(tmp_path), "ns"), "changes", habits, lambda _: None, threading.Event())
-    query: Any = QueryWithABatchOnItsWay(feed)
+def test_a_batch_that_arrives_while_a_feed_stops_is_refused(tmp_path: Path) -> None:
+    options = FeedOptions({}, "fail", "lake", None, compacting=False)
+    feed = Feed(Lake(str(tmp_path), "ns"), "changes", options, lambda _: None, threading.Event())
+    query: Any = QueryThatDeliversABatch(feed)
     feed.query = query
     feed.stop()
-    assert not query.waited_in_vain, "each waits for the other"
-    assert query.ended_with == [StoppedError]
+    assert not query.is_deadlocked
+    assert query.errors == [StoppedError]
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def checkpoints(tmp_path: Path) -> Checkpoints:
     return Checkpoints(Folder(str(tmp_path / "checkpoints")), KEY)
 
 
-def noted(checkpoints: Checkpoints, *, planned: list[str], committed: int, era: int = 1) -> Path:
-    """What Spark leaves of a query: where each batch ends, and which of them are done."""
+def write_checkpoint(checkpoints: Checkpoints, *, planned: list[str], committed: int, era: int = 1) -> Path:
+    """What Spark writes for a query: the end of each batch, and which batches are committed."""
     folder = Path(checkpoints.new(era).folder.uri)
     for name, texts in (
         ("offsets", ["v1\n{}\n" + json.dumps({KEY: end}) for end in planned]),
@@ -68,69 +68,69 @@ def noted(checkpoints: Checkpoints, *, planned: list[str], committed: int, era: 
     return folder
 
 
-def test_checkpoints_say_how_far_any_query_came(checkpoints: Checkpoints) -> None:
+def test_checkpoints_show_the_furthest_committed_position(checkpoints: Checkpoints) -> None:
     assert checkpoints.furthest(1) is None
-    noted(checkpoints, planned=[], committed=0)
+    write_checkpoint(checkpoints, planned=[], committed=0)
     assert checkpoints.furthest(1) is None
-    noted(checkpoints, planned=["0-0"], committed=1)
+    write_checkpoint(checkpoints, planned=["0-0"], committed=1)
     assert checkpoints.furthest(1) == EntryId(0, 0)
-    noted(checkpoints, planned=[f"{5 + number}-{number}" for number in range(1, 13)], committed=11)
-    noted(checkpoints, planned=["7-9", "9-99"], committed=1)
-    noted(checkpoints, planned=["8-80"], committed=1, era=0)
-    assert checkpoints.furthest(1) == EntryId(16, 11), "of the twelfth batch nobody knows"
+    write_checkpoint(checkpoints, planned=[f"{5 + number}-{number}" for number in range(1, 13)], committed=11)
+    write_checkpoint(checkpoints, planned=["7-9", "9-99"], committed=1)
+    write_checkpoint(checkpoints, planned=["8-80"], committed=1, era=0)
+    assert checkpoints.furthest(1) == EntryId(16, 11), "the twelfth batch was not committed"
 
 
-def test_checkpoints_of_processes_that_ended_are_removed(checkpoints: Checkpoints) -> None:
-    left, running = (noted(checkpoints, planned=["5-5"], committed=1) for _ in range(2))
-    long_ago_s = time.time() - KEPT_MS / 1000 - 60
+def test_old_checkpoints_are_removed(checkpoints: Checkpoints) -> None:
+    left, running = (write_checkpoint(checkpoints, planned=["5-5"], committed=1) for _ in range(2))
+    long_ago_s = time.time() - CHECKPOINT_KEPT_MS / 1000 - 60
     for file in left.rglob("*"):
         os.utime(file, (long_ago_s, long_ago_s))
     os.utime(running / "offsets" / "0", (long_ago_s, long_ago_s))
-    checkpoints.tidy()
+    checkpoints.remove_old()
     assert [folder.name for folder in left.parent.iterdir()] == [running.name]
 
 
-def test_of_checkpoints_whose_queries_ended_the_furthest_is_kept(checkpoints: Checkpoints) -> None:
-    """As of an ingest `--once` each minute, whoever reads beside it."""
+def test_only_the_furthest_ended_checkpoint_is_kept(checkpoints: Checkpoints) -> None:
+    """As with an ingest `--once` every minute, beside a running query."""
     folder = Path(checkpoints.folder.uri)
-    running = noted(checkpoints, planned=["3-3"], committed=1)
+    running = write_checkpoint(checkpoints, planned=["3-3"], committed=1)
     for planned, committed in ((["7-7"], 1), (["8-8", "9-9"], 2), (["9-9"], 0), (["5-5"], 1)):
-        left = noted(checkpoints, planned=planned, committed=committed)
+        left = write_checkpoint(checkpoints, planned=planned, committed=committed)
         before = checkpoints.furthest(1)
         checkpoints.close(Checkpoint(checkpoints.folder / left.name, KEY))
         assert checkpoints.furthest(1) == before
         assert len(list(folder.iterdir())) == 2
-        assert running.exists(), "it goes on"
+        assert running.exists(), "its query has not ended"
     assert checkpoints.furthest(1) == EntryId(9, 9)
-    later = noted(checkpoints, planned=["2-2"], committed=1, era=2)
+    later = write_checkpoint(checkpoints, planned=["2-2"], committed=1, era=2)
     checkpoints.close(Checkpoint(checkpoints.folder / later.name, KEY))
     assert {entry.name for entry in folder.iterdir()} == {running.name, later.name}
 
 
-def test_of_two_queries_that_end_at_once_one_checkpoint_stays(checkpoints: Checkpoints) -> None:
-    """Both have said so before either looks, and both came as far."""
+def test_one_checkpoint_is_kept_when_two_queries_end_at_once(checkpoints: Checkpoints) -> None:
+    """Both are marked as ended before either is cleaned up, and both are equally far."""
     for _ in range(2):
-        (noted(checkpoints, planned=["7-7"], committed=1) / "over").touch()
+        (write_checkpoint(checkpoints, planned=["7-7"], committed=1) / "over").touch()
     for _ in range(2):
-        checkpoints.drop_ended()
-        assert len(checkpoints.folder.folders()) == 1
+        checkpoints.remove_ended()
+        assert len(checkpoints.folder.subfolders()) == 1
         assert checkpoints.furthest(1) == EntryId(7, 7)
 
 
-def test_a_lake_that_is_away_does_not_keep_a_feed_from_stopping(tmp_path: Path) -> None:
-    habits = FeedOptions({}, "fail", "lake", None, compacting=False)
-    feed = Feed(Lake(str(tmp_path), "ns"), "changes", habits, lambda _: None, threading.Event())
-    (tmp_path / "ns").write_text("no folder")
+def test_a_feed_stops_when_its_lake_is_unreachable(tmp_path: Path) -> None:
+    options = FeedOptions({}, "fail", "lake", None, compacting=False)
+    feed = Feed(Lake(str(tmp_path), "ns"), "changes", options, lambda _: None, threading.Event())
+    (tmp_path / "ns").write_text("not a folder")
     feed._checkpoint = feed._checkpoints.new(0)
     feed.stop()
 
 
-def test_files_beside_the_checkpoints_are_left_alone(checkpoints: Checkpoints) -> None:
-    """As Spark left them while a stream had one checkpoint, which all starts went on from."""
+def test_files_beside_the_checkpoints_are_kept(checkpoints: Checkpoints) -> None:
+    """From an older release, in which a stream had one checkpoint for all starts."""
     left = Path(checkpoints.folder.uri)
     (left / "commits").mkdir(parents=True)
     for name in ("metadata", ".metadata.crc", "commits/0"):
         (left / name).write_text("{}")
         os.utime(left / name, (1, 1))
-    checkpoints.tidy()
+    checkpoints.remove_old()
     assert sorted(entry.name for entry in left.iterdir()) == [".metadata.crc", "metadata"]

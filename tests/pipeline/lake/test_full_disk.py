@@ -1,4 +1,4 @@
-"""A lake on a disk that is full: nothing is committed, and nothing stays behind."""
+"""A lake on a full disk: nothing is committed, and no files are left over."""
 
 import os
 import secrets
@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own."""
+    """A small file system, mounted for the test."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if os.geteuid() != 0 or shutil.which("mount") is None:
@@ -33,19 +33,19 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if mounted.returncode != 0:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
     yield disk
-    # Lazily: a writer of Spark that failed does not close its file.
+    # Lazily: a failed writer of Spark does not close its file.
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 @pytest.mark.slow
-def test_what_does_not_fit_is_not_there(spark: SparkSession, small_disk: Path) -> None:
+def test_a_write_that_does_not_fit_leaves_nothing_behind(spark: SparkSession, small_disk: Path) -> None:
     lake = Lake(str(small_disk / "lake"), "ns")
     table = lake.changes
-    table.make()
+    table.create()
     commit(frame(spark, entries(1, 40, step_ms=HOUR_MS)).repartition(2), table, ingested_ms=5)
     before, held = paths(table), versions(spark, table)
 
-    # Of a kind that nobody knows: kept as it is, and as large.
+    # Entries of an unknown kind are kept as raw text, so they stay large.
     large = [
         (f"{START_MS + n * HOUR_MS}-{n}", payload(n, kind="of-tomorrow", text=secrets.token_hex(64 << 10)))
         for n in range(41, 41 + SIZE // (64 << 10))
@@ -55,7 +55,7 @@ def test_what_does_not_fit_is_not_there(spark: SparkSession, small_disk: Path) -
     assert paths(table) == before
     assert table.pin().position == Position(0, 40)
 
-    # Not Spark's: the joining of files.
+    # The same when files are joined, without Spark.
     (small_disk / "filler").write_bytes(b"\0" * (os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize))
     with pytest.raises(UnreachableError, match="Make room"):
         maintenance.compact_table(table)

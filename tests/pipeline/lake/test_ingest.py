@@ -1,4 +1,4 @@
-"""From the store into the lake, by a real query."""
+"""Ingest from the store into the lake, with real Spark queries."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from routebook_pipeline.errors import HistoryError, HistoryForkError, HistoryMissingError, UnreachableError
 from routebook_pipeline.lake import feeds
 from routebook_pipeline.lake.commit import commit
-from routebook_pipeline.lake.feeds import Progress
+from routebook_pipeline.lake.feeds import FeedEvent
 from routebook_pipeline.lake.ingest import ingest
 from routebook_pipeline.lake.reading import complete_until
 from routebook_pipeline.lake.rebase import rebase
@@ -20,7 +20,7 @@ from routebook_pipeline.lake.tables import Lake, Position
 from tests.pipeline.lake.stores import Store
 from tests.pipeline.lake.streams import START_MS, entries, frame, payload, versions
 
-Once = Callable[..., list[Progress]]
+Once = Callable[..., list[FeedEvent]]
 HOUR_MS = 3_600_000
 
 
@@ -31,53 +31,53 @@ def mine(tmp_path: Path, namespace_name: str) -> Lake:
 
 @pytest.fixture
 def once(spark: SparkSession, mine: Lake) -> Once:
-    def run(*, limit: int = 1000, on_loss: str = "fail", starting: str = "lake") -> list[Progress]:
-        told: list[Progress] = []
+    def run(*, limit: int = 1000, on_loss: str = "fail", starting: str = "lake") -> list[FeedEvent]:
+        events: list[FeedEvent] = []
         ingest(
             spark,
             mine,
             once=True,
-            announce=told.append,
+            on_event=events.append,
             stop=threading.Event(),
             on_loss=on_loss,
             starting=starting,
             options={"max_entries_per_trigger": str(limit)},
         )
-        return told
+        return events
 
     return run
 
 
 def gaps(version: int) -> tuple[str, bytes]:
     seat = {"c": "c", "b": "b", "i": 0, "n": 1, "max": 30_000, "h": [[66, 1]]}
-    told = {"v": 1, "kind": "gaps", "worker": "w", "from_ms": 1, "to_ms": 2, "rows": [seat]}
-    return f"{START_MS + version}-{version}", json.dumps(told).encode()
+    entry = {"v": 1, "kind": "gaps", "worker": "w", "from_ms": 1, "to_ms": 2, "rows": [seat]}
+    return f"{START_MS + version}-{version}", json.dumps(entry).encode()
 
 
 def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mine: Lake, once: Once) -> None:
-    """One life of a lake: several batches, a lost checkpoint, an old one, a trimmed stream, another history."""
+    """One lake: several batches, a lost checkpoint, an old one, a trimmed stream, another history."""
     table = mine.changes
     checkpoint = Path(mine.checkpoints("changes").uri)
     store.add(entries(1, 25))
     store.add([gaps(1), gaps(2)], stream="pulse")
 
-    told = once(limit=10)
-    assert [(each.stream, each.committed and each.committed.last) for each in told] == [
+    events = once(limit=10)
+    assert [(each.stream, each.committed and each.committed.last) for each in events] == [
         ("changes", 10),
         ("changes", 20),
         ("changes", 25),
         ("pulse", 2),
     ]
-    assert store.place_of("pipeline") == 25
-    # Nothing followed the last batch, so it is known until when; behind the others something did.
+    assert store.reader_position("pipeline") == 25
+    # Only the last batch was at the end of the stream, so only it has the time of the store clock.
     clocks = {row.version: row.ingested_ms for row in table.pin().read(spark).where("row = 0").collect()}
     assert clocks[10] == START_MS + 10_000
     assert clocks[25] > START_MS + 25_000
     assert mine.pulses.pin().read(spark).count() == 2
-    assert len(table.pin().files) == 3, "small batches are not cut: each would be as many small files"
+    assert len(table.pin().files) == 3, "a small batch is not split, since each partition would be a small file"
     shutil.copytree(checkpoint, checkpoint.with_name("kept"))
 
-    assert once() == [], "a query was started for nothing"
+    assert once() == [], "a query was started although nothing is new"
 
     shutil.rmtree(checkpoint)
     store.add(entries(26, 30))
@@ -91,20 +91,20 @@ def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mi
     (progress,) = once()
     assert progress.committed is not None
     assert (progress.committed.first, progress.committed.last) == (31, 33)
-    assert len(list(checkpoint.iterdir())) == 1, "the one that was copied back is left, though its query has ended"
+    assert len(list(checkpoint.iterdir())) == 1, "an ended checkpoint was not removed"
 
     store.add(entries(34, 40))
     store.trim_below(f"{START_MS + 37_000}-37")
     with pytest.raises(HistoryMissingError) as missing:
         once()
     assert (missing.value.first, missing.value.last) == (34, 36)
-    assert store.place_of("pipeline") == 33
+    assert store.reader_position("pipeline") == 33
     (progress,) = once(on_loss="record")
     assert progress.committed is not None
     assert (progress.committed.entries, progress.committed.holes) == (4, 3)
     assert versions(spark, table) == [*((n, n) for n in range(1, 34)), (34, 36), *((n, n) for n in range(37, 41))]
 
-    # The last ones are lost. That they were there is known, and when the last one was: no other history, nothing new.
+    # The last entries are lost. Their number and the time of the last one are known: that is no fork, and nothing new.
     store.add(entries(41, 43))
     store.delete(*entries(42, 43))
     (progress,) = once(on_loss="record")
@@ -115,27 +115,29 @@ def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mi
     newest = store.newest()
     assert complete_until(mine, newest) == newest.now_ms
 
-    # The store lost its tail and went past our place: the same versions, at other times. No checkpoint knows better.
+    # The store lost its last changes and went beyond our position: the same versions, at other times.
     store.changes.drop()
     store.add([(f"{START_MS + 90_000 + n}-{n}", b"{}") for n in range(1, 48)])
     with pytest.raises(HistoryForkError):
         once()
-    assert store.place_of("pipeline") == 43
+    assert store.reader_position("pipeline") == 43
 
 
 @pytest.mark.slow
-def test_a_stream_that_was_empty_is_read_when_it_is_not(store: Store, mine: Lake, once: Once) -> None:
+def test_a_stream_that_was_empty_at_first_is_read_later(store: Store, mine: Lake, once: Once) -> None:
     once()
     store.add(entries(1, 5))
     once()
     store.add([gaps(1)], stream="pulse")
     once()
     held = [table.pin().position for table in (mine.changes, mine.pulses)]
-    assert [place and place.version for place in held] == [5, 1]
+    assert [position and position.version for position in held] == [5, 1]
 
 
 @pytest.mark.slow
-def test_who_begins_at_the_end_does_so_once(spark: SparkSession, store: Store, mine: Lake, once: Once) -> None:
+def test_starting_at_the_end_of_the_stream_happens_only_once(
+    spark: SparkSession, store: Store, mine: Lake, once: Once
+) -> None:
     store.add(entries(1, 5))
     once(starting="latest")
     shutil.rmtree(mine.checkpoints("changes").uri)
@@ -169,12 +171,12 @@ def test_a_checkpoint_ahead_of_the_lake_is_refused(store: Store, mine: Lake, onc
 
 
 @pytest.mark.slow
-def test_no_query_goes_on_from_an_old_checkpoint(
+def test_no_query_continues_from_an_old_checkpoint(
     spark: SparkSession, store: Store, mine: Lake, once: Once, tmp_path: Path
 ) -> None:
     checkpoint, kept = Path(mine.checkpoints("changes").uri), tmp_path / "kept"
 
-    def copied_back() -> None:
+    def restore_checkpoint() -> None:
         shutil.rmtree(checkpoint, ignore_errors=True)
         shutil.copytree(kept, checkpoint)
 
@@ -184,45 +186,45 @@ def test_no_query_goes_on_from_an_old_checkpoint(
     store.add(entries(6, 10))
     once()
 
-    # What it would read again is trimmed by now, and in the lake.
-    copied_back()
+    # The entries after the old checkpoint are in the lake, and trimmed from the stream.
+    restore_checkpoint()
     store.trim_below(f"{START_MS + 9_000}-9")
     store.add(entries(11, 12))
     (progress,) = once()
     assert progress.committed is not None
     assert (progress.committed.first, progress.committed.last) == (11, 12)
 
-    # Its place is in both histories, and the lake's is not.
-    copied_back()
+    # The old checkpoint's position is in both histories, but the lake's is not.
+    restore_checkpoint()
     store.changes.drop()
     store.add([*entries(1, 7), *((f"{START_MS + 90_000 + n}-{n}", payload(n)) for n in range(8, 21))])
     with pytest.raises(HistoryForkError) as forked:
         once()
     assert (forked.value.ours, forked.value.newest) == (12, 20)
 
-    # And of an era that ended.
+    # And with an old checkpoint of an era that ended.
     rebase(spark, mine)
-    copied_back()
+    restore_checkpoint()
     (progress,) = once()
     assert progress.committed is not None
     assert (progress.committed.era, progress.committed.first, progress.committed.last) == (1, 1, 20)
 
 
 @pytest.mark.slow
-def test_who_is_behind_the_lake_sees_another_history_too(spark: SparkSession, store: Store, mine: Lake) -> None:
-    """Two read; the other one is further. The store loses its tail behind the place of this one, and goes on."""
+def test_a_reader_behind_the_lake_detects_a_fork_too(spark: SparkSession, store: Store, mine: Lake) -> None:
+    """Of two readers, the other one is further. The store loses changes after the position of this one."""
     store.add(entries(1, 12))
-    told, stop = list[Progress](), threading.Event()
+    events, stop = list[FeedEvent](), threading.Event()
 
-    def overtaken(progress: Progress) -> None:
-        if progress.stream != "changes":
+    def on_event(event: FeedEvent) -> None:
+        if event.stream != "changes":
             return
-        told.append(progress)
-        if len(told) == 1:
+        events.append(event)
+        if len(events) == 1:
             assert commit(frame(spark, entries(6, 12)), mine.changes, ingested_ms=5) is not None
             store.changes.drop()
             store.add([*entries(1, 7), *((f"{START_MS + 90_000 + n}-{n}", payload(n)) for n in range(8, 31))])
-        elif progress.committed is not None:
+        elif event.committed is not None:
             stop.set()
 
     with pytest.raises(HistoryForkError) as forked:
@@ -230,7 +232,7 @@ def test_who_is_behind_the_lake_sees_another_history_too(spark: SparkSession, st
             spark,
             mine,
             once=False,
-            announce=overtaken,
+            on_event=on_event,
             stop=stop,
             trigger_s=0.1,
             options={"max_entries_per_trigger": "5"},
@@ -239,57 +241,55 @@ def test_who_is_behind_the_lake_sees_another_history_too(spark: SparkSession, st
     assert mine.changes.pin().position == Position(0, 12)
 
 
-def test_a_store_that_is_away_is_named(mine: Lake, once: Once, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_store_is_named(mine: Lake, once: Once, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROUTEBOOK_REDIS_URL", "redis://127.0.0.1:1")
     with pytest.raises(UnreachableError, match="store"):
         once()
 
 
 @pytest.mark.slow
-def test_an_endless_ingest_starts_again_and_stops_after_its_batch(
-    spark: SparkSession, store: Store, mine: Lake
-) -> None:
-    """The stream cannot be read at first; then a batch is committed, and somebody says stop."""
-    stop, told = threading.Event(), list[Progress]()
+def test_a_continuous_ingest_restarts_and_stops_after_its_batch(spark: SparkSession, store: Store, mine: Lake) -> None:
+    """The stream cannot be read at first; then a batch is committed, and the ingest is stopped."""
+    stop, events = threading.Event(), list[FeedEvent]()
     client, key = store.changes.client, store.changes.key
     client.execute_command("SET", key, "no stream")
 
-    def announce(progress: Progress) -> None:
-        told.append(progress)
-        if progress.committed is not None or len(told) > 3:
+    def on_event(event: FeedEvent) -> None:
+        events.append(event)
+        if event.committed is not None or len(events) > 3:
             stop.set()
-        elif progress.stream == "changes":
+        elif event.stream == "changes":
             client.delete(key)
             store.add(entries(1, 3))
 
-    ingest(spark, mine, once=False, announce=announce, stop=stop, trigger_s=0.1)
-    assert "starting again in 1 s: RB_UNREACHABLE" in told[0].text
-    assert [each.committed.last for each in told if each.committed is not None] == [3]
+    ingest(spark, mine, once=False, on_event=on_event, stop=stop, trigger_s=0.1)
+    assert "restarting in 1 s: RB_UNREACHABLE" in events[0].text
+    assert [each.committed.last for each in events if each.committed is not None] == [3]
     assert versions(spark, mine.changes) == [(1, 1), (2, 2), (3, 3)]
 
 
 @pytest.mark.slow
-def test_files_are_joined_every_so_many_batches_and_a_batch_does_not_depend_on_it(
+def test_files_are_joined_regularly_and_a_failure_does_not_stop_the_ingest(
     store: Store, mine: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches of twenty hours: the second one closes a day, which is joined, and the third one the next. Of that, a
-    file is gone.
+    """Batches of twenty hours: the second one closes a day, whose files are joined, and the third one the next day, of
+    which a file is missing.
     """
     monkeypatch.setattr(feeds, "COMMITS_BETWEEN_COMPACTIONS", 2)
     store.add(entries(1, 40, step_ms=2 * HOUR_MS))
     stop, joined = threading.Event(), list[str]()
     table = mine.changes
 
-    def announce(progress: Progress) -> None:
-        if "closed days" in progress.text:
-            joined.append(progress.text)
-            gone = next(file for file in table.pin().files if file.day == "2023-12-10")
-            Path(table.folder.uri, gone.path).unlink(missing_ok=True)
-        if len(joined) > 1 or "starting again" in progress.text:
+    def on_event(event: FeedEvent) -> None:
+        if "closed days" in event.text:
+            joined.append(event.text)
+            missing = next(file for file in table.pin().files if file.day == "2023-12-10")
+            Path(table.folder.uri, missing.path).unlink(missing_ok=True)
+        if len(joined) > 1 or "restarting" in event.text:
             stop.set()
 
     limit = {"max_entries_per_trigger": "10"}
-    ingest(spark, mine, once=False, announce=announce, stop=stop, trigger_s=0.1, options=limit)
+    ingest(spark, mine, once=False, on_event=on_event, stop=stop, trigger_s=0.1, options=limit)
     assert joined[0] == "2 files of closed days joined into 1"
     assert "were not joined: A file of the table is missing" in joined[1]
     assert table.pin().position == Position(0, 40)

@@ -1,4 +1,4 @@
-"""What joined files look like inside. Spark is not needed."""
+"""The content of joined files. Spark is not needed."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ def size_of(table: Table, column: str) -> int:
     return sum(group.column(at).total_compressed_size for group in groups)
 
 
-def test_many_small_files_become_one_without_seams(lake: Lake) -> None:
-    """A row group has a page and a footer for each column, however few its rows are."""
+def test_many_small_files_become_one_with_a_single_row_group(lake: Lake) -> None:
+    """Each row group has a page and a footer for every column, however few its rows are."""
     table, parts, rows = lake.changes, 30, 200
     for part in range(parts):
         add_file(table, range(part * rows, (part + 1) * rows))
@@ -38,7 +38,7 @@ def test_many_small_files_become_one_without_seams(lake: Lake) -> None:
 
 
 def test_large_files_do_not_grow_when_they_are_joined(lake: Lake) -> None:
-    """With Arrow's own pages of few rows, each compressed by itself, what repeats would take four times the place."""
+    """With Arrow's default pages of few rows, each compressed on its own, repeated values take four times the space."""
     table, rows = lake.changes, 100_000
     for part in range(2):
         add_file(table, range(part * rows, (part + 1) * rows))
@@ -48,13 +48,13 @@ def test_large_files_do_not_grow_when_they_are_joined(lake: Lake) -> None:
     assert size_of(table, "topic") < 1.5 * topics
 
 
-def test_rows_are_collected_up_to_a_number_and_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_grouped_up_to_a_number_and_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     def grouped(*numbers: int) -> list[list[int]]:
         batches = (pyarrow.record_batch({"n": pyarrow.array(range(rows), pyarrow.int64())}) for rows in numbers)
         return [[batch.num_rows for batch in group] for group in in_groups(batches)]
 
-    monkeypatch.setattr(transactions, "ROWS_TOGETHER", 100)
+    monkeypatch.setattr(transactions, "MAX_GROUP_ROWS", 100)
     assert grouped() == []
     assert grouped(60, 40, 1, 100, 101, 30) == [[60, 40], [1], [100], [101], [30]]
-    monkeypatch.setattr(transactions, "BYTES_TOGETHER", 50 * 8)
+    monkeypatch.setattr(transactions, "MAX_GROUP_BYTES", 50 * 8)
     assert grouped(20, 20, 20, 60, 5) == [[20, 20], [20], [60], [5]]

@@ -1,4 +1,4 @@
-"""Every kind and every bad record, all in one job for changes and one for pulses."""
+"""Entries of every kind and with every mistake, in one Spark job for changes and one for pulses."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ from pyspark.sql import Row, SparkSession
 
 from routebook_pipeline.history import ERA_SHIFT
 from routebook_pipeline.kinds import BY_TITLE, FORMER_TITLES, KNOWN_FORMAT, Kind
-from routebook_pipeline.lake.parsing import PULSES_FORM, Batch, located, parse
+from routebook_pipeline.lake.parsing import PARSERS, Batch, parse, with_positions
 from routebook_pipeline.schemas import CHANGES, PULSES, SOURCE
 
 ERA = 3
@@ -28,7 +28,7 @@ def entry(kind: Any, **fields: Any) -> bytes:
 class Readable(NamedTuple):
     payload: bytes
     rows: list[dict[str, Any]]
-    """The columns that are not null, beside those that every row has."""
+    """The columns that are not null, besides those of every row."""
 
 
 def queue_row(**other: Any) -> dict[str, Any]:
@@ -169,7 +169,7 @@ UNKNOWN = [entry("broker-praised", **SEAT, **WRITTEN), entry("hole", from_versio
 
 
 class Case(NamedTuple):
-    what: str
+    name: str
     payload: bytes
     expected: list[dict[str, Any]]
 
@@ -180,19 +180,19 @@ def raw(payload: bytes) -> str:
 
 def cases() -> list[Case]:
     made = []
-    for what, readable in READABLE.items():
+    for name, readable in READABLE.items():
         kind = json.loads(readable.payload)["kind"]
-        about = {"kind": kind, "code": int((BY_TITLE | FORMER_TITLES)[kind]), "v": 1}
-        made.append(Case(what, readable.payload, [{**about, **row} for row in readable.rows]))
+        common = {"kind": kind, "code": int((BY_TITLE | FORMER_TITLES)[kind]), "v": 1}
+        made.append(Case(name, readable.payload, [{**common, **row} for row in readable.rows]))
     for reason, payloads in UNREADABLE.items():
-        about = {"kind": "unreadable", "code": 99, "cause": reason}
+        common = {"kind": "unreadable", "code": 99, "cause": reason}
         made += [
-            Case(f"{reason} {at}", payload, [{**about, "raw": raw(payload)}]) for at, payload in enumerate(payloads)
+            Case(f"{reason} {at}", payload, [{**common, "raw": raw(payload)}]) for at, payload in enumerate(payloads)
         ]
     for payload in UNKNOWN:
-        told = json.loads(payload)
-        about = {name: told[name] for name in ("v", "kind", "actor", "source") if name in told}
-        made.append(Case(f"unknown {told['kind']}", payload, [{**about, "code": 0, "raw": raw(payload)}]))
+        fields = json.loads(payload)
+        common = {name: fields[name] for name in ("v", "kind", "actor", "source") if name in fields}
+        made.append(Case(f"unknown {fields['kind']}", payload, [{**common, "code": 0, "raw": raw(payload)}]))
     return made
 
 
@@ -201,23 +201,23 @@ KEYS = {"seat_key", "group_key", "queue_key"}
 
 @pytest.fixture(scope="module")
 def parsed(spark: SparkSession) -> dict[int, list[Row]]:
-    """Row of each case, by version: the only job of this module for changes."""
+    """The rows of each case, by version, from the only Spark job for changes."""
     source = [(f"{MS + version}-{version}", case.payload) for version, case in enumerate(cases(), start=1)]
     source.append((f"hole:{MS}-100000", b'{"v":1,"kind":"hole","from_version":100000,"to_version":100007}'))
-    # Twelve bytes a row would do: as many partitions as cores, for what they disagree on would show.
+    # Two partitions, since a rule that depends on the partition would show here.
     rows = parse(spark.createDataFrame(source, SOURCE).repartition(2), "ns", ERA, 77)
     assert rows.schema.simpleString() == CHANGES.simpleString()
-    found: dict[int, list[Row]] = {}
+    by_version: dict[int, list[Row]] = {}
     for row in sorted(rows.collect(), key=lambda row: (row.version, row.row)):
-        found.setdefault(row.version, []).append(row)
-    return found
+        by_version.setdefault(row.version, []).append(row)
+    return by_version
 
 
 @pytest.mark.parametrize(
-    ("version", "case"), list(enumerate(cases(), start=1)), ids=lambda case: getattr(case, "what", "")
+    ("version", "case"), list(enumerate(cases(), start=1)), ids=lambda case: getattr(case, "name", "")
 )
-def test_an_entry_becomes_these_rows(parsed: dict[int, list[Row]], version: int, case: Case) -> None:
-    everywhere = {"ns": "ns", "era": ERA, "version": version, "ord": ERA * ERA_SHIFT + version, "ms": MS + version,
+def test_an_entry_becomes_the_expected_rows(parsed: dict[int, list[Row]], version: int, case: Case) -> None:
+    of_every_row = {"ns": "ns", "era": ERA, "version": version, "ord": ERA * ERA_SHIFT + version, "ms": MS + version,
                   "ingested_ms": 77}  # fmt: skip
     found = [
         {name: value for name, value in row.asDict().items() if value is not None and name not in KEYS}
@@ -225,10 +225,10 @@ def test_an_entry_becomes_these_rows(parsed: dict[int, list[Row]], version: int,
     ]
     if case.expected[0]["code"] == Kind.UNREADABLE:
         found[0].pop("v", None)
-    assert found == [{**everywhere, "row": at, **row} for at, row in enumerate(case.expected)]
+    assert found == [{**of_every_row, "row": at, **row} for at, row in enumerate(case.expected)]
 
 
-def test_a_hole_is_a_row(parsed: dict[int, list[Row]]) -> None:
+def test_a_hole_becomes_a_row(parsed: dict[int, list[Row]]) -> None:
     (row,) = parsed[100000]
     assert (row.kind, row.code, row.from_version, row.to_version, row.ms, row.v) == (
         "hole",
@@ -241,12 +241,12 @@ def test_a_hole_is_a_row(parsed: dict[int, list[Row]]) -> None:
     assert row.raw is None
 
 
-def test_keys_are_there_where_names_are(parsed: dict[int, list[Row]]) -> None:
+def test_a_key_is_null_exactly_where_its_names_are(parsed: dict[int, list[Row]]) -> None:
     rows = [row for found in parsed.values() for row in found]
     for row in rows:
-        grouped = row.cluster is not None and row.broker is not None
-        assert (row.group_key is not None) == grouped
-        assert (row.seat_key is not None) == (grouped and row.broker_id is not None)
+        has_group = row.cluster is not None and row.broker is not None
+        assert (row.group_key is not None) == has_group
+        assert (row.seat_key is not None) == (has_group and row.broker_id is not None)
         assert (row.queue_key is not None) == (row.topic is not None)
     named = {(row.cluster, row.broker, row.broker_id): row.seat_key for row in rows if row.seat_key is not None}
     assert len(set(named.values())) == len(named)
@@ -259,7 +259,7 @@ def pulse(**fields: Any) -> bytes:
     ).encode()
 
 
-def test_pulses_are_a_row_a_bucket(spark: SparkSession) -> None:
+def test_heartbeat_gaps_become_a_row_for_each_bucket(spark: SparkSession) -> None:
     seat = {"c": "c1", "b": "b2", "i": 1, "n": 1, "max": 5, "h": [[0, 1]]}
     payloads = [
         pulse(),
@@ -270,8 +270,9 @@ def test_pulses_are_a_row_a_bucket(spark: SparkSession) -> None:
     ]  # fmt: skip
     source = [(f"{MS}-{version}", payload) for version, payload in enumerate(payloads, start=1)]
     source.append((f"hole:{MS}-50", b'{"v":1,"kind":"hole","from_version":50,"to_version":51}'))
-    judged = PULSES_FORM.judged(located(spark.createDataFrame(source, SOURCE)), KNOWN_FORMAT)
-    rows = PULSES_FORM.rows(judged, Batch("ns", ERA, 77))
+    parser = PARSERS["pulses"]
+    validated = parser.validate(with_positions(spark.createDataFrame(source, SOURCE)), KNOWN_FORMAT)
+    rows = parser.to_rows(validated, Batch("ns", ERA, 77))
     assert rows.schema.simpleString() == PULSES.simpleString()
     found = [(row.version, row.broker, row.broker_id, row.bucket, row["count"], row.max_ms) for row in rows.collect()]
     assert found == [

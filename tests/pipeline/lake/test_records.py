@@ -1,4 +1,4 @@
-"""All records of a table, in one reading of its log."""
+"""All records of a table, from one reading of its log."""
 
 from pathlib import Path
 
@@ -9,36 +9,36 @@ from routebook_pipeline.lake.tables import CHECKPOINT_COMMITS, Lake, PinnedTable
 from routebook_pipeline.lake.transactions import commit_files
 
 
-def look(lake: Lake) -> PinnedTable:
+def pin(lake: Lake) -> PinnedTable:
     return lake.changes.pin()
 
 
-def test_they_are_those_that_the_wheel_tells_one_by_one(lake: Lake) -> None:
-    """Before the first checkpoint, with the log only; and behind it, also of an older version."""
-    lake.changes.make()
-    assert all_records(look(lake)) == {}
-    commit_files(look(lake), [], records={"once": 7, "often": -1})
-    early = look(lake)
+def test_they_equal_those_that_deltalake_returns_one_by_one(lake: Lake) -> None:
+    """Before the first checkpoint and after it, and at an older version of the table."""
+    lake.changes.create()
+    assert all_records(pin(lake)) == {}
+    commit_files(pin(lake), [], records={"once": 7, "often": -1})
+    early = pin(lake)
     assert all_records(early) == {"once": 7, "often": -1}
     for number in range(CHECKPOINT_COMMITS + 3):
-        commit_files(look(lake), [], records={"often": number, f"of {number}": 0})
-    late = look(lake)
+        commit_files(pin(lake), [], records={"often": number, f"of {number}": 0})
+    late = pin(lake)
     assert len([file for file in (late.table.folder / "_delta_log").files() if "checkpoint.parquet" in file.path]) == 1
     found = all_records(late)
     assert len(found) == 2 + CHECKPOINT_COMMITS + 3
     assert found == {name: late.record(name) for name in found}
     assert (found["once"], found["often"]) == (7, CHECKPOINT_COMMITS + 2)
     assert all_records(early) == {"once": 7, "often": -1}
-    # Nothing but the files tells of the checkpoint, which another writer may have made in parts.
+    # Without this file, only the names of files show the checkpoint, which another writer may have split in parts.
     Path(late.table.folder.uri, "_delta_log", "_last_checkpoint").unlink()
     assert all_records(late) == found
 
 
-def test_a_log_with_a_gap_is_not_guessed(lake: Lake) -> None:
-    lake.changes.make()
+def test_a_log_with_a_gap_is_refused(lake: Lake) -> None:
+    lake.changes.create()
     for number in range(2):
-        commit_files(look(lake), [], records={"one": number})
-    pinned = look(lake)
+        commit_files(pin(lake), [], records={"one": number})
+    pinned = pin(lake)
     Path(pinned.table.folder.uri, "_delta_log", "00000000000000000001.json").unlink()
     with pytest.raises(UnreachableError, match="lacks its version 1"):
         all_records(pinned)

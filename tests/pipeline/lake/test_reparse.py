@@ -1,4 +1,4 @@
-"""Rows that can be read at last, beside who makes snapshots meanwhile: no question is given the old ones for long."""
+"""A reparse while snapshots are being built: no question keeps getting a snapshot from before the reparse."""
 
 from collections.abc import Callable, Iterator
 
@@ -31,31 +31,31 @@ def lake(plainly: SparkSession, lake: Lake) -> Lake:
 
 
 def is_readable(spark: SparkSession, lake: Lake) -> bool:
-    """As a question behind the snapshot is told."""
+    """Whether a question after the snapshot sees version 3 as readable."""
     (row,) = history_for(spark, lake, LAST).changes.where("version = 3").select("raw").collect()
     return row.raw is None
 
 
 @pytest.fixture
 def before_the_commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
-    """What happens once, when a snapshot's files are written."""
-    waiting: list[Callable[[], object]] = []
+    """Actions to run once, when the files of a snapshot have been written."""
+    actions: list[Callable[[], object]] = []
     write = WriteAttempt.write
 
     def interrupted(self: WriteAttempt, rows: DataFrame) -> None:
         write(self, rows)
-        if waiting and self.table.name == "snapshots":
-            waiting.pop()()
+        if actions and self.table.name == "snapshots":
+            actions.pop()()
 
     monkeypatch.setattr(WriteAttempt, "write", interrupted)
-    yield waiting
-    assert not waiting
+    yield actions
+    assert not actions
 
 
-def test_a_snapshot_that_was_begun_before_does_not_stand(
+def test_a_snapshot_begun_before_the_reparse_is_stale(
     plainly: SparkSession, lake: Lake, before_the_commit: list[Callable[[], object]]
 ) -> None:
-    """The first of all: there is none that could be dropped."""
+    """It is the first snapshot, so the reparse has none to drop."""
     before_the_commit.append(lambda: reparse(plainly, lake, known_format=2))
     build(plainly, lake, SECOND)
     assert is_readable(plainly, lake)
@@ -64,10 +64,10 @@ def test_a_snapshot_that_was_begun_before_does_not_stand(
     assert build_days(plainly, lake, [SECOND]) == []
 
 
-def test_a_question_between_both_steps_is_not_given_the_old_snapshot(
+def test_a_question_between_both_steps_does_not_get_the_old_snapshot(
     plainly: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is read then may be kept, and told to be made of rows that were read again."""
+    """Between the rewrite and the drop: its answer may be stored as one computed from the new rows."""
     between: list[bool] = []
 
     def drop(lake: Lake, ms: int) -> list[str]:
@@ -81,7 +81,7 @@ def test_a_question_between_both_steps_is_not_given_the_old_snapshot(
     assert between == [True]
 
 
-def test_who_was_killed_between_both_steps_leaves_no_old_snapshot(
+def test_a_reparse_killed_between_both_steps_leaves_no_valid_old_snapshot(
     plainly: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(lake: Lake, ms: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""When an endless ingest starts again, and when it gives up. The feed here only falls; Spark is not needed."""
+"""When a continuous ingest restarts a query, and when it gives up. Its feed only fails here; Spark is not needed."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -16,83 +16,83 @@ from routebook_pipeline.errors import (
     UnreachableError,
     WrongUsageError,
 )
-from routebook_pipeline.lake.feeds import Feed, FeedOptions, Progress
-from routebook_pipeline.lake.ingest import Supervised
+from routebook_pipeline.lake.feeds import Feed, FeedEvent, FeedOptions
+from routebook_pipeline.lake.ingest import SupervisedFeed
 from routebook_pipeline.lake.tables import Lake
 
-HABITS = FeedOptions({}, "fail", "lake", None, compacting=False)
+OPTIONS = FeedOptions({}, "fail", "lake", None, compacting=False)
 
 
 def spark_with(*, java: bool) -> Any:
-    """As much of a session as is asked: whether its Java is there."""
+    """The part of a session that is used: whether its Java is running."""
 
     def stopped() -> bool:
         if not java:
-            raise ConnectionRefusedError("nobody listens where Java was")
+            raise ConnectionRefusedError("Java has ended")
         return False
 
     return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=stopped)))
 
 
-class Falling(Feed):
-    """Each start, or the query that it started, ends with the next error; None: it runs until it is told to fall."""
+class FailingFeed(Feed):
+    """Each start, or the query that it started, fails with the next error."""
 
-    def __init__(self, folder: Path, falls: Iterable[BaseException], announce: Callable[[Progress], None]) -> None:
-        super().__init__(Lake(str(folder), "ns"), "changes", HABITS, announce, threading.Event())
-        self._falls = iter(falls)
+    def __init__(self, folder: Path, errors: Iterable[BaseException], on_event: Callable[[FeedEvent], None]) -> None:
+        super().__init__(Lake(str(folder), "ns"), "changes", OPTIONS, on_event, threading.Event())
+        self._errors = iter(errors)
         self.later = False
-        """Whether the query ends, or its start does."""
-        self._ended_with: BaseException | None = None
+        """Whether the query fails, and not its start."""
+        self._query_error: BaseException | None = None
 
     def start(self, spark: SparkSession, trigger_s: float | None) -> Any:
-        error = next(self._falls)
+        error = next(self._errors)
         if not self.later:
             raise error
-        self._ended_with = error
+        self._query_error = error
         query: Any = SimpleNamespace(isActive=False)
         self.query = query
         return query
 
     def failure(self) -> BaseException | None:
-        return self._ended_with
+        return self._query_error
 
 
-class Ingesting:
-    """A supervised feed, and a clock that goes on when it is told to."""
+class Supervision:
+    """A supervised feed that fails, with a clock that the test advances."""
 
-    def __init__(self, folder: Path, *falls: BaseException) -> None:
-        self.told: list[str] = []
+    def __init__(self, folder: Path, *errors: BaseException) -> None:
+        self.events: list[str] = []
         self.now_s = 1000.0
-        self.feed = Falling(folder, falls, lambda progress: self.told.append(progress.text))
-        self.supervised = Supervised(self.feed, lambda progress: self.told.append(progress.text), lambda: self.now_s)
+        self.feed = FailingFeed(folder, errors, lambda event: self.events.append(event.text))
+        self.supervised = SupervisedFeed(self.feed, lambda event: self.events.append(event.text), lambda: self.now_s)
 
-    def look(self, *, times: int = 1, java: bool = True) -> None:
+    def check(self, *, times: int = 1, java: bool = True) -> None:
         for _ in range(times):
-            self.supervised.look(spark_with(java=java), 1.0)
+            self.supervised.check(spark_with(java=java), 1.0)
 
-    def pause(self) -> float:
-        """Until it is started the next time: how long it was left alone, in half seconds."""
-        began, falls = self.now_s, len(self.told)
-        while len(self.told) == falls:
+    def seconds_to_restart(self) -> float:
+        """Advances the clock in half seconds until the feed is restarted, and fails again."""
+        started_s, events = self.now_s, len(self.events)
+        while len(self.events) == events:
             self.now_s += 0.5
-            self.look()
-        return self.now_s - began
+            self.check()
+        return self.now_s - started_s
 
 
-def test_each_pause_is_twice_the_one_before_up_to_a_minute(tmp_path: Path) -> None:
-    ingesting = Ingesting(tmp_path, *[UnreachableError("nobody there")] * 20)
-    ingesting.look()
-    assert ingesting.told == ["starting again in 1 s: nobody there"]
-    assert [ingesting.pause() for _ in range(9)] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert ingesting.told[-1] == "starting again in 60 s: nobody there"
+def test_the_backoff_doubles_up_to_a_minute(tmp_path: Path) -> None:
+    supervision = Supervision(tmp_path, *[UnreachableError("connection refused")] * 20)
+    supervision.check()
+    assert supervision.events == ["restarting in 1 s: connection refused"]
+    assert [supervision.seconds_to_restart() for _ in range(9)] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert supervision.events[-1] == "restarting in 60 s: connection refused"
 
 
-def test_a_committed_batch_forgives(tmp_path: Path) -> None:
-    ingesting = Ingesting(tmp_path, *[UnreachableError("nobody there")] * 20)
-    ingesting.look()
-    assert [ingesting.pause() for _ in range(3)] == [1, 2, 4]
-    ingesting.feed.batches += 1
-    assert [ingesting.pause() for _ in range(3)] == [8, 1, 2], "the pause that had begun, and then from the start"
+def test_a_committed_batch_resets_the_backoff(tmp_path: Path) -> None:
+    supervision = Supervision(tmp_path, *[UnreachableError("connection refused")] * 20)
+    supervision.check()
+    assert [supervision.seconds_to_restart() for _ in range(3)] == [1, 2, 4]
+    supervision.feed.batches += 1
+    assert [supervision.seconds_to_restart() for _ in range(3)] == [8, 1, 2], "the running delay ends first"
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["at its start", "in a batch"])
@@ -104,37 +104,41 @@ def test_a_committed_batch_forgives(tmp_path: Path) -> None:
         HistoryForkError("ns", 9, 4),
         RuntimeError(f"Traceback …\nroutebook_pipeline.errors.HistoryForkError: {HistoryForkError('ns', 9, 4)}\n at …"),
     ],
-    ids=["usage", "missing", "fork", "fork, told by Spark"],
+    ids=["usage", "missing", "fork", "fork, wrapped by Spark"],
 )
-def test_what_somebody_has_to_decide_ends_it(tmp_path: Path, error: BaseException, *, later: bool) -> None:
-    ingesting = Ingesting(tmp_path, error)
-    ingesting.feed.later = later
+def test_an_error_that_an_operator_must_resolve_ends_the_ingest(
+    tmp_path: Path, error: BaseException, *, later: bool
+) -> None:
+    supervision = Supervision(tmp_path, error)
+    supervision.feed.later = later
     with pytest.raises(PipelineError) as raised:
-        ingesting.look(times=2)
+        supervision.check(times=2)
     assert raised.value.exit_code in (2, 4)
-    assert ingesting.told == []
+    assert supervision.events == []
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["at its start", "in a batch"])
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "reason"),
     [
-        (UnreachableError("the lake is away"), "the lake is away"),
-        (OSError(5, "the disk is ill"), "[Errno 5] the disk is ill"),
+        (UnreachableError("the lake is unreachable"), "the lake is unreachable"),
+        (OSError(5, "input/output error"), "[Errno 5] input/output error"),
         (RuntimeError("Job aborted.\n\tat org.apache.spark"), "Job aborted."),
         (ValueError(), "ValueError"),
     ],
-    ids=["ours", "of the system", "of Spark", "without a word"],
+    ids=["ours", "of the operating system", "of Spark", "without a message"],
 )
-def test_everything_else_is_started_again(tmp_path: Path, error: BaseException, said: str, *, later: bool) -> None:
-    ingesting = Ingesting(tmp_path, error, error)
-    ingesting.feed.later = later
-    ingesting.look(times=2)
-    assert ingesting.told == [f"starting again in 1 s: {said}"]
+def test_after_any_other_error_the_query_is_restarted(
+    tmp_path: Path, error: BaseException, reason: str, *, later: bool
+) -> None:
+    supervision = Supervision(tmp_path, error, error)
+    supervision.feed.later = later
+    supervision.check(times=2)
+    assert supervision.events == [f"restarting in 1 s: {reason}"]
 
 
-def test_without_java_nothing_is_started_again(tmp_path: Path) -> None:
-    ingesting = Ingesting(tmp_path, ConnectionRefusedError("nobody listens where Java was"))
+def test_without_java_nothing_is_restarted(tmp_path: Path) -> None:
+    supervision = Supervision(tmp_path, ConnectionRefusedError("Java has ended"))
     with pytest.raises(ConnectionRefusedError):
-        ingesting.look(java=False)
-    assert ingesting.told == []
+        supervision.check(java=False)
+    assert supervision.events == []

@@ -1,4 +1,4 @@
-"""What is done with a lake beside filling it: no row is lost, none is doubled."""
+"""Maintenance of a lake: no row is lost, none is doubled."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ HOUR_MS = 3_600_000
 
 
 def fill(spark: SparkSession, lake: Lake, *, step_ms: int = HOUR_MS) -> None:
-    """Two batches over two days: several files a day."""
+    """Two batches over two days, with several files for each day."""
     for first, last in ((1, 20), (21, 40)):
         commit(frame(spark, entries(first, last, step_ms=step_ms)).repartition(2), lake.changes, ingested_ms=5)
 
@@ -45,11 +45,11 @@ def test_files_of_closed_days_are_joined(spark: SparkSession, lake: Lake, monkey
             done.append(compact(lake))
 
     commit(frame(spark, entries(41, 42, step_ms=HOUR_MS)), table, ingested_ms=5, reached=join)
-    assert [each.into for each in done] == [1], "one was tried again, or nothing was joined"
+    assert [each.into for each in done] == [1], "the commit was repeated, or nothing was joined"
     files = [file for file in table.pin().files if file.day == "2023-12-09"]
     assert [(file.rows, file.first_ord, file.last_ord) for file in files] == [(23, 1, 23)]
 
-    # Somebody else looked before that. The wheel would join the same files a second time.
+    # Another process read the table before that. `deltalake` would join the same files a second time.
     pins = iter([stale])
     monkeypatch.setattr(Table, "pin", lambda self, pin=Table.pin: next(pins, None) or pin(self))
     assert maintenance.compact_table(table) == Compacted(0, 0)
@@ -57,15 +57,15 @@ def test_files_of_closed_days_are_joined(spark: SparkSession, lake: Lake, monkey
     assert versions(spark, table) == [(n, n) for n in range(1, 43)]
 
 
-def test_files_that_nobody_refers_to_go_after_a_week(lake: Lake) -> None:
-    """What somebody may still read does not."""
+def test_unreferenced_files_are_deleted_after_a_week(lake: Lake) -> None:
+    """Files that a running question may still read are kept."""
     table = lake.changes
     joined = {add_file(table, numbers) for numbers in (range(20), range(20, 40))}
     assert compact(lake) == Compacted(2, 1)
     assert vacuum(lake) == 0
     orphan = Path(table.folder.uri, "data", "left", "day=2023-12-09", "part-0.parquet")
     orphan.parent.mkdir(parents=True)
-    orphan.write_bytes(b"of an attempt that was killed")
+    orphan.write_bytes(b"file of a killed writer")
     os.utime(orphan, (1, 1))
     assert vacuum(lake) == 1
     assert not orphan.exists()
@@ -75,39 +75,39 @@ def test_files_that_nobody_refers_to_go_after_a_week(lake: Lake) -> None:
     assert ords(table) == list(range(40))
 
 
-def test_replaced_answers_are_thrown_away_with_the_rest(lake: Lake) -> None:
-    """An ingest that refreshes makes them again all day long."""
+def test_replaced_answers_are_deleted_too(lake: Lake) -> None:
+    """An ingest with `--refresh` computes them again all day."""
     table = lake.answers("flaps-by-seat", columns((LongType(), "ord flaps")))
-    table.make()
+    table.create()
     for number in range(3):
         add_file(table, [number], replacing=True)
-    told: list[str] = []
-    assert vacuum(lake, log=told.append) == 0
-    assert "answers/flaps-by-seat: 0 files deleted" in told
-    assert vacuum(lake, kept_hours=0, log=told.append) == 2
+    logged: list[str] = []
+    assert vacuum(lake, log=logged.append) == 0
+    assert "answers/flaps-by-seat: 0 files deleted" in logged
+    assert vacuum(lake, kept_hours=0, log=logged.append) == 2
     assert paths(table) == {file.path for file in table.pin().files}
     assert ords(table) == [2]
 
 
-def test_the_log_is_kept_short(lake: Lake) -> None:
+def test_the_log_gets_a_checkpoint_regularly(lake: Lake) -> None:
     assert lake.changes.pin().delta.metadata().configuration["delta.checkpointInterval"] == str(CHECKPOINT_COMMITS)
 
 
 @pytest.mark.slow
-def test_raw_rows_are_read_again(spark: SparkSession, lake: Lake) -> None:
-    """As after an update of the pipeline: two entries of a newer format, one that stays spoilt."""
+def test_raw_rows_are_parsed_again(spark: SparkSession, lake: Lake) -> None:
+    """Like after an update of the pipeline: two entries of a newer format, and one that stays corrupt."""
     table = lake.changes
     newer = [(f"{START_MS + n * HOUR_MS}-{n}", payload(n, v=2, queues=[])) for n in (3, 30)]
     queue = {"t": "T", "r": 1, "w": 1, "p": 6, "f": 0}
     newer[0] = (newer[0][0], payload(3, v=2, queues=[queue]))
-    rows = [*entries(1, 2, step_ms=HOUR_MS), newer[0], (f"{START_MS + 4 * HOUR_MS}-4", b"spoilt")]
+    rows = [*entries(1, 2, step_ms=HOUR_MS), newer[0], (f"{START_MS + 4 * HOUR_MS}-4", b"corrupt")]
     commit(frame(spark, rows), table, ingested_ms=5)
     commit(frame(spark, [*entries(5, 29, step_ms=HOUR_MS), newer[1]]), table, ingested_ms=6)
     assert build(spark, lake, "2023-12-10")
 
-    kept = spark.sparkContext._jsc.getPersistentRDDs().size()
+    persisted = spark.sparkContext._jsc.getPersistentRDDs().size()
     done = reparse(spark, lake, known_format=2)
-    assert spark.sparkContext._jsc.getPersistentRDDs().size() == kept, "rows are still held in memory"
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == persisted, "rows are still held in memory"
     assert (done.raw, done.readable, done.first_ms) == (3, 2, START_MS + 3 * HOUR_MS)
     assert done.dropped_snapshots == ("2023-12-10",)
     assert lake.snapshots.pin().files == []
@@ -119,12 +119,12 @@ def test_raw_rows_are_read_again(spark: SparkSession, lake: Lake) -> None:
     assert found[3, 0] == (11, None, 5, None)
     assert found[3, 1] == (11, "T", 5, None)
     assert found[30, 0] == (11, None, 6, None)
-    assert found[4, 0] == (99, None, 5, base64.b64encode(b"spoilt").decode())
+    assert found[4, 0] == (99, None, 5, base64.b64encode(b"corrupt").decode())
     assert table.pin().position == Position(0, 30)
 
 
 @pytest.mark.slow
-def test_exported_files_come_in_through_the_same_commit(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+def test_exported_files_are_committed_once(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     def export(name: str, first: int, last: int) -> str:
         lines = [json.dumps({"id": entry_id, "d": text.decode()}) for entry_id, text in entries(first, last)]
         file = tmp_path / name
@@ -136,12 +136,12 @@ def test_exported_files_come_in_through_the_same_commit(spark: SparkSession, lak
     assert done is not None
     assert (done.first, done.last, done.entries) == (1, 20, 20)
     assert import_files(spark, lake, files) is None
-    with pytest.raises(HistoryError, match=r"up to version 20.*from 25 to 30"):
+    with pytest.raises(HistoryError, match=r"up to version 20.*between 25 and 30"):
         import_files(spark, lake, [export("later.jsonl", 25, 30)])
-    spoilt = tmp_path / "spoilt.jsonl"
-    spoilt.write_text('{"id":"7","d":"{}"}\nno line\n')
-    with pytest.raises(WrongUsageError, match=r"spoilt\.jsonl has a line"):
-        import_files(spark, lake, [str(spoilt)])
+    corrupt = tmp_path / "corrupt.jsonl"
+    corrupt.write_text('{"id":"7","d":"{}"}\nno line\n')
+    with pytest.raises(WrongUsageError, match=r"corrupt\.jsonl has a line"):
+        import_files(spark, lake, [str(corrupt)])
     with pytest.raises(WrongUsageError, match="cannot be read"):
         import_files(spark, lake, [str(tmp_path / "none.jsonl")])
     checked = check(spark, lake)
@@ -156,23 +156,21 @@ def test_a_check_names_what_is_wrong(spark: SparkSession, lake: Lake) -> None:
         frame(spark, [*entries(1, 5), hole(6, 9), (f"{START_MS + 10_000}-10", b"")]).coalesce(1), table, ingested_ms=5
     )
     (file, *_) = table.pin().files
-    # A writer without our rules: the same rows again, in the place of the last ones.
+    # A file with the last rows is overwritten by one with the first rows.
     commit(frame(spark, entries(11, 12)).coalesce(1), table, ingested_ms=5)
     folder = Path(table.folder.uri)
     doubled = next(each for each in table.pin().files if each.first_ord == 11)
     (folder / doubled.path).write_bytes((folder / file.path).read_bytes())
     (folder / doubled.path).with_name(f".{Path(doubled.path).name}.crc").unlink(missing_ok=True)
     problems = "; ".join(check(spark, lake).problems)
-    for words in ("versions 6 to 9 were lost", "are there more than once", "the log tells of", "the record says"):
+    for words in ("versions 6 to 9 were lost", "more than once", "the table's log counts", "the table's record says"):
         assert words in problems
 
 
 @pytest.mark.slow
-def test_another_history_begins_another_era(
-    spark: SparkSession, store: Store, tmp_path: Path, namespace_name: str
-) -> None:
+def test_a_rebase_begins_another_era(spark: SparkSession, store: Store, tmp_path: Path, namespace_name: str) -> None:
     lake = Lake(str(tmp_path / "lake"), namespace_name)
-    lake.changes.make()
+    lake.changes.create()
     commit(frame(spark, entries(1, 9)), lake.changes, ingested_ms=5)
     store.add(entries(1, 9))
     with pytest.raises(NegativeAnswerError, match="nothing to rebase"):
@@ -185,17 +183,17 @@ def test_another_history_begins_another_era(
     pinned = lake.changes.pin()
     assert pinned.position == Position(1, 2)
     assert pinned.stream_position == (later_ms + 3, 2)
-    assert store.place_of("pipeline") == 2
-    assert check(spark, lake).problems == ["era 1: began with another history"], "nothing followed yet"
+    assert store.reader_position("pipeline") == 2
+    assert check(spark, lake).problems == ["era 1: began with another history"], "the new era has no entries yet"
     fork = pinned.read(spark).where("code = 91").collect()
     assert [(row.era, row.version, row.from_version, row.to_version, row.ms) for row in fork] == [
         (1, 2, 9, 3, later_ms + 3)
     ]
-    done_now = commit(
+    committed = commit(
         frame(spark, [(f"{later_ms + n}-{n}", payload(n)) for n in range(3, 6)]), lake.changes, ingested_ms=5
     )
-    assert done_now is not None
-    assert (done_now.era, done_now.first, done_now.last) == (1, 3, 5)
+    assert committed is not None
+    assert (committed.era, committed.first, committed.last) == (1, 3, 5)
     with pytest.raises(NegativeAnswerError):
         rebase(spark, lake)
     problems = check(spark, lake).problems
@@ -203,12 +201,12 @@ def test_another_history_begins_another_era(
 
 
 @pytest.mark.slow
-def test_the_history_begins_anew_where_the_store_is(
+def test_a_new_era_begins_where_the_store_is(
     spark: SparkSession, store: Store, tmp_path: Path, namespace_name: str
 ) -> None:
-    """Emptied and not written to yet; then without its tail, twice."""
+    """First the store is emptied and nothing is written; then it loses its last changes."""
     lake = Lake(str(tmp_path / "lake"), namespace_name)
-    lake.changes.make()
+    lake.changes.create()
     commit(frame(spark, entries(1, 9)), lake.changes, ingested_ms=5)
     before_ms = store.newest().now_ms
     (done,) = rebase(spark, lake)
@@ -221,7 +219,7 @@ def test_the_history_begins_anew_where_the_store_is(
     with pytest.raises(NegativeAnswerError, match="nothing to rebase"):
         rebase(spark, lake)
 
-    # What is left is read again, in the new era; nothing tells how much of it was known.
+    # The rest is read again in the new era; the lake cannot tell which entries it had before.
     store.add(entries(1, 12))
     assert commit(frame(spark, entries(1, 12)), lake.changes, ingested_ms=5) is not None
     store.changes.drop()
@@ -236,24 +234,24 @@ def test_the_history_begins_anew_where_the_store_is(
         rebase(spark, lake)
 
 
-def test_a_pulse_that_began_anew_is_followed_without_a_row(
+def test_a_rebase_of_the_heartbeat_gaps_adds_no_row(
     spark: SparkSession, store: Store, tmp_path: Path, namespace_name: str
 ) -> None:
-    """No state depends on it. The changes go on as they were."""
+    """No state depends on them. The changes continue as before."""
     lake = Lake(str(tmp_path / "lake"), namespace_name)
-    lake.changes.make()
-    lake.pulses.make()
+    lake.changes.create()
+    lake.pulses.create()
     ms = START_MS + 3_000
     for table, name in ((lake.changes, "changes"), (lake.pulses, "pulses")):
         commit_files(table.pin(), [], records={name: Position(0, 3).ord, LAST_MS: ms})
     store.add(entries(1, 3))
     store.add([(f"{ms + 90_000}-1", b"{}")], stream="pulse")
-    old = lake.checkpoints("pulse") / "0-of-an-era-that-ended"
+    old = lake.checkpoints("pulse") / "0-of-an-ended-era"
     Path(old.uri).mkdir(parents=True)
     (done,) = rebase(spark, lake)
     assert (done.stream, done.era, done.old_version, done.first_version) == ("pulse", 1, 3, 1)
     pinned = lake.pulses.pin()
     assert (pinned.position, pinned.stream_position, pinned.files) == (Position(1, 0), (ms + 90_000, 0), [])
     assert lake.changes.pin().position == Position(0, 3)
-    assert store.place_of("pipeline") is None, "nobody holds the pulse back"
+    assert store.reader_position("pipeline") is None, "the service may trim the heartbeat gaps at any time"
     assert not Path(old.uri).exists()

@@ -1,4 +1,4 @@
-"""What lies in the days up to one, as the log has it."""
+"""Statistics of each day and all days before it, from the log."""
 
 from routebook_pipeline.lake.snapshots import CumulativeStats
 from routebook_pipeline.lake.tables import DataFile
@@ -8,13 +8,13 @@ def file_of(day: str, last_ord: int, rows: int = 10, readable_rows: int | None =
     return DataFile(f"{day}/{last_ord}", 1, rows, day, 1, last_ord, 0, 0, readable_rows)
 
 
-def test_a_day_rests_on_itself_and_all_days_before() -> None:
+def test_the_statistics_of_a_day_include_all_days_before() -> None:
     files = [file_of("2026-05-03", 30), file_of("2026-05-01", 10, readable_rows=8), file_of("2026-05-01", 35)]
-    so_far = CumulativeStats(files)
+    stats = CumulativeStats(files)
     days = ("2026-04-30", "2026-05-01", "2026-05-02", "2026-05-03", "2026-05-04")
-    assert [so_far.newest(day) for day in days] == [0, 35, 35, 35, 35]
-    assert [so_far.raw(day) for day in days] == [0, 2, 2, 2, 2]
+    assert [stats.newest(day) for day in days] == [0, 35, 35, 35, 35]
+    assert [stats.raw(day) for day in days] == [0, 2, 2, 2, 2]
 
 
-def test_rows_that_nobody_counted_may_all_be_raw() -> None:
+def test_without_a_count_all_rows_are_taken_for_raw() -> None:
     assert CumulativeStats([file_of("2026-05-01", 1, rows=4, readable_rows=None)]).raw("2026-05-01") == 4
