@@ -14,21 +14,20 @@ from tests.pipeline.oracle import (
     availability,
     capacity,
     churn,
-    diff,
     exposure,
     failovers,
     failures,
-    flaps,
     heartbeat_gaps,
     integrity,
-    route,
+    routes,
 )
-from tests.pipeline.oracle.told import Told
-from tests.pipeline.rows import Writer, item, removed_item
+from tests.pipeline.oracle.history_rows import HistoryRows
+from tests.pipeline.scenario import Scenario, item, removed_item
 
 MIDNIGHT_MS = 1_793_577_600_000  # 2026-11-02T00:00Z
 WINDOW = Window(MIDNIGHT_MS, MIDNIGHT_MS + DAY_MS)
-A0, A1, B0 = ("shop", "broker-a", 0), ("shop", "broker-a", 1), ("shop", "broker-b", 0)
+A, B = "shop/broker-a", "shop/broker-b"
+A0, A1, B0 = f"{A}/0", f"{A}/1", f"{B}/0"
 FIRST, SECOND, SLAVE, OTHER = (f"127.0.0.{n}:10911" for n in (11, 12, 13, 21))
 Rows = Sequence[dict[str, Any]]
 
@@ -37,46 +36,45 @@ def at(hours: int, minutes: int = 0, seconds: int = 0) -> int:
     return MIDNIGHT_MS + hours * HOUR_MS + minutes * MINUTE_MS + seconds * SECOND_MS
 
 
-def history() -> Told:
-    told = Writer(ns="default", version=40)
-    told.registered(item("orders"), item("carts", 4, 4), seat=A0, addr=FIRST, at=at(-12))
-    told.registered(seat=A1, addr=SLAVE, at=at(-12))
-    told.registered(item("orders"), seat=B0, addr=OTHER, at=at(-12))
+def day_scenario() -> Scenario:
+    scenario = Scenario(ns="default", version=40)
+    scenario.registered(item("orders"), item("carts", 4, 4), seat=A0, addr=FIRST, at=at(-12))
+    scenario.registered(seat=A1, addr=SLAVE, at=at(-12))
+    scenario.registered(item("orders"), seat=B0, addr=OTHER, at=at(-12))
     # Maintenance: the only seat of its group, which takes its queues along and brings them back.
-    told.removed("unregistered", seat=B0, addr=OTHER, at=at(3), group_removed=True)
-    told.registered(item("orders"), seat=B0, addr=OTHER, at=at(3, 20))
+    scenario.removed("unregistered", seat=B0, addr=OTHER, at=at(3), group_removed=True)
+    scenario.registered(item("orders"), seat=B0, addr=OTHER, at=at(3, 20))
     # A crash, noticed by silence.
-    told.removed("expired", seat=A0, addr=FIRST, at=at(9), last_heartbeat_ms=at(8, 58))
-    told.registered(seat=A0, addr=FIRST, at=at(9, 30))
+    scenario.removed("expired", seat=A0, addr=FIRST, at=at(9), last_heartbeat_ms=at(8, 58))
+    scenario.registered(seat=A0, addr=FIRST, at=at(9, 30))
     # A slave that comes and goes.
     for minute in (0, 4, 9):
-        told.removed("connection-lost", seat=A1, addr=SLAVE, at=at(14, minute), lost_ms=at(14, minute) - 3000)
-        told.registered(seat=A1, addr=SLAVE, at=at(14, minute, 20))
-    group = A0[:2]
-    told.queues(item("refunds", 4, 4), group=group, at=at(16))
-    told.queues(item("orders", 16, 16), group=B0[:2], at=at(16, 30))
-    told.queues(item("trial", 1, 1), group=group, at=at(17))
-    told.queues(removed_item("trial"), group=group, at=at(17, 10), cause="delete-topic")
-    told.queues(removed_item("carts"), group=group, at=at(17, 30), cause="delete-topic")
+        scenario.removed("connection-lost", seat=A1, addr=SLAVE, at=at(14, minute), lost_ms=at(14, minute) - 3000)
+        scenario.registered(seat=A1, addr=SLAVE, at=at(14, minute, 20))
+    scenario.queues(item("refunds", 4, 4), group=A, at=at(16))
+    scenario.queues(item("orders", 16, 16), group=B, at=at(16, 30))
+    scenario.queues(item("trial", 1, 1), group=A, at=at(17))
+    scenario.queues(removed_item("trial"), group=A, at=at(17, 10), cause="delete-topic")
+    scenario.queues(removed_item("carts"), group=A, at=at(17, 30), cause="delete-topic")
     # A failover: the master's seat goes to another address.
-    told.removed("connection-lost", seat=A0, addr=FIRST, at=at(18), lost_ms=at(17, 59, 57))
-    told.registered(seat=A0, addr=SECOND, at=at(18, 0, 40))
+    scenario.removed("connection-lost", seat=A0, addr=FIRST, at=at(18), lost_ms=at(17, 59, 57))
+    scenario.registered(seat=A0, addr=SECOND, at=at(18, 0, 40))
     for hour in range(24):
-        told.pulse({65: 12, 66: 106, 68: 2}, A0, to_ms=at(hour, 59), max_ms=35_900)
-        told.pulse({66: 118, 71: 1, 72: 1}, A1, to_ms=at(hour, 59), max_ms=50_400)
-        told.pulse({66: 120}, B0, to_ms=at(hour, 59), max_ms=30_300)
-    return Told(told.rows, told.pulses)
+        scenario.heartbeat_gaps({65: 12, 66: 106, 68: 2}, A0, to_ms=at(hour, 59), max_ms=35_900)
+        scenario.heartbeat_gaps({66: 118, 71: 1, 72: 1}, A1, to_ms=at(hour, 59), max_ms=50_400)
+        scenario.heartbeat_gaps({66: 120}, B0, to_ms=at(hour, 59), max_ms=30_300)
+    return scenario
 
 
-def broken_history() -> Told:
+def broken_scenario() -> Scenario:
     """The same, three changes of it lost, and one that cannot be read."""
-    told = Writer(ns="default", version=40)
-    told.registered(item("orders"), seat=A0, addr=FIRST, at=at(-12))
-    told.queues(item("carts"), group=A0[:2], at=at(1))
-    told.hole(3, at=at(2))
-    told.unreadable("utf8", at=at(3))
-    told.queues(item("refunds"), group=A0[:2], at=at(4))
-    return Told(told.rows, told.pulses)
+    scenario = Scenario(ns="default", version=40)
+    scenario.registered(item("orders"), seat=A0, addr=FIRST, at=at(-12))
+    scenario.queues(item("carts"), group=A, at=at(1))
+    scenario.hole(3, at=at(2))
+    scenario.unreadable("utf8", at=at(3))
+    scenario.queues(item("refunds"), group=A, at=at(4))
+    return scenario
 
 
 Show = Callable[[Any], str]
@@ -97,7 +95,7 @@ def seats(rows: Rows) -> Rows:
 
 
 def tables() -> dict[str, str]:
-    told = history()
+    history = day_scenario()
     name: dict[str, tuple[str, Show]] = {"name": ("broker", str)}
     group: dict[str, tuple[str, Show]] = {"broker": ("group", str)}
     times: dict[str, tuple[str, Show]] = {
@@ -107,13 +105,13 @@ def tables() -> dict[str, str]:
         "availability": ("availability", formats.availability),
         "availability_all": ("with planned", formats.availability),
     }
-    routes = [
+    found = [
         {**row, "addresses": ", ".join(f"{key}: `{value}`" for key, value in row["addresses"].items())}
-        for row in route.routes_at(told, Instant(ms=at(9, 15)), "orders")
+        for row in routes.routes_at(history, Instant(ms=at(9, 15)), "orders")
     ]
     changed = [
         {**row, "entries": ", ".join(f"{entry['version']} {entry['kind']}" for entry in row["entries"])}
-        for row in diff.route_diff(told, Instant(ms=at(16)), Instant(ms=at(17, 45)))
+        for row in routes.route_diff(history, Instant(ms=at(16)), Instant(ms=at(17, 45)))
     ]
     lately: dict[str, tuple[str, Show]] = {
         "number": ("gaps", formats.count),
@@ -125,12 +123,12 @@ def tables() -> dict[str, str]:
     }
     causes = [
         {**row, "causes": ", ".join(f"{cause} {number}" for cause, number in sorted(row["causes"].items())) or "none"}
-        for row in seats(failures.by_seat(told, WINDOW))
+        for row in seats(failures.by_seat(history, WINDOW))
     ]
-    episodes = [{**row, "episodes": len(row["episodes"])} for row in seats(flaps.by_seat(told, WINDOW))]
+    episodes = [{**row, "episodes": len(row["episodes"])} for row in seats(failures.flaps_by_seat(history, WINDOW))]
     instants = [WINDOW.start_ms, WINDOW.end_ms]
-    sound = [{**row, "holes": _holes(row), "unreadable": _reasons(row)} for row in _integrity(told)]
-    broken = [{**row, "holes": _holes(row), "unreadable": _reasons(row)} for row in _integrity(broken_history())]
+    sound = [{**row, "holes": _holes(row), "unreadable": _reasons(row)} for row in _integrity(history)]
+    broken = [{**row, "holes": _holes(row), "unreadable": _reasons(row)} for row in _integrity(broken_scenario())]
     whole: dict[str, tuple[str, Show]] = {
         "first_version": ("first", str),
         "last_version": ("last", str),
@@ -141,7 +139,7 @@ def tables() -> dict[str, str]:
     }
     return {
         "route": table(
-            routes,
+            found,
             **group,
             read_queues=("read", formats.count),
             write_queues=("write", formats.count),
@@ -156,16 +154,16 @@ def tables() -> dict[str, str]:
             write_queues_after=("after", formats.count),
             entries=("entries", str),
         ),
-        "availability seat": table(seats(availability.by_seat(told, WINDOW)), **name, **times),
+        "availability seat": table(seats(availability.by_seat(history, WINDOW)), **name, **times),
         "availability group": table(
-            availability.by_group(told, WINDOW),
+            availability.by_group(history, WINDOW),
             **group,
             availability=("writable", formats.availability),
             readable=("readable", formats.availability),
             unreadable_ms=("unreadable", formats.duration),
         ),
         "availability cluster": table(
-            availability.by_cluster(told, WINDOW),
+            availability.by_cluster(history, WINDOW),
             cluster=("cluster", str),
             availability=("availability", formats.availability),
             budget_ms=("budget", formats.duration),
@@ -183,9 +181,9 @@ def tables() -> dict[str, str]:
             mttr_ms=("until back", formats.duration),
         ),
         "flaps": table(episodes, **name, flaps=("flaps", formats.count), episodes=("episodes", formats.count)),
-        "heartbeat-gaps": table(seats(heartbeat_gaps.by_seat(told, WINDOW)), **name, **lately),
+        "heartbeat-gaps": table(seats(heartbeat_gaps.by_seat(history, WINDOW)), **name, **lately),
         "churn": table(
-            churn.by_cluster(told, WINDOW),
+            churn.by_cluster(history, WINDOW),
             cluster=("cluster", str),
             topics_before=("before", formats.count),
             topics_after=("after", formats.count),
@@ -196,7 +194,7 @@ def tables() -> dict[str, str]:
             rate=("rate", formats.decimal),
         ),
         "capacity": table(
-            capacity.by_cluster(told, instants),
+            capacity.by_cluster(history, instants),
             at_ms=("at", lambda ms: formats.instant(ms)[:16]),
             write_capacity=("to write to", formats.count),
             read_capacity=("to read from", formats.count),
@@ -208,7 +206,7 @@ def tables() -> dict[str, str]:
             top_share=("its share", formats.share),
         ),
         "exposure": table(
-            exposure.by_cluster(told, WINDOW),
+            exposure.by_cluster(history, WINDOW),
             day=("day", str),
             number=("failures", formats.count),
             detection_ms=("in all", formats.duration),
@@ -219,7 +217,7 @@ def tables() -> dict[str, str]:
             queue_seconds=("queue seconds", formats.count),
         ),
         "failovers": table(
-            failovers.by_group(told, WINDOW),
+            failovers.by_group(history, WINDOW),
             **group,
             failovers=("failovers", formats.count),
             gap_ms=("gaps", formats.duration),
@@ -230,8 +228,8 @@ def tables() -> dict[str, str]:
     }
 
 
-def _integrity(told: Told) -> Rows:
-    return integrity.by_era(told, WINDOW, WINDOW.end_ms)
+def _integrity(history: HistoryRows) -> Rows:
+    return integrity.by_era(history, WINDOW, WINDOW.end_ms)
 
 
 def _holes(row: dict[str, Any]) -> str:

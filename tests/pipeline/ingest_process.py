@@ -9,7 +9,7 @@ from typing import Self
 
 from routebook_pipeline.source.stream import EntryId
 from tests.pipeline.lake.streams import payload
-from tests.pipeline.own_group import OwnGroup
+from tests.pipeline.process_group import ProcessGroup
 from tests.pipeline.source.streams import URL_ENV, Stream
 
 STARTED = "started"
@@ -35,7 +35,7 @@ _SETTINGS = {
 }
 
 
-class Ingest(OwnGroup):
+class Ingest(ProcessGroup):
     def __init__(
         self,
         root: Path,

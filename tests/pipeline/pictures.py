@@ -17,12 +17,12 @@ from routebook_pipeline.report.formats import availability as shown
 from routebook_pipeline.report.formats import duration
 from routebook_pipeline.report.markup import Html, tag
 from routebook_pipeline.report.sections.heartbeats import upper_edge_ms
-from tests.pipeline.example import WINDOW, broken_history, history
+from tests.pipeline.example import WINDOW, broken_scenario, day_scenario
 from tests.pipeline.oracle import availability
+from tests.pipeline.oracle.history_rows import Seat
 from tests.pipeline.oracle.states import DOWN, Interval, all_intervals, counted, instants, state_at
 from tests.pipeline.oracle.states import UNKNOWN as NOT_KNOWN
 from tests.pipeline.oracle.states import UP as IS_UP
-from tests.pipeline.oracle.told import Seat
 
 BEGIN = "/* Pictures; "
 
@@ -51,21 +51,21 @@ def band(seat: Seat, interval: Interval) -> Band:
 
 
 def day() -> str:
-    told = history()
-    ratios = {(row["broker"], row["broker_id"]): row["availability"] for row in availability.by_seat(told, WINDOW)}
+    history = day_scenario()
+    ratios = {(row["broker"], row["broker_id"]): row["availability"] for row in availability.by_seat(history, WINDOW)}
     lanes = [
         charts.Lane(f"{seat[1]}/{seat[2]}", [band(seat, one) for one in of_seat], shown(ratios[seat[1:]]))
-        for seat, of_seat in sorted(all_intervals(told.changes).items())
+        for seat, of_seat in sorted(all_intervals(history.changes).items())
     ]
     return alone(charts.bands("Three brokers, one day", lanes, WINDOW.start_ms, WINDOW.end_ms))
 
 
 def readable() -> str:
     """Each broker, and what it makes of its group."""
-    told = history()
-    found = all_intervals(told.changes)
+    history = day_scenario()
+    found = all_intervals(history.changes)
     lanes = []
-    for group in availability.by_group(told, WINDOW):
+    for group in availability.by_group(history, WINDOW):
         seats = {seat: of_seat for seat, of_seat in sorted(found.items()) if seat[1] == group["broker"]}
         master = next(seat for seat in seats if seat[2] == 0)
         writable = [band(master, one) for one in seats[master]]
@@ -106,9 +106,9 @@ def exposure() -> str:
 
 
 def gaps() -> str:
-    told = history()
+    history = day_scenario()
     counted_in: dict[int, int] = {}
-    for row in told.pulses:
+    for row in history.pulses:
         if row["broker_id"] == 1:
             counted_in[row["bucket"]] = counted_in.get(row["bucket"], 0) + row["count"]
     buckets = range(60, 78)
@@ -125,7 +125,7 @@ def gaps() -> str:
 
 def hole() -> str:
     """Versions in a row, and what three missing ones look like."""
-    rows = [row for row in broken_history().changes if row["row"] == 0 and row["ms"] >= WINDOW.start_ms]
+    rows = [row for row in broken_scenario().changes if row["row"] == 0 and row["ms"] >= WINDOW.start_ms]
     css = {90: "unknown", 99: "unplanned"}
     kinds = dict.fromkeys(range(42, 48), "up")
     for row in rows:

@@ -10,10 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.history import History, Window
-from tests.pipeline.asking import QUESTIONS, Question, answers, as_history, compare
-from tests.pipeline.histories import CALM, TROUBLED, RandomHistory, random_history
-from tests.pipeline.oracle.told import Told
-from tests.pipeline.windows import random_window
+from tests.pipeline.questions import QUESTIONS, Question, answers, as_history, compare
+from tests.pipeline.random_histories import CALM, TROUBLED, RandomHistory, random_history, random_window
 
 CASES = 300
 STEPS_A_CASE = 20
@@ -37,14 +35,13 @@ class QuestionInput:
     def __init__(self, spark: SparkSession, folder: Path, random_: RandomHistory, windows: int) -> None:
         self.random = random_
         self.history: History = as_history(spark, str(folder / "lake"), random_.changes, random_.pulses)
-        self.told = Told(random_.changes, random_.pulses)
         chosen = random.Random(random_.seed)
         self.windows: list[Window] = [random_window(chosen, random_.changes) for _ in range(windows)]
 
     def differences(self, question: Question) -> list[str]:
         found = []
         for window, rows in zip(self.windows, answers(question, self.history, self.windows), strict=True):
-            different = compare(question, rows, question.of_oracle(self.told, window))
+            different = compare(question, rows, question.of_oracle(self.random, window))
             found += [f"seed {self.random.seed}, {window}: {line}" for line in different]
         return found
 

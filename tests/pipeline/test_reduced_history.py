@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from routebook_pipeline.history import Instant, Window
 from routebook_pipeline.transforms.snapshots import reduce
-from tests.pipeline.asking import QUESTIONS, as_history, compare
-from tests.pipeline.histories import TROUBLED, random_history
-from tests.pipeline.oracle import route
-from tests.pipeline.oracle.told import Row, Told
+from tests.pipeline.oracle import routes
+from tests.pipeline.oracle.history_rows import HistoryRows, ReadRows, Row
+from tests.pipeline.questions import QUESTIONS, as_history, compare
+from tests.pipeline.random_histories import TROUBLED, random_history
 
 pytestmark = pytest.mark.slow
 
@@ -34,12 +34,12 @@ class Reduced:
         self.first: DataFrame = reduce(self.frame.where(f"ord <= {self.cut['ord']}"))
 
     @cached_property
-    def told(self) -> tuple[Told, Told]:
+    def rows(self) -> tuple[HistoryRows, HistoryRows]:
         """The whole, and the reduced one."""
         left = [row.asDict() for row in self.first.collect()]
         pulses = self.random.pulses
         assert len(left) < len(self.random.changes) - len(self.later)
-        return Told(self.random.changes, pulses), Told([*left, *self.later], pulses)
+        return self.random, ReadRows([*left, *self.later], pulses)
 
     def windows(self) -> list[Window]:
         chosen = random.Random(self.random.seed)
@@ -59,7 +59,7 @@ def reduced(request: pytest.FixtureRequest, plainly: SparkSession, tmp_path_fact
 
 
 def test_every_later_question_has_the_same_answer(reduced: Reduced) -> None:
-    whole, short = reduced.told
+    whole, short = reduced.rows
     for name, question in QUESTIONS.items():
         for window in reduced.windows():
             one, other = question.of_oracle(short, window), question.of_oracle(whole, window)
@@ -69,11 +69,11 @@ def test_every_later_question_has_the_same_answer(reduced: Reduced) -> None:
 
 
 def test_later_routes_are_the_same_at_every_entry(reduced: Reduced) -> None:
-    whole, short = reduced.told
+    whole, short = reduced.rows
     ords = sorted({row["ord"] for row in reduced.later})
     for ord_ in [reduced.cut["ord"], *random.Random(1).sample(ords, 12)]:
         at = Instant(ord=ord_)
-        assert not compare(QUESTIONS["route_at"], route.routes_at(short, at), route.routes_at(whole, at)), ord_
+        assert not compare(QUESTIONS["route_at"], routes.routes_at(short, at), routes.routes_at(whole, at)), ord_
 
 
 def test_what_was_reduced_can_be_reduced_again(reduced: Reduced) -> None:

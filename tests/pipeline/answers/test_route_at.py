@@ -14,32 +14,32 @@ from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Position
 from routebook_pipeline.lake.transactions import commit_files, utc_day, write_attempt
 from routebook_pipeline.schemas import CHANGES
-from tests.pipeline.rows import Writer, item
+from tests.pipeline.scenario import Scenario, item
 
 START_MS = 1_700_000_000_000
 
 
-def scenario() -> Writer:
+def make_scenario() -> Scenario:
     """A history that begins with version 5, loses 10 to 12, and has a fork after version 13 that continues with 11."""
-    made = Writer(era=0, version=4)
-    made.registered(item("orders"), at=START_MS)
-    made.entry(Kind.BASELINE_BEGIN)
-    made.registered(kind_of_entry=Kind.BASELINE_SEAT)
-    made.queues(item("orders"), kind_of_entry=Kind.BASELINE_QUEUES)
-    made.entry(Kind.BASELINE_END)
-    made.hole(3)
-    made.entry(Kind.KV_PUT)
-    made.fork(11)
-    made.entry(Kind.KV_PUT)
-    made.entry(Kind.KV_PUT)
-    return made
+    scenario = Scenario(era=0, version=4)
+    scenario.registered(item("orders"), at=START_MS)
+    scenario.entry(Kind.BASELINE_BEGIN)
+    scenario.registered(kind=Kind.BASELINE_SEAT)
+    scenario.queues(item("orders"), kind=Kind.BASELINE_QUEUES)
+    scenario.entry(Kind.BASELINE_END)
+    scenario.hole(3)
+    scenario.entry(Kind.KV_PUT)
+    scenario.fork(11)
+    scenario.entry(Kind.KV_PUT)
+    scenario.entry(Kind.KV_PUT)
+    return scenario
 
 
-def fill(lake: Lake, spark: SparkSession, history: Writer) -> None:
+def fill(lake: Lake, spark: SparkSession, scenario: Scenario) -> None:
     lake.changes.create()
     names = CHANGES.fieldNames()
-    rows = spark.createDataFrame([tuple(row[name] for name in names) for row in history.rows], CHANGES)
-    records = {"changes": Position(history.era, history.version).ord, LAST_MS: history.ms, OBSERVED: history.ms + 1}
+    rows = spark.createDataFrame([tuple(row[name] for name in names) for row in scenario.changes], CHANGES)
+    records = {"changes": Position(scenario.era, scenario.version).ord, LAST_MS: scenario.ms, OBSERVED: scenario.ms + 1}
     with write_attempt(lake.changes) as attempt:
         attempt.write(rows.coalesce(1).withColumn("day", utc_day(F.col("ms"))))
         commit_files(lake.changes.pin(), attempt.added, records=records)
@@ -59,7 +59,7 @@ class FilledLake:
 def lake(plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FilledLake:
     folder: Path = tmp_path_factory.mktemp("routes")
     lake = Lake(str(folder), "test")
-    fill(lake, plainly, scenario())
+    fill(lake, plainly, make_scenario())
     return FilledLake(plainly, lake)
 
 

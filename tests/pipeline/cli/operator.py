@@ -9,7 +9,7 @@ from typing import Any, Final
 from routebook_pipeline.history import DAY_MS, HOUR_MS
 from routebook_pipeline.source.stream import EntryId
 from tests.pipeline.cli.shell import Ended, Shell
-from tests.pipeline.own_group import OwnGroup
+from tests.pipeline.process_group import ProcessGroup
 
 SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=1")
 QUICK_START: Final = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -64,7 +64,7 @@ class Pipeline:
         return json.loads(ended.out)
 
 
-class Running(OwnGroup):
+class Running(ProcessGroup):
     """A command that is left running."""
 
     def __init__(self, environment: Mapping[str, str], says: Path, *arguments: str) -> None:

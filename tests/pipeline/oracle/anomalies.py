@@ -7,11 +7,11 @@ from typing import Any
 
 from routebook_pipeline.history import DEFAULTS, HOUR_MS, Thresholds, Window
 from routebook_pipeline.kinds import Kind
-from tests.pipeline.oracle import capacity, exposure, failovers, flaps, heartbeat_gaps, integrity
+from tests.pipeline.oracle import capacity, exposure, failovers, failures, heartbeat_gaps, integrity
 from tests.pipeline.oracle.availability import groups_of
-from tests.pipeline.oracle.route import WRITE, Table, after_entries, played
+from tests.pipeline.oracle.history_rows import HistoryRows, Row, Seat, before, is_entry, within
+from tests.pipeline.oracle.routes import WRITE, Table, after_entries, played
 from tests.pipeline.oracle.states import DOWN, UP, Interval, all_intervals, counted
-from tests.pipeline.oracle.told import Row, Seat, Told, before, is_entry, within
 
 SEVERITY = {
     "flapping": "warning",
@@ -27,7 +27,7 @@ SEVERITY = {
 }
 
 
-def anomalies(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+def anomalies(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
     rules = (
         flapping,
         mass_loss,
@@ -38,9 +38,9 @@ def anomalies(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> 
         churn_spike,
         skew,
         read_only,
-        history,
+        history_faults,
     )
-    return [row for rule in rules for row in rule(told, window, thresholds)]
+    return [row for rule in rules for row in rule(history, window, thresholds)]
 
 
 def _finding(
@@ -63,19 +63,19 @@ def _finding(
     }
 
 
-def flapping(told: Told, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    for found in flaps.episodes(told, window, thresholds):
+def flapping(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
+    for found in failures.episodes(history, window, thresholds):
         span = (found.downs[0].start, found.downs[-1].start)
         versions = [down.row["version"] for down in found.downs]
         yield _finding("flapping", found.seat, span, len(found.downs), thresholds.episode_minimum, versions)
 
 
-def mass_loss(told: Told, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
+def mass_loss(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
     """The share is of the seats that were UP just before the first of the losses. Losses of overlapping minutes are one
     finding, with the largest share of any of them.
     """
     clusters: dict[str, dict[Seat, list[Interval]]] = {}
-    for seat, of_seat in all_intervals(before(told, window.end_ms)).items():
+    for seat, of_seat in all_intervals(before(history, window.end_ms)).items():
         clusters.setdefault(seat[0], {})[seat] = of_seat
     for cluster, seats in sorted(clusters.items()):
         losses = sorted(_losses(seats, window), key=lambda loss: int(loss[1].row["ord"]))
@@ -113,8 +113,8 @@ def _number_up(seats: dict[Seat, list[Interval]], ord_: int) -> int:
     return sum(bool(begun) and begun[-1].state == UP for begun in earlier)
 
 
-def headless(told: Told, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    for group, seats in groups_of(all_intervals(before(told, window.end_ms))).items():
+def headless(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
+    for group, seats in groups_of(all_intervals(before(history, window.end_ms))).items():
         for span in failovers.headless(seats, window, thresholds):
             if span[1] - span[0] > thresholds.headless_ms:
                 downs = [one for one in seats[0] if one.state == DOWN and one.start <= span[0]]
@@ -122,9 +122,9 @@ def headless(told: Told, window: Window, thresholds: Thresholds) -> Iterator[dic
                 yield _finding("headless", group, span, span[1] - span[0], thresholds.headless_ms, [version])
 
 
-def two_masters(told: Told, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
+def two_masters(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
     """Two that follow each other: from A to B and back."""
-    found = failovers.failovers(told, window)
+    found = failovers.failovers(history, window)
     for one, other in pairwise(found):
         between = other.row["ms"] - one.row["ms"]
         if one.group == other.group and one.from_address == other.row["addr"] and between <= thresholds.two_masters_ms:
@@ -133,8 +133,8 @@ def two_masters(told: Told, window: Window, thresholds: Thresholds) -> Iterator[
             yield _finding("two-masters", one.group, span, between, thresholds.two_masters_ms, versions)
 
 
-def slow_detection(told: Told, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    for loss in exposure.losses(told, window):
+def slow_detection(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
+    for loss in exposure.losses(history, window):
         row = loss.down.row
         if row["timeout_ms"] is None:
             continue
@@ -144,10 +144,10 @@ def slow_detection(told: Told, window: Window, thresholds: Thresholds) -> Iterat
             yield _finding("slow-detection", loss.seat, span, loss.detection_ms, threshold, [row["version"]])
 
 
-def late_heartbeats(told: Told, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
+def late_heartbeats(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
     """Of a cluster, in an hour of the clock, as far as it lies in the window."""
     hours: dict[tuple[int, str], list[Row]] = {}
-    for pulse in told.pulses:
+    for pulse in history.pulses:
         if heartbeat_gaps.counts_in(pulse, window):
             hours.setdefault((pulse["to_ms"] // HOUR_MS, pulse["cluster"]), []).append(pulse)
     for (hour, cluster), pulses in sorted(hours.items()):
@@ -160,9 +160,9 @@ def _hour(hour: int) -> tuple[int, int]:
     return hour * HOUR_MS, (hour + 1) * HOUR_MS
 
 
-def churn_spike(told: Told, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
+def churn_spike(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
     """Hours of the clock that begin in the window; one without any change counts 0, before the first entry, too."""
-    by_hour = _hourly_churn(before(told, window.end_ms))
+    by_hour = _hourly_churn(before(history, window.end_ms))
     first, end = -(-window.start_ms // HOUR_MS), -(-window.end_ms // HOUR_MS)
     for cluster, hours in sorted(by_hour.items()):
         for hour, versions in sorted(hours.items()):
@@ -218,16 +218,16 @@ def _moves(rows: Sequence[Row]) -> dict[tuple[int, str, str], int]:
     return found
 
 
-def skew(told: Told, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    for row in capacity.by_cluster(told, capacity.midnights(window), thresholds):
+def skew(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
+    for row in capacity.by_cluster(history, capacity.midnights(window), thresholds):
         if row["groups"] >= thresholds.skew_groups and row["peak"] is not None and row["peak"] > thresholds.skew_peak:
             span = (row["at_ms"], row["at_ms"])
             yield _finding("skew", [row["cluster"]], span, row["peak"], thresholds.skew_peak, [])
 
 
-def read_only(told: Told, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
+def read_only(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
     """As far as it lies in the window. `had`: at any time before. The proof is what took the last one away."""
-    rows = before(told, window.end_ms)
+    rows = before(history, window.end_ms)
     writable = _writable(rows)
     for seat, of_seat in sorted(all_intervals(rows).items()):
         spans: list[tuple[int, int, Row]] = []
@@ -274,9 +274,9 @@ def _without(changes: Sequence[tuple[Row, bool]], window: Window) -> Iterator[tu
             yield row["ms"], window.end_ms if then is None else then[0]["ms"], row
 
 
-def history(told: Told, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
+def history_faults(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
     """Each hole and each fork; what is late and what is unreadable, summed up. `value`: how many versions."""
-    rows = before(told, window.end_ms)
+    rows = before(history, window.end_ms)
     entries = [row for row in rows if is_entry(row) and within(row, window)]
     late = {row["ord"] for row in integrity.late_entries(rows)}
     for row in entries:

@@ -5,6 +5,7 @@ from typing import Any
 
 from routebook_pipeline.history import DEFAULTS, Thresholds, Window
 from routebook_pipeline.kinds import Kind
+from tests.pipeline.oracle.history_rows import Group, HistoryRows, Row, Seat, before, is_entry, ratio
 from tests.pipeline.oracle.states import (
     DOWN,
     UNKNOWN,
@@ -17,7 +18,6 @@ from tests.pipeline.oracle.states import (
     length,
     state_at,
 )
-from tests.pipeline.oracle.told import Group, Row, Seat, Told, before, is_entry, ratio
 
 
 def _times(of_seat: Sequence[Interval], window: Window, thresholds: Thresholds) -> dict[str, Any]:
@@ -37,8 +37,8 @@ def _times(of_seat: Sequence[Interval], window: Window, thresholds: Thresholds) 
     }
 
 
-def by_seat(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
-    rows = before(told, window.end_ms)
+def by_seat(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+    rows = before(history, window.end_ms)
     found = all_intervals(rows)
     return [
         {
@@ -59,9 +59,9 @@ def groups_of(found: dict[Seat, list[Interval]]) -> dict[Group, dict[int, list[I
     return groups
 
 
-def by_group(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+def by_group(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
     rows = []
-    for (cluster, broker), seats in groups_of(all_intervals(before(told, window.end_ms))).items():
+    for (cluster, broker), seats in groups_of(all_intervals(before(history, window.end_ms))).items():
         times = _times(seats.get(0, []), window, thresholds)
         readable = _readable(list(seats.values()), window, thresholds)
         rows.append(
@@ -89,10 +89,10 @@ def _readable(seats: Sequence[Sequence[Interval]], window: Window, thresholds: T
     return total
 
 
-def by_cluster(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
-    paused = paused_ms(before(told, window.end_ms), window)
+def by_cluster(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+    paused = paused_ms(before(history, window.end_ms), window)
     clusters: dict[str, list[dict[str, Any]]] = {}
-    for group in by_group(told, window, thresholds):
+    for group in by_group(history, window, thresholds):
         clusters.setdefault(group["cluster"], []).append(group)
     rows = []
     for cluster, groups in sorted(clusters.items()):

@@ -4,17 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from routebook_pipeline.history import DAY_MS, DEFAULTS, Instant, Thresholds, Window
-from tests.pipeline.oracle.route import READ, WRITE, marks, routes_of, up_addresses
+from tests.pipeline.oracle.history_rows import HistoryRows, Row, ratio, until
+from tests.pipeline.oracle.routes import READ, WRITE, marks, routes_of, up_addresses
 from tests.pipeline.oracle.states import evidence
-from tests.pipeline.oracle.told import Row, Told, ratio, until
 
 
 def midnights(window: Window) -> list[int]:
     return list(range(-(-window.start_ms // DAY_MS) * DAY_MS, window.end_ms, DAY_MS))
 
 
-def by_cluster(told: Told, instants: Sequence[int], thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
-    return [row for at_ms in instants for row in _at(until(told, Instant(ms=at_ms)), at_ms)]
+def by_cluster(
+    history: HistoryRows, instants: Sequence[int], thresholds: Thresholds = DEFAULTS
+) -> list[dict[str, Any]]:
+    return [row for at_ms in instants for row in _at(until(history, Instant(ms=at_ms)), at_ms)]
 
 
 def _at(rows: Sequence[Row], at_ms: int) -> list[dict[str, Any]]:

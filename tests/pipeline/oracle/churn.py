@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from routebook_pipeline.history import DEFAULTS, Thresholds, Window
-from tests.pipeline.oracle.route import played, present_queues
-from tests.pipeline.oracle.told import Row, Told, before, is_item, within
+from tests.pipeline.oracle.history_rows import HistoryRows, Row, before, is_item, within
+from tests.pipeline.oracle.routes import played, present_queues
 
 _SIZE = ("read_queues", "write_queues", "perm")
 _SIZE_BEFORE = ("read_queues", "write_queues", "perm_said")
@@ -19,13 +19,13 @@ def topics(rows: Sequence[Row]) -> dict[str, set[str]]:
     return found
 
 
-def by_cluster(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+def by_cluster(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
     """At the window's start: before the entries of its first millisecond, which are in it. Windows side by side add up.
 
     A cluster that had no topic all the time has no row.
     """
-    rows = before(told, window.end_ms)
-    at_start, at_end = topics(before(told, window.start_ms)), topics(rows)
+    rows = before(history, window.end_ms)
+    at_start, at_end = topics(before(history, window.start_ms)), topics(rows)
     put: dict[str, set[str]] = {}
     for row in rows:
         if within(row, window) and is_item(row) and not row["removed"]:

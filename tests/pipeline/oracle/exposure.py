@@ -7,9 +7,9 @@ from typing import Any
 
 from routebook_pipeline.history import DEFAULTS, Thresholds, Window
 from routebook_pipeline.kinds import Kind
-from tests.pipeline.oracle.route import WRITE, played
+from tests.pipeline.oracle.history_rows import HistoryRows, Seat, before, nearest_rank
+from tests.pipeline.oracle.routes import WRITE, played
 from tests.pipeline.oracle.states import Interval, all_intervals
-from tests.pipeline.oracle.told import Seat, Told, before, nearest_rank
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class Loss:
     queue_seconds: float
 
 
-def losses(told: Told, window: Window) -> list[Loss]:
+def losses(history: HistoryRows, window: Window) -> list[Loss]:
     """Unplanned DOWN intervals that start in the window; queues are those that could be written to. One
     that does not say since when it was silent is left out.
     """
-    rows = before(told, window.end_ms)
+    rows = before(history, window.end_ms)
     write_queues = {
         row["ord"]: sum(item["write_queues"] for item in table.get(row["broker"], {}).values() if item["perm"] & WRITE)
         for row, table in played(rows)
@@ -45,9 +45,9 @@ def losses(told: Told, window: Window) -> list[Loss]:
     return found
 
 
-def by_cluster(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+def by_cluster(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
     days: dict[tuple[str, str], list[Loss]] = {}
-    for loss in losses(told, window):
+    for loss in losses(history, window):
         day = datetime.fromtimestamp(loss.down.start // 1000, UTC).strftime("%Y-%m-%d")
         days.setdefault((loss.seat[0], day), []).append(loss)
     answer = []
@@ -71,9 +71,9 @@ def by_cluster(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) ->
     return answer
 
 
-def by_group(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+def by_group(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str], list[Loss]] = {}
-    for loss in losses(told, window):
+    for loss in losses(history, window):
         groups.setdefault(loss.seat[:2], []).append(loss)
     return [
         {

@@ -7,8 +7,8 @@ from typing import Any
 
 from routebook_pipeline.history import DEFAULTS, Thresholds, Window
 from tests.pipeline.oracle.availability import groups_of
+from tests.pipeline.oracle.history_rows import Group, HistoryRows, Row, before, within
 from tests.pipeline.oracle.states import DOWN, UP, Interval, all_intervals, evidence, instants, state_at
-from tests.pipeline.oracle.told import Group, Row, Told, before, within
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Failover:
     gap_ms: int
 
 
-def failovers(told: Told, window: Window) -> list[Failover]:
+def failovers(history: HistoryRows, window: Window) -> list[Failover]:
     """A registration is whatever names the holder of seat 0: a baseline may be the first to tell of a new one."""
-    rows = before(told, window.end_ms)
+    rows = before(history, window.end_ms)
     found = []
     spans = all_intervals(rows)
     for seat, of_seat in sorted(evidence(rows).items()):
@@ -44,7 +44,7 @@ def _gap(of_seat: Sequence[Interval], row: Row) -> int:
     return int(row["ms"]) - former.end
 
 
-def each(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+def each(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
     return [
         {
             "cluster": found.group[0],
@@ -56,7 +56,7 @@ def each(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[
             "gap_ms": found.gap_ms,
             "planned": found.gap_ms == 0,
         }
-        for found in failovers(told, window)
+        for found in failovers(history, window)
     ]
 
 
@@ -74,10 +74,10 @@ def headless(seats: dict[int, list[Interval]], window: Window, thresholds: Thres
     return spans
 
 
-def by_group(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
-    found = failovers(told, window)
+def by_group(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+    found = failovers(history, window)
     answer = []
-    for group, seats in groups_of(all_intervals(before(told, window.end_ms))).items():
+    for group, seats in groups_of(all_intervals(before(history, window.end_ms))).items():
         own = [one for one in found if one.group == group]
         masterless = sum(end - start for start, end in headless(seats, window, thresholds))
         if own or masterless:

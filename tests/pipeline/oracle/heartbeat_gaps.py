@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from routebook_pipeline.history import DEFAULTS, Thresholds, Window
-from tests.pipeline.oracle.told import Row, Told, nearest_rank, ratio
+from tests.pipeline.oracle.history_rows import HistoryRows, Row, nearest_rank, ratio
 
 LAST_BUCKET = 127
 
@@ -52,10 +52,10 @@ def summary(pulses: Sequence[Row], thresholds: Thresholds) -> dict[str, Any]:
 
 
 def _grouped(
-    told: Told, window: Window, thresholds: Thresholds, key: Callable[[Row], tuple[Any, Any, Any]]
+    history: HistoryRows, window: Window, thresholds: Thresholds, key: Callable[[Row], tuple[Any, Any, Any]]
 ) -> list[dict[str, Any]]:
     groups: dict[tuple[Any, Any, Any], list[Row]] = {}
-    for pulse in told.pulses:
+    for pulse in history.pulses:
         if counts_in(pulse, window):
             groups.setdefault(key(pulse), []).append(pulse)
     return [
@@ -64,9 +64,9 @@ def _grouped(
     ]
 
 
-def by_seat(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
-    return _grouped(told, window, thresholds, lambda row: (row["cluster"], row["broker"], row["broker_id"]))
+def by_seat(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+    return _grouped(history, window, thresholds, lambda row: (row["cluster"], row["broker"], row["broker_id"]))
 
 
-def by_cluster(told: Told, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
-    return _grouped(told, window, thresholds, lambda row: (row["cluster"], None, None))
+def by_cluster(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
+    return _grouped(history, window, thresholds, lambda row: (row["cluster"], None, None))

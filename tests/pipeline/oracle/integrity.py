@@ -6,7 +6,7 @@ from typing import Any
 
 from routebook_pipeline.history import Window
 from routebook_pipeline.kinds import Kind
-from tests.pipeline.oracle.told import LOST_CODES, Row, Told, baselines, before, is_entry, within
+from tests.pipeline.oracle.history_rows import LOST_CODES, HistoryRows, Row, baselines, before, is_entry, within
 
 
 def late_entries(rows: Sequence[Row]) -> list[Row]:
@@ -25,8 +25,8 @@ def late_entries(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def by_era(told: Told, window: Window, complete_until_ms: int) -> list[dict[str, Any]]:
-    rows = before(told, window.end_ms)
+def by_era(history: HistoryRows, window: Window, complete_until_ms: int) -> list[dict[str, Any]]:
+    rows = before(history, window.end_ms)
     late = [row for row in late_entries(rows) if within(row, window)]
     whole = {baseline.end["ord"] for baseline in baselines(rows)}
     eras: dict[int, list[Row]] = {}
@@ -48,8 +48,8 @@ def _era(era: int, rows: Sequence[Row]) -> dict[str, Any]:
     entries = [row for row in rows if is_entry(row)]
     holes = [row for row in entries if row["code"] == Kind.HOLE]
     forks = [row for row in entries if row["code"] == Kind.FORK]
-    told = [row for row in entries if row["code"] not in (Kind.HOLE, Kind.FORK)]
-    versions = {row["version"] for row in told}
+    own = [row for row in entries if row["code"] not in (Kind.HOLE, Kind.FORK)]
+    versions = {row["version"] for row in own}
     missing = sum(row["to_version"] - row["from_version"] + 1 for row in holes)
     first = min([*versions, *(row["from_version"] for row in holes)], default=None)
     last = max([*versions, *(row["to_version"] for row in holes)], default=None)

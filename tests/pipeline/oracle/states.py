@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from routebook_pipeline.history import Thresholds, Window
 from routebook_pipeline.kinds import UNPLANNED_CAUSES, Kind
-from tests.pipeline.oracle.told import LOST_CODES, UP_CODES, Row, Seat, baselines, is_entry, seat_of
+from tests.pipeline.oracle.history_rows import LOST_CODES, UP_CODES, Row, Seat, baselines, is_entry, seat_of
 
 UP, DOWN, UNKNOWN, GONE = "UP", "DOWN", "UNKNOWN", "GONE"
 
@@ -41,25 +41,25 @@ def evidence(rows: Sequence[Row]) -> dict[Seat, list[Evidence]]:
     the next baseline, and `retire_after` would be for nothing.
     """
     whole = {baseline.end["ord"]: baseline.begin_ord for baseline in baselines(rows)}
-    told: dict[Seat, list[Evidence]] = {}
+    found: dict[Seat, list[Evidence]] = {}
     ms_before: int | None = None
     for row in rows:
         if not is_entry(row):
             continue
         if row["code"] in UP_CODES:
-            told.setdefault(seat_of(row), []).append(Evidence(UP, row["ms"], row))
+            found.setdefault(seat_of(row), []).append(Evidence(UP, row["ms"], row))
         elif row["code"] == Kind.BROKER_REMOVED:
-            told.setdefault(seat_of(row), []).append(Evidence(DOWN, row["ms"], row))
+            found.setdefault(seat_of(row), []).append(Evidence(DOWN, row["ms"], row))
         elif row["code"] in LOST_CODES:
-            for known in told.values():
+            for known in found.values():
                 assert ms_before is not None
                 known.append(Evidence(UNKNOWN, ms_before, row))
         elif row["ord"] in whole:
-            for known in told.values():
+            for known in found.values():
                 if known[-1].row["ord"] < whole[row["ord"]] and known[-1].state in (UP, UNKNOWN):
                     known.append(Evidence(GONE, row["ms"], row))
         ms_before = row["ms"]
-    return told
+    return found
 
 
 def intervals(of_seat: Sequence[Evidence]) -> list[Interval]:

@@ -11,29 +11,22 @@ from tests.pipeline.oracle import (
     availability,
     capacity,
     churn,
-    diff,
     exposure,
     failovers,
     failures,
-    flaps,
     heartbeat_gaps,
     integrity,
-    route,
+    routes,
 )
-from tests.pipeline.oracle.told import Told
-from tests.pipeline.rows import Row, Writer, item, removed_item
+from tests.pipeline.scenario import Row, Scenario, item, removed_item
 
 A, B = "127.0.0.1:10911", "127.0.0.2:10911"
-MASTER, SLAVE = ("c", "b", 0), ("c", "b", 1)
+MASTER, SLAVE = "c/b/0", "c/b/1"
 
 
 @pytest.fixture
-def told() -> Writer:
-    return Writer()
-
-
-def as_told(writer: Writer) -> Told:
-    return Told(writer.rows, writer.pulses)
+def scenario() -> Scenario:
+    return Scenario()
 
 
 def picked(rows: Sequence[Row], *names: str) -> list[tuple[Any, ...]]:
@@ -46,87 +39,87 @@ TIMES = ("up_ms", "unplanned_ms", "planned_ms", "unknown_ms")
 # 1 route_at
 
 
-def route_of(writer: Writer, ms: int = 10**9) -> list[tuple[Any, ...]]:
-    rows = route.routes_at(as_told(writer), Instant(ms=ms))
+def route_of(scenario: Scenario, ms: int = 10**9) -> list[tuple[Any, ...]]:
+    rows = routes.routes_at(scenario, Instant(ms=ms))
     return picked(rows, "topic", "broker", "write_queues", "perm", "addresses")
 
 
-def test_a_route_names_the_last_item_and_the_addresses_that_are_up(told: Writer) -> None:
-    told.registered(item("t", write=4), seat=MASTER, addr=A, at=1)
-    told.registered(seat=SLAVE, addr=B, at=2)
-    told.queues(item("t", write=16), at=3)
-    told.removed(seat=SLAVE, addr=B, at=4)
-    assert route_of(told, 0) == []
-    assert route_of(told, 2) == [("t", "b", 4, 6, {0: A, 1: B})]
-    assert route_of(told, 3) == [("t", "b", 16, 6, {0: A, 1: B})]
-    assert route_of(told, 4) == [("t", "b", 16, 6, {0: A})]
+def test_a_route_names_the_last_item_and_the_addresses_that_are_up(scenario: Scenario) -> None:
+    scenario.registered(item("t", write=4), seat=MASTER, addr=A, at=1)
+    scenario.registered(seat=SLAVE, addr=B, at=2)
+    scenario.queues(item("t", write=16), at=3)
+    scenario.removed(seat=SLAVE, addr=B, at=4)
+    assert route_of(scenario, 0) == []
+    assert route_of(scenario, 2) == [("t", "b", 4, 6, {0: A, 1: B})]
+    assert route_of(scenario, 3) == [("t", "b", 16, 6, {0: A, 1: B})]
+    assert route_of(scenario, 4) == [("t", "b", 16, 6, {0: A})]
 
 
-def test_a_removed_topic_and_a_removed_group_have_no_route(told: Writer) -> None:
-    told.registered(item("t"), item("u"), at=1)
-    told.queues(removed_item("t"), at=2)
-    assert [row[0] for row in route_of(told)] == ["u"]
-    told.removed(group_removed=True, at=3)
-    assert route_of(told) == []
-    told.registered(item("v"), at=4)
-    assert [row[0] for row in route_of(told)] == ["v"]
+def test_a_removed_topic_and_a_removed_group_have_no_route(scenario: Scenario) -> None:
+    scenario.registered(item("t"), item("u"), at=1)
+    scenario.queues(removed_item("t"), at=2)
+    assert [row[0] for row in route_of(scenario)] == ["u"]
+    scenario.removed(group_removed=True, at=3)
+    assert route_of(scenario) == []
+    scenario.registered(item("v"), at=4)
+    assert [row[0] for row in route_of(scenario)] == ["v"]
 
 
-def test_write_permissions_behind_an_item_add_up(told: Writer) -> None:
-    told.registered(item("t", perm=7), at=1)
-    told.write_permission("clear-write", at=2)
-    assert route_of(told)[0][3] == 5
-    told.write_permission("set", at=3)
-    assert route_of(told)[0][3] == 6
-    told.write_permission("clear-write", at=4)
-    assert route_of(told)[0][3] == 4
-    told.queues(item("t", perm=6), at=5)
-    assert route_of(told)[0][3] == 6
+def test_write_permissions_behind_an_item_add_up(scenario: Scenario) -> None:
+    scenario.registered(item("t", perm=7), at=1)
+    scenario.write_permission("clear-write", at=2)
+    assert route_of(scenario)[0][3] == 5
+    scenario.write_permission("set", at=3)
+    assert route_of(scenario)[0][3] == 6
+    scenario.write_permission("clear-write", at=4)
+    assert route_of(scenario)[0][3] == 4
+    scenario.queues(item("t", perm=6), at=5)
+    assert route_of(scenario)[0][3] == 6
 
 
-def test_what_a_whole_baseline_does_not_name_is_gone(told: Writer) -> None:
-    told.registered(item("named"), item("absent"), seat=MASTER, addr=A, at=1)
-    told.registered(seat=SLAVE, addr=B, at=1)
-    told.entry(Kind.BASELINE_BEGIN, at=2)
-    told.registered(seat=MASTER, addr=A, kind_of_entry=Kind.BASELINE_SEAT)
-    told.entry(Kind.BASELINE_QUEUES, item("named"), cluster="c", broker="b")
-    told.queues(item("meanwhile"))
-    assert len(route_of(told)) == 3
-    told.entry(Kind.BASELINE_END, at=3)
-    assert [(row[0], row[4]) for row in route_of(told)] == [("meanwhile", {0: A}), ("named", {0: A})]
+def test_what_a_whole_baseline_does_not_name_is_gone(scenario: Scenario) -> None:
+    scenario.registered(item("named"), item("absent"), seat=MASTER, addr=A, at=1)
+    scenario.registered(seat=SLAVE, addr=B, at=1)
+    scenario.entry(Kind.BASELINE_BEGIN, at=2)
+    scenario.registered(seat=MASTER, addr=A, kind=Kind.BASELINE_SEAT)
+    scenario.entry(Kind.BASELINE_QUEUES, item("named"), cluster="c", broker="b")
+    scenario.queues(item("meanwhile"))
+    assert len(route_of(scenario)) == 3
+    scenario.entry(Kind.BASELINE_END, at=3)
+    assert [(row[0], row[4]) for row in route_of(scenario)] == [("meanwhile", {0: A}), ("named", {0: A})]
 
 
-def test_a_baseline_with_a_hole_in_it_repairs_nothing(told: Writer) -> None:
-    told.registered(item("t"), at=1)
-    told.entry(Kind.BASELINE_BEGIN, at=2)
-    told.hole(1, at=3)
-    told.entry(Kind.BASELINE_END, at=4)
-    (row,) = route.routes_at(as_told(told), Instant(ms=4))
+def test_a_baseline_with_a_hole_in_it_repairs_nothing(scenario: Scenario) -> None:
+    scenario.registered(item("t"), at=1)
+    scenario.entry(Kind.BASELINE_BEGIN, at=2)
+    scenario.hole(1, at=3)
+    scenario.entry(Kind.BASELINE_END, at=4)
+    (row,) = routes.routes_at(scenario, Instant(ms=4))
     assert (row["addresses"], row["certain"]) == ({}, False)
     assert (row["doubt_from_version"], row["doubt_to_version"]) == (3, 3)
-    told.entry(Kind.BASELINE_BEGIN, at=5)
-    told.registered(item("t"), kind_of_entry=Kind.BASELINE_SEAT)
-    told.entry(Kind.BASELINE_END, at=6)
-    (row,) = route.routes_at(as_told(told), Instant(ms=6))
+    scenario.entry(Kind.BASELINE_BEGIN, at=5)
+    scenario.registered(item("t"), kind=Kind.BASELINE_SEAT)
+    scenario.entry(Kind.BASELINE_END, at=6)
+    (row,) = routes.routes_at(scenario, Instant(ms=6))
     assert (row["certain"], row["doubt_from_version"]) == (True, None)
 
 
-def test_an_instant_may_be_an_entry(told: Writer) -> None:
-    told.registered(item("t", write=4), at=1)
-    told.queues(item("t", write=8), at=1)
-    first, second = (row["ord"] for row in told.rows if row["row"] == 0)
-    assert route.routes_at(as_told(told), Instant(ord=first))[0]["write_queues"] == 4
-    assert route.routes_at(as_told(told), Instant(ord=second))[0]["write_queues"] == 8
+def test_an_instant_may_be_an_entry(scenario: Scenario) -> None:
+    scenario.registered(item("t", write=4), at=1)
+    scenario.queues(item("t", write=8), at=1)
+    first, second = (row["ord"] for row in scenario.changes if row["row"] == 0)
+    assert routes.routes_at(scenario, Instant(ord=first))[0]["write_queues"] == 4
+    assert routes.routes_at(scenario, Instant(ord=second))[0]["write_queues"] == 8
 
 
 # 2 route_diff
 
 
-def test_a_difference_comes_with_the_entries_that_made_it(told: Writer) -> None:
-    told.registered(item("kept"), item("smaller"), at=1)
-    put = told.queues(item("smaller", write=1), item("new"), at=2)
-    told.entry(Kind.KV_PUT, at=3)
-    rows = diff.route_diff(as_told(told), Instant(ms=1), Instant(ms=3))
+def test_a_difference_comes_with_the_entries_that_made_it(scenario: Scenario) -> None:
+    scenario.registered(item("kept"), item("smaller"), at=1)
+    put = scenario.queues(item("smaller", write=1), item("new"), at=2)
+    scenario.entry(Kind.KV_PUT, at=3)
+    rows = routes.route_diff(scenario, Instant(ms=1), Instant(ms=3))
     assert picked(rows, "topic", "difference", "write_queues_before", "write_queues_after") == [
         ("new", "added", None, 8),
         ("smaller", "changed", 8, 1),
@@ -138,80 +131,80 @@ def test_a_difference_comes_with_the_entries_that_made_it(told: Writer) -> None:
 # 3 availability
 
 
-def test_the_time_of_a_seat_is_divided_among_its_states(told: Writer) -> None:
-    told.registered(at=100)
-    told.removed("expired", at=200)
-    told.removed("unregistered", at=210)
-    told.registered(at=230)
-    told.removed("operator", at=300)
-    told.registered(at=350)
-    (seat,) = availability.by_seat(as_told(told), Window(0, 400))
+def test_the_time_of_a_seat_is_divided_among_its_states(scenario: Scenario) -> None:
+    scenario.registered(at=100)
+    scenario.removed("expired", at=200)
+    scenario.removed("unregistered", at=210)
+    scenario.registered(at=230)
+    scenario.removed("operator", at=300)
+    scenario.registered(at=350)
+    (seat,) = availability.by_seat(scenario, Window(0, 400))
     assert [seat[name] for name in TIMES] == [100 + 70 + 50, 30, 50, 0]
     assert seat["since_ms"] == 100
     assert seat["availability"] == 220 / 250
     assert seat["availability_all"] == 220 / 300
-    (clipped,) = availability.by_seat(as_told(told), Window(190, 205))
+    (clipped,) = availability.by_seat(scenario, Window(190, 205))
     assert [clipped[name] for name in TIMES] == [10, 5, 0, 0]
     assert clipped["since_ms"] == 190
 
 
-def test_a_window_knows_nothing_of_what_comes_at_its_end(told: Writer) -> None:
-    told.registered(at=100)
-    told.removed(at=200)
-    assert availability.by_seat(as_told(told), Window(0, 100)) == []
-    (seat,) = availability.by_seat(as_told(told), Window(199, 200))
+def test_a_window_knows_nothing_of_what_comes_at_its_end(scenario: Scenario) -> None:
+    scenario.registered(at=100)
+    scenario.removed(at=200)
+    assert availability.by_seat(scenario, Window(0, 100)) == []
+    (seat,) = availability.by_seat(scenario, Window(199, 200))
     assert [seat[name] for name in TIMES] == [1, 0, 0, 0]
 
 
-def test_unknown_begins_where_the_last_entry_was(told: Writer) -> None:
-    told.registered(at=100)
-    told.entry(Kind.KV_PUT, at=150)
-    told.hole(5, at=180)
-    told.registered(at=300)
-    (seat,) = availability.by_seat(as_told(told), Window(0, 400))
+def test_unknown_begins_where_the_last_entry_was(scenario: Scenario) -> None:
+    scenario.registered(at=100)
+    scenario.entry(Kind.KV_PUT, at=150)
+    scenario.hole(5, at=180)
+    scenario.registered(at=300)
+    (seat,) = availability.by_seat(scenario, Window(0, 400))
     assert [seat[name] for name in TIMES] == [50 + 100, 0, 0, 150]
 
 
-def test_an_outage_counts_until_it_is_retired_and_beyond_a_baseline(told: Writer) -> None:
-    told.registered(at=0)
-    told.removed(at=100)
-    told.entry(Kind.BASELINE_BEGIN, at=150)
-    told.entry(Kind.BASELINE_END, at=160)
-    told.entry(Kind.KV_PUT, at=999)
+def test_an_outage_counts_until_it_is_retired_and_beyond_a_baseline(scenario: Scenario) -> None:
+    scenario.registered(at=0)
+    scenario.removed(at=100)
+    scenario.entry(Kind.BASELINE_BEGIN, at=150)
+    scenario.entry(Kind.BASELINE_END, at=160)
+    scenario.entry(Kind.KV_PUT, at=999)
     short = Thresholds(retire_after_ms=500)
-    assert availability.by_seat(as_told(told), Window(0, 1000), short)[0]["unplanned_ms"] == 500
-    assert availability.by_seat(as_told(told), Window(550, 1000), short)[0]["unplanned_ms"] == 50
-    assert availability.by_seat(as_told(told), Window(700, 1000), short)[0]["unplanned_ms"] == 0
+    assert availability.by_seat(scenario, Window(0, 1000), short)[0]["unplanned_ms"] == 500
+    assert availability.by_seat(scenario, Window(550, 1000), short)[0]["unplanned_ms"] == 50
+    assert availability.by_seat(scenario, Window(700, 1000), short)[0]["unplanned_ms"] == 0
 
 
-def test_a_seat_that_a_baseline_misses_counts_for_nothing_any_more(told: Writer) -> None:
-    told.registered(at=0)
-    told.entry(Kind.BASELINE_BEGIN, at=100)
-    told.entry(Kind.BASELINE_END, at=120)
-    (seat,) = availability.by_seat(as_told(told), Window(0, 400))
+def test_a_seat_that_a_baseline_misses_counts_for_nothing_any_more(scenario: Scenario) -> None:
+    scenario.registered(at=0)
+    scenario.entry(Kind.BASELINE_BEGIN, at=100)
+    scenario.entry(Kind.BASELINE_END, at=120)
+    (seat,) = availability.by_seat(scenario, Window(0, 400))
     assert [seat[name] for name in TIMES] == [120, 0, 0, 0]
 
 
-def test_a_group_is_readable_while_any_seat_is(told: Writer) -> None:
-    told.registered(seat=MASTER, at=0)
-    told.registered(seat=SLAVE, addr=B, at=0)
-    told.removed("expired", MASTER, at=100)
-    told.removed("operator", SLAVE, B, at=150)
-    told.registered(seat=SLAVE, addr=B, at=180)
-    (group,) = availability.by_group(as_told(told), Window(0, 200))
+def test_a_group_is_readable_while_any_seat_is(scenario: Scenario) -> None:
+    scenario.registered(seat=MASTER, at=0)
+    scenario.registered(seat=SLAVE, addr=B, at=0)
+    scenario.removed("expired", MASTER, at=100)
+    scenario.removed("operator", SLAVE, B, at=150)
+    scenario.registered(seat=SLAVE, addr=B, at=180)
+    (group,) = availability.by_group(scenario, Window(0, 200))
     assert [group[name] for name in TIMES] == [100, 100, 0, 0]
     assert (group["readable_ms"], group["unreadable_ms"], group["readable_unknown_ms"]) == (170, 30, 0)
     assert group["readable"] == 0.85
 
 
-def test_a_cluster_is_the_sum_of_its_masters(told: Writer) -> None:
-    told.registered(seat=("c", "good", 0), at=0)
-    told.registered(seat=("c", "bad", 0), at=0)
-    told.registered(seat=("c", "slaves", 1), at=0)
-    told.removed("expired", ("c", "bad", 0), at=900)
-    told.entry(Kind.EXPIRY_PAUSED, from_ms=100, to_ms=300, at=950)
-    told.entry(Kind.EXPIRY_PAUSED, from_ms=200, to_ms=400, at=960)
-    (cluster,) = availability.by_cluster(as_told(told), Window(0, 1000))
+def test_a_cluster_is_the_sum_of_its_masters(scenario: Scenario) -> None:
+    scenario.registered(seat="c/good/0", at=0)
+    scenario.registered(seat="c/bad/0", at=0)
+    scenario.registered(seat="c/slaves/1", at=0)
+    scenario.removed("expired", "c/bad/0", at=900)
+    scenario.entry(Kind.EXPIRY_PAUSED, from_ms=100, to_ms=300, at=950)
+    scenario.entry(Kind.EXPIRY_PAUSED, from_ms=200, to_ms=400, at=960)
+    (cluster,) = availability.by_cluster(scenario, Window(0, 1000))
     assert picked([cluster], "groups", "up_ms", "spent_ms", "worst_group", "paused_ms", "met") == [
         (2, 1900, 100, "bad", 300, False)
     ]
@@ -222,29 +215,29 @@ def test_a_cluster_is_the_sum_of_its_masters(told: Writer) -> None:
 # 4 failures, 5 flaps
 
 
-def test_failures_are_counted_where_they_begin(told: Writer) -> None:
-    told.registered(at=0)
-    told.removed("expired", at=100)
-    told.registered(at=160)
-    told.removed("connection-lost", at=200)
-    told.registered(at=220)
-    told.removed("unregistered", at=300)
-    told.registered(at=310)
-    told.removed("expired", at=400)
-    (seat,) = failures.by_seat(as_told(told), Window(100, 500))
+def test_failures_are_counted_where_they_begin(scenario: Scenario) -> None:
+    scenario.registered(at=0)
+    scenario.removed("expired", at=100)
+    scenario.registered(at=160)
+    scenario.removed("connection-lost", at=200)
+    scenario.registered(at=220)
+    scenario.removed("unregistered", at=300)
+    scenario.registered(at=310)
+    scenario.removed("expired", at=400)
+    (seat,) = failures.by_seat(scenario, Window(100, 500))
     assert picked([seat], "unplanned", "planned", "unfinished", "up_ms", "mttr_ms") == [(3, 1, 1, 210, 40)]
     assert seat["mtbf_ms"] == 70
     assert seat["causes"] == {"expired": 2, "connection-lost": 1, "unregistered": 1}
-    (cluster,) = failures.by_cluster(as_told(told), Window(101, 500))
+    (cluster,) = failures.by_cluster(scenario, Window(101, 500))
     assert picked([cluster], "broker", "unplanned", "mttr_ms") == [(None, 2, 20)]
 
 
-def test_flaps_are_short_and_episodes_are_many(told: Writer) -> None:
-    told.registered(at=0)
+def test_flaps_are_short_and_episodes_are_many(scenario: Scenario) -> None:
+    scenario.registered(at=0)
     for start, length in ((1000, 59_999), (600_000, 60_000), (1_200_000, 10), (1_800_001, 10)):
-        told.removed(at=start)
-        told.registered(at=start + length)
-    (seat,) = flaps.by_seat(as_told(told), Window(0, 2_000_000))
+        scenario.removed(at=start)
+        scenario.registered(at=start + length)
+    (seat,) = failures.flaps_by_seat(scenario, Window(0, 2_000_000))
     assert seat["flaps"] == 3
     assert seat["episodes"] == [{"first_ms": 1000, "last_ms": 1_200_000, "number": 3}]
 
@@ -252,16 +245,16 @@ def test_flaps_are_short_and_episodes_are_many(told: Writer) -> None:
 # 6 heartbeat_gaps
 
 
-def test_percentiles_are_edges_of_buckets_and_never_beyond_the_longest(told: Writer) -> None:
-    told.pulse({8: 90, 16: 9}, MASTER, to_ms=100, max_ms=390)
-    told.pulse({72: 1}, SLAVE, to_ms=199, max_ms=48_000)
-    told.pulse({127: 1000}, SLAVE, to_ms=200, max_ms=10**7)
-    (cluster,) = heartbeat_gaps.by_cluster(as_told(told), Window(100, 200))
+def test_percentiles_are_edges_of_buckets_and_never_beyond_the_longest(scenario: Scenario) -> None:
+    scenario.heartbeat_gaps({8: 90, 16: 9}, MASTER, to_ms=100, max_ms=390)
+    scenario.heartbeat_gaps({72: 1}, SLAVE, to_ms=199, max_ms=48_000)
+    scenario.heartbeat_gaps({127: 1000}, SLAVE, to_ms=200, max_ms=10**7)
+    (cluster,) = heartbeat_gaps.by_cluster(scenario, Window(100, 200))
     assert picked([cluster], "number", "max_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms") == [
         (100, 48_000, 200.0, 200.0, 400.0, 48_000.0)
     ]
     assert (cluster["late"], cluster["late_share"]) == (1, 0.01)
-    by_seat = {row["broker_id"]: row for row in heartbeat_gaps.by_seat(as_told(told), Window(100, 200))}
+    by_seat = {row["broker_id"]: row for row in heartbeat_gaps.by_seat(scenario, Window(100, 200))}
     assert by_seat[0]["p99_ms"] == 390.0
 
 
@@ -275,17 +268,17 @@ def test_a_bucket_is_late_when_all_of_it_is() -> None:
 # 7 churn
 
 
-def test_churn_compares_two_sets_of_topics(told: Writer) -> None:
-    told.registered(item("kept"), item("removed"), item("again"), at=1)
-    told.queues(removed_item("removed"), at=100)
-    told.queues(item("passing"), at=101)
-    told.queues(removed_item("passing"), at=102)
-    told.queues(item("new"), at=103)
-    told.queues(item("kept", write=2), at=104)
-    told.queues(item("kept", write=2, flags=1), at=105)
-    told.queues(removed_item("again"), at=106)
-    told.queues(item("again", write=1), at=107)
-    (cluster,) = churn.by_cluster(as_told(told), Window(100, 200))
+def test_churn_compares_two_sets_of_topics(scenario: Scenario) -> None:
+    scenario.registered(item("kept"), item("removed"), item("again"), at=1)
+    scenario.queues(removed_item("removed"), at=100)
+    scenario.queues(item("passing"), at=101)
+    scenario.queues(removed_item("passing"), at=102)
+    scenario.queues(item("new"), at=103)
+    scenario.queues(item("kept", write=2), at=104)
+    scenario.queues(item("kept", write=2, flags=1), at=105)
+    scenario.queues(removed_item("again"), at=106)
+    scenario.queues(item("again", write=1), at=107)
+    (cluster,) = churn.by_cluster(scenario, Window(100, 200))
     names = ("topics_before", "topics_after", "created", "removed", "passing", "resized")
     assert picked([cluster], *names) == [(3, 3, 1, 1, 1, 1)]
     assert cluster["rate"] == pytest.approx(4 / 3)
@@ -294,12 +287,12 @@ def test_churn_compares_two_sets_of_topics(told: Writer) -> None:
 # 8 capacity
 
 
-def test_capacity_counts_what_can_be_written_and_read(told: Writer) -> None:
-    told.registered(item("t", read=4, write=6), item("u", read=1, write=2), seat=("c", "one", 0), at=1)
-    told.registered(item("t", read=8, write=8), seat=("c", "headless", 1), at=1)
-    told.registered(item("t", read=2, write=8, perm=4), seat=("c", "closed", 0), at=1)
-    told.registered(item("t", read=2, write=24, perm=2), seat=("c", "four", 0), at=1)
-    (cluster,) = capacity.by_cluster(as_told(told), [1])
+def test_capacity_counts_what_can_be_written_and_read(scenario: Scenario) -> None:
+    scenario.registered(item("t", read=4, write=6), item("u", read=1, write=2), seat="c/one/0", at=1)
+    scenario.registered(item("t", read=8, write=8), seat="c/headless/1", at=1)
+    scenario.registered(item("t", read=2, write=8, perm=4), seat="c/closed/0", at=1)
+    scenario.registered(item("t", read=2, write=24, perm=2), seat="c/four/0", at=1)
+    (cluster,) = capacity.by_cluster(scenario, [1])
     names = ("write_capacity", "read_capacity", "groups", "mean", "peak", "top_topic", "top_share")
     assert picked([cluster], *names) == [(32, 15, 4, 8.0, 3.0, "t", 30 / 32)]
     assert cluster["cv"] == pytest.approx(((64 + 64 + 0 + 256) / 4) ** 0.5 / 8)
@@ -314,41 +307,41 @@ def test_midnights_are_those_inside_the_window() -> None:
 # 9 exposure
 
 
-def test_exposure_is_the_time_from_silence_to_removal(told: Writer) -> None:
-    told.registered(item("t", write=8), item("u", write=2), item("v", perm=4), seat=MASTER, at=1000)
-    told.registered(seat=SLAVE, addr=B, at=1000)
-    told.removed("connection-lost", SLAVE, B, lost_ms=9000, last_heartbeat_ms=2000, at=10_000)
-    told.removed("expired", MASTER, last_heartbeat_ms=6000, at=12_000, group_removed=True)
+def test_exposure_is_the_time_from_silence_to_removal(scenario: Scenario) -> None:
+    scenario.registered(item("t", write=8), item("u", write=2), item("v", perm=4), seat=MASTER, at=1000)
+    scenario.registered(seat=SLAVE, addr=B, at=1000)
+    scenario.removed("connection-lost", SLAVE, B, lost_ms=9000, last_heartbeat_ms=2000, at=10_000)
+    scenario.removed("expired", MASTER, last_heartbeat_ms=6000, at=12_000, group_removed=True)
     window = Window(0, HOUR_MS)
-    (day,) = exposure.by_cluster(as_told(told), window)
+    (day,) = exposure.by_cluster(scenario, window)
     assert picked([day], "day", "number", "detection_ms", "p50_ms", "p95_ms", "max_ms") == [
         ("1970-01-01", 2, 7000, 1000, 6000, 6000)
     ]
     assert (day["client_mean_ms"], day["client_worst_ms"]) == (3500 + 15_000, 36_000)
     assert day["queue_seconds"] == 60
-    (group,) = exposure.by_group(as_told(told), window)
+    (group,) = exposure.by_group(scenario, window)
     assert (group["exposed_ms"], group["queue_seconds"]) == (6000, 60)
 
 
 # 10 failovers
 
 
-def test_a_failover_is_another_address_in_the_masters_seat(told: Writer) -> None:
-    told.registered(seat=MASTER, addr=A, at=0)
-    told.registered(seat=SLAVE, addr=B, at=0)
-    told.removed("expired", MASTER, A, at=100)
-    told.removed("moved", SLAVE, B, at=150)
-    told.registered(seat=MASTER, addr=B, at=150)
-    told.registered(seat=SLAVE, addr=A, at=160)
-    told.registered(seat=MASTER, addr=B, kind_of_entry=Kind.BROKER_CHANGED, at=170)
-    told.removed("replaced", MASTER, B, at=200)
-    told.registered(seat=MASTER, addr=A, at=200)
-    rows = failovers.each(as_told(told), Window(0, 300))
+def test_a_failover_is_another_address_in_the_masters_seat(scenario: Scenario) -> None:
+    scenario.registered(seat=MASTER, addr=A, at=0)
+    scenario.registered(seat=SLAVE, addr=B, at=0)
+    scenario.removed("expired", MASTER, A, at=100)
+    scenario.removed("moved", SLAVE, B, at=150)
+    scenario.registered(seat=MASTER, addr=B, at=150)
+    scenario.registered(seat=SLAVE, addr=A, at=160)
+    scenario.registered(seat=MASTER, addr=B, kind=Kind.BROKER_CHANGED, at=170)
+    scenario.removed("replaced", MASTER, B, at=200)
+    scenario.registered(seat=MASTER, addr=A, at=200)
+    rows = failovers.each(scenario, Window(0, 300))
     assert picked(rows, "ms", "from_address", "to_address", "gap_ms", "planned") == [
         (150, A, B, 50, False),
         (200, B, A, 0, True),
     ]
-    (group,) = failovers.by_group(as_told(told), Window(120, 300))
+    (group,) = failovers.by_group(scenario, Window(120, 300))
     names = ("failovers", "planned", "gap_ms", "longest_gap_ms", "headless_ms")
     assert picked([group], *names) == [(2, 1, 50, 50, 30)]
 
@@ -356,32 +349,32 @@ def test_a_failover_is_another_address_in_the_masters_seat(told: Writer) -> None
 # 12 integrity
 
 
-def test_a_history_without_loss_is_ok(told: Writer) -> None:
-    told.registered(item("t"), at=1)
-    told.entry(Kind.KV_PUT, at=2)
-    (era,) = integrity.by_era(as_told(told), Window(0, 10), 7)
+def test_a_history_without_loss_is_ok(scenario: Scenario) -> None:
+    scenario.registered(item("t"), at=1)
+    scenario.entry(Kind.KV_PUT, at=2)
+    (era,) = integrity.by_era(scenario, Window(0, 10), 7)
     assert picked([era], "first_version", "last_version", "entries", "ok", "complete_until_ms") == [(1, 2, 2, True, 7)]
-    del told.rows[-1]
-    told.entry(Kind.KV_PUT, at=3)
-    assert not integrity.by_era(as_told(told), Window(0, 10), 7)[0]["ok"]
+    del scenario.changes[-1]
+    scenario.entry(Kind.KV_PUT, at=3)
+    assert not integrity.by_era(scenario, Window(0, 10), 7)[0]["ok"]
 
 
-def test_whatever_is_wrong_with_a_history_is_counted(told: Writer) -> None:
-    told.registered(at=1)
-    told.hole(4, at=2)
-    told.unreadable("json", at=3)
-    told.rows.append(told.rows[0])
-    told.fork(3, at=4)
-    told.entry(Kind.KV_PUT, at=5)
-    first, second = integrity.by_era(as_told(told), Window(0, 10), 7)
+def test_whatever_is_wrong_with_a_history_is_counted(scenario: Scenario) -> None:
+    scenario.registered(at=1)
+    scenario.hole(4, at=2)
+    scenario.unreadable("json", at=3)
+    scenario.changes.append(scenario.changes[0])
+    scenario.fork(3, at=4)
+    scenario.entry(Kind.KV_PUT, at=5)
+    first, second = integrity.by_era(scenario, Window(0, 10), 7)
     assert picked([first], "last_version", "entries", "missing", "duplicates", "ok") == [(6, 2, 4, 1, False)]
     assert (first["holes"], first["unreadable"]) == ([{"from_version": 2, "to_version": 5}], {"json": 1})
     assert picked([second], "first_version", "entries", "forks", "ok") == [(3, 1, 1, False)]
 
 
-def test_an_entry_is_late_when_the_clock_had_been_further(told: Writer) -> None:
-    told.entry(Kind.KV_PUT, at=10, ingested_ms=20)
-    told.entry(Kind.KV_PUT, at=15, ingested_ms=20)
-    told.entry(Kind.KV_PUT, at=16, ingested_ms=17)
-    told.entry(Kind.KV_PUT, at=20, ingested_ms=30)
-    assert integrity.by_era(as_told(told), Window(0, 100), 0)[0]["late"] == 1
+def test_an_entry_is_late_when_the_clock_had_been_further(scenario: Scenario) -> None:
+    scenario.entry(Kind.KV_PUT, at=10, ingested_ms=20)
+    scenario.entry(Kind.KV_PUT, at=15, ingested_ms=20)
+    scenario.entry(Kind.KV_PUT, at=16, ingested_ms=17)
+    scenario.entry(Kind.KV_PUT, at=20, ingested_ms=30)
+    assert integrity.by_era(scenario, Window(0, 100), 0)[0]["late"] == 1

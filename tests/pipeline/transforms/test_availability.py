@@ -6,45 +6,46 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from routebook_pipeline.history import History, Window
+from routebook_pipeline.kinds import Kind
 from routebook_pipeline.transforms import availability
-from tests.pipeline.transforms.stories import Story
+from tests.pipeline.scenario import Scenario
 
 S = 1_000
 WINDOW = Window(1_000 * S, 2_000 * S)
 Rows = dict[tuple[object, ...], Row]
 
 
-def tell() -> Story:
-    story = Story()
-    story.up("whole/b/0", 500 * S)
-    story.up("crash/b/0", 500 * S)
-    story.up("crash/b/1", 500 * S)
-    story.up("deploy/b/0", 500 * S)
-    story.up("before/b/0", 500 * S)
-    story.down("before/b/0", 900 * S)
-    story.up("late/b/1", 1_900 * S)
-    story.down("crash/b/0", 1_200 * S)
-    story.down("crash/b/0", 1_250 * S, "unregistered")  # the first cause counts
-    story.up("crash/b/0", 1_300 * S)
-    story.down("deploy/b/0", 1_400 * S, "unregistered")
-    story.down("deploy/b/0", 1_450 * S, "expired")
-    story.up("deploy/b/0", 1_500 * S, kind="broker-changed")
+def make_scenario() -> Scenario:
+    scenario = Scenario()
+    scenario.registered(seat="whole/b/0", at=500 * S)
+    scenario.registered(seat="crash/b/0", at=500 * S)
+    scenario.registered(seat="crash/b/1", at=500 * S)
+    scenario.registered(seat="deploy/b/0", at=500 * S)
+    scenario.registered(seat="before/b/0", at=500 * S)
+    scenario.removed("expired", "before/b/0", at=900 * S)
+    scenario.registered(seat="late/b/1", at=1_900 * S)
+    scenario.removed("expired", "crash/b/0", at=1_200 * S)
+    scenario.removed("unregistered", "crash/b/0", at=1_250 * S)  # the first cause counts
+    scenario.registered(seat="crash/b/0", at=1_300 * S)
+    scenario.removed("unregistered", "deploy/b/0", at=1_400 * S)
+    scenario.removed("expired", "deploy/b/0", at=1_450 * S)
+    scenario.registered(seat="deploy/b/0", at=1_500 * S, kind=Kind.BROKER_CHANGED)
     # An address replaced: 12 and 10 in the same step.
-    story.up("replaced/b/0", 1_500 * S, "127.0.0.1:1")
-    story.down("replaced/b/0", 1_600 * S, "replaced")
-    story.up("replaced/b/0", 1_600 * S, "127.0.0.2:1")
-    story.down("crash/b/1", 1_990 * S)
-    story.down("crash/b/0", 1_995 * S)
-    story.tell("expiry-paused", 1_700 * S, from_ms=900 * S, to_ms=1_010 * S)
-    story.tell("expiry-paused", 1_700 * S, from_ms=1_005 * S, to_ms=1_020 * S)
-    story.tell("expiry-paused", 1_700 * S, from_ms=1_050 * S, to_ms=1_060 * S)
-    story.down("whole/b/0", 2_000 * S)  # the end of the window: never counts
-    return story
+    scenario.registered(seat="replaced/b/0", at=1_500 * S, addr="127.0.0.1:1")
+    scenario.removed("replaced", "replaced/b/0", at=1_600 * S)
+    scenario.registered(seat="replaced/b/0", at=1_600 * S, addr="127.0.0.2:1")
+    scenario.removed("expired", "crash/b/1", at=1_990 * S)
+    scenario.removed("expired", "crash/b/0", at=1_995 * S)
+    scenario.entry(Kind.EXPIRY_PAUSED, at=1_700 * S, from_ms=900 * S, to_ms=1_010 * S)
+    scenario.entry(Kind.EXPIRY_PAUSED, at=1_700 * S, from_ms=1_005 * S, to_ms=1_020 * S)
+    scenario.entry(Kind.EXPIRY_PAUSED, at=1_700 * S, from_ms=1_050 * S, to_ms=1_060 * S)
+    scenario.removed("expired", "whole/b/0", at=2_000 * S)  # the end of the window: never counts
+    return scenario
 
 
 @pytest.fixture(scope="module")
 def history(spark: SparkSession) -> History:
-    return tell().history(spark)
+    return make_scenario().history(spark)
 
 
 @pytest.fixture(scope="module")

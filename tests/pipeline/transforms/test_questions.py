@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from routebook_pipeline.history import History, Window
 from routebook_pipeline.transforms import capacity, churn, exposure, failovers, failures, heartbeat_gaps, integrity
-from tests.pipeline.transforms.stories import Story, gone, put
+from tests.pipeline.scenario import Scenario, item, removed_item
 
 pytestmark = pytest.mark.slow
 
@@ -16,38 +16,42 @@ WINDOW = Window(1_000 * S, 2_000 * S)
 A, B = "127.0.0.1:1", "127.0.0.2:1"
 
 
-def tell() -> Story:
-    story = Story()
-    story.up("down/d/0", 500 * S, A, put("t", 8, 8), put("r", 4, 4, perm=4))
-    story.up("back/b/0", 500 * S, A)
-    story.up("switch/b/0", 500 * S, A)
-    story.up("switch/b/1", 500 * S, B)
-    story.up("topics/t/0", 900 * S, A, put("kept"), put("away"), put("sized"))
-    story.up("even/b0/0", 900 * S, A, put("one", 4, 4))
-    story.up("even/b1/0", 900 * S, B, put("one", 4, 4), put("two", 8, 8))
-    story.up("even/b2/1", 900 * S, B)
+def make_scenario() -> Scenario:
+    scenario = Scenario()
+    scenario.registered(item("t", 8, 8), item("r", 4, 4, perm=4), seat="down/d/0", at=500 * S, addr=A)
+    scenario.registered(seat="back/b/0", at=500 * S, addr=A)
+    scenario.registered(seat="switch/b/0", at=500 * S, addr=A)
+    scenario.registered(seat="switch/b/1", at=500 * S, addr=B)
+    scenario.registered(
+        item("kept", 4, 4), item("away", 4, 4), item("sized", 4, 4), seat="topics/t/0", at=900 * S, addr=A
+    )
+    scenario.registered(item("one", 4, 4), seat="even/b0/0", at=900 * S, addr=A)
+    scenario.registered(item("one", 4, 4), item("two", 8, 8), seat="even/b1/0", at=900 * S, addr=B)
+    scenario.registered(seat="even/b2/1", at=900 * S, addr=B)
     # Four times down, three of them within ten minutes of the one before, two of those for less than a minute.
     for start, end in ((1_000, 1_010), (1_100, 1_159), (1_200, 1_260), (1_900, 1_950)):
-        story.down("back/b/0", start * S, "unregistered" if start == 1_200 else "expired", last_heartbeat_ms=None)
-        story.up("back/b/0", end * S, A)
-    story.down("down/d/0", 1_500 * S, "connection-lost", lost_ms=1_490 * S, last_heartbeat_ms=1 * S)
+        cause = "unregistered" if start == 1_200 else "expired"
+        scenario.removed(cause, "back/b/0", at=start * S, last_heartbeat_ms=None)
+        scenario.registered(seat="back/b/0", at=end * S, addr=A)
+    scenario.removed("connection-lost", "down/d/0", at=1_500 * S, lost_ms=1_490 * S, last_heartbeat_ms=1 * S)
     # The master is lost, its address comes back elsewhere; then an operator replaces it in one step.
-    story.down("switch/b/0", 1_600 * S, last_heartbeat_ms=1_480 * S)
-    story.up("switch/b/0", 1_640 * S, B)
-    story.down("switch/b/0", 1_700 * S, "replaced", addr=B)
-    story.up("switch/b/0", 1_700 * S, A)
-    story.queues("topics/t", 1_700 * S, gone("away"), put("new"), put("sized", 8, 8), put("brief"))
-    story.queues("topics/t", 1_710 * S, gone("brief"), put("kept"))
+    scenario.removed("expired", "switch/b/0", at=1_600 * S, last_heartbeat_ms=1_480 * S)
+    scenario.registered(seat="switch/b/0", at=1_640 * S, addr=B)
+    scenario.removed("replaced", "switch/b/0", B, at=1_700 * S)
+    scenario.registered(seat="switch/b/0", at=1_700 * S, addr=A)
+    changed = (removed_item("away"), item("new", 4, 4), item("sized", 8, 8), item("brief", 4, 4))
+    scenario.queues(*changed, group="topics/t", at=1_700 * S)
+    scenario.queues(removed_item("brief"), item("kept", 4, 4), group="topics/t", at=1_710 * S)
     # One of a hundred is late; a gap longer than all buckets.
-    story.gaps("beats/b/0", 1_500 * S, {66: 98, 72: 1}, 50 * S)
-    story.gaps("beats/b/0", 1_999 * S, {127: 1}, 9_000 * S)
-    story.gaps("beats/b/0", 2_000 * S, {127: 50}, 9_000 * S)
-    return story
+    scenario.heartbeat_gaps({66: 98, 72: 1}, "beats/b/0", to_ms=1_500 * S, max_ms=50 * S)
+    scenario.heartbeat_gaps({127: 1}, "beats/b/0", to_ms=1_999 * S, max_ms=9_000 * S)
+    scenario.heartbeat_gaps({127: 50}, "beats/b/0", to_ms=2_000 * S, max_ms=9_000 * S)
+    return scenario
 
 
 @pytest.fixture(scope="module")
 def history(spark: SparkSession) -> History:
-    history = tell().history(spark)
+    history = make_scenario().history(spark)
     history.changes.cache()
     return history
 
@@ -125,11 +129,11 @@ def test_gaps_are_ranked_over_their_buckets(history: History) -> None:
 
 
 def test_a_hole_and_what_is_unreadable_are_told(spark: SparkSession) -> None:
-    story = Story()
-    story.up("c/b/0", 1_000 * S)
-    story.hole(3)
-    story.tell(99, 1_995 * S, cause="json")
-    (row,) = integrity.by_era(story.history(spark), WINDOW, 7).collect()
+    scenario = Scenario()
+    scenario.registered(seat="c/b/0", at=1_000 * S)
+    scenario.hole(3)
+    scenario.unreadable("json", at=1_995 * S)
+    (row,) = integrity.by_era(scenario.history(spark), WINDOW, 7).collect()
     assert (row.missing, len(row.holes), row.unreadable, row.duplicates, row.ok) == (3, 1, {"json": 1}, 0, False)
     assert row.entries + row.missing == row.last_version - row.first_version + 1
     assert row.complete_until_ms == 7

@@ -4,89 +4,100 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from routebook_pipeline.history import ERA_SHIFT, History, Instant
+from routebook_pipeline.kinds import Kind
 from routebook_pipeline.transforms.routes import route_diff, route_json, routes_at
-from tests.pipeline.transforms.stories import Story, gone, put
+from tests.pipeline.scenario import Scenario, item, removed_item
 
 S = 1_000
 NOW = 100 * S
 
 
-def tell() -> Story:
-    story = Story()
-    story.up("c/plain-b/0", 1 * S, "127.0.0.1:1", put("plain", 8, 4, 6, 1), zone="z1", acting=True)
-    story.up("c/plain-b/2", 1 * S, "127.0.0.3:1", zone="z2", acting=True)
-    story.up("c/plain-a/0", 1 * S, "127.0.0.2:1", put("plain"))
+def make_scenario() -> Scenario:
+    scenario = Scenario()
+    scenario.registered(
+        item("plain", 8, 4, 6, 1), seat="c/plain-b/0", at=1 * S, addr="127.0.0.1:1", zone="z1", acting=True
+    )
+    scenario.registered(seat="c/plain-b/2", at=1 * S, addr="127.0.0.3:1", zone="z2", acting=True)
+    scenario.registered(item("plain", 4, 4), seat="c/plain-a/0", at=1 * S, addr="127.0.0.2:1")
     # Taken away by x; by a removed group, and given again afterwards.
-    story.up("c/x/0", 2 * S, "127.0.0.1:1", put("x"))
-    story.queues("c/x", 3 * S, gone("x"))
-    story.up("c/group/0", 2 * S, "127.0.0.1:1", put("group"), put("again"))
-    story.down("c/group/0", 3 * S, "unregistered", group_removed=True)
-    story.up("c/group/0", 4 * S, "127.0.0.1:2", put("again", 2, 2))
+    scenario.registered(item("x", 4, 4), seat="c/x/0", at=2 * S, addr="127.0.0.1:1")
+    scenario.queues(removed_item("x"), group="c/x", at=3 * S)
+    scenario.registered(item("group", 4, 4), item("again", 4, 4), seat="c/group/0", at=2 * S, addr="127.0.0.1:1")
+    scenario.removed("unregistered", "c/group/0", at=3 * S, group_removed=True)
+    scenario.registered(item("again", 2, 2), seat="c/group/0", at=4 * S, addr="127.0.0.1:2")
     # Permissions: behind an item, before an item, one after the other.
-    story.up("c/perm/0", 5 * S, "127.0.0.1:1", put("cleared", perm=7), put("item-after", perm=7))
-    story.permission("c/perm", writable=False)
-    story.queues("c/perm", 6 * S, put("item-after", perm=7))
-    story.up("c/perm2/0", 5 * S, "127.0.0.1:1", put("set-then-cleared", perm=7), put("cleared-then-set", perm=7))
-    story.permission("c/perm2", writable=True)
-    story.permission("c/perm2", writable=False)
-    story.up("c/perm3/0", 5 * S, "127.0.0.1:1", put("cleared-then-set", perm=7))
-    story.permission("c/perm3", writable=False)
-    story.permission("c/perm3", writable=True)
+    scenario.registered(
+        item("cleared", 4, 4, perm=7), item("item-after", 4, 4, perm=7), seat="c/perm/0", at=5 * S, addr="127.0.0.1:1"
+    )
+    scenario.write_permission("clear-write", "c/perm")
+    scenario.queues(item("item-after", 4, 4, perm=7), group="c/perm", at=6 * S)
+    scenario.registered(
+        item("set-then-cleared", 4, 4, perm=7),
+        item("cleared-then-set", 4, 4, perm=7),
+        seat="c/perm2/0",
+        at=5 * S,
+        addr="127.0.0.1:1",
+    )
+    scenario.write_permission("set", "c/perm2")
+    scenario.write_permission("clear-write", "c/perm2")
+    scenario.registered(item("cleared-then-set", 4, 4, perm=7), seat="c/perm3/0", at=5 * S, addr="127.0.0.1:1")
+    scenario.write_permission("clear-write", "c/perm3")
+    scenario.write_permission("set", "c/perm3")
     # An address that moved from one id to another, and one that was replaced.
-    story.up("c/moved/1", 7 * S, "127.0.0.1:1", put("moved"))
-    story.down("c/moved/1", 7 * S, "moved")
-    story.up("c/moved/0", 7 * S, "127.0.0.1:1")
-    story.up("c/replaced/0", 7 * S, "127.0.0.1:1", put("replaced"))
-    story.down("c/replaced/0", 7 * S, "replaced")
-    story.up("c/replaced/0", 7 * S, "127.0.0.2:1")
+    scenario.registered(item("moved", 4, 4), seat="c/moved/1", at=7 * S, addr="127.0.0.1:1")
+    scenario.removed("moved", "c/moved/1", at=7 * S)
+    scenario.registered(seat="c/moved/0", at=7 * S, addr="127.0.0.1:1")
+    scenario.registered(item("replaced", 4, 4), seat="c/replaced/0", at=7 * S, addr="127.0.0.1:1")
+    scenario.removed("replaced", "c/replaced/0", at=7 * S)
+    scenario.registered(seat="c/replaced/0", at=7 * S, addr="127.0.0.2:1")
     # Turned down at its new id, so it has none: the group stays, without addresses.
-    story.up("c/empty/1", 8 * S, "127.0.0.1:1", put("empty"))
-    story.down("c/empty/1", 8 * S, "turned-down")
-    story.tell("group-changed", cluster="c", broker="empty", zone="z9", acting=True)
+    scenario.registered(item("empty", 4, 4), seat="c/empty/1", at=8 * S, addr="127.0.0.1:1")
+    scenario.removed("turned-down", "c/empty/1", at=8 * S)
+    scenario.entry(Kind.GROUP_CHANGED, cluster="c", broker="empty", zone="z9", acting=True)
     # One name, two clusters: the service has one group, of the cluster that came first.
-    story.up("c/shared/0", 9 * S, "127.0.0.1:1", put("shared"))
-    story.down("d/shared/0", 9 * S, "replaced")
-    story.up("d/shared/0", 9 * S, "127.0.0.2:1", put("shared", 1, 1))
+    scenario.registered(item("shared", 4, 4), seat="c/shared/0", at=9 * S, addr="127.0.0.1:1")
+    scenario.removed("replaced", "d/shared/0", at=9 * S)
+    scenario.registered(item("shared", 1, 1), seat="d/shared/0", at=9 * S, addr="127.0.0.2:1")
     # … and after it was removed it may belong to another.
-    story.up("c/renamed/0", 9 * S, "127.0.0.1:1", put("renamed"))
-    story.down("c/renamed/0", 9 * S, "unregistered", group_removed=True)
-    story.up("d/renamed/0", 9 * S, "127.0.0.1:1", put("renamed"))
+    scenario.registered(item("renamed", 4, 4), seat="c/renamed/0", at=9 * S, addr="127.0.0.1:1")
+    scenario.removed("unregistered", "c/renamed/0", at=9 * S, group_removed=True)
+    scenario.registered(item("renamed", 4, 4), seat="d/renamed/0", at=9 * S, addr="127.0.0.1:1")
     # The store lost the group: the entry that deletes its topic knows no cluster.
-    story.up("c/lost/0", 9 * S, "127.0.0.1:1", put("lost"))
-    story.tell("queues-changed", None, [gone("lost")], broker="lost", cause="delete-topic")
+    scenario.registered(item("lost", 4, 4), seat="c/lost/0", at=9 * S, addr="127.0.0.1:1")
+    scenario.entry(Kind.QUEUES_CHANGED, removed_item("lost"), cluster="", broker="lost", cause="delete-topic")
     # Several items of one topic at the same time: the last by version stands.
-    story.queues("c/plain-a", 10 * S, put("same-ms", 1, 1))
-    story.queues("c/plain-a", 10 * S, put("same-ms", 2, 2))
-    story.up("c/later/0", NOW, "127.0.0.1:1", put("now"))
-    story.down("c/later/0", NOW + 1, group_removed=True)
-    return story
+    scenario.queues(item("same-ms", 1, 1), group="c/plain-a", at=10 * S)
+    scenario.queues(item("same-ms", 2, 2), group="c/plain-a", at=10 * S)
+    scenario.registered(item("now", 4, 4), seat="c/later/0", at=NOW, addr="127.0.0.1:1")
+    scenario.removed("expired", "c/later/0", at=NOW + 1, group_removed=True)
+    return scenario
 
 
-def tell_doubts() -> Story:
+def make_doubtful_scenario() -> Scenario:
     """Two namespaces' worth of baselines and holes, one after the other."""
-    story = Story()
-    story.up("c/kept/0", 1 * S, "127.0.0.1:1", put("kept"), put("dropped"))
-    story.up("c/away/0", 1 * S, "127.0.0.2:1", put("away"))
-    story.tell("baseline-begin", 2 * S)
-    story.tell("baseline-seat", cluster="c", broker="kept", broker_id=0, addr="127.0.0.1:1", acting=False)
-    story.queues("c/kept", 2 * S, put("kept"), kind="baseline-queues")
-    story.up("c/meanwhile/0", 2 * S, "127.0.0.3:1", put("meanwhile"))
-    story.tell("baseline-end", 3 * S)
-    story.up("c/after/0", 3 * S, "127.0.0.4:1", put("after"))
-    story.hole(5)
-    story.tell("baseline-begin", 4 * S)  # never ended: repairs nothing, removes nothing
-    story.tell("kv-put", 5 * S)
-    return story
+    scenario = Scenario()
+    scenario.registered(item("kept", 4, 4), item("dropped", 4, 4), seat="c/kept/0", at=1 * S, addr="127.0.0.1:1")
+    scenario.registered(item("away", 4, 4), seat="c/away/0", at=1 * S, addr="127.0.0.2:1")
+    scenario.entry(Kind.BASELINE_BEGIN, at=2 * S)
+    scenario.entry(Kind.BASELINE_SEAT, cluster="c", broker="kept", broker_id=0, addr="127.0.0.1:1", acting=False)
+    scenario.queues(item("kept", 4, 4), group="c/kept", at=2 * S, kind=Kind.BASELINE_QUEUES)
+    scenario.registered(item("meanwhile", 4, 4), seat="c/meanwhile/0", at=2 * S, addr="127.0.0.3:1")
+    scenario.entry(Kind.BASELINE_END, at=3 * S)
+    scenario.registered(item("after", 4, 4), seat="c/after/0", at=3 * S, addr="127.0.0.4:1")
+    scenario.hole(5)
+    scenario.entry(Kind.BASELINE_BEGIN, at=4 * S)  # never ended: repairs nothing, removes nothing
+    scenario.entry(Kind.KV_PUT, at=5 * S)
+    return scenario
 
 
 @pytest.fixture(scope="module")
-def story() -> Story:
-    return tell()
+def scenario() -> Scenario:
+    return make_scenario()
 
 
 @pytest.fixture(scope="module")
-def history(plainly: SparkSession, story: Story) -> History:
-    history = story.history(plainly)
+def history(plainly: SparkSession, scenario: Scenario) -> History:
+    history = scenario.history(plainly)
     history.changes.cache()
     return history
 
@@ -101,7 +112,7 @@ def rows(history: History) -> dict[str, list[Row]]:
 
 @pytest.fixture(scope="module")
 def doubts(plainly: SparkSession) -> dict[str, Row]:
-    return {row.topic: row for row in routes_at(tell_doubts().history(plainly), Instant(ms=NOW)).collect()}
+    return {row.topic: row for row in routes_at(make_doubtful_scenario().history(plainly), Instant(ms=NOW)).collect()}
 
 
 def test_a_route_as_the_service_writes_it(rows: dict[str, list[Row]]) -> None:

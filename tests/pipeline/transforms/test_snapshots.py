@@ -24,7 +24,7 @@ from routebook_pipeline.transforms import (
     routes,
 )
 from routebook_pipeline.transforms.snapshots import reduce
-from tests.pipeline.histories import TROUBLED, random_history
+from tests.pipeline.random_histories import TROUBLED, random_history
 
 pytestmark = pytest.mark.slow
 

@@ -1,8 +1,8 @@
-"""What was told: the rows of one namespace as dicts, in their order."""
+"""What was history: the rows of one namespace as dicts, in their order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from routebook_pipeline.history import Instant, Window
 from routebook_pipeline.kinds import Kind
@@ -16,8 +16,20 @@ UP_CODES = frozenset({Kind.BROKER_REGISTERED, Kind.BROKER_CHANGED, Kind.BASELINE
 LOST_CODES = frozenset({Kind.HOLE, Kind.FORK})
 
 
+class HistoryRows(Protocol):
+    """The rows of one namespace's history: a scenario, a random history, or rows that were read from a lake."""
+
+    @property
+    def changes(self) -> Sequence[Row]: ...
+
+    @property
+    def pulses(self) -> Sequence[Row]: ...
+
+
 @dataclass(frozen=True)
-class Told:
+class ReadRows:
+    """Rows that were read from a lake or computed by Spark."""
+
     changes: Sequence[Row]
     pulses: Sequence[Row] = ()
 
@@ -26,16 +38,16 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["ord"], row["row"]))
 
 
-def before(told: Told, end_ms: int) -> list[Row]:
+def before(history: HistoryRows, end_ms: int) -> list[Row]:
     """What an answer to a window that ends there may know."""
-    return in_order([row for row in told.changes if row["ms"] < end_ms])
+    return in_order([row for row in history.changes if row["ms"] < end_ms])
 
 
-def until(told: Told, instant: Instant) -> list[Row]:
+def until(history: HistoryRows, instant: Instant) -> list[Row]:
     if instant.ord is not None:
-        return in_order([row for row in told.changes if row["ord"] <= instant.ord])
+        return in_order([row for row in history.changes if row["ord"] <= instant.ord])
     assert instant.ms is not None
-    return in_order([row for row in told.changes if row["ms"] <= instant.ms])
+    return in_order([row for row in history.changes if row["ms"] <= instant.ms])
 
 
 def within(row: Row, window: Window) -> bool:

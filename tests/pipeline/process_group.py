@@ -13,7 +13,7 @@ from typing import Final, Self
 PATIENCE_S: Final = 240.0
 
 
-class OwnGroup:
+class ProcessGroup:
     """`python ARGUMENTS`, and what it says, both outputs in one file."""
 
     def __init__(self, arguments: list[str], environment: Mapping[str, str], says: Path) -> None:

@@ -18,9 +18,9 @@ from routebook_pipeline.history import ERA_SHIFT, History, Instant, Window
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.transforms.instants import Points
 from routebook_pipeline.transforms.routes import route_json, routes
-from tests.pipeline.asking import QUESTIONS, answers, compare
-from tests.pipeline.churned import TIMEOUT_MS, Churned, churn
-from tests.pipeline.oracle.told import Row, Told, in_order
+from tests.pipeline.churning_fleet import TIMEOUT_MS, Churned, churn
+from tests.pipeline.oracle.history_rows import ReadRows, Row, in_order
+from tests.pipeline.questions import QUESTIONS, answers, compare
 from tests.support.simulated import lines_of
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ class Fleet:
         changes, pulses = churned.lake.changes.pin().read(spark), churned.lake.pulses.pin().read(spark)
         self.history = History(changes.cache(), pulses.cache())
         self.rows: list[Row] = in_order([row.asDict() for row in self.history.changes.collect()])
-        self.told = Told(self.rows, [row.asDict() for row in self.history.pulses.collect()])
+        self.read = ReadRows(self.rows, [row.asDict() for row in self.history.pulses.collect()])
         (self.hole,) = [row for row in self.rows if row["code"] == Kind.HOLE]
         before = [row for row in self.rows if row["ord"] < self.hole["ord"]]
         self.whole = Window(self.rows[0]["ms"], self.rows[-1]["ms"] + 1)
@@ -86,7 +86,7 @@ def test_every_question_equals_the_oracle(name: str, fleet: Fleet) -> None:
     question = QUESTIONS[name]
     windows = [fleet.whole, fleet.read_in_time]
     for window, rows in zip(windows, answers(question, fleet.history, windows), strict=True):
-        assert not compare(question, rows, question.of_oracle(fleet.told, window)), window
+        assert not compare(question, rows, question.of_oracle(fleet.read, window)), window
 
 
 def test_routes_are_what_the_service_answered(fleet: Fleet) -> None:

@@ -28,15 +28,13 @@ from tests.pipeline.oracle import anomalies as oracle_anomalies
 from tests.pipeline.oracle import availability as oracle_availability
 from tests.pipeline.oracle import capacity as oracle_capacity
 from tests.pipeline.oracle import churn as oracle_churn
-from tests.pipeline.oracle import diff as oracle_diff
 from tests.pipeline.oracle import exposure as oracle_exposure
 from tests.pipeline.oracle import failovers as oracle_failovers
 from tests.pipeline.oracle import failures as oracle_failures
-from tests.pipeline.oracle import flaps as oracle_flaps
 from tests.pipeline.oracle import heartbeat_gaps as oracle_gaps
 from tests.pipeline.oracle import integrity as oracle_integrity
-from tests.pipeline.oracle import route as oracle_route
-from tests.pipeline.oracle.told import Row, Told
+from tests.pipeline.oracle import routes as oracle_routes
+from tests.pipeline.oracle.history_rows import HistoryRows, Row
 
 __all__ = ["QUESTIONS", "Question", "answers", "as_history", "compare", "oracle"]
 
@@ -48,7 +46,7 @@ class Question:
     keys: tuple[str, ...]
     """What names a row of the answer."""
     of_transforms: Callable[[History, Window], DataFrame]
-    of_oracle: Callable[[Told, Window], list[dict[str, Any]]]
+    of_oracle: Callable[[HistoryRows, Window], list[dict[str, Any]]]
     looks_back: bool = False
     """It needs entries from before the window, and not only what they left behind."""
 
@@ -57,7 +55,7 @@ def _both(keys: str, transform: Any, plain: Any) -> Question:
     return Question(
         tuple(keys.split()),
         lambda history, window: transform(history, window, DEFAULTS),
-        lambda told, window: plain(told, window, DEFAULTS),
+        lambda rows, window: plain(rows, window, DEFAULTS),
     )
 
 
@@ -67,26 +65,26 @@ QUESTIONS: Mapping[str, Question] = {
     "route_at": Question(
         ("topic", "broker"),
         lambda history, window: routes.routes_at(history, Instant(ms=window.end_ms - 1)),
-        lambda told, window: oracle_route.routes_at(told, Instant(ms=window.end_ms - 1)),
+        lambda rows, window: oracle_routes.routes_at(rows, Instant(ms=window.end_ms - 1)),
     ),
     "route_diff": Question(
         ("topic", "broker"),
         lambda history, window: routes.route_diff(history, Instant(ms=window.start_ms), Instant(ms=window.end_ms)),
-        lambda told, window: oracle_diff.route_diff(told, Instant(ms=window.start_ms), Instant(ms=window.end_ms)),
+        lambda rows, window: oracle_routes.route_diff(rows, Instant(ms=window.start_ms), Instant(ms=window.end_ms)),
     ),
     "availability by seat": _both(_SEAT, availability.by_seat, oracle_availability.by_seat),
     "availability by group": _both(_GROUP, availability.by_group, oracle_availability.by_group),
     "availability by cluster": _both(_CLUSTER, availability.by_cluster, oracle_availability.by_cluster),
     "failures by seat": _both(_SEAT, failures.by_seat, oracle_failures.by_seat),
     "failures by cluster": _both(_CLUSTER, failures.by_cluster, oracle_failures.by_cluster),
-    "flaps": _both(_SEAT, failures.flaps_by_seat, oracle_flaps.by_seat),
+    "flaps": _both(_SEAT, failures.flaps_by_seat, oracle_failures.flaps_by_seat),
     "heartbeat_gaps by seat": _both(_SEAT, heartbeat_gaps.by_seat, oracle_gaps.by_seat),
     "heartbeat_gaps by cluster": _both(_CLUSTER, heartbeat_gaps.by_cluster, oracle_gaps.by_cluster),
     "churn": _both(_CLUSTER, churn.by_cluster, oracle_churn.by_cluster),
     "capacity": Question(
         ("cluster", "at_ms"),
         lambda history, window: capacity.by_cluster(history, _instants(window), DEFAULTS),
-        lambda told, window: oracle_capacity.by_cluster(told, _instants(window), DEFAULTS),
+        lambda rows, window: oracle_capacity.by_cluster(rows, _instants(window), DEFAULTS),
     ),
     "exposure by cluster": _both("cluster day", exposure.by_cluster, oracle_exposure.by_cluster),
     "exposure by group": _both(_GROUP, exposure.by_group, oracle_exposure.by_group),
@@ -95,13 +93,13 @@ QUESTIONS: Mapping[str, Question] = {
     "anomalies": Question(
         ("rule", "subject", "from_ms", "versions"),
         lambda history, window: anomalies.anomalies(history, window, DEFAULTS),
-        lambda told, window: oracle_anomalies.anomalies(told, window, DEFAULTS),
+        lambda rows, window: oracle_anomalies.anomalies(rows, window, DEFAULTS),
         looks_back=True,
     ),
     "integrity": Question(
         ("era",),
         lambda history, window: integrity.by_era(history, window, COMPLETE_UNTIL_MS),
-        lambda told, window: oracle_integrity.by_era(told, window, COMPLETE_UNTIL_MS),
+        lambda rows, window: oracle_integrity.by_era(rows, window, COMPLETE_UNTIL_MS),
     ),
 }
 

@@ -5,18 +5,18 @@ from typing import Any
 
 from routebook_pipeline.history import Instant
 from routebook_pipeline.kinds import Kind
-from tests.pipeline.oracle.states import UP, Evidence, evidence, last_state
-from tests.pipeline.oracle.told import (
+from tests.pipeline.oracle.history_rows import (
     LOST_CODES,
     UP_CODES,
+    HistoryRows,
     Row,
     Seat,
-    Told,
     baselines,
     is_entry,
     is_item,
     until,
 )
+from tests.pipeline.oracle.states import UP, Evidence, evidence, last_state
 
 Queue = tuple[str, str]
 """Topic and the broker's name."""
@@ -80,10 +80,10 @@ def _permission(perm: int, row: Row) -> int:
     return perm & ~WRITE
 
 
-def up_addresses(told: dict[Seat, list[Evidence]]) -> dict[str, dict[int, str]]:
+def up_addresses(seats: dict[Seat, list[Evidence]]) -> dict[str, dict[int, str]]:
     """Of a broker's name: when several clusters were said beside it, what was said last of an id counts."""
     addresses: dict[str, dict[int, str]] = {}
-    for (_, broker, broker_id), of_seat in sorted(told.items(), key=lambda seat: int(seat[1][-1].row["ord"])):
+    for (_, broker, broker_id), of_seat in sorted(seats.items(), key=lambda seat: int(seat[1][-1].row["ord"])):
         addresses.setdefault(broker, {}).pop(broker_id, None)
         if last_state(of_seat) == UP:
             registered = [found.row for found in of_seat if found.state == UP]
@@ -144,5 +144,52 @@ def routes_of(rows: Sequence[Row], topic: str | None = None) -> list[dict[str, A
     ]
 
 
-def routes_at(told: Told, instant: Instant, topic: str | None = None) -> list[dict[str, Any]]:
-    return routes_of(until(told, instant), topic)
+def routes_at(history: HistoryRows, instant: Instant, topic: str | None = None) -> list[dict[str, Any]]:
+    return routes_of(until(history, instant), topic)
+
+
+_COMPARED = ("read_queues", "write_queues", "perm", "flags", "addresses")
+_OF_THE_GROUP = UP_CODES | {Kind.BROKER_REMOVED, Kind.GROUP_CHANGED, Kind.WRITE_PERMISSION}
+
+
+def route_diff(history: HistoryRows, earlier: Instant, later: Instant) -> list[dict[str, Any]]:
+    old = _by_queue(routes_at(history, earlier))
+    new = _by_queue(routes_at(history, later))
+    known_before = {row["ord"] for row in until(history, earlier)}
+    between: dict[str, list[Row]] = {}
+    for row in until(history, later):
+        if row["ord"] not in known_before:
+            between.setdefault(row["broker"], []).append(row)
+    found = []
+    for queue in sorted(old.keys() | new.keys()):
+        one, other = old.get(queue), new.get(queue)
+        if one and other and all(one[name] == other[name] for name in _COMPARED):
+            continue
+        topic, broker = queue
+        found.append(
+            {
+                "topic": topic,
+                "cluster": (other or one or {})["cluster"],
+                "broker": broker,
+                "difference": "changed" if one and other else "added" if other else "removed",
+                **{f"{name}_before": one[name] if one else None for name in _COMPARED},
+                **{f"{name}_after": other[name] if other else None for name in _COMPARED},
+                "entries": _entries(between.get(broker, []), queue[0]),
+            }
+        )
+    return found
+
+
+def _by_queue(routes: Sequence[Row]) -> dict[Queue, Row]:
+    return {(row["topic"], row["broker"]): row for row in routes}
+
+
+def _entries(of_group: Sequence[Row], topic: str) -> list[dict[str, Any]]:
+    """Entries about the topic of this group, and about the group as a whole, once each."""
+    about = {row["ord"] for row in of_group if row["topic"] == topic}
+    about |= {row["ord"] for row in of_group if row["code"] in _OF_THE_GROUP and is_entry(row)}
+    return [
+        {name: row[name] for name in ("version", "kind", "cause", "actor", "source")}
+        for row in of_group
+        if is_entry(row) and row["ord"] in about
+    ]

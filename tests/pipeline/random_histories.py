@@ -8,9 +8,9 @@ oracle does not know it.
 import random
 from dataclasses import dataclass, field
 
-from routebook_pipeline.history import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from routebook_pipeline.history import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Window
 from routebook_pipeline.kinds import Kind
-from tests.pipeline.rows import Item, Row, Writer, item, removed_item
+from tests.pipeline.scenario import Item, Row, Scenario, item, removed_item
 
 START_MS = 1_790_000_000_000
 TOPICS = [f"topic-{n}" for n in range(5)]
@@ -28,8 +28,8 @@ class GroupState:
     queues: dict[str, Item] = field(default_factory=dict)
 
     @property
-    def name(self) -> tuple[str, str]:
-        return self.cluster, self.broker
+    def name(self) -> str:
+        return f"{self.cluster}/{self.broker}"
 
     @property
     def number(self) -> int:
@@ -66,12 +66,13 @@ class Fleet:
     """Steps through time and writes down what happens."""
 
     def __init__(self, seed: int, clusters: int, troubles: Troubles) -> None:
+        self.seed = seed
         self.rng = random.Random(seed)
         self.troubles = troubles
-        self.told = Writer(ns=f"random-{seed}", ms=START_MS + self.rng.randrange(DAY_MS))
+        self.scenario = Scenario(ns=f"random-{seed}", ms=START_MS + self.rng.randrange(DAY_MS))
         self.clusters = [self._cluster(f"cluster-{n}") for n in range(clusters)]
         self._batch_from = 0
-        self._now = self.told.ms
+        self._now = self.scenario.ms
 
     def _cluster(self, name: str) -> list[GroupState]:
         number = self.rng.choice((1, 1, 2, 2, 3, 5))
@@ -92,21 +93,18 @@ class Fleet:
             if self.rng.random() < 0.05:
                 self._end_batch()
         self._end_batch()
-        return RandomHistory(self.told_seed(), self.told.rows, self.told.pulses)
-
-    def told_seed(self) -> int:
-        return int(self.told.ns.removeprefix("random-"))
+        return RandomHistory(self.seed, self.scenario.changes, self.scenario.pulses)
 
     # Time
 
     def _wait(self) -> None:
         longest = self.rng.choices((MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, 3 * DAY_MS), (60, 30, 9, 1))[0]
         self._now += self.rng.randrange(longest)
-        self.told.ms = max(self.told.ms, self._now)
+        self.scenario.ms = max(self.scenario.ms, self._now)
 
     def _wait_little(self) -> None:
         self._now += self.rng.choice((0, 0, 0, 1, 1, self.rng.randrange(SECOND_MS), self.rng.randrange(40 * SECOND_MS)))
-        self.told.ms = max(self.told.ms, self._now)
+        self.scenario.ms = max(self.scenario.ms, self._now)
 
     def _end_batch(self) -> None:
         """One batch has one time, that of the store's clock at its end. When the clock steps back behind it, what
@@ -114,13 +112,13 @@ class Fleet:
         """
         noted = self._now + self.rng.choice((0, 0, 1, 30))
         if self.rng.random() < self.troubles.late * 20:
-            noted = self.told.ms + self.rng.randrange(1, 5 * MINUTE_MS)
+            noted = self.scenario.ms + self.rng.randrange(1, 5 * MINUTE_MS)
         else:
             self._now = max(self._now, noted)
-            self.told.ms = max(self.told.ms, self._now)
-        for row in self.told.rows[self._batch_from :]:
+            self.scenario.ms = max(self.scenario.ms, self._now)
+        for row in self.scenario.changes[self._batch_from :]:
             row["ingested_ms"] = noted
-        self._batch_from = len(self.told.rows)
+        self._batch_from = len(self.scenario.changes)
 
     # To one cluster
 
@@ -170,25 +168,26 @@ class Fleet:
         addr = f"127.0.{group.number}.{host}:10911"
         for former in [one for one, other in group.seats.items() if other == addr and one != broker_id]:
             del group.seats[former]
-            self.told.removed("moved", (*group.name, former), addr, last_heartbeat_ms=self._now)
+            self.scenario.removed("moved", f"{group.name}/{former}", addr, last_heartbeat_ms=self._now)
         known = group.seats.get(broker_id) == addr
         if broker_id in group.seats and not known:
-            self.told.removed("replaced", (*group.name, broker_id), group.seats[broker_id], last_heartbeat_ms=self._now)
+            former_addr = group.seats[broker_id]
+            self.scenario.removed("replaced", f"{group.name}/{broker_id}", former_addr, last_heartbeat_ms=self._now)
         group.seats[broker_id] = addr
         items = self._items(group) if broker_id == 0 or self.rng.random() < 0.2 else []
         if self.rng.random() < 0.1:
             group.zone = self.rng.choice((None, "zone-a", "zone-b"))
         for one in items:
             group.queues[one["topic"]] = one
-        self.told.registered(
+        self.scenario.registered(
             *items,
-            seat=(*group.name, broker_id),
+            seat=f"{group.name}/{broker_id}",
             addr=addr,
             first=not known,
             acting=group.acting,
             zone=group.zone,
             timeout_ms=self.rng.choice((10_000, 30_000, 120_000)),
-            kind_of_entry=Kind.BROKER_CHANGED if known else Kind.BROKER_REGISTERED,
+            kind=Kind.BROKER_CHANGED if known else Kind.BROKER_REGISTERED,
         )
 
     def _remove(self, group: GroupState) -> None:
@@ -197,32 +196,32 @@ class Fleet:
 
     def _take_away(self, group: GroupState, broker_id: int, cause: str) -> None:
         addr = group.seats.pop(broker_id)
-        silent_since = max(0, self.told.ms - self.rng.choice((0, 5, 12_000, 30_000, 125_000, 135_000)))
-        self.told.removed(
+        silent_since = max(0, self.scenario.ms - self.rng.choice((0, 5, 12_000, 30_000, 125_000, 135_000)))
+        self.scenario.removed(
             cause,
-            (*group.name, broker_id),
+            f"{group.name}/{broker_id}",
             addr,
             group_removed=not group.seats,
             timeout_ms=self.rng.choice((10_000, 30_000, 120_000)),
             last_heartbeat_ms=silent_since,
-            lost_ms=self.rng.randrange(silent_since, self.told.ms + 1) if cause == "connection-lost" else None,
+            lost_ms=self.rng.randrange(silent_since, self.scenario.ms + 1) if cause == "connection-lost" else None,
         )
         if not group.seats:
             group.queues.clear()
         elif group.acting and 0 not in group.seats and any(one["perm"] & 2 for one in group.queues.values()):
-            self.told.write_permission("clear-write", group.name, cause="master-lost", touched=len(group.queues))
+            self.scenario.write_permission("clear-write", group.name, cause="master-lost", touched=len(group.queues))
 
     def _put_topic(self, group: GroupState) -> None:
         if group.seats:
             one = self._item(self.rng.choice(TOPICS))
             group.queues[one["topic"]] = one
-            self.told.queues(one, group=group.name)
+            self.scenario.queues(one, group=group.name)
 
     def _put_many(self, group: GroupState) -> None:
         if group.seats:
             many = [self._item(f"many-{n}") for n in range(self.rng.choice((9, 19, 20, 30)))]
             group.queues.update({one["topic"]: one for one in many})
-            self.told.queues(*many, group=group.name)
+            self.scenario.queues(*many, group=group.name)
 
     def _delete_topic(self, group: GroupState) -> None:
         if group.queues:
@@ -234,15 +233,15 @@ class Fleet:
                 cause, others = "delete-topic", []
             for other in others:
                 group.queues[other["topic"]] = other
-            self.told.queues(removed_item(topic), *others, group=group.name, cause=cause)
+            self.scenario.queues(removed_item(topic), *others, group=group.name, cause=cause)
 
     def _permit(self, group: GroupState) -> None:
         if group.queues:
-            self.told.write_permission(self.rng.choice(("set", "clear-write", "clear-write")), group.name)
+            self.scenario.write_permission(self.rng.choice(("set", "clear-write", "clear-write")), group.name)
 
     def _mark(self, group: GroupState) -> None:
         group.acting, group.zone = self.rng.random() < 0.5, self.rng.choice((None, "zone-a"))
-        self.told.entry(
+        self.scenario.entry(
             Kind.GROUP_CHANGED,
             cluster=group.cluster,
             broker=group.broker,
@@ -274,7 +273,7 @@ class Fleet:
             self._wait_little()
 
     def _beat(self, group: GroupState) -> None:
-        seat = (*group.name, self.rng.choice((0, 0, 1)))
+        seat = f"{group.name}/{self.rng.choice((0, 0, 1))}"
         for _ in range(self.rng.choice((1, 2, 5))):
             usual = self.rng.choice((30, 60, 66, 66))
             histogram = {
@@ -284,35 +283,33 @@ class Fleet:
                 histogram[self.rng.choice((0, 71, 72, 73, 80, 127))] = self.rng.choice((1, 1, 2, 40))
             top = max(histogram)
             longest = int(100 * 2 ** ((top - self.rng.random()) / 8)) if top < 127 else 9_000_000
-            to_ms = self.told.ms - self.rng.choice((0, 0, 1, 500, 30_000))
-            self.told.pulse(histogram, seat, to_ms=to_ms, max_ms=longest, at=self.told.ms)
+            to_ms = self.scenario.ms - self.rng.choice((0, 0, 1, 500, 30_000))
+            self.scenario.heartbeat_gaps(histogram, seat, to_ms=to_ms, max_ms=longest, at=self.scenario.ms)
 
     def _aside(self, group: GroupState) -> None:
         kind = self.rng.choice(
             (Kind.KV_PUT, Kind.KV_DELETED, Kind.SETTINGS_CHANGED, Kind.EXPIRY_HELD, Kind.EXPIRY_RELEASED)
         )
-        self.told.entry(kind)
+        self.scenario.entry(kind)
 
     def _impossible(self, group: GroupState) -> None:
         """What no service writes, and what must not upset anybody: the same twice, what is not there, loose ends."""
-        seat = (*group.name, self.rng.randrange(3))
+        seat = f"{group.name}/{self.rng.randrange(3)}"
         addr = f"127.0.{group.number}.{self.rng.randrange(5)}:10911"
         self.rng.choice(
             (
-                lambda: self.told.registered(seat=seat, addr=addr),
-                lambda: self.told.registered(seat=seat, addr=addr, kind_of_entry=Kind.BROKER_CHANGED),
-                lambda: self.told.registered(
-                    *self._items(group), seat=seat, addr=addr, kind_of_entry=Kind.BASELINE_SEAT
-                ),
-                lambda: self.told.removed("expired", seat, addr, last_heartbeat_ms=self.told.ms),
-                lambda: self.told.removed("unregistered", seat, addr, group_removed=True),
-                lambda: self.told.queues(removed_item(self.rng.choice(TOPICS)), group=group.name),
-                lambda: self.told.queues(self._item(self.rng.choice(TOPICS)), group=group.name),
-                lambda: self.told.write_permission("set", group.name),
+                lambda: self.scenario.registered(seat=seat, addr=addr),
+                lambda: self.scenario.registered(seat=seat, addr=addr, kind=Kind.BROKER_CHANGED),
+                lambda: self.scenario.registered(*self._items(group), seat=seat, addr=addr, kind=Kind.BASELINE_SEAT),
+                lambda: self.scenario.removed("expired", seat, addr, last_heartbeat_ms=self.scenario.ms),
+                lambda: self.scenario.removed("unregistered", seat, addr, group_removed=True),
+                lambda: self.scenario.queues(removed_item(self.rng.choice(TOPICS)), group=group.name),
+                lambda: self.scenario.queues(self._item(self.rng.choice(TOPICS)), group=group.name),
+                lambda: self.scenario.write_permission("set", group.name),
             )
         )()
         if self.rng.random() < 0.03:
-            self.told.entry(self.rng.choice((Kind.BASELINE_BEGIN, Kind.BASELINE_END)))
+            self.scenario.entry(self.rng.choice((Kind.BASELINE_BEGIN, Kind.BASELINE_END)))
 
     # To all of them
 
@@ -323,60 +320,83 @@ class Fleet:
         if self.rng.random() < chances.fork:
             self._fork()
         if self.rng.random() < chances.unreadable:
-            self.told.unreadable(self.rng.choice(REASONS))
+            self.scenario.unreadable(self.rng.choice(REASONS))
         if self.rng.random() < chances.paused:
-            start = self.told.ms - self.rng.randrange(10 * MINUTE_MS)
-            self.told.entry(Kind.EXPIRY_PAUSED, from_ms=start, to_ms=self.rng.randrange(start, self.told.ms + 1))
+            start = self.scenario.ms - self.rng.randrange(10 * MINUTE_MS)
+            self.scenario.entry(
+                Kind.EXPIRY_PAUSED, from_ms=start, to_ms=self.rng.randrange(start, self.scenario.ms + 1)
+            )
         if self.rng.random() < chances.baseline:
             self._baseline()
 
     def _lose(self) -> None:
         """Things happen and nobody reads of them."""
-        kept, first = len(self.told.rows), self.told.version
+        kept, first = len(self.scenario.changes), self.scenario.version
         for _ in range(self.rng.randrange(1, 30)):
             self._wait_little()
             self._happen(self.rng.choice(self.clusters))
-        lost = self.told.version - first
-        del self.told.rows[kept:]
+        lost = self.scenario.version - first
+        del self.scenario.changes[kept:]
         self._batch_from = min(self._batch_from, kept)
-        self.told.version = first
+        self.scenario.version = first
         if lost:
-            self.told.hole(lost)
+            self.scenario.hole(lost)
 
     def _fork(self) -> None:
         """The store fell back to an earlier state, or to nothing: versions begin again somewhere."""
         if self.rng.random() < 0.3:
             self.clusters = [
-                [GroupState(*group.name, acting=group.acting) for group in groups] for groups in self.clusters
+                [GroupState(group.cluster, group.broker, acting=group.acting) for group in groups]
+                for groups in self.clusters
             ]
-        self.told.fork(self.rng.randrange(1, max(2, self.told.version)))
+        self.scenario.fork(self.rng.randrange(1, max(2, self.scenario.version)))
 
     def _baseline(self) -> None:
         """Of the table; some of what the history knows is gone and is not named. Things go on meanwhile."""
-        self.told.entry(Kind.BASELINE_BEGIN)
+        self.scenario.entry(Kind.BASELINE_BEGIN)
         for groups in self.clusters:
             for group in groups:
                 if self.rng.random() < 0.05:
                     group.seats.pop(self.rng.randrange(3), None)
                     group.queues.pop(self.rng.choice(TOPICS), None)
                 for broker_id, addr in group.seats.items():
-                    self.told.registered(
-                        seat=(*group.name, broker_id),
+                    self.scenario.registered(
+                        seat=f"{group.name}/{broker_id}",
                         addr=addr,
                         acting=group.acting,
                         zone=group.zone,
-                        kind_of_entry=Kind.BASELINE_SEAT,
+                        kind=Kind.BASELINE_SEAT,
                     )
                 if group.queues:
-                    self.told.entry(
+                    self.scenario.entry(
                         Kind.BASELINE_QUEUES, *group.queues.values(), cluster=group.cluster, broker=group.broker
                     )
             if self.rng.random() < 0.05:
                 self._wait_little()
                 self._happen(self.rng.choice(self.clusters))
         if self.rng.random() < 0.8:
-            self.told.entry(Kind.BASELINE_END)
+            self.scenario.entry(Kind.BASELINE_END)
 
 
 def random_history(seed: int, *, clusters: int, steps: int, troubles: Troubles) -> RandomHistory:
     return Fleet(seed, clusters, troubles).run(steps)
+
+
+def random_window(rng: random.Random, changes: list[Row]) -> Window:
+    """Long and short ones, on entries and beside them, before everything and after it."""
+    first, last = changes[0]["ms"], changes[-1]["ms"]
+    at, other = sorted((rng.choice(changes)["ms"], rng.choice(changes)["ms"]))
+    beside = rng.randrange(first, last + 1)
+    return rng.choices(
+        (
+            Window(at, other + 1),
+            Window(at, max(at + 1, other)),
+            Window(min(at, beside), max(at, beside) + 1),
+            Window(at, at + 1),
+            Window(at - 1, at),
+            Window(first - DAY_MS, first),
+            Window(last + 1, last + 2 * DAY_MS),
+            Window(first - HOUR_MS, last + HOUR_MS),
+        ),
+        (30, 20, 30, 4, 4, 2, 5, 5),
+    )[0]

@@ -1,16 +1,13 @@
-"""The day of the documents, asked with Spark and put on the page: the rows that the questions really give."""
+"""The example day of docs/pipeline.md, computed with Spark and rendered: the page accepts the real rows."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
-from routebook_pipeline.history import DEFAULTS, History
+from routebook_pipeline.history import DEFAULTS
 from routebook_pipeline.report.data import ReportData
 from routebook_pipeline.report.page import render
-from routebook_pipeline.schemas import CHANGES, PULSES
 from routebook_pipeline.transforms import (
     anomalies,
     availability,
@@ -22,26 +19,17 @@ from routebook_pipeline.transforms import (
     heartbeat_gaps,
     integrity,
 )
-from tests.pipeline import example
-from tests.pipeline.example import WINDOW
-from tests.pipeline.oracle.told import Told
+from tests.pipeline.example import WINDOW, day_scenario
 from tests.pipeline.report.reading import pictures, read
 
 pytestmark = pytest.mark.slow
 
 
-def history_of(spark: SparkSession, told: Told) -> History:
-    def frame(rows: Sequence[Mapping[str, Any]], schema: StructType) -> DataFrame:
-        return spark.createDataFrame([tuple(row[name] for name in schema.names) for row in rows], schema)
-
-    return History(frame(told.changes, CHANGES), frame(told.pulses, PULSES))
-
-
 @pytest.fixture(scope="module")
-def findings(spark: SparkSession) -> ReportData:
-    history = history_of(spark, example.history())
+def data(spark: SparkSession) -> ReportData:
+    history = day_scenario().history(spark)
     history.changes.cache()
-    given: dict[str, DataFrame] = {
+    frames: dict[str, DataFrame] = {
         "integrity": integrity.by_era(history, WINDOW, WINDOW.end_ms),
         "availability_by_cluster": availability.by_cluster(history, WINDOW, DEFAULTS),
         "availability_by_group": availability.by_group(history, WINDOW, DEFAULTS),
@@ -59,33 +47,33 @@ def findings(spark: SparkSession) -> ReportData:
         "failovers_by_group": failovers.by_group(history, WINDOW, DEFAULTS),
         "anomalies": anomalies.anomalies(history, WINDOW, DEFAULTS),
     }
-    rows: dict[str, Any] = {name: [row.asDict() for row in frame.collect()] for name, frame in given.items()}
+    rows: dict[str, Any] = {name: [row.asDict() for row in frame.collect()] for name, frame in frames.items()}
     return ReportData("default", WINDOW, complete_until_ms=WINDOW.end_ms, **rows)
 
 
-def test_spark_says_what_the_documents_say(findings: ReportData) -> None:
-    seats = {(row["broker"], row["broker_id"]): row for row in findings.availability_by_seat}
+def test_spark_gives_the_figures_of_the_document(data: ReportData) -> None:
+    seats = {(row["broker"], row["broker_id"]): row for row in data.availability_by_seat}
     assert seats["broker-a", 0]["unplanned_ms"] == 1_840_000
-    (shop,) = findings.availability_by_cluster
+    (shop,) = data.availability_by_cluster
     assert (shop["up_ms"], shop["met"], shop["worst_group"]) == (169_760_000, False, "broker-a")
-    (exposed,) = findings.exposure_by_cluster
+    (exposed,) = data.exposure_by_cluster
     assert (exposed["number"], exposed["detection_ms"], exposed["queue_seconds"]) == (5, 132_000, 1_476)
-    (topics,) = findings.churn
+    (topics,) = data.churn
     assert topics["rate"] == 2
-    gaps = {(row["broker"], row["broker_id"]): row["late"] for row in findings.heartbeat_gaps_by_seat}
+    gaps = {(row["broker"], row["broker_id"]): row["late"] for row in data.heartbeat_gaps_by_seat}
     assert gaps == {("broker-a", 0): 0, ("broker-a", 1): 24, ("broker-b", 0): 0}
 
 
-def test_the_anomalies_of_the_day_are_those_of_the_documents(findings: ReportData) -> None:
-    assert {(row["rule"], row["subject"]) for row in findings.anomalies} == {
+def test_the_anomalies_of_the_day_are_those_of_the_document(data: ReportData) -> None:
+    assert {(row["rule"], row["subject"]) for row in data.anomalies} == {
         ("flapping", "shop/broker-a/1"),
         ("headless", "shop/broker-a"),
     }
 
 
-def test_rows_of_spark_make_a_page(findings: ReportData) -> None:
-    page = render(findings)
+def test_the_rows_of_spark_are_rendered(data: ReportData) -> None:
+    page = render(data)
     read(page)
     pictures(page)
-    for said in ("97.8703 %", "99.9305 %", "98.9277 %", "30 min 40 s", "3 absences, 2026-11-02 14:00:00", "1,476"):
-        assert said in page
+    for figure in ("97.8703 %", "99.9305 %", "98.9277 %", "30 min 40 s", "3 absences, 2026-11-02 14:00:00", "1,476"):
+        assert figure in page
