@@ -1,11 +1,11 @@
-"""The store that tests run on, and how async tests run.
+"""Fixtures of all tests: the store and a namespace in it. Also how async tests run.
 
-Async tests and fixtures are plain `async def`, run by anyio's pytest plugin (it comes with httpx and
-Starlette, so it costs no dependency) on uvloop, as the service runs. No marker is needed: the hook below
-gives it to every coroutine test. Async fixtures work in async tests only, and share the test's event loop.
+Async tests and fixtures are plain `async def` without a marker. The pytest plugin of anyio, which httpx and Starlette
+require anyway, runs them on uvloop, as the service runs. Async fixtures can be used in async tests only, and share the
+event loop of the test.
 
-One store server serves the whole run (`tests/support/run_store.py` chooses; the header says which and why);
-every test gets a namespace of its own.
+One store server serves the whole run. `tests/support/run_store.py` chooses it, and the header of the run names it with
+the reason. Each test has a namespace of its own.
 """
 
 import inspect
@@ -28,24 +28,26 @@ STORE_KEY = pytest.StashKey[RunStore]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--store", choices=KINDS, default=None, help="the store to test on; fails when it cannot be had")
-    parser.addoption("--every-server", action="store_true", help="each version of the embedded store on this machine")
+    parser.addoption("--store", choices=KINDS, default=None, help="the store to test on; a run without it fails")
+    parser.addoption(
+        "--every-server", action="store_true", help="test on each version of a store server on this machine"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A setting of whoever runs the tests must not leak into them; the test store has variables of its own.
+    # Settings in the environment must not affect the tests. The tests have variables of their own.
     for name in [name for name in os.environ if name.startswith("ROUTEBOOK_") and not _is_for_tests(name)]:
         del os.environ[name]
-    # It would hide what a command does wrong with output that is still buffered when it ends.
+    # With it, faults of commands whose output is still buffered when they exit would not show.
     os.environ.pop("PYTHONUNBUFFERED", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # As a shell's script leaves it to what runs in its background; what tests start would ignore it as well.
+        # A shell script starts background jobs this way, and the processes that tests start would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[STORE_KEY] = choose_store(config.getoption("--store"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`--every-server`: each test with a store runs once on each version found on this machine."""
+    """With `--every-server`, each test that uses a store runs once on each version found on this machine."""
     if metafunc.config.getoption("--every-server") and "store_url" in metafunc.fixturenames:
         metafunc.parametrize("store_url", find_servers(), indirect=True, ids=str, scope="session")
 
@@ -61,10 +63,10 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> None:
-    """What `anyio_mode = auto` does, said where the other choices about tests are said."""
+    """Marks coroutine tests, as the option `anyio_mode = auto` would."""
     if isinstance(collector, pytest.Module | pytest.Class) and collector.istestfunction(obj, name):
-        inner = obj.hypothesis.inner_test if hasattr(obj, "hypothesis") else obj
-        if inspect.iscoroutinefunction(inner):
+        function = obj.hypothesis.inner_test if hasattr(obj, "hypothesis") else obj
+        if inspect.iscoroutinefunction(function):
             pytest.mark.anyio(obj)
 
 
@@ -75,8 +77,8 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The run's store. Never flush it, never reconfigure it: others use it too. Who must, starts one:
-    `EmbeddedStore`.
+    """The run's store. Other tests use it at the same time, so do not flush or reconfigure it. A test that has to do so
+    starts an `EmbeddedStore`.
     """
     server: Server | None = getattr(request, "param", None)
     store = embedded_store(server.path) if server else request.config.stash[STORE_KEY]
@@ -86,14 +88,14 @@ def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def namespace_name() -> str:
-    """Of this test alone."""
+    """A namespace that no other test uses."""
     return f"t-{secrets.token_hex(6)}"
 
 
 @pytest.fixture
 async def client(request: pytest.FixtureRequest, store_url: str, namespace_name: str) -> AsyncIterator["StoreClient"]:
-    """Open, on the run's store."""
-    # Here, for tests without a store need not load the Redis client.
+    """An open client of the run's store."""
+    # Imported here, so that tests without a store do not load the Redis client.
     from routebook.store.connection.client import StoreClient  # noqa: PLC0415
     from routebook.store.connection.url import StoreUrl  # noqa: PLC0415
 
@@ -117,7 +119,7 @@ async def namespace(client: "StoreClient", namespace_name: str) -> "Namespace":
 
 
 async def _remove_namespace(client: "StoreClient", namespace: str) -> None:
-    """A store that outlives the run is left as it was found."""
+    """Deletes what the test wrote to a store that is not ours."""
     cursor = b"0"
     while True:
         cursor, keys = await client.call("SCAN", cursor, "MATCH", f"rb:{{{namespace}}}:*", "COUNT", 1000)

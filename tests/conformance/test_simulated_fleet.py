@@ -10,7 +10,7 @@ from routebook.simulate.records import Journal
 from routebook.simulate.simulation import Options, Simulation
 from tests.conformance.conftest import Release
 from tests.conformance.java_processes import START_SECONDS, ApacheNameServer
-from tests.support.simulated import first_address, lines_of, table_of, truth_of
+from tests.support.simulated import expected_table, first_address, lines_of, table_of
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
@@ -35,7 +35,7 @@ async def test_apaches_name_server_takes_simulated_brokers_for_real_ones(release
         simulation = Simulation(options, Journal(file))
 
         async def agrees() -> bool:
-            return await table_of(server.address) == truth_of(lines_of(path))
+            return await table_of(server.address) == expected_table(lines_of(path))
 
         async def is_empty() -> bool:
             return await table_of(server.address) == ({}, {})
@@ -45,7 +45,7 @@ async def test_apaches_name_server_takes_simulated_brokers_for_real_ones(release
             await until(agrees, timeout_s=START_SECONDS)
             await simulation.run_plan()
             await until(agrees, timeout_s=START_SECONDS)
-            seats, _ = truth_of(lines_of(path))
+            seats, _ = expected_table(lines_of(path))
             assert {name: len(ids) for name, ids in seats.items()} == dict.fromkeys(simulation.groups, 2)
         finally:
             await simulation.end()

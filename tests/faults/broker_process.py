@@ -1,10 +1,10 @@
-"""A broker as a name server knows it, in a process of its own that can be killed: it listens at its address, keeps one
-connection to its name server, and registers over it at every period and never in between.
+"""A broker as a name server sees it, in a process of its own that can be killed: it listens at its address, keeps one
+connection to its name server, and registers over it once in each period.
 
     python -m tests.faults.broker_process NAME_SERVER PERIOD_SECONDS NAME [NAME …]
 
-Several names are a container: all register over the one connection. Writes a line with its address for each when all
-have registered for the first time.
+With several names it is a broker container: all of them register over one connection. When all have registered for the
+first time, it prints one line with their addresses.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def registration(name: str, address: str) -> bytes:
 
 
 async def register_all(brokers: dict[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Whether all were answered with success."""
+    """Returns whether all registrations succeeded."""
     for name, address in brokers.items():
         writer.write(registration(name, address))
         (length,) = struct.unpack(">i", await reader.readexactly(4))
@@ -51,26 +51,26 @@ async def register_all(brokers: dict[str, str], reader: asyncio.StreamReader, wr
 
 async def serve(name_server: str, period_s: float, brokers: dict[str, str]) -> None:
     host, _, port = name_server.rpartition(":")
-    due, said = 0.0, False
+    due, has_printed = 0.0, False
     while True:
         try:
             reader, writer = await asyncio.open_connection(host, int(port))
             while True:
                 await asyncio.sleep(max(due - time.monotonic(), 0))
                 due = time.monotonic() + period_s
-                if await register_all(brokers, reader, writer) and not said:
-                    said = True
+                if await register_all(brokers, reader, writer) and not has_printed:
+                    has_printed = True
                     print(*brokers.values(), flush=True)
-                # A peer that closes is noticed at once; the broker connects anew and waits for its period.
+                # If the name server closes the connection, connect again at once, but register at the next period.
                 pause = asyncio.create_task(asyncio.sleep(due - time.monotonic()))
-                gone = asyncio.create_task(reader.read(1))
-                await asyncio.wait({pause, gone}, return_when=asyncio.FIRST_COMPLETED)
+                closed = asyncio.create_task(reader.read(1))
+                await asyncio.wait({pause, closed}, return_when=asyncio.FIRST_COMPLETED)
                 pause.cancel()
-                if gone.done():
+                if closed.done():
                     writer.close()
                     break
-                gone.cancel()
-                await asyncio.wait({gone})
+                closed.cancel()
+                await asyncio.wait({closed})
         except (OSError, asyncio.IncompleteReadError):
             await asyncio.sleep(RETRY_S)
 
@@ -78,7 +78,7 @@ async def serve(name_server: str, period_s: float, brokers: dict[str, str]) -> N
 async def main() -> None:
     name_server, period_s, *names = sys.argv[1:]
     listeners = [await asyncio.start_server(lambda _, writer: writer.close(), "127.0.4.1", 0) for _ in names]
-    addresses = [f"127.0.4.1:{one.sockets[0].getsockname()[1]}" for one in listeners]
+    addresses = [f"127.0.4.1:{listener.sockets[0].getsockname()[1]}" for listener in listeners]
     await serve(name_server, float(period_s), dict(zip(names, addresses, strict=True)))
 
 

@@ -1,4 +1,4 @@
-"""Whole workers behind Sentinel and on a Cluster: a failover is followed, a lost tail begins a new history."""
+"""Workers on a store with Sentinel and on a Cluster follow a failover. Lost changes begin a new history."""
 
 import asyncio
 from collections.abc import Iterator
@@ -24,82 +24,83 @@ def trio() -> Iterator[SentinelTrio]:
 
 
 def cut_off_replica(trio: SentinelTrio) -> None:
-    """It may not come back to a primary whose password it does not know; who is connected stays connected."""
+    """Disconnects the replica, and sets a password that it does not have. Connections of workers stay open."""
     with redis.Redis(port=trio.primary.port or 0, protocol=2) as primary:
         primary.execute_command("CONFIG", "SET", "requirepass", "unknown")
         primary.execute_command("CLIENT", "KILL", "TYPE", "replica")
 
 
-async def registered(worker: InProcessWorker, number: int) -> bool:
-    said = registration(f"127.0.1.{number}:10911", broker=f"broker-{number}", topics=topics(f"topic-{number}", "all"))
+async def try_to_register(worker: InProcessWorker, number: int) -> bool:
+    """Registers the broker, and returns whether the registration succeeded."""
+    broker = registration(f"127.0.1.{number}:10911", broker=f"broker-{number}", topics=topics(f"topic-{number}", "all"))
     try:
-        await register(worker.registry, said)
+        await register(worker.registry, broker)
     except RoutebookError:
         return False
     return True
 
 
-async def shows_what_the_store_holds(worker: InProcessWorker) -> bool:
+async def has_the_table_of_the_store(worker: InProcessWorker) -> bool:
     table, position = await load(worker.namespace)
     return worker.replica.digest == table.digest and worker.registry.version == position.version
 
 
-async def test_a_failover_is_followed_and_nobody_expires(trio: SentinelTrio) -> None:
+async def test_workers_follow_a_failover_and_expire_no_broker(trio: SentinelTrio) -> None:
     async with running_worker(trio.url, "t", **FAST) as one, running_worker(trio.url, "t", **FAST) as other:
         for worker in (one, other):
             worker.lead()
         for number in range(10):
-            assert await registered(one, number)
+            assert await try_to_register(one, number)
         await other.registry.wait_for_version(one.registry.version)
         await one.client.call("WAIT", 1, 1000)
         kill(trio.primary)
         for worker in (one, other):
             for number in range(10):
                 worker.registry.find_route(f"topic-{number}")
-        await until(lambda: registered(other, 10), timeout_s=15, every_s=0.1)
+        await until(lambda: try_to_register(other, 10), every_s=0.1)
         await until(lambda: one.replica.current and other.replica.current)
         await one.registry.wait_for_version(other.registry.version)
         assert one.replica.digest == other.replica.digest
         assert len(one.registry.brokers()) == 11
-        await until(lambda: shows_what_the_store_holds(one))
+        await until(lambda: has_the_table_of_the_store(one))
 
 
 async def test_changes_lost_by_a_failover_begin_a_new_history(trio: SentinelTrio) -> None:
-    """The replica is cut off while the primary takes one more registration, which then dies with it."""
+    """The primary accepts a registration after its replica is cut off. The failover loses this registration."""
     async with running_worker(trio.url, "t") as one, running_worker(trio.url, "t") as other:
-        assert await registered(one, 0)
+        assert await try_to_register(one, 0)
         await one.client.call("WAIT", 1, 1000)
         history = one.registry.history
         cut_off_replica(trio)
-        assert await registered(one, 1)
+        assert await try_to_register(one, 1)
         await other.registry.wait_for_version(one.registry.version)
         kill(trio.primary)
-        await until(lambda: history not in (one.registry.history, other.registry.history), timeout_s=15)
+        await until(lambda: history not in (one.registry.history, other.registry.history))
         assert one.registry.history == other.registry.history
-        # Shown although the store has lost it, until its broker is back or the window is over.
+        # Workers serve the lost route until its broker registers again or the recovery window ends.
         for worker in (one, other):
             worker.registry.find_route("topic-1")
-        await until(lambda: registered(one, 1), timeout_s=15, every_s=0.1)
+        await until(lambda: try_to_register(one, 1), every_s=0.1)
         await other.registry.wait_for_version(one.registry.version)
         await until(lambda: one.replica.digest == other.replica.digest)
         assert "topic-1" in other.replica.table.queues_of("broker-1")
 
 
-async def test_a_failover_on_purpose_costs_a_moment(trio: SentinelTrio) -> None:
+async def test_a_planned_failover_loses_no_broker(trio: SentinelTrio) -> None:
     async with running_worker(trio.url, "t") as worker:
-        assert await registered(worker, 0)
+        assert await try_to_register(worker, 0)
         await worker.client.call("WAIT", 1, 1000)
         ask(trio.sentinel_ports[0], "SENTINEL", "FAILOVER", "names")
-        await until(lambda: registered(worker, 1), timeout_s=15, every_s=0.1)
+        await until(lambda: try_to_register(worker, 1), every_s=0.1)
         await until(lambda: worker.replica.current)
         assert set(worker.registry.brokers()) == {"broker-0", "broker-1"}
 
 
-async def test_one_slot_of_a_cluster_holds_a_whole_namespace() -> None:
+async def test_a_namespace_is_in_one_slot_of_a_cluster() -> None:
     with ClusterTrio() as cluster:
         async with running_worker(cluster.url, "t", **FAST) as one, running_worker(cluster.url, "t") as other:
             one.lead()
-            await asyncio.gather(*(registered(one if n % 2 else other, n) for n in range(20)))
+            await asyncio.gather(*(try_to_register(one if n % 2 else other, n) for n in range(20)))
             await one.registry.register_topic("by-request", {"broker-3": topics("x")["x"]}, CALLER)
             await one.registry.set_write_permission("broker-4", False, CALLER)
             await one.registry.put_kv("ns", "key", "value", CALLER)
@@ -107,5 +108,5 @@ async def test_one_slot_of_a_cluster_holds_a_whole_namespace() -> None:
             await other.registry.wait_for_version(one.registry.version)
             assert one.replica.digest == other.replica.digest
             assert len(other.registry.brokers()) == 19
-            await until(lambda: shows_what_the_store_holds(other))
+            await until(lambda: has_the_table_of_the_store(other))
             await until(lambda: one.leader.lease is not None)

@@ -1,4 +1,4 @@
-"""Connections by the thousand that want nothing (faults 25 and 26), against a running service; others are served on."""
+"""Thousands of connections that send little or nothing. The service closes them and continues to serve the others."""
 
 import asyncio
 import resource
@@ -22,13 +22,13 @@ DRIPPING, IDLE, ROOM = 1_000, 3_000, 500
 
 @asynccontextmanager
 async def serving(store_url: str, namespace: str, folder: Path, *flags: str) -> AsyncIterator[Running]:
-    """And room for the test's own ends."""
+    """A running service, and a limit of open files that suffices for the test's own ends of the connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < IDLE + 500:
         pytest.skip(f"only {hard} open files allowed")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, IDLE + 500), hard))
-    words = ("serve", "--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1", *flags)
-    service = Running(*words, folder=folder)
+    command = ("serve", "--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1", *flags)
+    service = Running(*command, folder=folder)
     await asyncio.to_thread(service.__enter__)
     try:
         yield service
@@ -42,16 +42,15 @@ async def connect(port: int) -> Peer:
 
 
 async def drip(peer: Peer, begin: bytes) -> None:
-    """Until it is closed, a byte now and then."""
+    """Sends a byte every half second until the connection is closed."""
     while not peer.reader.at_eof() and not peer.writer.is_closing():
         peer.write(begin[:1])
         begin = begin[1:] or b"x"
-        # Not a wait for something: this is what it does.
         await asyncio.sleep(0.5)
 
 
 @pytest.mark.parametrize("port_name", ["remoting", "http"])
-async def test_a_thousand_dripping_connections_are_closed_and_nobody_waits(
+async def test_a_thousand_dripping_connections_are_closed_and_delay_no_lookup(
     store_url: str, namespace_name: str, tmp_path: Path, port_name: str
 ) -> None:
     deadlines = ("--incomplete-frame-timeout-ms", "5000", "--request-timeout-ms", "6000")
@@ -65,10 +64,10 @@ async def test_a_thousand_dripping_connections_are_closed_and_nobody_waits(
             dripping = asyncio.gather(*(drip(peer, begin) for peer in peers))
             started, longest = time.monotonic(), 0.0
             while not dripping.done():
-                asked = time.monotonic()
+                begun = time.monotonic()
                 assert (await lookup(broker, "TopicA")).code == 0
-                longest = max(longest, time.monotonic() - asked)
-                assert asked - started < 60, "still open"
+                longest = max(longest, time.monotonic() - begun)
+                assert begun - started < 60, "still open"
                 await asyncio.sleep(0.05)
             print(
                 f"{DRIPPING} closed within {time.monotonic() - started:.1f} s; longest lookup {longest * 1000:.0f} ms"
@@ -77,7 +76,7 @@ async def test_a_thousand_dripping_connections_are_closed_and_nobody_waits(
             peer.abort()
 
 
-async def test_idle_connections_beyond_the_bound_cost_no_broker_its_place(
+async def test_idle_connections_above_the_limit_displace_no_broker(
     store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
     async with serving(store_url, namespace_name, tmp_path, "--max-connections", str(ROOM)) as service:
@@ -90,14 +89,14 @@ async def test_idle_connections_beyond_the_bound_cost_no_broker_its_place(
                 if number % 300 == 0:
                     assert (await lookup(broker, "TopicA")).code == 0
 
-            async def is_let_in() -> bool:
+            async def is_accepted() -> bool:
                 try:
-                    async with await connect(remoting) as newcomer:
-                        return (await lookup(newcomer, "TopicA")).code == 0
+                    async with await connect(remoting) as another:
+                        return (await lookup(another, "TopicA")).code == 0
                 except (ConnectionError, asyncio.IncompleteReadError):
                     return False
 
-            await until(is_let_in)
+            await until(is_accepted)
             assert (await lookup(broker, "TopicA")).code == 0
             metrics = (await asyncio.to_thread(service.ask_admin, "/metrics")).text
             lines = [line for line in metrics.splitlines() if line.startswith("routebook_connections")]

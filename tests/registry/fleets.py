@@ -6,7 +6,7 @@ from typing import Any
 
 from routebook.model.broker import Registration
 from tests.reference.build import registration
-from tests.support.connections import FakeConnection
+from tests.support.fake_connection import FakeConnection
 from tests.support.in_process import InProcessWorker, running_worker
 from tests.support.registering import register
 from tests.support.waiting import until

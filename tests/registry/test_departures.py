@@ -2,7 +2,7 @@
 
 from routebook.model.broker import DataVersion
 from tests.reference.build import A, B, registration, version
-from tests.support.connections import FakeConnection
+from tests.support.fake_connection import FakeConnection
 from tests.support.in_process import CALLER, running_worker
 from tests.support.registering import register
 

@@ -1,7 +1,7 @@
 """What a worker knows of its connections, without a store."""
 
 from routebook.registry.sessions import Ended, HeldConnections
-from tests.support.connections import FakeConnection
+from tests.support.fake_connection import FakeConnection
 
 M, N = "east/127.0.0.1:10911", "east/127.0.0.2:10911"
 

@@ -6,7 +6,7 @@ from routebook.store.history import changes_between
 from tests.reference.build import registration
 from tests.registry.fleets import Fleet, alarms, fleet, outcomes
 from tests.support.broker_hosts import BrokerHosts
-from tests.support.connections import FakeConnection
+from tests.support.fake_connection import FakeConnection
 from tests.support.in_process import CALLER, InProcessWorker
 from tests.support.waiting import until
 

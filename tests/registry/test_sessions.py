@@ -9,7 +9,7 @@ from routebook.store.recovery import begin_history
 from tests.reference.build import A, registration, version
 from tests.registry.fleets import fleet, outcomes
 from tests.support.broker_hosts import BrokerHosts
-from tests.support.connections import FakeConnection
+from tests.support.fake_connection import FakeConnection
 from tests.support.fault_proxy import FaultProxy
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
 from tests.support.registering import register

@@ -10,7 +10,7 @@ from routebook.simulate.plan import Churn
 from routebook.simulate.records import Journal
 from routebook.simulate.simulation import Options, Simulation
 from tests.runtime.running import Running
-from tests.support.simulated import first_address, lines_of, table_of, truth_of
+from tests.support.simulated import expected_table, first_address, lines_of, table_of
 from tests.support.waiting import until
 
 BUSY_MACHINE = {"late"}
@@ -25,7 +25,7 @@ async def test_the_route_table_matches_the_journal(service: Running, tmp_path: P
         simulation = Simulation(options, Journal(file))
 
         async def agrees() -> bool:
-            return await table_of(service.remoting) == truth_of(lines_of(path))
+            return await table_of(service.remoting) == expected_table(lines_of(path))
 
         async def is_empty() -> bool:
             return await table_of(service.remoting) == ({}, {})
@@ -33,7 +33,7 @@ async def test_the_route_table_matches_the_journal(service: Running, tmp_path: P
         try:
             await simulation.start()
             await until(agrees)
-            seats, topics = truth_of(lines_of(path))
+            seats, topics = expected_table(lines_of(path))
             assert {name: sorted(ids) for name, ids in seats.items()} == {name: [0, 1] for name in simulation.groups}
             assert {"sim-topic-1", "TBW102", "sim-broker-1", "sim-cluster-2"} <= topics.keys()
             await until(lambda: simulation.counts.found > 20)
@@ -105,7 +105,7 @@ async def test_after_a_minute_of_trouble_both_workers_hold_what_the_journal_tell
         simulation = Simulation(options, Journal(file))
 
         async def agrees() -> bool:
-            truth = truth_of(lines_of(path))
+            truth = expected_table(lines_of(path))
             return all([await table_of(worker) == truth for worker in workers])
 
         async def is_empty() -> bool:
@@ -115,7 +115,7 @@ async def test_after_a_minute_of_trouble_both_workers_hold_what_the_journal_tell
             await simulation.start()
             await simulation.run_plan()
             await until(agrees, timeout_s=30, every_s=0.5)
-            seats, _ = truth_of(lines_of(path))
+            seats, _ = expected_table(lines_of(path))
             assert {name: len(ids) for name, ids in seats.items()} == dict.fromkeys(simulation.groups, 2)
         finally:
             await simulation.end()

@@ -11,7 +11,7 @@ import pytest
 from routebook.store.history import BASELINE_KINDS, KINDS
 from routebook.store.namespace import Namespace
 from tests.architecture.sources import ROOT
-from tests.support.every_kind import live_through_every_kind
+from tests.support.every_kind import make_every_kind_of_change
 
 DOCUMENT = (ROOT / "docs" / "changes.md").read_text()
 FIELD = re.compile(r"`(?P<name>\w+)` (?P<type>\w+)(?P<null> or null)?(?P<optional> may be absent)?")
@@ -82,7 +82,7 @@ PULSES = {
 @pytest.fixture
 async def appended(namespace: Namespace) -> list[tuple[str, dict[str, Any]]]:
     """Name of the stream, entry."""
-    await live_through_every_kind(namespace)
+    await make_every_kind_of_change(namespace)
     found = []
     for stream in ("changes", "pulse"):
         for _, fields in await namespace.client.call("XRANGE", namespace.keys.table(stream), "-", "+"):

@@ -1,1 +1,2 @@
-"""What tests start: stores of every kind, a proxy that breaks things. Real processes, no mocks."""
+"""Helpers that several test packages share: stores, proxies that inject faults, peers, waiting. They start real
+processes and use no mocks."""

@@ -1,4 +1,4 @@
-"""Where brokers of a test listen, or do not: what a name server finds when it dials them."""
+"""Broker addresses that a name server can dial: one that accepts, one that refuses, one that does not answer."""
 
 import socket
 from contextlib import ExitStack
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class BrokerHosts:
-    """Addresses in 127.0.0.0/8, each with a real port."""
+    """Hands out addresses in 127.0.0.0/8, each with a real port."""
 
     def __init__(self) -> None:
         self._sockets = ExitStack()
@@ -19,24 +19,23 @@ class BrokerHosts:
         self._sockets.close()
 
     def accepting(self) -> str:
-        """Somebody listens."""
+        """An address at which a broker listens."""
         return self._address(self._listener(backlog=16))
 
     def refusing(self) -> str:
-        """A process that died: its host says that nobody listens there."""
+        """The address of a process that died: its host refuses connections."""
         listener = self._listener(backlog=1)
         address = self._address(listener)
         listener.close()
         return address
 
     def silent(self) -> str:
-        """Nobody answers: the kernel drops what does not fit into a full queue of connections."""
+        """An address that does not answer: its queue of connections is full, so the kernel drops further attempts."""
         listener = self._listener(backlog=0)
-        where = listener.getsockname()
         for _ in range(4):
-            one = self._sockets.enter_context(socket.socket())
-            one.setblocking(False)
-            one.connect_ex(where)
+            filler = self._sockets.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
         return self._address(listener)
 
     def _listener(self, backlog: int) -> socket.socket:

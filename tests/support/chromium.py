@@ -1,8 +1,8 @@
-"""A real Chromium, spoken to over its debugging pipe: no driver, no port, no package of its own.
+"""Drives a real Chromium over its debugging pipe. This requires no driver, no port and no package.
 
-    python -m tests.support.chromium page.html picture.png --scheme dark --height 1500
+    python -m tests.support.chromium page.html screenshot.png --scheme dark --height 1500
 
-takes a picture.
+takes a screenshot.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from typing import Any, Literal
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
-WHY_NOT = "no Chromium on the path"
+NO_CHROMIUM = "Chromium is not on the PATH"
 
 Scheme = Literal["light", "dark"]
 
@@ -39,69 +39,69 @@ _START = """import os, sys
 os.dup2(int(sys.argv[1]), 3)
 os.dup2(int(sys.argv[2]), 4)
 os.execv(sys.argv[3], sys.argv[3:])"""
-"""Chromium wants these two numbers; a shell would do it only for descriptors of one digit."""
+"""Chromium requires these two descriptors. A shell can redirect only descriptors of one digit."""
 
 
 class Page:
-    """What the browser said about one page, and ways to ask it more."""
+    """One page: what the browser reported about it, and commands for it."""
 
     def __init__(self, pipe: "_Pipe", session: str) -> None:
         self._pipe = pipe
         self._session = session
         self.complaints: list[str] = []
-        """Errors and warnings of its console."""
+        """Errors and warnings on its console."""
         self.requests: list[str] = []
-        """Addresses that it asked for, itself and `data:` left out."""
+        """Addresses that it requested, without its own and `data:`."""
 
-    def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def command(self, method: str, **parameters: Any) -> dict[str, Any]:
         number = self._pipe.send(method, parameters, self._session)
-        return self._until(lambda said: said.get("id") == number)
+        return self._receive_until(lambda message: message.get("id") == number)
 
     def open(self, address: str, scheme: Scheme, width: int) -> None:
         for domain in ("Page", "Runtime", "Log", "Network"):
-            self.ask(f"{domain}.enable")
-        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+            self.command(f"{domain}.enable")
+        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         self._address = address
         number = self._pipe.send("Page.navigate", {"url": address}, self._session)
         loaded: set[object] = set()
 
-        def is_done(said: dict[str, Any]) -> bool:
-            loaded.add(said["id"] if said.get("id") == number else said.get("method"))
+        def is_done(message: dict[str, Any]) -> bool:
+            loaded.add(message["id"] if message.get("id") == number else message.get("method"))
             return loaded >= {number, "Page.loadEventFired"}
 
-        self._until(is_done)
+        self._receive_until(is_done)
 
     def evaluate(self, script: str) -> Any:
-        """In the page, where its own policy does not reach: the debugger may, scripts of the page may not."""
-        said = self.ask("Runtime.evaluate", expression=script, returnByValue=True)["result"]
-        assert "exceptionDetails" not in said, said
-        return said["result"].get("value")
+        """Runs a script as the debugger, to which the page's content security policy does not apply."""
+        result = self.command("Runtime.evaluate", expression=script, returnByValue=True)["result"]
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
 
-    def take_picture(self, height: int | None = None, top: int = 0, scale: float = 1) -> bytes:
-        """As PNG; of the whole page, or of a part."""
-        size = self.ask("Page.getLayoutMetrics")["result"]["cssContentSize"]
+    def take_screenshot(self, height: int | None = None, top: int = 0, scale: float = 1) -> bytes:
+        """A PNG of the whole page or a part of it."""
+        size = self.command("Page.getLayoutMetrics")["result"]["cssContentSize"]
         clip = {"x": 0, "y": top, "width": size["width"], "height": height or size["height"], "scale": scale}
-        said = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
-        return base64.b64decode(said["result"]["data"])
+        captured = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        return base64.b64decode(captured["result"]["data"])
 
-    def _until(self, is_it: Any) -> dict[str, Any]:
+    def _receive_until(self, is_wanted: Any) -> dict[str, Any]:
         while True:
-            said = self._pipe.receive()
-            self._note(said)
-            if is_it(said):
-                assert "error" not in said, said
-                return said
+            message = self._pipe.receive()
+            self._record(message)
+            if is_wanted(message):
+                assert "error" not in message, message
+                return message
 
-    def _note(self, said: dict[str, Any]) -> None:
-        about = said.get("params", {})
-        match said.get("method"):
-            case "Log.entryAdded" if about["entry"]["level"] in {"warning", "error"}:
-                self.complaints.append(about["entry"]["text"])
+    def _record(self, message: dict[str, Any]) -> None:
+        parameters = message.get("params", {})
+        match message.get("method"):
+            case "Log.entryAdded" if parameters["entry"]["level"] in {"warning", "error"}:
+                self.complaints.append(parameters["entry"]["text"])
             case "Runtime.consoleAPICalled" | "Runtime.exceptionThrown":
-                self.complaints.append(str(about))
+                self.complaints.append(str(parameters))
             case "Network.requestWillBeSent":
-                address = about["request"]["url"]
+                address = parameters["request"]["url"]
                 if address != self._address and not address.startswith("data:"):
                     self.requests.append(address)
             case _:
@@ -109,7 +109,7 @@ class Page:
 
 
 class _Pipe:
-    """Messages as JSON, each ended by a zero byte; the browser reads its descriptor 3 and writes 4."""
+    """JSON messages, each with a zero byte at its end. The browser reads descriptor 3 and writes descriptor 4."""
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._to = to_browser
@@ -126,24 +126,24 @@ class _Pipe:
     def receive(self) -> dict[str, Any]:
         while b"\0" not in self._read:
             more = os.read(self._from, 1 << 20)
-            assert more, "Chromium has ended"
+            assert more, "Chromium exited"
             self._read += more
         message, _, self._read = self._read.partition(b"\0")
-        said: dict[str, Any] = json.loads(message)
-        return said
+        received: dict[str, Any] = json.loads(message)
+        return received
 
     def answer_to(self, number: int) -> dict[str, Any]:
         while True:
-            said = self.receive()
-            if said.get("id") == number:
-                result: dict[str, Any] = said["result"]
+            message = self.receive()
+            if message.get("id") == number:
+                result: dict[str, Any] = message["result"]
                 return result
 
 
 @contextmanager
 def chromium_page(address: str, scheme: Scheme = "light", width: int = 1180) -> Iterator[Page]:
-    """Loaded; the browser ends with the context."""
-    assert CHROMIUM is not None, WHY_NOT
+    """The loaded page. The browser exits when the context ends."""
+    assert CHROMIUM is not None, NO_CHROMIUM
     browser_reads, we_write = os.pipe()
     we_read, browser_writes = os.pipe()
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
@@ -165,7 +165,7 @@ def chromium_page(address: str, scheme: Scheme = "light", width: int = 1180) -> 
             page.open(address, scheme, width)
             yield page
         finally:
-            # With its children: they are a process group of their own.
+            # Its child processes are in the same process group.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             os.close(we_write)
@@ -173,17 +173,17 @@ def chromium_page(address: str, scheme: Scheme = "light", width: int = 1180) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A picture of a page, by Chromium.")
+    parser = argparse.ArgumentParser(description="Takes a screenshot of a page with Chromium.")
     parser.add_argument("page", type=Path)
-    parser.add_argument("picture", type=Path)
+    parser.add_argument("screenshot", type=Path)
     parser.add_argument("--scheme", choices=("light", "dark"), default="light")
     parser.add_argument("--width", type=int, default=1180)
-    parser.add_argument("--height", type=int, default=None, help="else to its end")
-    parser.add_argument("--top", type=int, default=0, help="where the picture begins")
+    parser.add_argument("--height", type=int, default=None, help="default: to the end of the page")
+    parser.add_argument("--top", type=int, default=0, help="where the screenshot begins")
     parser.add_argument("--scale", type=float, default=1.0)
-    given = parser.parse_args()
-    with chromium_page(given.page.resolve().as_uri(), given.scheme, given.width) as page:
-        given.picture.write_bytes(page.take_picture(given.height, given.top, given.scale))
+    arguments = parser.parse_args()
+    with chromium_page(arguments.page.resolve().as_uri(), arguments.scheme, arguments.width) as page:
+        arguments.screenshot.write_bytes(page.take_screenshot(arguments.height, arguments.top, arguments.scale))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Redis in a container, through testcontainers, where a Docker engine answers."""
+"""Redis in a container, with testcontainers, if a Docker engine answers."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ REDIS_PORT = 6379
 
 
 class NoContainerError(Exception):
-    """No container can be had on this machine; the text says why."""
+    """No container can be started on this machine. The text gives the reason."""
 
 
 def image_name(environ: Mapping[str, str] = os.environ) -> str:
@@ -23,7 +23,7 @@ def image_name(environ: Mapping[str, str] = os.environ) -> str:
 
 
 class RedisContainer:
-    """One container, its port published on 127.0.0.1."""
+    """A container whose port is published on 127.0.0.1."""
 
     def __init__(self, image: str, command: str = "redis-server --save '' --maxmemory-policy noeviction") -> None:
         self.image = image
@@ -32,9 +32,7 @@ class RedisContainer:
 
     @classmethod
     def find(cls, image: str) -> "RedisContainer":
-        """Raises NoContainerError within a second when no engine answers (a `docker` on the path proves
-        nothing).
-        """
+        """Raises NoContainerError within a second if no engine answers. A `docker` on the PATH may be a mere client."""
         engine = _engine()
         try:
             _have_image(engine, image)
@@ -43,20 +41,20 @@ class RedisContainer:
         return cls(image)
 
     def start(self) -> str:
-        # The reaper is an image of its own that a machine without a registry lacks; we stop what we start.
+        # The clean-up container of testcontainers needs an image that is missing without a registry. `stop` cleans up.
         os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
-        # Slow to import, and not always needed.
+        # Imported here because it is slow to import and seldom needed.
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415
         from testcontainers.core.wait_strategies import LogMessageWaitStrategy  # noqa: PLC0415
 
         container = DockerContainer(self.image).with_command(self._command)
-        # A store without a password is nobody's but this machine's.
+        # On loopback only, because this store has no password.
         ports: dict[Any, Any] = {REDIS_PORT: ("127.0.0.1", None)}
         container.ports = ports
         container.waiting_for(LogMessageWaitStrategy("Ready to accept connections"))
         self._container = container
         container.start()
-        # By number, never "localhost": the IPv4 and the IPv6 port differ.
+        # Not "localhost", whose IPv4 and IPv6 addresses would have different ports.
         return f"redis://127.0.0.1:{container.get_exposed_port(REDIS_PORT)}"
 
     def stop(self) -> None:
@@ -73,7 +71,7 @@ def _engine() -> Any:
 
 
 def _ping() -> None:
-    """By hand: the library is slow to import, and leaves a socket open when nobody answers."""
+    """Asks the engine without its library, which is slow to import and leaks a socket if no engine answers."""
     host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     if not host.startswith("unix://"):
         return
@@ -82,7 +80,7 @@ def _ping() -> None:
         engine.connect(host.removeprefix("unix://"))
         engine.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
         if b" 200 " not in engine.recv(64):
-            raise OSError("it answers, but not as an engine")
+            raise OSError("the answer is not that of a Docker engine")
 
 
 def _have_image(engine: Any, image: str) -> None:
@@ -91,11 +89,11 @@ def _have_image(engine: Any, image: str) -> None:
     try:
         engine.images.get(image)
     except docker.errors.ImageNotFound:
-        _within(FETCH_SECONDS, lambda: engine.images.pull(image), f"image {image} is missing and did not come")
+        _within(FETCH_SECONDS, lambda: engine.images.pull(image), f"image {image} is missing and could not be pulled")
 
 
 def _within(seconds: float, action: Callable[[], Any], failure: str) -> Any:
-    """The engine's own time limits do not cover all of it, and a thread that hangs must not keep us."""
+    """Runs the action in a thread with a timeout, because the engine's own time limits do not cover all of it."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="docker")
     future = pool.submit(action)
     try:

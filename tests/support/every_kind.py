@@ -1,4 +1,4 @@
-"""A short life of a namespace in which every kind of change happens, with every cause."""
+"""A short history of a namespace that contains every kind of change with every cause."""
 
 from typing import Any
 
@@ -30,42 +30,46 @@ D = "127.0.0.4:10911"
 WORKER = "name-service-0.17.5f0c9a"
 
 
-async def live_through_every_kind(namespace: Namespace) -> None:
+async def make_every_kind_of_change(namespace: Namespace) -> None:
     await open_namespace(namespace)
     _, lease = await acquire_lease(namespace, WORKER, 600_000)
-    await _brokers_come_and_change(namespace)
-    await _topics_change(namespace)
-    await _brokers_go(namespace, lease.whole)
-    await _odd_groups(namespace)
+    await _register_brokers(namespace)
+    await _change_topics(namespace)
+    await _remove_brokers(namespace, lease.whole)
+    await _remove_incomplete_groups(namespace)
     await put_kv(namespace, "ORDER_TOPIC_CONFIG", "orders", "broker-a:8", caller=CALLER)
     await delete_kv(namespace, "ORDER_TOPIC_CONFIG", "orders", caller=CALLER)
     await set_setting(namespace, "broker_timeout_ms", "60000", "60000", caller=CALLER)
     await hold_expiry(namespace, lease.whole, ["broker-a", "broker-b"], caller=CALLER)
     await release_expiry(namespace, caller=CALLER, expire_due=True)
-    await _nobody_hears_for_an_hour(namespace)
+    await _pause_for_an_hour(namespace)
     async for _ in write_baseline(namespace, lease.whole, caller=CALLER, cause="daily"):
         pass
     rows = [GapRow("east", "broker-a", 0, 30_012, {66: 1, 67: 1}).pack()]
     await append_heartbeat_gaps(namespace, WORKER, rows, span_ms=60_000, max_bytes=1_000_000)
 
 
-async def _brokers_come_and_change(namespace: Namespace) -> None:
+async def _register_brokers(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
-    said: dict[str, Any] = {
+    acting_group: dict[str, Any] = {
         "acting_master": True,
         "zone": "zone-1",
         "mappings": {"orders": mapping()},
         "filters": ("f",),
     }
-    await worker.register(registration(A, **said))
-    await worker.register(registration(A, **said, data_version=version(1), topics=topics("orders", "bills", perm=4)))
+    await worker.register(registration(A, **acting_group))
+    await worker.register(
+        registration(A, **acting_group, data_version=version(1), topics=topics("orders", "bills", perm=4))
+    )
     await worker.register(registration(B, 1, acting_master=True, zone="zone-1", data_version=version()))
-    await worker.register(registration(D, 2, topics=topics("one"), acting_master=True))  # refused, and leaves its zone
+    await worker.register(
+        registration(D, 2, topics=topics("one"), acting_master=True)
+    )  # refused, but its zone is stored
     many = topics(*(f"topic-{n}" for n in range(1100)))
     await worker.register(registration(C, broker="broker-b", topics=many))
 
 
-async def _topics_change(namespace: Namespace) -> None:
+async def _change_topics(namespace: Namespace) -> None:
     await register_topic(namespace, "by-request", {"broker-a": QueueData(4, 4)}, caller=CALLER)
     await register_topic(namespace, "gone-soon", {"broker-a": QueueData(4, 4)}, caller=CALLER)
     await delete_topic(namespace, "gone-soon", caller=CALLER)
@@ -74,14 +78,16 @@ async def _topics_change(namespace: Namespace) -> None:
     await set_write_permission(namespace, "broker-a", writable=True, caller=CALLER)
 
 
-async def _brokers_go(namespace: Namespace, lease: str) -> None:
+async def _remove_brokers(namespace: Namespace, lease: str) -> None:
     worker = PlainWorker(namespace)
     lost = Departure("east", "broker-a", 0, A, await _incarnation(namespace, A), cause="connection-lost", lost_ms=1)
-    await unregister_brokers(namespace, [(lost, CALLER)])  # and with it the write permission of an acting group
-    await worker.register(registration(B, 0, acting_master=True, data_version=version(state=3)))  # moved
-    await worker.register(registration(D, 0, acting_master=True, data_version=version(state=4)))  # replaces it
+    await unregister_brokers(namespace, [(lost, CALLER)])  # the acting group loses its write permission as well
+    await worker.register(
+        registration(B, 0, acting_master=True, data_version=version(state=3))
+    )  # moves to another seat
+    await worker.register(registration(D, 0, acting_master=True, data_version=version(state=4)))  # takes the seat over
     await worker.register(registration(C, 1, acting_master=True, data_version=version(state=1)))
-    await worker.register(registration(C, 0, acting_master=True, data_version=version(state=1)))  # turned down
+    await worker.register(registration(C, 0, acting_master=True, data_version=version(state=1)))  # refused: not newer
     await unregister_brokers(namespace, [(Departure("east", "broker-b", 0, C), CALLER)])
     await worker.register(registration("127.0.0.5:10911", broker="broker-c"))
     await unregister_brokers(namespace, [(Departure("east", "broker-c", 0, cause="operator"), CALLER)])
@@ -92,8 +98,8 @@ async def _brokers_go(namespace: Namespace, lease: str) -> None:
     await expire_brokers(namespace, lease, [due], caller=CALLER)
 
 
-async def _odd_groups(namespace: Namespace) -> None:
-    """One that never had a seat, and a name that a cluster lists though its group is gone."""
+async def _remove_incomplete_groups(namespace: Namespace) -> None:
+    """A group that never had a seat, and a broker name that a cluster lists although its group was removed."""
     worker = PlainWorker(namespace)
     await worker.register(registration(D, broker="broker-d", topics=topics("one")))  # refused
     await unregister_brokers(namespace, [(Departure("east", "broker-d", 0, D), CALLER)])
@@ -107,7 +113,7 @@ async def _incarnation(namespace: Namespace, address: str) -> str:
     return (await namespace.client.call("HGET", key, "inc")).decode()  # type: ignore[no-any-return]
 
 
-async def _nobody_hears_for_an_hour(namespace: Namespace) -> None:
+async def _pause_for_an_hour(namespace: Namespace) -> None:
     await renew_worker_lease(namespace, WORKER, 30_000, "{}", caller=CALLER)
     await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", -3_600_000)
     await renew_worker_lease(namespace, WORKER, 30_000, "{}", caller=CALLER)

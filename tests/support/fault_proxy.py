@@ -1,4 +1,4 @@
-"""A TCP proxy inside the test that does to a connection what networks do: delay, stall, lose answers, cut, refuse."""
+"""A TCP proxy inside the test that injects network faults: delay, stall, lost answers, resets, refusals."""
 
 import asyncio
 import socket
@@ -10,8 +10,8 @@ CHUNK_BYTES = 65536
 
 
 class FaultProxy:
-    """Stands in front of one server: `async with FaultProxy.before(url) as proxy: … proxy.url …`. Faults hold for
-    connections there are and for new ones, until `heal`.
+    """A proxy in front of one server: `async with FaultProxy.before(url) as proxy: … proxy.url …`. A fault affects open
+    and new connections until `heal`.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -19,7 +19,7 @@ class FaultProxy:
         self.port = 0
         self.accepted = 0
         self.delay_s = 0.0
-        """Added in each direction, without holding back what comes behind."""
+        """Delay of each chunk in each direction. It does not add up over chunks."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -29,7 +29,7 @@ class FaultProxy:
 
     @classmethod
     def before(cls, url: str) -> Self:
-        """`url`: of the run's store, `redis://host:port`."""
+        """`url` is that of the run's store: `redis://host:port`."""
         host, _, port = url.removeprefix("redis://").rpartition(":")
         return cls(host, int(port))
 
@@ -50,23 +50,25 @@ class FaultProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def accept(self) -> None:
-        """On the same port as before."""
+        """Listens, again on the port it had before."""
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def refuse(self) -> None:
-        """New connections are refused, present ones reset: a server that is down."""
+        """Refuses new connections and resets open ones, as a server that is down."""
         if self._server:
             self._server.close()
         self.cut()
 
     def stall(self) -> None:
-        """Nothing passes, nothing breaks: a server that hangs, or a partition. What is sent waits, as in TCP."""
+        """Passes nothing on but keeps connections open, as a server that hangs or a network partition. Data is kept for
+        later, as TCP does.
+        """
         self._requests_flow.clear()
         self._answers_flow.clear()
 
     def hold_answers(self) -> None:
-        """Requests arrive and are carried out; their answers do not come."""
+        """Passes requests on, and keeps back the answers."""
         self._answers_flow.clear()
 
     def heal(self) -> None:
@@ -75,7 +77,7 @@ class FaultProxy:
         self._answers_flow.set()
 
     def cut(self) -> None:
-        """Reset every connection."""
+        """Resets every connection."""
         for writer in self._writers.copy():
             if not writer.is_closing():
                 connection = writer.get_extra_info("socket")
@@ -119,7 +121,7 @@ class FaultProxy:
 
         async with asyncio.TaskGroup() as group:
             group.create_task(deliver())
-            data = b"to begin with"
-            while data:
+            data: bytes | None = None
+            while data != b"":
                 data = await reader.read(CHUNK_BYTES)
                 waiting.put_nowait((loop.time() + self.delay_s, data))

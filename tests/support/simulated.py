@@ -1,4 +1,4 @@
-"""Simulated fleets in tests, and what their journals say must be in the route table."""
+"""Simulated fleets: their journals, and the route table that must follow from them."""
 
 import json
 import random
@@ -18,29 +18,29 @@ Table = tuple[dict[str, dict[int, str]], dict[str, dict[str, QueueData]]]
 
 
 def first_address() -> str:
-    """Tests run side by side, and each broker wants a host for itself."""
+    """A random one, since tests run in parallel and each simulated broker needs a host of its own."""
     return f"127.{random.randrange(64, 127)}.{random.randrange(256)}.1:{random.randrange(20_000, 30_000)}"
 
 
 def lines_of(path: Path) -> list[Line]:
-    """Those that are whole: it may be written just now."""
+    """The complete lines. The file may be written at the moment."""
     whole, _, _ = path.read_text().rpartition("\n")
     return [json.loads(line) for line in whole.splitlines()]
 
 
-def truth_of(lines: Iterable[Line]) -> Table:
-    """By the rules in plain Python, from what the fleet says it did. Who was killed is gone, as it will be when
-    somebody has noticed.
+def expected_table(lines: Iterable[Line]) -> Table:
+    """What the reference model derives from the journal of a fleet. A killed broker is removed at once here; a name
+    server needs time to notice.
     """
     replay = _Replay()
     for line in lines:
-        replay.take(line)
+        replay.apply(line)
     registry = replay.registry
     return {name: dict(group.addresses) for name, group in registry.groups.items()}, registry.topics
 
 
 async def table_of(address: str) -> Table:
-    """What a name server says."""
+    """The route table of a name server."""
     async with await NameServer.connect(address) as server:
         groups, _ = await server.cluster_info()
         topics = await server.topics()
@@ -53,17 +53,17 @@ async def table_of(address: str) -> Table:
 class _Replay:
     def __init__(self) -> None:
         self.registry = ReferenceRegistry(now_ms=lambda: 0)
-        self._in_full: dict[tuple[object, ...], Mapping[str, QueueData]] = {}
+        self._full_topics: dict[tuple[object, ...], Mapping[str, QueueData]] = {}
 
-    def take(self, line: Line) -> None:
+    def apply(self, line: Line) -> None:
         match line["event"]:
             case "registered":
                 self._register(line)
             case "unregistered":
-                gone = Unregistration(line["cluster"], line["address"], line["broker"], broker_id=line["id"])
-                self.registry.unregister([gone])
+                departure = Unregistration(line["cluster"], line["address"], line["broker"], broker_id=line["id"])
+                self.registry.unregister([departure])
             case "stopped" | "silence-ended":
-                # A silence is longer than the timeout.
+                # A simulated silence is always longer than the broker's timeout.
                 self.registry.lose([(line["cluster"], line["address"])])
             case "topic-deleted":
                 self.registry.delete_topic(line["topic"], line["cluster"])
@@ -76,12 +76,12 @@ class _Replay:
         version = DataVersion(*line["data_version"])
         key = (line["broker"], version)
         if line["repeats"]:
-            topics = self._in_full[key]
+            topics = self._full_topics[key]
         else:
             topics = {name: QueueData(*values) for name, values in line["topics"].items()}
         if line["full"]:
-            self._in_full[key] = topics
-        said = Registration(
+            self._full_topics[key] = topics
+        registration = Registration(
             cluster=line["cluster"],
             broker=line["broker"],
             broker_id=line["id"],
@@ -90,4 +90,4 @@ class _Replay:
             data_version=version,
             topics=topics,
         )
-        self.registry.register(said, incarnation=f"{line['n']}")
+        self.registry.register(registration, incarnation=f"{line['n']}")

@@ -1,7 +1,7 @@
-"""Spark's own standalone cluster, from the installed package: a master and a worker as processes, on loopback.
+"""Spark's standalone cluster from the installed package: a master and a worker as processes on loopback.
 
-The executors' Python has the libraries of this one, and not our own package, as machines that were set up for Spark
-and not for Routebook: what of ours runs there was sent there.
+The executors' Python has the libraries of this Python but not our package, as on machines that were set up for Spark
+alone. Code of ours can run there only if Spark was given it.
 """
 
 import os
@@ -31,18 +31,19 @@ DRIVER_SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
 }
-"""Of who drives it from the same machine."""
+"""Settings of a driver on the same machine."""
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
-# Without `site`, the packages' folder is given by name and the links in it (to a checkout) are not followed.
+# `-S` leaves out the module `site`. The folder of packages is then on the path, but .pth files in it, which name a
+# checkout, are not read.
 _PYTHON = """#!/bin/sh
 PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{packages}" exec "{python}" -S "$@"
 """
 
 
 class SparkCluster:
-    """`environment`: what the executors have besides; the store's address, as an operator would set it."""
+    """`environment`: further variables of the executors, such as the store's address, as an operator would set them."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
@@ -72,11 +73,11 @@ class SparkCluster:
 
     @property
     def driver_environment(self) -> dict[str, str]:
-        """The driver has the package: Spark's planner of streams is a Python process that sees no sent files."""
+        """The driver needs our package: Spark plans streams in a Python process that is not given files of the job."""
         return {"PYTHONPATH": str(PIPELINE), "PYSPARK_PYTHON": str(self.python)}
 
     def _start(self, role: str, ready: str, *arguments: str) -> str:
-        """Gives what the first group of `ready` holds in the line that says so."""
+        """Waits for a log line that matches `ready`, and returns its first group."""
         log = self._folder / f"{role}.log"
         command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}", "--host", "127.0.0.1"]
         with log.open("wb") as output:
@@ -98,7 +99,7 @@ class SparkCluster:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """With the executors, which a worker starts in its own group."""
+    """Ends the process and the executors, which a worker starts in its own process group."""
     os.killpg(process.pid, signal.SIGTERM)
     try:
         process.wait(STOP_SECONDS)

@@ -1,6 +1,6 @@
-"""A TCP balancer before several servers, as a fleet has one: connections go round, servers that are down are skipped.
+"""A TCP balancer in front of several servers: connections go to them in turn, and servers that are down are skipped.
 
-In a thread of its own, for tests whose peers are other processes.
+It runs in a thread of its own, so that tests with and without an event loop can use it.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ CHUNK_BYTES = 65536
 CALL_SECONDS = 10.0
 
 Observer = Callable[[int, bool, bytes], None]
-"""Number of the connection, whether the client sent it, and what: in order, called in the balancer's thread. No
-bytes: that direction has ended.
+"""Called in the balancer's thread with the number of the connection, whether the client sent the bytes, and the bytes.
+Empty bytes: this direction was closed.
 """
 
 
@@ -28,10 +28,10 @@ class TcpBalancer:
 
     def __init__(self, upstream_ports: Sequence[int], *, observer: Observer | None = None) -> None:
         self.upstream_ports = tuple(upstream_ports)
-        """May be replaced at any time: holds for new connections."""
+        """May be replaced at any time. This affects new connections only."""
         self.port = 0
         self.served: dict[int, int] = {}
-        """How many connections each upstream has been given."""
+        """Connections that each upstream was given."""
         self._observer = observer
         self._turns = itertools.count()
         self._numbers = itertools.count(1)
@@ -59,11 +59,15 @@ class TcpBalancer:
         return f"{HOST}:{self.port}"
 
     def restart(self) -> None:
-        """Everybody is cut at once, and may come back at once: a balancer that is replaced."""
+        """Stops listening, resets every connection and listens again, as a balancer that is replaced."""
         self._call(self._restart())
 
+    def cut(self) -> None:
+        """Resets every connection, and stays open for new ones."""
+        self._call(self._reset_all())
+
     def upstream_of(self, connection: int) -> int | None:
-        """None when that connection has ended."""
+        """The port; None if this connection was closed."""
         return self._open[connection][0] if connection in self._open else None
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
@@ -80,6 +84,9 @@ class TcpBalancer:
     async def _refuse(self) -> None:
         if self._server:
             self._server.close()
+        await self._reset_all()
+
+    async def _reset_all(self) -> None:
         for _, pair in list(self._open.values()):
             for writer in pair:
                 _reset(writer)
@@ -100,19 +107,19 @@ class TcpBalancer:
         _reset(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        port, there = await self._choose()
-        if not there:
+        port, upstream = await self._choose()
+        if not upstream:
             return
         number = next(self._numbers)
         self.served[port] = self.served.get(port, 0) + 1
-        self._open[number] = (port, (writer, there[1]))
+        self._open[number] = (port, (writer, upstream[1]))
         try:
-            forward = asyncio.create_task(self._copy(number, True, reader, there[1]))
-            await self._copy(number, False, there[0], writer)
+            forward = asyncio.create_task(self._copy(number, True, reader, upstream[1]))
+            await self._copy(number, False, upstream[0], writer)
             await forward
         finally:
             forward.cancel()
-            _reset(there[1])
+            _reset(upstream[1])
             del self._open[number]
 
     async def _choose(self) -> tuple[int, tuple[asyncio.StreamReader, asyncio.StreamWriter] | None]:
@@ -127,7 +134,7 @@ class TcpBalancer:
     async def _copy(
         self, number: int, from_client: bool, source: asyncio.StreamReader, target: asyncio.StreamWriter
     ) -> None:
-        """An end on one side is an end on the other, and what was sent before it arrives."""
+        """Passes the end of the stream on as well, after everything that was sent before it."""
         try:
             while data := await source.read(CHUNK_BYTES):
                 if self._observer:
@@ -143,7 +150,7 @@ class TcpBalancer:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """As a process that was killed, without waiting for the other side."""
+    """Closes the connection as the kernel does for a killed process, without waiting for the other side."""
     if not writer.is_closing():
         connection = writer.get_extra_info("socket")
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Sentinel and Cluster as processes of this machine: ready in a few seconds, and as mortal as the real ones."""
+"""Sentinel and Cluster as processes on this machine: ready in a few seconds, and real enough to be killed."""
 
 import os
 import signal
@@ -25,14 +25,14 @@ MASTER = "names"
 
 
 def ask(port: int, *words: str | int) -> Any:
-    """One command to one server, by a connection of its own."""
+    """Sends one command to one server over a new connection."""
     options: dict[str, Any] = {"protocol": 2, "decode_responses": True, "socket_timeout": 5}
     with redis.Redis(host="127.0.0.1", port=port, retry=Retry(NoBackoff(), 0), **options) as server:
         return server.execute_command(*words)
 
 
 def kill(store: EmbeddedStore) -> None:
-    """As a machine dies."""
+    """Kills the server without notice, as when its machine fails."""
     os.kill(store.process_id, signal.SIGKILL)
 
 
@@ -47,7 +47,7 @@ def _wait_for(condition: Callable[[], object], what: str) -> None:
 
 
 class _Topology(ABC):
-    """Starts in order, stops in reverse, also when the start fails half way."""
+    """Starts its servers in order and stops them in reverse order, also when the start fails halfway."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -69,7 +69,7 @@ class _Topology(ABC):
 
 
 class SentinelTrio(_Topology):
-    """A primary, a replica, three sentinels that fail over after half a second of silence."""
+    """A primary, a replica, and three sentinels that fail over after half a second of silence."""
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class SentinelTrio(_Topology):
         assert self.replica.port
         ask(self.replica.port, "REPLICAOF", "127.0.0.1", self.primary.port)
         self.sentinel_ports = [self._start_sentinel(self.primary.port) for _ in range(3)]
-        _wait_for(self._complete, "sentinels know each other and the replica")
+        _wait_for(self._complete, "the sentinels know each other and the replica")
 
     @staticmethod
     def names_primary(sentinel_port: int) -> int:
@@ -110,21 +110,21 @@ class SentinelTrio(_Topology):
         with (folder / "log").open("wb") as log:
             sentinel = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
         self._stack.enter_context(sentinel)
-        _wait_for(lambda: ask(port, "PING"), "a sentinel answers")
+        _wait_for(lambda: ask(port, "PING"), f"the sentinel at port {port} answers")
         return port
 
     def _complete(self) -> bool:
-        return all(self._knows_all(port) for port in self.sentinel_ports)
+        return all(self._knows_the_others(port) for port in self.sentinel_ports)
 
     @staticmethod
-    def _knows_all(port: int) -> bool:
+    def _knows_the_others(port: int) -> bool:
         reply = ask(port, "SENTINEL", "MASTER", MASTER)
         state = dict(zip(reply[::2], reply[1::2], strict=True))
         return int(state["num-other-sentinels"]) == 2 and int(state["num-slaves"]) == 1
 
 
 class ClusterTrio(_Topology):
-    """Three nodes, each with a third of the slots, no replicas."""
+    """Three nodes without replicas, each with a third of the slots."""
 
     SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
 
@@ -166,14 +166,14 @@ class ClusterTrio(_Topology):
         return "cluster_state:ok" in info and "cluster_known_nodes:3" in info
 
     def owner_of(self, slot: int) -> int:
-        """The port of the node that serves it."""
+        """The port of the node that serves the slot."""
         for first, last, primary, *_ in ask(self.ports[0], "CLUSTER", "SLOTS"):
             if first <= slot <= last:
                 return int(primary[1])
-        raise AssertionError(f"nobody serves slot {slot}")
+        raise AssertionError(f"no node serves slot {slot}")
 
     def move_slot(self, slot: int) -> None:
-        """To another node, its keys too, as `redis-cli --cluster reshard` does."""
+        """Moves a slot with its keys to another node, as `redis-cli --cluster reshard` does."""
         source = self.owner_of(slot)
         target = next(port for port in self.ports if port != source)
         source_id, target_id = (str(ask(port, "CLUSTER", "MYID")) for port in (source, target))

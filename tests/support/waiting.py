@@ -20,7 +20,7 @@ async def until(
             result = await result
         if result:
             return
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {inspect.getsource(condition).strip()}"
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {_text_of(condition)}"
         await asyncio.sleep(every_s)
 
 
@@ -32,3 +32,10 @@ def wait_until(
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
         time.sleep(every_s)
+
+
+def _text_of(condition: Callable[[], object]) -> str:
+    try:
+        return inspect.getsource(condition).strip()
+    except TypeError:
+        return repr(condition)

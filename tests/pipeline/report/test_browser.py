@@ -6,9 +6,9 @@ import pytest
 
 from routebook_pipeline.report.page import render
 from tests.pipeline.report.sample import fleet
-from tests.support.chromium import CHROMIUM, WHY_NOT, Page, Scheme, chromium_page
+from tests.support.chromium import CHROMIUM, NO_CHROMIUM, Page, Scheme, chromium_page
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 
 CONTRASTS = """(() => {
   const light = c => c.map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -53,7 +53,7 @@ def test_it_is_shown_in_both_schemes_without_a_complaint(report: Path, scheme: S
         assert (background(page) > 127) is is_light
         assert page.evaluate("document.querySelectorAll('svg rect').length") > 100
         assert page.evaluate(CONTRASTS) == []
-        assert page.take_picture(600)[:4] == b"\x89PNG"
+        assert page.take_screenshot(600)[:4] == b"\x89PNG"
         assert page.complaints == []
         assert page.requests == []
 
@@ -66,7 +66,7 @@ def test_a_narrow_screen_does_not_scroll_sideways(report: Path) -> None:
 def test_paper_is_white_and_shows_every_table_whole(report: Path) -> None:
     a4 = 720
     with chromium_page(report.as_uri(), "dark", width=a4) as page:
-        page.ask(
+        page.command(
             "Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}]
         )
         assert background(page) == 255

@@ -1,4 +1,4 @@
-"""Connections as the registry sees them, without a port."""
+"""Broker connections as the registry sees them, without a port."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 class FakeConnection:
     peer: str = "127.0.0.1:50000"
     closed_for: list[str] = field(default_factory=list)
-    """Why, each time it was told to close. A test says `sessions.lost` itself."""
+    """The reason of each call to `close`. A test itself reports the end of the connection with `sessions.lost`."""
 
     def close(self, reason: str) -> None:
         self.closed_for.append(reason)
