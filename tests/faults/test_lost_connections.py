@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 GRACE_MS = 1500
 OFTEN_S, SELDOM_S = 1.0, 600.0
-"""Seconds between two registrations of a broker. With SELDOM_S it registers only once, even if its connection is lost."""
+"""Seconds between two registrations of a broker. With SELDOM_S it registers only once, even after a lost connection."""
 
 
 @dataclass
