@@ -37,7 +37,7 @@ async def test_at_the_bound_newcomers_are_closed_and_counted(caplog: pytest.LogC
             async with await Peer.connect(port.address) as one:
                 assert await one.read_to_end() == b""
         assert port.refused("full") == 5
-        assert caplog.text.count("newcomers are closed") == 1
+        assert caplog.text.count("new connections are closed") == 1
         for one in held:
             await one.send(LOOKUP)
             assert await one.receive(len(LOOKUP)) == LOOKUP

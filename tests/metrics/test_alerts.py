@@ -17,7 +17,7 @@ BY_NAME = {alert.name: alert for alert in ALL}
 RUNBOOK = ROOT / "docs/runbook.md"
 SCRAPES = "30s"
 LOG_TEXTS = (
-    "another one in",
+    "restarting it in",
     "cannot go on",
     "requests were cut off.",
     "TLS cannot use",

@@ -28,7 +28,7 @@ def test_a_taken_port_names_the_setting_and_a_way_out() -> None:
 
 @pytest.mark.parametrize("host", ["203.0.113.1", "no-such-host.invalid"])
 def test_an_address_of_another_machine_names_the_setting(host: str) -> None:
-    with pytest.raises(SettingsError, match=rf"bind_address is '{host}', which cannot be listened on"):
+    with pytest.raises(SettingsError, match=rf"bind_address is '{host}', which is not an address of this machine"):
         listen(host, 0, "http_port", "bind_address")
 
 

@@ -88,7 +88,7 @@ def test_a_second_signal_forces(store_url: str, namespace_name: str, tmp_path: P
         wait_until(lambda: "a second one forces" in service.log, "the first signal is noticed")
         assert service.stop(within=5) == 0
         assert waiting.answer() in (None, 503)
-        assert "Forced (signal SIGTERM is the second one)" in service.log
+        assert "Forced (second signal: SIGTERM)" in service.log
 
 
 def test_a_stop_takes_leave_so_that_another_may_lead_at_once(
@@ -141,7 +141,7 @@ def test_several_workers_are_one_service(store_url: str, namespace_name: str, tm
         assert service.stop() == 0
         assert eventually_ended(started)
         assert "Fatal" not in service.log
-        assert "did not end in order" not in service.log
+        assert "did not end cleanly" not in service.log
 
 
 def test_while_several_workers_drain_nobody_is_let_in(store_url: str, namespace_name: str, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_what_could_not_work_stops_the_start(flags: dict[str, str | None], says:
 
 def test_files_that_the_test_mode_does_not_look_at_are_said_once() -> None:
     (warning,) = load({"tls_key_path": "k", "tls_cert_path": "c"}).warnings
-    assert "are not looked at. Set it to false" in warning
+    assert "are ignored. Set it to false" in warning
     assert not load(OWN).warnings
     assert not load().warnings
 

@@ -1,13 +1,12 @@
-"""What a supervisor tells a worker process: one line of JSON on its standard input, which then stays open.
+"""The link between a supervisor and a worker process: settings and sockets at the start, and a shared end.
 
-By standard input and not by arguments or variables, because secrets are in it; and the settings as the
-supervisor read them, because a file that changes must not give two workers of one service different settings.
-The end of the input means that the supervisor is gone.
+The supervisor writes one line of JSON to the worker's standard input and keeps the pipe open. It uses standard input
+rather than arguments or variables because the settings contain secrets. It sends the settings that it read itself,
+because a file that changes must not give two workers of one service different settings.
 
-A worker process must not outlive its supervisor, not even one that was killed with -9.
-
-Two ways at once, as neither is enough: the end of standard input (any system; but a stuck interpreter does
-not read it), and Linux's parent-death signal (which the kernel delivers whatever we do).
+A worker process must not outlive its supervisor, not even one killed with SIGKILL. Two mechanisms ensure that: the end
+of standard input (on every system, but a stuck interpreter does not read it) and Linux's parent-death signal (which
+the kernel always delivers).
 """
 
 import asyncio
@@ -37,11 +36,11 @@ class Handover:
     """File descriptors of the listening sockets, inherited."""
     http_socket: int
     admin_socket: str
-    """Where to serve health and metrics for the supervisor."""
+    """Path of the unix socket on which to serve health and metrics to the supervisor."""
     values: dict[str, str]
     origins: dict[str, str]
     kept_properties: dict[str, str]
-    """Without effect, but every worker is asked for them (319)."""
+    """They have no effect, but every worker returns them to request 319."""
     file: str
 
     @classmethod
@@ -70,41 +69,43 @@ class Handover:
 
 _PR_SET_PDEATHSIG = 1
 PARENT_DIED = signal.SIGUSR2
-"""Not SIGTERM: the kernel sends it once for each dying thread of the parent, and a second SIGTERM would force."""
+"""Not SIGTERM: the kernel sends one for each ending thread of the parent, and a second SIGTERM forces the stop."""
 GRACE_SECONDS = 5.0
 STOP = b"stop\n"
 FORCE = b"force\n"
-"""Lines of the supervisor. Words and not signals: systemd signals every process of a service by itself, and a
-worker that then got one more from its supervisor would take it for the second, which forces.
+"""Lines sent by the supervisor. They are not signals, because systemd signals every process of a service by itself; one
+more signal from the supervisor would count as the second, which forces the stop.
 """
-_LOOK_SECONDS = 0.3
+_POLL_SECONDS = 0.3
 
 
 def die_with_parent(parent: int) -> None:
-    """As early as possible. The supervisor forks from its main thread, whose end is the process's."""
+    """Call it as early as possible. The supervisor forks from its main thread, which lives as long as the process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, PARENT_DIED)
     if os.getppid() != parent:
-        # It died before we asked to be told.
+        # The parent died before the signal was set up.
         os._exit(1)
 
 
 def follow_parent(standard_input: io.FileIO, stop: Stop, drain_ms: int) -> None:
-    """Stops when it says so, and when it is gone; then in any case, from a thread that no blocked loop can hold."""
+    """Stops on the supervisor's command and when the supervisor has ended; in the end from a thread, so that a blocked
+    event loop cannot prevent it.
+    """
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(PARENT_DIED, stop.ask, "the supervisor is gone")
+    loop.add_signal_handler(PARENT_DIED, stop.ask, "the supervisor has ended")
 
-    def tell(callback: Callable[[str], None], reason: str) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop has ended: so do we.
+    def call_in_loop(callback: Callable[[str], None], reason: str) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop has ended, so the process is ending.
             loop.call_soon_threadsafe(callback, reason)
 
     def follow() -> None:
         for line in standard_input:
             if line == STOP:
-                tell(stop.ask, "the supervisor says so")
+                call_in_loop(stop.ask, "by the supervisor")
             elif line == FORCE:
-                tell(stop.force, "by the supervisor")
-        tell(stop.ask, "the supervisor is gone")
+                call_in_loop(stop.force, "by the supervisor")
+        call_in_loop(stop.ask, "the supervisor has ended")
         time.sleep(drain_ms / 1000 + GRACE_SECONDS)
         os._exit(1)
 
@@ -112,8 +113,8 @@ def follow_parent(standard_input: io.FileIO, stop: Stop, drain_ms: int) -> None:
 
 
 async def stop_when_orphaned(stop: Stop) -> None:
-    """For `make up`: make passes Ctrl-C on, but a make that is killed would leave its child behind."""
+    """For `make up`: make forwards Ctrl-C, but a killed make would leave its child behind."""
     parent = os.getppid()
     while os.getppid() == parent:  # noqa: ASYNC110 the end of a process that is not our child sets no event
-        await asyncio.sleep(_LOOK_SECONDS)
-    stop.ask("the process that started this one is gone")
+        await asyncio.sleep(_POLL_SECONDS)
+    stop.ask("the parent process has ended")

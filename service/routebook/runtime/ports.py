@@ -1,6 +1,5 @@
-"""Takes the ports before anything else starts, so that a taken one is one sentence and not half a service.
-
-Room for connections: a process may open far more files than it starts with, if it asks. The JVM asks, too.
+"""Binds the ports before anything else starts, so that a port in use is reported at once; and raises the limit of open
+files, as the JVM does, because a process may open far more files than it is allowed to at the start.
 """
 
 import contextlib
@@ -26,14 +25,14 @@ class PublicPorts:
 
 
 def listen(host: str, port: int, port_setting: str, host_setting: str) -> socket.socket:
-    """A listening socket, non-blocking. Connections wait in it until the start is done."""
+    """A non-blocking listening socket. Connections wait in its backlog until the start is complete."""
     listener = _bound(host, port, port_setting, host_setting)
     listener.setblocking(False)
     return listener
 
 
 def listen_privately(path: Path) -> socket.socket:
-    """A unix socket in a folder of ours."""
+    """A unix socket in a private folder."""
     listener = socket.socket(socket.AF_UNIX)
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
@@ -65,10 +64,10 @@ def _bound(host: str, port: int, port_setting: str, host_setting: str) -> socket
         raise _no_such_host(host, host_setting, str(error)) from error
     listener = socket.socket(family, kind, protocol)
     try:
-        # A restart must not wait for the connections of the run before.
+        # A restart must not wait for the connections of the previous run.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        # Two that start at once may both bind; only one may listen.
+        # Two processes that start at the same time may both bind; only one may listen.
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
@@ -99,7 +98,7 @@ def _not_allowed(port: int, setting: str) -> SettingsError:
 def _no_such_host(host: str, setting: str, reason: str) -> SettingsError:
     one = catalogue.find(setting)
     return SettingsError(
-        f"{setting} is {host!r}, which cannot be listened on: {reason}.",
+        f"{setting} is {host!r}, which is not an address of this machine: {reason}.",
         advice=f"Set {one.flag} or {one.variable} to an address of this machine.",
     )
 
@@ -114,20 +113,20 @@ PORTS = 2
 
 
 def allow_connections(count: int) -> None:
-    """Raises the soft limit of open files to what so many connections a port need, as far as the system lets it."""
+    """Raises the soft limit of open files to what `count` connections for each port need, if the system allows it."""
     wanted = PORTS * count + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     reachable = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    # macOS refuses more than it has told elsewhere; what there was before then stays.
+    # macOS refuses values below its reported hard limit; the soft limit then remains as it was.
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if allowed < wanted:
         _log.warning(
             "A worker may open %d files (ulimit -n), and max_connections is %d on each of %d ports; "
-            "beyond some %d in all newcomers are closed.",
+            "beyond about %d in total, new connections are closed.",
             allowed,
             count,
             PORTS,

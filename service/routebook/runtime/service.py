@@ -24,12 +24,12 @@ _log = logging.getLogger(__name__)
 
 Announce = Callable[["Service"], None]
 Watch = Callable[[Stop], Coroutine[Any, Any, None]]
-"""Looks at something else for as long as the service runs, and may ask it to stop."""
+"""Runs beside the service and may stop it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """As it runs: its ports are the real ones also where a setting said 0."""
+    """A running service. Its ports are the real ones, even when a setting is 0."""
 
     loaded: Loaded
     public: PublicPorts
@@ -49,21 +49,21 @@ class Service:
 
     @classmethod
     def listening(cls, loaded: Loaded) -> "Service":
-        """Takes the ports. The settings then name those that were taken."""
+        """Binds the ports. The settings then contain the real port numbers."""
         settings = loaded.settings
-        with contextlib.ExitStack() as until_all_are_taken:
+        with contextlib.ExitStack() as until_all_are_bound:
             remoting = listen(settings.bind_address, settings.remoting_port, "remoting_port", "bind_address")
-            until_all_are_taken.callback(remoting.close)
+            until_all_are_bound.callback(remoting.close)
             http = listen(settings.bind_address, settings.http_port, "http_port", "bind_address")
-            until_all_are_taken.callback(http.close)
+            until_all_are_bound.callback(http.close)
             admin = listen(settings.admin_host, settings.admin_port, "admin_port", "admin_host")
-            until_all_are_taken.pop_all()
-        taken = {"remoting_port": port_of(remoting), "http_port": port_of(http), "admin_port": port_of(admin)}
-        return cls(replace(loaded, settings=settings.model_copy(update=taken)), PublicPorts(remoting, http), admin)
+            until_all_are_bound.pop_all()
+        bound = {"remoting_port": port_of(remoting), "http_port": port_of(http), "admin_port": port_of(admin)}
+        return cls(replace(loaded, settings=settings.model_copy(update=bound)), PublicPorts(remoting, http), admin)
 
 
 def run_service(loaded: Loaded, announce: Announce, watches: Sequence[Watch] = ()) -> int:
-    """Until a signal, or until a watch asks to stop. Returns the exit code."""
+    """Runs until a signal arrives or a watch requests a stop. Returns the exit code."""
     service = Service.listening(loaded)
     live = LiveSettings(service.loaded)
     start_logs(live)
@@ -76,7 +76,7 @@ def run_service(loaded: Loaded, announce: Announce, watches: Sequence[Watch] = (
 
 
 async def _run_worker(service: Service, live: LiveSettings, announce: Announce, watches: Sequence[Watch]) -> int:
-    from routebook.runtime.worker import Worker  # noqa: PLC0415 half a second that a supervisor need not wait
+    from routebook.runtime.worker import Worker  # noqa: PLC0415 takes half a second; a supervisor does not need it
 
     stop = Stop()
     with stop.on_signals(), _running(watches, stop):
@@ -85,7 +85,7 @@ async def _run_worker(service: Service, live: LiveSettings, announce: Announce, 
 
 
 async def _run_workers(service: Service, announce: Announce, watches: Sequence[Watch]) -> int:
-    from routebook.runtime.supervisor import Supervisor  # noqa: PLC0415 one worker needs none
+    from routebook.runtime.supervisor import Supervisor  # noqa: PLC0415 not needed for one worker
 
     stop = Stop()
     with stop.on_signals(), _running(watches, stop):
@@ -105,7 +105,7 @@ def _running(watches: Sequence[Watch], stop: Stop) -> Iterator[None]:
 
 
 async def _check_store_first(loaded: Loaded) -> None:
-    """Here and not in every worker: one sentence is enough when the store is not to be had."""
+    """Checked here rather than in every worker, so that an unreachable store is reported once."""
     settings = loaded.settings
     client = StoreClient(
         StoreUrl.parse(settings.redis_url),

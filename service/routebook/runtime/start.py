@@ -1,7 +1,4 @@
-"""`routebook serve`: a service on a store that somebody else runs.
-
-`routebook up`: everything for a first try, in one command, on this machine alone.
-"""
+"""`routebook serve`: a service on a given store. `routebook up`: a service and its own store, on this machine only."""
 
 import asyncio
 import logging
@@ -24,9 +21,9 @@ def run_serve(loaded: Loaded) -> int:
         raise SettingsError(
             "`serve` needs a store, and redis_url is not set.",
             advice="Set --redis-url or ROUTEBOOK_REDIS_URL (redis://, unix://, sentinel://, cluster://); "
-            "`routebook up` brings a store of its own.",
+            "`routebook up` starts its own store.",
         )
-    # Before the ports are taken: a mistake in it is a wrong setting, not a store that is away.
+    # Checked before the ports are bound: a malformed URL is wrong usage, not an unreachable store.
     StoreUrl.parse(loaded.settings.redis_url)
     return run_service(loaded, _announce)
 
@@ -44,7 +41,7 @@ def _announce(service: Service) -> None:
 
 
 def start_line(settings: Settings) -> str:
-    """Apache's own: scripts and operators wait for it. With the port that was taken, also where a setting said 0."""
+    """Apache's start line, which scripts wait for. It contains the real port, even when the setting is 0."""
     host = f"[{settings.bind_address}]" if ":" in settings.bind_address else settings.bind_address
     address = f"{host}:{settings.remoting_port}"
     return f"The Name Server boot success. serializeType={settings.serialize_type}, address {address}"
@@ -52,12 +49,12 @@ def start_line(settings: Settings) -> str:
 
 _log = logging.getLogger(__name__)
 
-_STORE_LOOK_SECONDS = 0.5
+_STORE_POLL_SECONDS = 0.5
 _STORE_ENDED_CODE = 3
 
 
 def run_up(loaded: Loaded, *, end_with_parent: bool = False) -> int:
-    """With a store of its own, unless one is named."""
+    """Starts an embedded store, unless a store is given."""
     watches: list[Watch] = [stop_when_orphaned] if end_with_parent else []
     if loaded.settings.redis_url:
         StoreUrl.parse(loaded.settings.redis_url)
@@ -73,9 +70,9 @@ def run_up(loaded: Loaded, *, end_with_parent: bool = False) -> int:
 
 
 async def _watch_store(store: EmbeddedStore, stop: Stop) -> None:
-    """A store that ended by itself ends all: its socket is gone, so no worker would ever find it again."""
+    """Stops everything when the store has ended by itself: its socket is gone, so no worker could reach it again."""
     while store.running:  # noqa: ASYNC110 a process's end sets no event here
-        await asyncio.sleep(_STORE_LOOK_SECONDS)
+        await asyncio.sleep(_STORE_POLL_SECONDS)
     _log.error("The embedded store ended by itself; its log is in the data folder.")
     stop.ask("no store")
 
@@ -111,5 +108,5 @@ Try next, in another terminal:
   curl {http}/v1/routes/TopicA
   .venv/bin/routebook status --url {http}
 
-Ctrl-C stops all of it; the data stay.
+Ctrl-C stops everything; the data remain.
 """

@@ -1,8 +1,6 @@
-"""The wish to stop: the first signal asks, the second forces.
+"""Stopping a process: the first signal requests a stop, the second forces it; and uvicorn servers that follow this.
 
-Every wait of a stop goes through `within`, so that each has a deadline and none outlives a second signal.
-
-uvicorn inside a process that has its own way to stop.
+Every wait during a stop goes through `within`, so that each has a deadline and none outlives a second signal.
 """
 
 import asyncio
@@ -19,7 +17,7 @@ from routebook.http_api.serving import Front, HttpServer
 
 _log = logging.getLogger(__name__)
 
-# SIGHUP: a closed terminal ends `up` like Ctrl-C does.
+# SIGHUP: closing the terminal stops `up`, like Ctrl-C.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -37,7 +35,7 @@ class Stop:
 
     def force(self, reason: str) -> None:
         if not self.forced.is_set():
-            _log.warning("Forced (%s): what is under way is cut off.", reason)
+            _log.warning("Forced (%s): running requests are cut off.", reason)
             self.asked.set()
             self.forced.set()
             for callback in self._on_force:
@@ -49,7 +47,7 @@ class Stop:
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        # Under nohup a closed terminal is to be ignored.
+        # Under nohup, a closed terminal must be ignored.
         signals = [one for one in _SIGNALS if one is not signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
         for one in signals:
             loop.add_signal_handler(one, self._signalled, one)
@@ -62,12 +60,12 @@ class Stop:
     def _signalled(self, one: signal.Signals) -> None:
         self._signals += 1
         if self._signals == 1:
-            self.ask(f"signal {one.name}; a second one forces")
+            self.ask(f"signal {one.name}; a second one forces the stop")
         else:
-            self.force(f"signal {one.name} is the second one")
+            self.force(f"second signal: {one.name}")
 
     async def within(self, seconds: float, work: Coroutine[Any, Any, Any], what: str) -> bool:
-        """False when the deadline passed or a second signal came first: then the work is cancelled."""
+        """False when the deadline passed or the stop was forced first; the work is cancelled then."""
         task = asyncio.ensure_future(work)
         forced = asyncio.ensure_future(self.forced.wait())
         try:
@@ -86,7 +84,7 @@ class Stop:
 
 
 class Unsignalled(HttpServer):
-    """uvicorn takes SIGINT and SIGTERM for itself; here the process stops in its own order."""
+    """uvicorn without its handlers of SIGINT and SIGTERM, because this process stops in its own order."""
 
     def __init__(self, config: uvicorn.Config, front: Front | None = None) -> None:
         super().__init__(config, front)
@@ -102,18 +100,18 @@ class Unsignalled(HttpServer):
 
 
 class Serving:
-    """A server that runs beside its owner."""
+    """A server that runs as a task of its owner."""
 
     def __init__(self, server: HttpServer, listener: socket.socket) -> None:
         self.server = Unsignalled(server.config, server.front)
-        # Ours ends earlier and counts; uvicorn's own stays behind it as a net.
+        # `stop` ends earlier and counts what it cuts; uvicorn's own deadline is a safety net behind it.
         server.config.timeout_graceful_shutdown = (server.config.timeout_graceful_shutdown or 0) + 2
         self._listener = listener
         self._task: asyncio.Task[None] | None = None
         self._forced = asyncio.Event()
 
     async def start(self) -> None:
-        """Returns when it accepts connections."""
+        """Returns when the server accepts connections."""
         self._task = asyncio.create_task(self.server.serve(sockets=[self._listener]))
         accepts = asyncio.ensure_future(self.server.accepts.wait())
         await asyncio.wait({accepts, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -122,11 +120,11 @@ class Serving:
             self._task.result()
 
     def force(self) -> None:
-        """Wait for nobody any more."""
+        """Makes `stop` return without waiting for running requests."""
         self._forced.set()
 
     async def stop(self, drain_seconds: float) -> int:
-        """No new connections; requests under way end, or are cancelled after the drain time: how many."""
+        """Closes the listener and lets running requests finish. Returns how many were cancelled after the deadline."""
         if self._task is None:
             self._listener.close()
             return 0

@@ -1,15 +1,9 @@
-"""One worker process of a supervisor: started, watched, started again when it dies.
+"""`--workers N`: one process that owns the ports and keeps N worker processes running behind them.
 
-The admin port of a service with several workers: all are asked, the answers become one.
-
-As for one worker: `/livez` asks nobody; `/readyz` is about being able to answer, and one ready worker can,
-since all accept from the same socket.
-
-`--workers N`: one process that owns the ports and keeps N worker processes running behind them.
-
-All workers accept from the one socket that the supervisor took, so a worker that dies loses only what it had
-accepted.
-The supervisor answers no request but those of its admin port.
+All workers accept connections from the socket that the supervisor bound, so a worker that dies loses only the
+connections that it had accepted. The supervisor itself serves only its admin port: it asks all workers and merges
+their answers. `/livez` asks no worker. `/readyz` succeeds when one worker is ready, because all workers accept from the
+same socket.
 """
 
 import asyncio
@@ -45,18 +39,18 @@ from routebook.store.embedded import make_run_folder
 _log = logging.getLogger(__name__)
 
 READY = b"ready\n"
-"""What a worker process writes to its standard output once it answers."""
+"""Written by a worker process to its standard output once it is ready."""
 COMMAND = "worker-process"
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 10.0
 _FORCED_SECONDS = 2.0
 _STEADY_SECONDS = 30.0
-"""A worker that ran so long died of something new: the pauses start small again."""
+"""A worker that ran for this time failed for a new reason, so the backoff starts again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """What each of its processes is given."""
+class WorkerSlot:
+    """The place of one worker process; a restarted process gets the same."""
 
     loaded: Loaded
     number: int
@@ -65,11 +59,11 @@ class Seat:
 
 
 class Child:
-    def __init__(self, seat: Seat) -> None:
-        self.seat = seat
+    def __init__(self, slot: WorkerSlot) -> None:
+        self.slot = slot
         self.ready = asyncio.Event()
         self.failed_code: int | None = None
-        """How it ended, when it never came to answer."""
+        """Exit code of a first process that was never ready."""
         self.restarts = 0
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
@@ -79,7 +73,7 @@ class Child:
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def keep_running(self) -> None:
-        """Until `stop`. Returns early only when the very first process ended before it was ready."""
+        """Restarts the process until `stop`. Returns early only when the first process ended before it was ready."""
         pause = _FIRST_PAUSE_SECONDS
         was_ready = False
         while True:
@@ -89,31 +83,31 @@ class Child:
             self.ready.clear()
             if self._is_stopping():
                 if code != 0 and was_ready:
-                    _log.warning("Worker %d did not end in order: %s.", self.seat.number, how_it_ended(code))
+                    _log.warning("Worker %d did not end cleanly: %s.", self.slot.number, how_it_ended(code))
                 return
             if not was_ready:
                 self.failed_code = code
                 return
             if time.monotonic() - started > _STEADY_SECONDS:
                 pause = _FIRST_PAUSE_SECONDS
-            _log.error("Worker %d ended (%s); another one in %.1f s.", self.seat.number, how_it_ended(code), pause)
+            _log.error("Worker %d ended (%s); restarting it in %.1f s.", self.slot.number, how_it_ended(code), pause)
             await asyncio.sleep(pause)
             if self._is_stopping():
                 return
             self.restarts += 1
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
-    def start_no_more(self) -> None:
-        """The one that runs goes on until `stop`; the ports for another one may be closed."""
+    def stop_restarting(self) -> None:
+        """The running process continues until `stop`; the ports may be closed after this."""
         self._stopping = True
 
     async def stop(self, grace_seconds: float, forced: asyncio.Event) -> bool:
-        """Asks, insists when forced or out of time, then kills. False when it had to be killed."""
-        self.start_no_more()
-        await self._tell(STOP)
+        """Requests a stop, forces it after the grace or when forced, then kills. False when it had to be killed."""
+        self.stop_restarting()
+        await self._send(STOP)
         if await self._ended_within(grace_seconds, forced):
             return True
-        await self._tell(FORCE)
+        await self._send(FORCE)
         if await self._ended_within(_FORCED_SECONDS, None):
             return True
         self._kill()
@@ -122,10 +116,10 @@ class Child:
 
     async def _run_once(self) -> int:
         handover = Handover.of(
-            self.seat.loaded,
-            number=self.seat.number,
-            public=self.seat.public,
-            admin_socket=self.seat.admin_path,
+            self.slot.loaded,
+            number=self.slot.number,
+            public=self.slot.public,
+            admin_socket=self.slot.admin_path,
         )
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -135,12 +129,12 @@ class Child:
             str(os.getpid()),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            pass_fds=(self.seat.public.remoting.fileno(), self.seat.public.http.fileno()),
-            # A group of its own: Ctrl-C goes to the supervisor, which stops its workers in order.
+            pass_fds=(self.slot.public.remoting.fileno(), self.slot.public.http.fileno()),
+            # In its own process group: Ctrl-C reaches only the supervisor, which stops its workers in order.
             process_group=0,
         )
         self._process = process
-        assert process.stdin is not None  # noqa: S101 asked for above
+        assert process.stdin is not None  # noqa: S101 it is a pipe
         assert process.stdout is not None  # noqa: S101
         with contextlib.suppress(ConnectionError):
             process.stdin.write(handover.to_line())
@@ -153,7 +147,7 @@ class Child:
     def _is_stopping(self) -> bool:
         return self._stopping
 
-    async def _tell(self, line: bytes) -> None:
+    async def _send(self, line: bytes) -> None:
         if self._process is None or self._process.stdin is None:
             return
         with contextlib.suppress(ConnectionError):
@@ -186,15 +180,15 @@ def how_it_ended(code: int) -> str:
     return f"signal {-code}"
 
 
-_ASK_SECONDS = 2.0
+_REQUEST_SECONDS = 2.0
 
 
 class SupervisorAdmin:
     def __init__(self, children: Sequence[Child], stop: Stop) -> None:
         self._children = children
         self._stop = stop
-        self._merging = ExpositionMerger()
-        self._one_at_a_time = asyncio.Lock()
+        self._merger = ExpositionMerger()
+        self._merge_lock = asyncio.Lock()
 
     def app(self) -> Starlette:
         return Starlette(
@@ -215,51 +209,51 @@ class SupervisorAdmin:
         body = {
             "status": "draining" if draining else "ok" if ready else "not ready",
             "ready_workers": ready,
-            "workers": {str(child.seat.number): _said(answer) for child, answer in self._pairs(answers)},
+            "workers": {str(child.slot.number): _content(answer) for child, answer in self._pairs(answers)},
         }
         return JSONResponse(body, status_code=200 if ready and not draining else 503)
 
     async def _metrics(self, _: Request) -> Response:
         generations = [child.restarts for child in self._children]
         answers = await self._ask_all("/metrics")
-        seen = [
-            WorkerExposition(str(child.seat.number), generation, answer.text)
+        expositions = [
+            WorkerExposition(str(child.slot.number), generation, answer.text)
             for (child, answer), generation in zip(self._pairs(answers), generations, strict=True)
             if answer is not None and answer.status_code == 200
         ]
         own = (
             "# HELP routebook_workers Worker processes that answer.\n# TYPE routebook_workers gauge\n"
-            f"routebook_workers {len(seen)}\n"
-            "# HELP routebook_workers_wanted Worker processes that there should be.\n"
+            f"routebook_workers {len(expositions)}\n"
+            "# HELP routebook_workers_wanted Worker processes that should run.\n"
             "# TYPE routebook_workers_wanted gauge\n"
             f"routebook_workers_wanted {len(self._children)}\n"
             "# HELP routebook_worker_restarts_total Worker processes started again after they died.\n"
             "# TYPE routebook_worker_restarts_total counter\n"
             f"routebook_worker_restarts_total {sum(child.restarts for child in self._children)}\n"
         )
-        # This process takes memory, descriptors and time as well, and a limit is one for all.
-        seen.append(WorkerExposition("supervisor", 0, process_exposition()))
-        async with self._one_at_a_time:
-            merged = await asyncio.to_thread(self._merging.merge, seen)
+        # This process uses memory, descriptors and CPU time as well, and the limits are for all processes together.
+        expositions.append(WorkerExposition("supervisor", 0, process_exposition()))
+        async with self._merge_lock:
+            merged = await asyncio.to_thread(self._merger.merge, expositions)
         return PlainTextResponse(merged + own, headers={"content-type": CONTENT_TYPE})
 
     def _pairs(self, answers: list[httpx.Response | None]) -> list[tuple[Child, httpx.Response | None]]:
         return list(zip(self._children, answers, strict=True))
 
     async def _ask_all(self, path: str) -> list[httpx.Response | None]:
-        return await asyncio.gather(*(_ask(child.seat.admin_path, path) for child in self._children))
+        return await asyncio.gather(*(_get(child.slot.admin_path, path) for child in self._children))
 
 
-async def _ask(socket_path: Path, path: str) -> httpx.Response | None:
+async def _get(socket_path: Path, path: str) -> httpx.Response | None:
     transport = httpx.AsyncHTTPTransport(uds=str(socket_path))
     try:
-        async with httpx.AsyncClient(transport=transport, timeout=_ASK_SECONDS) as client:
+        async with httpx.AsyncClient(transport=transport, timeout=_REQUEST_SECONDS) as client:
             return await client.get(f"http://worker{path}")
     except httpx.HTTPError:
         return None
 
 
-def _said(answer: httpx.Response | None) -> object:
+def _content(answer: httpx.Response | None) -> object:
     if answer is None:
         return "no answer"
     try:
@@ -268,10 +262,8 @@ def _said(answer: httpx.Response | None) -> object:
         return answer.text
 
 
-_log_of_supervisor = logging.getLogger(__name__)
-
 BEYOND_DRAIN_SECONDS = 5.0
-"""After its requests a worker gives up its leadership and closes the store."""
+"""After draining, a worker gives up its leadership and closes the store."""
 
 
 class Supervisor:
@@ -281,13 +273,13 @@ class Supervisor:
         self._admin = admin
         self._stop = stop
         self._folder = make_run_folder("worker-100.sock")
-        self.children = [Child(self._seat(number, public)) for number in range(1, loaded.settings.workers + 1)]
+        self.children = [Child(self._slot(number, public)) for number in range(1, loaded.settings.workers + 1)]
 
-    def _seat(self, number: int, public: PublicPorts) -> Seat:
-        return Seat(self._loaded, number, public, self._folder / f"worker-{number}.sock")
+    def _slot(self, number: int, public: PublicPorts) -> WorkerSlot:
+        return WorkerSlot(self._loaded, number, public, self._folder / f"worker-{number}.sock")
 
     async def run(self, announce: Callable[[], None]) -> int:
-        """Until asked to stop. The exit code: 0, or that of a worker that could not even start."""
+        """Runs until a stop is requested. Returns 0, or the exit code of a worker that could not start."""
         try:
             async with asyncio.TaskGroup() as group:
                 keeping = [group.create_task(child.keep_running()) for child in self.children]
@@ -312,7 +304,7 @@ class Supervisor:
         return Unsignalled(made.config)
 
     async def _all_ready(self, keeping: list[asyncio.Task[None]]) -> bool:
-        """False when a worker could not start, or a stop was asked for meanwhile."""
+        """False when a worker could not start, or a stop was requested meanwhile."""
         ready = asyncio.ensure_future(asyncio.gather(*(child.ready.wait() for child in self.children)))
         asked = asyncio.ensure_future(self._stop.asked.wait())
         waits: set[asyncio.Future[object]] = {ready, asked, *keeping}  # type: ignore[arg-type]
@@ -322,7 +314,7 @@ class Supervisor:
             return True
         ready.cancel()
         await asyncio.gather(ready, return_exceptions=True)
-        self._say_failures()
+        self._log_failures()
         return False
 
     async def _until_stop_or_collapse(self, keeping: list[asyncio.Task[None]]) -> None:
@@ -337,18 +329,16 @@ class Supervisor:
         grace = self._loaded.settings.drain_ms / 1000 + BEYOND_DRAIN_SECONDS
         orderly = await asyncio.gather(*(child.stop(grace, self._stop.forced) for child in self.children))
         if not all(orderly):
-            _log_of_supervisor.warning("%d of %d workers had to be killed.", orderly.count(False), len(orderly))
+            _log.warning("%d of %d workers had to be killed.", orderly.count(False), len(orderly))
 
     def _close_ports(self) -> None:
-        """Workers close theirs; with this one open, connections would be taken that nobody is there to answer."""
+        """The workers close their copies. If this one stayed open, connections would wait without a worker."""
         for child in self.children:
-            child.start_no_more()
+            child.stop_restarting()
         self._public.remoting.close()
         self._public.http.close()
 
-    def _say_failures(self) -> None:
+    def _log_failures(self) -> None:
         for child in self.children:
             if child.failed_code is not None:
-                _log_of_supervisor.error(
-                    "Worker %d could not start (%s).", child.seat.number, how_it_ended(child.failed_code)
-                )
+                _log.error("Worker %d could not start (%s).", child.slot.number, how_it_ended(child.failed_code))

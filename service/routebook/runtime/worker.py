@@ -1,9 +1,9 @@
-"""One worker: everything long-lived is built here, started in this order, and stopped in the reverse one.
+"""One worker: builds everything that lives as long as it, starts it in this order and stops it in the reverse order.
 
     admin port -> store -> its check -> the route table -> replica complete -> presence, leader, … -> public ports
 
-A stop takes the public ports away first, so that nobody is answered by half a worker; then gives up the leadership,
-so that the next leader need not wait; then closes the store.
+A stop closes the public ports first, so that no request meets a half-stopped worker; then gives up the leadership, so
+that the next leader need not wait for the lease to end; then closes the store.
 """
 
 import asyncio
@@ -46,10 +46,12 @@ from routebook.store.workers import open_namespace
 _log = logging.getLogger(__name__)
 
 LOAD_TIMEOUT_MS = 120_000
-"""For the first load: a table of millions of entries takes seconds; a store that never answers must end the start."""
+"""Deadline of the first load. A table of millions of entries takes seconds; a store that never answers must end the
+start.
+"""
 STORE_PAUSE_SECONDS = 0.5
-"""Between two tries to reach the store at the start."""
-STORE_FAREWELL_SECONDS = 3.0
+"""Pause between two attempts to reach the store at the start."""
+STORE_STOP_SECONDS = 3.0
 ADMIN_DRAIN_SECONDS = 1.0
 
 
@@ -95,7 +97,7 @@ class Worker:
         self._admin = self._serving(admin_app, admin)
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Until asked to stop. Raises what made it impossible to start, or to go on."""
+        """Runs until a stop is requested. Raises the error that made starting or continuing impossible."""
         try:
             if await self._unless_stopped(self._start()):
                 on_ready()
@@ -113,7 +115,7 @@ class Worker:
         await import_kv_file(self._namespace, settings.kv_config_path, self.name)
         self._spawn("replica", self._replica.run())
         await self._replica.wait_complete(LOAD_TIMEOUT_MS)
-        self._tell_run_time_settings()
+        self._log_run_time_settings()
         self._spawn("presence", self._presence.run())
         self._spawn("leader", self._leader.run())
         self._spawn("restoring", self._restoring.run())
@@ -128,7 +130,7 @@ class Worker:
     async def _reach_store(self) -> None:
         settings = self._live.current
         deadline = time.monotonic() + settings.store_wait_ms / 1000
-        told = False
+        has_warned = False
         while True:
             try:
                 await self._client.open()
@@ -136,17 +138,17 @@ class Worker:
             except StoreUnavailableError as error:
                 if time.monotonic() >= deadline:
                     raise
-                if not told:
+                if not has_warned:
                     seconds = settings.store_wait_ms / 1000
                     _log.warning("%s Waiting for it, at most %.0f s (store_wait_ms).", error.message, seconds)
-                told = True
+                has_warned = True
                 await asyncio.sleep(STORE_PAUSE_SECONDS)
             else:
                 _log.info("Store: %s", facts)
                 return
 
-    def _tell_run_time_settings(self) -> None:
-        """What the start line could not know: these live in the store."""
+    def _log_run_time_settings(self) -> None:
+        """They are kept in the store, so the line logged at the start could not contain them."""
         changed = [f"{key}={value}" for key, value, origin in self._live.describe() if origin == Origin.RUN_TIME]
         if changed:
             _log.info("Settings changed at run time: %s", " ".join(changed))
@@ -162,20 +164,20 @@ class Worker:
         )
         cut += await self._remoting.close()
         await self._cancel("leader", "presence", "restoring", "sessions", "pulse", "tls", "pace")
-        await self._stop.within(STORE_FAREWELL_SECONDS, self._take_leave(), "Taking leave of the store")
+        await self._stop.within(STORE_STOP_SECONDS, self._deregister(), "Deregistering from the store")
         await self._cancel("replica")
         await self._admin.stop(ADMIN_DRAIN_SECONDS)
         await self._client.close()
         _log.info("Stopped in %.1f s; %d requests were cut off.", time.monotonic() - began, cut)
 
-    async def _take_leave(self) -> None:
+    async def _deregister(self) -> None:
         if self._client.in_touch:
             await self._leader.step_down()
             await self.registry.pulse.write_down()
             await self._presence.leave()
 
     async def _unless_stopped(self, work: Awaitable[None]) -> bool:
-        """False when a stop was asked for first; an error of the work is raised."""
+        """False when a stop was requested before the work was done. Raises the work's error."""
         doing = asyncio.ensure_future(work)
         asked = asyncio.ensure_future(self._stop.asked.wait())
         await asyncio.wait({doing, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -184,7 +186,7 @@ class Worker:
             doing.result()
             return True
         doing.cancel()
-        await asyncio.wait({doing}, timeout=STORE_FAREWELL_SECONDS)
+        await asyncio.wait({doing}, timeout=STORE_STOP_SECONDS)
         return False
 
     def _serving(self, app: Any, listener: socket.socket, front: Front | None = None) -> Serving:
@@ -200,7 +202,7 @@ class Worker:
         self._tasks[name] = task
 
     def _background_ended(self, task: asyncio.Task[None]) -> None:
-        """None of them ends by itself: a worker without one of them would lie to its brokers."""
+        """Background tasks never end by themselves. Without one of them, a worker would give wrong answers."""
         if task.cancelled() or self._stop.asked.is_set():
             return
         error = task.exception() or RuntimeError(f"{task.get_name()} ended")
@@ -214,13 +216,13 @@ class Worker:
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=STORE_FAREWELL_SECONDS)
+            await asyncio.wait(tasks, timeout=STORE_STOP_SECONDS)
 
     def _measure(self) -> None:
-        """What ages by itself, or has its truth in the table."""
+        """Sets the gauges that change without an event, or that the table knows."""
         view = self._replica.view
-        members = sum(len(group.addresses) for group in view.groups.values())
-        self._metrics.table(brokers=members, topics=len(view.topics), clusters=len(view.clusters))
+        instances = sum(len(group.addresses) for group in view.groups.values())
+        self._metrics.table(brokers=instances, topics=len(view.topics), clusters=len(view.clusters))
         self._metrics.sessions(len(self.registry.sessions))
         lag_changes, lag_seconds = self._replica.lag()
         self._metrics.replica(
@@ -250,7 +252,7 @@ class Worker:
 
 
 def _about(settings: Settings) -> dict[str, object]:
-    """What `status` says of each worker. The ports are those taken, also where a setting said 0."""
+    """Facts that `status` shows for each worker. The ports are the real ones, even when a setting is 0."""
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),

@@ -1,4 +1,4 @@
-"""The process of one worker of `--workers N`. Its supervisor speaks to it over standard input (`handover`)."""
+"""The process of one worker of `--workers N`. Its supervisor sends commands over standard input (`handover`)."""
 
 import asyncio
 import io
@@ -24,11 +24,11 @@ _log = logging.getLogger(__name__)
 
 
 def run_worker_process(parent: int) -> int:
-    # Unbuffered: a thread will be waiting in this when the interpreter ends, and must hold no lock of a buffer then.
+    # Unbuffered: a thread waits in this file when the interpreter ends, and must not hold a buffer's lock then.
     standard_input = io.FileIO(0, closefd=False)
     line = standard_input.readline()
     if not line:
-        return 1  # The supervisor was gone before it said anything.
+        return 1  # The supervisor ended before it sent anything.
     handover = Handover.from_line(line)
     live = LiveSettings(handover.loaded())
     start_logs(live, worker=handover.number)
@@ -39,7 +39,7 @@ def run_worker_process(parent: int) -> int:
         _log.error("%s", error)
         return exit_code_of(error)
     finally:
-        _tidy_up_after(parent, Path(handover.admin_socket).parent)
+        _remove_orphaned_folder(parent, Path(handover.admin_socket).parent)
     return 0
 
 
@@ -48,17 +48,17 @@ async def _run(handover: Handover, live: LiveSettings, standard_input: io.FileIO
     with stop.on_signals():
         follow_parent(standard_input, stop, live.current.drain_ms)
         admin = listen_privately(Path(handover.admin_socket))
-        await Worker(live, handover.ports(), admin, stop).run(_say_ready)
+        await Worker(live, handover.ports(), admin, stop).run(_report_ready)
 
 
-def _tidy_up_after(parent: int, folder: Path) -> None:
-    """A supervisor removes its folder itself, unless it was killed: then all workers end, and any may do it."""
+def _remove_orphaned_folder(parent: int, folder: Path) -> None:
+    """A supervisor removes its folder itself, unless it was killed; then all workers end and any of them removes it."""
     if os.getppid() != parent:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _say_ready() -> None:
+def _report_ready() -> None:
     try:
         os.write(sys.stdout.fileno(), READY)
     except BrokenPipeError:
-        return  # The supervisor is gone; the watch of its end stops us.
+        return  # The supervisor has ended; `follow_parent` stops this process.

@@ -1,7 +1,7 @@
-"""Settings as RocketMQ's peers read and change them: requests 319 and 318, without the port.
+"""The content of requests 319 and 318, by which RocketMQ's peers read and change settings.
 
-Whoever reaches the port may ask, so secrets are masked, and only nine properties can be changed: those that Apache's
-name server looks at on every request. The port decides whether anything may be changed at all
+Every peer that reaches the port may send them. So secrets are masked, and only nine properties can be changed, those
+that Apache's name server reads on every request. The port decides whether changes are allowed at all
 (`remoting_config_updates`).
 """
 
@@ -30,7 +30,7 @@ _JAVA_INT = re.compile(r"[+-]?0*[0-9]{1,10}")
 
 
 def properties_text(live: LiveSettings) -> str:
-    """The answer to 319: Apache's properties, the file's other keys, ours; by key, nothing escaped."""
+    """The answer to 319: Apache's properties, the file's other keys and ours, sorted by key, without escapes."""
     shown = shown_by_apache(live.loaded.file) | dict(live.loaded.kept_properties)
     for name, one in catalogue.all_settings().items():
         value = getattr(live.current, name)
@@ -42,19 +42,18 @@ def properties_text(live: LiveSettings) -> str:
 
 
 def plan_config_update(text: str, live: LiveSettings) -> dict[str, str]:
-    """What 318 asks to change: our name -> canonical text. Other keys, and values of the wrong kind, are passed over.
+    """The changes requested by 318: our name -> canonical text. Other keys and values of the wrong type are ignored.
 
-    BrokenPropertiesError for what Java could not read; ProtectedPropertyError when a key is on the black list, however
-    harmless the others are.
+    BrokenPropertiesError for text that Java could not parse; ProtectedPropertyError when any key is on the black list.
     """
     try:
-        asked = parse_properties(text)
+        requested = parse_properties(text)
     except ValueError as error:
         raise BrokenPropertiesError(f"The properties are broken: {error}.", advice="Correct the line.") from error
-    if found := asked.keys() & _protected(live):
+    if found := requested.keys() & _protected(live):
         raise ProtectedPropertyError(tuple(sorted(found)))
     names = catalogue.names_of_properties()
-    plan = {names[key]: _canonical(names[key], asked[key]) for key in CHANGEABLE if key in asked}
+    plan = {names[key]: _canonical(names[key], requested[key]) for key in CHANGEABLE if key in requested}
     return {name: text for name, text in plan.items() if text is not None}
 
 
@@ -64,10 +63,10 @@ def _protected(live: LiveSettings) -> frozenset[str]:
 
 
 def _canonical(name: str, text: str) -> str | None:
-    """None for a value to be passed over."""
+    """None for a value to be ignored."""
     one = catalogue.find(name)
     if isinstance(one.default, bool):
-        # As `Boolean.parseBoolean`: with a blank behind it, it is not "true".
+        # Like `Boolean.parseBoolean`: "true " with a trailing blank is false.
         return one.text(text.lower() == "true")
     if not _JAVA_INT.fullmatch(text):
         return None

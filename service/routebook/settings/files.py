@@ -1,6 +1,6 @@
-"""Java's properties syntax as `java.util.Properties.load` reads it: RocketMQ's own files are in it.
+"""The settings file given with `-c`: TOML, or properties as RocketMQ writes them.
 
-The file given with `-c`: TOML, or RocketMQ's own properties.
+Properties are parsed as `java.util.Properties.load` parses them.
 """
 
 import re
@@ -30,7 +30,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Comments dropped, continuations joined. A comment never goes on; a continued line may look like one."""
+    """Drops comments and joins continued lines. A comment is never continued; a continuation may look like one."""
     gathered: str | None = None
     for raw in _LINE_END.split(text):
         line = raw.lstrip(_BLANK)
@@ -87,7 +87,7 @@ def _unicode(digits: str) -> str:
 
 
 OWN_PREFIX = "routebook."
-"""Before our own names where they stand among RocketMQ's properties."""
+"""Prefix of our own names among RocketMQ's properties."""
 
 _FIRST_PARTS = {"com", "rocketmq", "routebook", "tls"}
 _PROPERTIES_SUFFIXES = (".properties", ".conf")
@@ -98,9 +98,9 @@ class FileContent:
     known: dict[str, str] = field(default_factory=dict)
     """Our name -> text."""
     where: dict[str, str] = field(default_factory=dict)
-    """Our name -> where it stands: the file, and RocketMQ's key if it is written so."""
+    """Our name -> its place: the file, and RocketMQ's key if that was used."""
     kept: dict[str, str] = field(default_factory=dict)
-    """Properties that are not settings of ours: kept, shown, without effect."""
+    """Properties that are not our settings: kept and shown, without effect."""
 
 
 def read_file(path: Path) -> FileContent:
@@ -110,7 +110,7 @@ def read_file(path: Path) -> FileContent:
 
 
 def read_tls_file(path: Path) -> FileContent:
-    """The file that `tls.config.file` names. Properties whatever it is called; of other subjects nothing is taken."""
+    """Reads the file named by `tls.config.file`: always properties, and only those about TLS."""
     content = _from_properties(path, _read(path, "Correct tls_config_file (tls.config.file)."))
     known = {name: text for name, text in content.known.items() if name.startswith("tls_")}
     kept = {key: value for key, value in content.kept.items() if key.startswith("tls.")}
@@ -125,7 +125,7 @@ def _read(path: Path, advice: str) -> str:
 
 
 def _decode(raw: bytes) -> str:
-    """UTF-8; else Latin-1, which is how Java reads properties."""
+    """Decodes UTF-8, else Latin-1, which is how Java reads properties."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -133,7 +133,7 @@ def _decode(raw: bytes) -> str:
 
 
 def _toml(path: Path, text: str) -> dict[str, Any] | None:
-    """None when the content is properties: not called .toml, and RocketMQ's keys or no TOML at all."""
+    """None when the content is properties: the name is not .toml, and it has RocketMQ's keys or is not TOML."""
     surely_toml = path.suffix.lower() == ".toml"
     try:
         table = tomllib.loads(text)
@@ -148,7 +148,7 @@ def _toml(path: Path, text: str) -> dict[str, Any] | None:
 
 
 def _is_rocketmqs(table: dict[str, Any]) -> bool:
-    """`listenPort=9876` is TOML too, and `com.rocketmq.x=1` a table called com."""
+    """`listenPort=9876` is also valid TOML, and `com.rocketmq.x=1` is a table named com."""
     keys = catalogue.names_of_properties().keys() | inert_properties().keys()
     return any(key in keys or (key in _FIRST_PARTS and isinstance(value, dict)) for key, value in table.items())
 
@@ -166,7 +166,7 @@ def _from_toml(path: Path, table: dict[str, Any]) -> FileContent:
 
 
 def _toml_text(value: Any) -> str:
-    """One way in for all sources: text. So `true` is no port and 1.5 no number of workers."""
+    """All sources deliver text, parsed in one place. So `true` is refused as a port and 1.5 as a number of workers."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
@@ -187,7 +187,7 @@ def _from_properties(path: Path, text: str) -> FileContent:
 
 
 def _take(content: FileContent, path: Path, key: str, value: str) -> None:
-    # Our own names may stand there too, also as 319 writes them: a fleet that moves over keeps one file.
+    # Our own names are accepted too, also as 319 writes them, so that a migrating fleet keeps one file.
     own = key.removeprefix(OWN_PREFIX)
     if own in catalogue.all_settings():
         content.known[own], content.where[own] = value, str(path)

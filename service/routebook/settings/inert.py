@@ -1,4 +1,4 @@
-"""Properties of Apache's name server that mean nothing here: taken with a value of the right kind, kept, shown."""
+"""Properties of Apache's name server without effect here: checked for their type, kept and shown."""
 
 import os
 import re
@@ -25,11 +25,11 @@ _PATTERNS: dict[Kind, re.Pattern[str]] = {
 
 _LOOP = "an event loop serves all connections of a worker; `workers` says how many there are"
 _NETTY = "a choice inside Netty"
-_NO_CALLS = "Routebook waits for no answer of a peer that connected to it"
-_CLIENT = "of Apache's client; the few connections that start here need none of it"
-_SHORT = "a connection that starts here is closed when it has told what it was made for"
-_LIBRARY = "the TLS library of the machine chooses"
-_PEER = "a broker that is told something (905) is not asked who it is, as in Apache's default"
+_NO_CALLS = "Routebook sends no requests that need an answer to peers that connected to it"
+_CLIENT = "an option of Apache's client; the few connections opened from here do not need it"
+_SHORT = "a connection opened from here is closed after its request"
+_LIBRARY = "the machine's TLS library decides"
+_PEER = "a broker that is notified (905) is not authenticated, as in Apache's default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Inert:
     key: str
     kind: Kind
     default: str | None
-    """Apache's, which 319 answers where the file says nothing; None where Apache's 319 does not have the key."""
+    """Apache's default, returned by 319 when the file does not set it; None when Apache's 319 omits the key."""
     why: str
-    """Why it means nothing here."""
+    """Why it has no effect here."""
 
 
 _ALL = (
@@ -95,27 +95,27 @@ def inert_properties() -> dict[str, Inert]:
 
 
 def reason(key: str) -> str:
-    """Why a kept property has no effect, for who looks at it."""
+    """Why a kept property has no effect."""
     one = inert_properties().get(key)
     return one.why if one else "unknown"
 
 
 def check_kept(kept: Mapping[str, str], file: object) -> None:
-    """Raises when Apache's own name server would have misunderstood it, or would do what we cannot."""
+    """Raises for a value that Apache's name server would refuse, and for a feature that we do not have."""
     for key, text in kept.items():
         one = inert_properties().get(key)
         if one and not _PATTERNS[one.kind].fullmatch(text.strip()):
             raise SettingsError(f"{key} is {text!r} (from {file}).", advice=f"Allowed: {one.kind}.")
     if kept.get(CONTROLLER, "").strip().lower() == "true":
         raise SettingsError(
-            f"{CONTROLLER} is true (from {file}): Routebook has no controller in it.",
+            f"{CONTROLLER} is true (from {file}): Routebook contains no controller.",
             advice="Run Apache's controller beside it (mqcontroller, with brokers' controllerAddr naming it), "
             f"and set {CONTROLLER}=false.",
         )
 
 
 def shown_by_apache(config_file: str) -> dict[str, str]:
-    """What Apache's 319 answers of them when the file says nothing. It calls the file itself configStorePath."""
+    """The values that Apache's 319 returns when the file does not set them. configStorePath is the file itself."""
     shown = {one.key: one.default for one in _ALL if one.default is not None}
     store_path = config_file or os.path.join(os.path.expanduser("~"), "namesrv", "namesrv.properties")
     return shown | {CONFIG_STORE_PATH: store_path}

@@ -1,4 +1,4 @@
-"""Settings that may change while running. The store keeps the changes; the replica hands them to `apply`."""
+"""Settings that can change while running. The store keeps the changes; the replica passes them to `apply`."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ _STRONGER = (Origin.FLAG, Origin.VARIABLE)
 
 
 class LiveSettings:
-    """Flag and variable of this process stay stronger than what the store says; file and default do not."""
+    """Flags and variables of this process override the store's values; files and defaults do not."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
@@ -46,30 +46,30 @@ class LiveSettings:
         return rows
 
     def masked(self, key: str, text: str) -> str:
-        """What may be shown of a value, also of a key that this release does not know."""
+        """A value without its secrets, also for a key that this release does not know."""
         one = catalogue.all_settings().get(key)
         return one.masked(text) if one else mask_unknown(key, text)
 
     def subscribe(self, callback: Callable[[Settings], None]) -> Callable[[], None]:
-        """Called with the new settings after each change. Returns what ends it."""
+        """Calls `callback` with the new settings after each change. Returns a function that unsubscribes."""
         self._subscribers.append(callback)
         return lambda: self._subscribers.remove(callback)
 
     def check(self, key: str, text: str) -> str:
-        """The canonical text of a change at run time; raises when it must not be made."""
+        """Returns the canonical text of a change at run time; raises when the change is not allowed."""
         one = catalogue.find(key)
         if not one.about.at_run_time:
             changeable = ", ".join(name for name, one in catalogue.all_settings().items() if one.about.at_run_time)
             raise SettingsError(
                 f"{key} cannot be changed at run time.",
-                advice=f"Set {one.variable} and start again. Changeable are: {changeable}.",
+                advice=f"Set {one.variable} and restart. These can be changed at run time: {changeable}.",
             )
         value = one.parse(text)
         check_together(self._current.model_copy(update={key: value}))
         return one.text(value)
 
     def apply(self, overrides: Mapping[str, str]) -> None:
-        """All run-time settings of the store, whole: what is missing goes back to file or default."""
+        """Takes all run-time settings of the store. A missing one returns to its file or default value."""
         changes = {key: value for key, text in overrides.items() if (value := self._accepted(key, text)) is not None}
         self._refused = {key: text for key, text in self._refused.items() if overrides.get(key) == text}
         settings = self._loaded.settings.model_copy(update=changes)
@@ -81,7 +81,7 @@ class LiveSettings:
             callback(settings)
 
     def _accepted(self, key: str, text: str) -> Any:
-        """None when it does not count here: a stronger source, or (said once) one of another release."""
+        """None when a stronger source exists, or when the setting is unknown or invalid (logged once)."""
         one = catalogue.all_settings().get(key)
         if one is None or not one.about.at_run_time:
             return self._refuse(key, text, "is not one of the settings of this release that change at run time")
@@ -94,5 +94,5 @@ class LiveSettings:
 
     def _refuse(self, key: str, text: str, reason: str) -> None:
         if self._refused.get(key) != text:
-            _log.warning("Run-time setting %s=%r in the store %s; it is left out.", key, text, reason)
+            _log.warning("Run-time setting %s=%r in the store %s; it is ignored.", key, text, reason)
             self._refused[key] = text

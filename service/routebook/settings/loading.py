@@ -1,7 +1,4 @@
-"""`ROUTEBOOK_*` variables: all of them must be settings, save those named here.
-
-Reads every source once, and says of each value where it came from.
-"""
+"""Loads the settings: reads flags, `ROUTEBOOK_*` variables and files once, and records the origin of each value."""
 
 import re
 from collections.abc import Mapping
@@ -20,22 +17,22 @@ from routebook.settings.rules import check_together, doubts
 
 EXEMPT = {
     "ROUTEBOOK_REDIS_SERVER": "which server binary the embedded store starts",
-    "ROUTEBOOK_URL": "which service the command line asks",
+    "ROUTEBOOK_URL": "which service the command line uses",
 }
-EXEMPT_PREFIXES = {"ROUTEBOOK_TEST_": "the test suite's own"}
+EXEMPT_PREFIXES = {"ROUTEBOOK_TEST_": "used by the test suite"}
 
 ROCKETMQ_VARIABLES = {"ROCKETMQ_SERIALIZE_TYPE": "serialize_type"}
-"""Those that Apache's name server reads too. Weaker than a file, as there: its property is asked first."""
+"""Variables that Apache's name server reads too. As there, a property in a file takes precedence."""
 
 # Kubernetes puts the address of every Service into every pod: one called routebook gives
 # ROUTEBOOK_PORT=tcp://10.0.0.1:8080, one called routebook-http even gives ROUTEBOOK_HTTP_PORT.
-# Nobody wrote those, so nobody is to blame for them.
+# Such variables are ignored, because no user set them.
 _SERVICE_LINK_NAME = re.compile(r"ROUTEBOOK_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_.+)?)")
 _SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://[^ ]+:[0-9]+")
 
 
 def read_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Our name -> text. An unknown variable stops the start: a typing error must not be a silent default."""
+    """Our name -> text. An unknown variable stops the start, so that a typing error cannot pass as a default."""
     found: dict[str, str] = {}
     for variable, value in environ.items():
         if not variable.startswith(catalogue.VARIABLE_PREFIX) or _is_exempt(variable, value):
@@ -47,7 +44,7 @@ def read_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_rocketmq_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Our name -> text. A blank one counts as none, as in Apache's."""
+    """Our name -> text. A blank value counts as missing, as in Apache's."""
     return {name: environ[key] for key, name in ROCKETMQ_VARIABLES.items() if environ.get(key, "").strip()}
 
 
@@ -62,7 +59,7 @@ def _is_exempt(variable: str, value: str) -> bool:
 
 Profile = Literal["up", "serve"]
 
-# The two ways to run differ in nothing else: a first try is for this machine, a service for its network.
+# The only differences between the two commands: `up` serves this machine, `serve` serves its network.
 _PROFILE_DEFAULTS: dict[Profile, dict[str, Any]] = {
     "up": {"bind_address": "127.0.0.1", "enable_shutdown_gracefully": False},
     "serve": {"bind_address": "0.0.0.0"},  # noqa: S104 - the contract's default of `serve`
@@ -70,7 +67,7 @@ _PROFILE_DEFAULTS: dict[Profile, dict[str, Any]] = {
 
 
 class Origin(StrEnum):
-    """In the order of precedence, the strongest first."""
+    """In order of precedence, strongest first."""
 
     FLAG = "flag"
     VARIABLE = "variable"
@@ -79,7 +76,7 @@ class Origin(StrEnum):
     ROCKETMQ_VARIABLE = "RocketMQ's variable"
     DEFAULT = "default"
     EMBEDDED = "embedded"
-    """In place of a default: the store that `up` started itself."""
+    """Replaces a default: the store that `up` started itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +84,15 @@ class Loaded:
     settings: Settings
     origins: Mapping[str, Origin]
     kept_properties: Mapping[str, str] = field(default_factory=dict)
-    """Keys of a properties file that mean nothing here; secrets masked."""
+    """Keys of a properties file that have no effect here; secrets are masked."""
     warnings: tuple[str, ...] = ()
-    """Said once at the start."""
+    """Logged once at the start."""
     file: str = ""
-    """The one given with `-c`."""
+    """The file given with `-c`."""
 
 
 def default_of(one: catalogue.Setting, profile: Profile) -> Any:
-    """What holds when nobody says anything: `up` is for one's own machine, `serve` for others."""
+    """The value of a setting that no source contains."""
     return _PROFILE_DEFAULTS[profile].get(one.name, one.default)
 
 
@@ -105,7 +102,7 @@ def load(
     file: Path | None = None,
     profile: Profile = "up",
 ) -> Loaded:
-    """Flags by setting name (None: not given). SettingsError for what is unknown, out of range or at odds."""
+    """`flags` by setting name (None: not given). SettingsError for unknown, out-of-range or conflicting values."""
     environ = environ or {}
     content = read_file(file) if file is not None else FileContent()
     stronger = (_variables(environ), _flags(flags or {}))
@@ -140,7 +137,7 @@ class _Source:
     origin: Origin
     texts: Mapping[str, str]
     where: Mapping[str, str]
-    """What the user calls the place: a flag, a variable, a key of a file."""
+    """How the user names the place: a flag, a variable, a key of a file."""
 
     def parse(self, name: str) -> Any:
         try:
@@ -166,7 +163,7 @@ def _rocketmq_variables(environ: Mapping[str, str]) -> _Source:
 
 
 def _tls_file(content: FileContent, *stronger: _Source) -> FileContent:
-    """Apache's default place counts when something is there; a file that somebody named must be."""
+    """Apache's default location is used when a file exists there; a file named by the user must exist."""
     one = catalogue.find("tls_config_file")
     places = [texts[one.name].strip() for texts in (content.known, *(s.texts for s in stronger)) if one.name in texts]
     place = places[-1] if places else one.default
@@ -178,12 +175,13 @@ def _tls_file(content: FileContent, *stronger: _Source) -> FileContent:
 def _about_kept(kept: Mapping[str, str], file: Path | None) -> tuple[str, ...]:
     without_effect = sorted(kept.keys() & inert_properties().keys())
     unknown = sorted(kept.keys() - inert_properties().keys())
-    said = []
+    warnings = []
     if without_effect:
-        said.append(f"Properties of {file} that have no effect here, kept and shown: {', '.join(without_effect)}.")
+        warnings.append(f"Properties of {file} that have no effect here, kept and shown: {', '.join(without_effect)}.")
     if unknown:
-        said.append(f"Unknown keys of {file}, kept and shown, without effect: {', '.join(map(_with_hint, unknown))}.")
-    return tuple(said)
+        hints = ", ".join(map(_with_hint, unknown))
+        warnings.append(f"Unknown keys of {file}, kept and shown, without effect: {hints}.")
+    return tuple(warnings)
 
 
 def _with_hint(key: str) -> str:

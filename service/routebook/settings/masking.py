@@ -1,4 +1,4 @@
-"""What must not be printed, and what is printed in its place. Nothing else decides this."""
+"""Which values are secret, and what is printed in their place. Only this module decides that."""
 
 import re
 from enum import StrEnum
@@ -22,10 +22,10 @@ def mask(secret: Secret | None, text: str) -> str:
 
 
 def mask_url(url: str) -> str:
-    """The user stays, the password goes: it may hold `@` or `/`, so all up to the last `@` is credentials."""
+    """Masks the password but not the user. A password may contain `@` or `/`, so credentials end at the last `@`."""
     found = _SCHEME.match(url)
     if not found:
-        # Not a URL at all: someone may have put the password itself there.
+        # Not a URL: it may be the password itself.
         return MASK if url else ""
     scheme, rest = found.groups()
     before, question, query = rest.partition("?")
@@ -37,11 +37,11 @@ def mask_url(url: str) -> str:
 
 
 def mask_unknown(key: str, value: str) -> str:
-    """Keys we do not know (kept properties, key-values) are judged by their name."""
+    """For unknown keys (kept properties, key-values): the name decides."""
     return MASK if value and _SECRET_WORDS.search(key) else value
 
 
 def mask_stray(key: str, value: str) -> str:
-    """For messages about a name that is no setting: the value may be a secret under a mistyped name."""
+    """For messages about an unknown setting: the value may be a secret under a mistyped name."""
     shown = mask_unknown(key, mask_url(value) if "://" in value else value)
     return shown if len(shown) <= 120 else shown[:117] + "..."

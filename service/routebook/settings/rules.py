@@ -1,16 +1,16 @@
-"""Settings that must fit each other. Each rule says which two, their values, and what to change."""
+"""Settings that depend on each other. Each error names both, their values, and what to change."""
 
 from routebook.errors import SettingsError
 from routebook.settings.fields import Settings
 
 
 def check_together(settings: Settings) -> None:
-    """Raises on the first pair that cannot work."""
+    """Raises on the first conflict."""
     _check_below(
         settings,
         "scan_not_active_broker_interval_ms",
         "broker_timeout_ms",
-        "a dead broker would stay a scan longer",
+        "a dead broker would remain for one more scan",
     )
     _check_below(settings, "store_timeout_ms", "lease_ms", "one slow answer would cost the leader its lease")
     _check_below(settings, "min_version_wait_ms", "request_timeout_ms", "the request would end before the wait")
@@ -25,12 +25,12 @@ def check_together(settings: Settings) -> None:
 
 
 def doubts(settings: Settings) -> list[str]:
-    """What works, but hardly as meant. Said once at the start."""
+    """Warnings about combinations that work but are probably a mistake. Logged once at the start."""
     found = []
     if settings.tls_test_mode and (settings.tls_key_path or settings.tls_cert_path):
         found.append(
             "tls_test_mode (tls.test.mode.enable) is true, as by default: the certificate is made at the start, and "
-            "tls_key_path and tls_cert_path are not looked at. Set it to false to use them."
+            "tls_key_path and tls_cert_path are ignored. Set it to false to use them."
         )
     return found
 
@@ -54,7 +54,7 @@ def _check_water_marks(settings: Settings) -> None:
     low, high = settings.write_buffer_low_water_mark, settings.write_buffer_high_water_mark
     if low and high and low > high:
         raise SettingsError(
-            f"write_buffer_low_water_mark is {low} and write_buffer_high_water_mark is {high}: it would never read on.",
+            f"write_buffer_low_water_mark is {low} and write_buffer_high_water_mark is {high}: reading never resumes.",
             advice="Set the low one to at most the high one, or one of them to 0 for the event loop's own.",
         )
 
@@ -62,8 +62,8 @@ def _check_water_marks(settings: Settings) -> None:
 def _check_cluster_test(settings: Settings) -> None:
     if settings.cluster_test and not settings.cluster_test_upstream:
         raise SettingsError(
-            "cluster_test (clusterTest) is true and cluster_test_upstream is not set: topics not known here are "
-            "asked of other name servers, and none is named.",
+            "cluster_test (clusterTest) is true and cluster_test_upstream is not set: lookups of unknown topics are "
+            "forwarded to other name servers, and none is named.",
             advice="Set cluster_test_upstream to host:port;host:port, or cluster_test to false.",
         )
 
@@ -73,12 +73,12 @@ def _check_tls(settings: Settings) -> None:
         return
     if bool(settings.tls_key_path) != bool(settings.tls_cert_path):
         raise SettingsError(
-            f"tls_key_path is {settings.tls_key_path!r}, tls_cert_path is {settings.tls_cert_path!r}: it takes both.",
+            f"tls_key_path is {settings.tls_key_path!r}, tls_cert_path is {settings.tls_cert_path!r}: set both.",
             advice="Set both (one PEM file may hold key and chain), or tls_mode to disabled.",
         )
     if settings.tls_mode == "enforcing" and not settings.tls_key_path:
         raise SettingsError(
-            "tls_mode is 'enforcing', tls_test_mode is false and tls_key_path is not set: nobody could connect.",
+            "tls_mode is 'enforcing', tls_test_mode is false and tls_key_path is not set: no client could connect.",
             advice="Set tls_key_path and tls_cert_path, or another tls_mode.",
         )
     if settings.tls_auth_client and not settings.tls_trust_path:
