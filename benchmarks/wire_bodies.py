@@ -27,8 +27,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from routebook.protocol.body_json import MAX_LENIENT_CHARACTERS
-from routebook.protocol.request_bodies import RegistrationBody, read_registration_body
+from routebook.protocol.body_json import MAX_LENIENT_BYTES
+from routebook.protocol.registration_body import RegistrationBody, read_registration_in_steps
 
 VERSION = 513
 DATA_VERSION = b'{"counter":3,"stateVersion":0,"timestamp":1700000000001}'
@@ -88,7 +88,13 @@ def block(content: bytes) -> bytes:
 
 
 def read(body: bytes, *, compressed: bool = False) -> RegistrationBody:
-    return read_registration_body(body, version=VERSION, now_ms=0, compressed=compressed)
+    steps = read_registration_in_steps(body, version=VERSION, now_ms=0, compressed=compressed)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: RegistrationBody = end.value
+            return found
 
 
 def in_turns(readers: dict[str, Read], seconds: float) -> dict[str, float]:
@@ -110,7 +116,7 @@ def main() -> None:
     options = parser.parse_args()
     body = json_body(options.topics)
     keyed, squeezed = with_integer_keys(body), compressed_body(options.topics)
-    fitting = json_body(options.topics * MAX_LENIENT_CHARACTERS // len(body) - 100)
+    fitting = json_body(options.topics * MAX_LENIENT_BYTES // len(body) - 100)
     quoted = with_integer_keys(fitting).replace(b'"', b"'")
     assert read(body) == read(keyed)
     assert read(quoted).topics == read(fitting).topics

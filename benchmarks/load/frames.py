@@ -33,22 +33,24 @@ def lookup(topic: str) -> bytes:
     return frame(105, {"topic": topic})
 
 
-def registration(broker: str, address: str, topics: list[str]) -> bytes:
-    """The same arguments give the same bytes: a repeated registration changes nothing."""
-    table = {
+def registration(broker: str, address: str, topics: list[str], *, counter: int = 1, changed: int = 0) -> bytes:
+    """The same arguments give the same bytes, so a repeated registration changes nothing. `counter` is the data
+    version's; the first `changed` topics get other queue numbers.
+    """
+    table: dict[str, Any] = {
         topic: {
             "attributes": {},
             "order": False,
             "perm": 6,
-            "readQueueNums": 8,
+            "readQueueNums": 16 if number < changed else 8,
             "topicFilterType": "SINGLE_TAG",
             "topicName": topic,
             "topicSysFlag": 0,
             "writeQueueNums": 8,
         }
-        for topic in topics
+        for number, topic in enumerate(topics)
     }
-    version = {"counter": 1, "stateVersion": 0, "timestamp": 1_700_000_000_000}
+    version = {"counter": counter, "stateVersion": 0, "timestamp": 1_700_000_000_000}
     wrapper = {
         "dataVersion": version,
         "mappingDataVersion": version,
@@ -70,6 +72,10 @@ def registration(broker: str, address: str, topics: list[str]) -> bytes:
         "brokerName": broker,
     }
     return frame(103, ext, body)
+
+
+def unregistration(broker: str, address: str) -> bytes:
+    return frame(104, {"brokerName": broker, "brokerAddr": address, "clusterName": CLUSTER, "brokerId": "0"})
 
 
 class Peer:

@@ -77,16 +77,18 @@ def apache(lib: Path) -> Iterator[Running]:
 
 
 @contextmanager
-def routebook() -> Iterator[Running]:
-    """One worker, as it comes, on a store of its own."""
+def routebook(checkout: Path | None = None) -> Iterator[Running]:
+    """One worker with default settings, on a store of its own: of this checkout, or of another one with a .venv."""
+    python = str(checkout / ".venv/bin/python") if checkout else sys.executable
+    name = checkout.name if checkout else "Routebook"
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="routebook-") as folder, EmbeddedStore(None) as store:
-        command = [sys.executable, "-m", "routebook", "serve", "--redis-url", store.url, "--bind-address", "127.0.0.1"]
+        command = [python, "-m", "routebook", "serve", "--redis-url", store.url, "--bind-address", "127.0.0.1"]
         command += ["--remoting-port", str(port), "--http-port", "0", "--admin-port", "0", "--log-level", "warning"]
         output = Path(folder) / "output"
         with _process(command, dict(os.environ), output) as process:
             _wait_for_port(port, process, output)
-            yield Running("Routebook", port, process.pid, store.process_id)
+            yield Running(name, port, process.pid, store.process_id)
 
 
 @contextmanager

@@ -41,7 +41,6 @@ _COMMANDS = {
     "simulate": "simulate.simulate_command",
     "completion": "main.completion_command",
     "worker-process": "serve.worker_process_command",
-    "body-reader": "body_reader.command",
 }
 """Name of a command -> its module in this package and its name there."""
 

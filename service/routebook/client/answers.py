@@ -9,23 +9,25 @@ from typing import Final
 
 from routebook.model.broker import BrokerGroup, TopicRoute
 from routebook.model.topic import QueueData, TopicMapping
-from routebook.protocol.body_json import JsonShapeError, flag, int64, members, read_json, text
-from routebook.protocol.request_bodies import filters_of, mapping_of, queue_data_of
+from routebook.protocol.body_json import ANY_JSON, JsonShapeError, convert, flag, int64, read_json, text
+from routebook.protocol.request_bodies import FiltersBody, MappingBody, filters_of, mapping_of, queue_data_of
 
 _NO_QUEUES: Final = QueueData(0, 0, 0, 0)
 _FLAGS_BEFORE_4_9: Final = "topicSynFlag"
+_MAX_LENIENT_BYTES: Final = 1024 * 1024
+"""More than a name server allows: nothing waits here for a slow parser."""
 
 
 def read_route(body: bytes) -> TopicRoute:
     """105."""
-    said = _object("route", read_json(body))
+    said = _object("route", _json(body))
     queues = [_queue_data(one) for one in _list("queueDatas", said.get("queueDatas"))]
     filters = _members("filterServerTable", said.get("filterServerTable"))
     mappings = _members("topicQueueMappingByBroker", said.get("topicQueueMappingByBroker"))
     return TopicRoute(
         queues=dict(sorted(queues)),
         groups=tuple(sorted((_group(one) for one in _list("brokerDatas", said.get("brokerDatas"))), key=_name_of)),
-        filters={address: filters_of(found) or () for address, found in sorted(filters.items())},
+        filters={address: filters_of(convert(found, FiltersBody)) or () for address, found in sorted(filters.items())},
         mappings={bname: _mapping(found) for bname, found in sorted(mappings.items())},
         order_conf=text("orderTopicConf", said.get("orderTopicConf")) or None,
     )
@@ -33,7 +35,7 @@ def read_route(body: bytes) -> TopicRoute:
 
 def read_cluster_info(body: bytes) -> tuple[dict[str, BrokerGroup], dict[str, frozenset[str]]]:
     """106: groups by name, and the names listed under each cluster."""
-    said = _object("cluster info", read_json(body))
+    said = _object("cluster info", _json(body))
     groups = _members("brokerAddrTable", said.get("brokerAddrTable"))
     clusters = _members("clusterAddrTable", said.get("clusterAddrTable"))
     return (
@@ -44,19 +46,19 @@ def read_cluster_info(body: bytes) -> tuple[dict[str, BrokerGroup], dict[str, fr
 
 def read_member_group(body: bytes) -> Mapping[int, str]:
     """901: addresses by id."""
-    said = _object("member group", read_json(body))
+    said = _object("member group", _json(body))
     group = _members("brokerMemberGroup", said.get("brokerMemberGroup"))
     return _addresses(group.get("brokerAddrs"))
 
 
 def read_topic_list(body: bytes) -> frozenset[str]:
     """206, 224, 304, 311 to 313."""
-    return _texts("topicList", _members("topic list", read_json(body)).get("topicList"))
+    return _texts("topicList", _members("topic list", _json(body)).get("topicList"))
 
 
 def read_kv_table(body: bytes) -> dict[str, str]:
     """219."""
-    table = _members("table", _members("key-value table", read_json(body)).get("table"))
+    table = _members("table", _members("key-value table", _json(body)).get("table"))
     return {key: said for key, value in sorted(table.items()) if (said := text(key, value)) is not None}
 
 
@@ -126,12 +128,15 @@ def _shared_queue(read: object, write: object, perm: object, flags: object) -> Q
 
 
 def _queue_of(read: object, write: object, perm: object, flags: object) -> QueueData:
-    said = {"readQueueNums": read, "writeQueueNums": write, "perm": perm, "topicSysFlag": flags}
-    return queue_data_of(said, _NO_QUEUES)
+    return queue_data_of(read, write, perm, flags, defaults=_NO_QUEUES)
 
 
 def _mapping(value: object) -> TopicMapping:
-    return mapping_of(value, topic="")
+    return mapping_of(convert(value, MappingBody), topic="")
+
+
+def _json(body: bytes) -> object:
+    return read_json(body, ANY_JSON, max_lenient_bytes=_MAX_LENIENT_BYTES)
 
 
 def _object(field: str, value: object) -> dict[str, object]:
@@ -141,7 +146,8 @@ def _object(field: str, value: object) -> dict[str, object]:
 
 
 def _members(field: str, value: object) -> dict[str, object]:
-    return members(field, value) or {}
+    """An empty object for null, and for the empty text, which RocketMQ's JSON library reads as null."""
+    return {} if value is None or value == "" else _object(field, value)
 
 
 def _list(field: str, value: object) -> list[object]:

@@ -1,68 +1,66 @@
-"""What can be wrong with a body. All of it is answered with code 1 and the error's `remark`.
+"""JSON bodies of the remoting protocol: the errors, the conversions, and a reader that is as lenient as RocketMQ's.
 
-What a JSON value means where a number, a text or a flag is expected: as the reference's parser converts them.
+`read_json` decodes a body into a type, in three attempts, each made only when the one before was refused:
 
-Seen on the libraries of 5.3.3 and 5.5.0: numbers may be quoted, fractions are cut off, true is 1; a number out of range
-or a text that is none spoils the whole body. Null is as absent here, as with 5.3.3; 5.5.0 takes it for 0, which no
-Java peer would notice (it cannot send one) and which would take a topic's queues away.
+1. `msgspec`: standard JSON, which nearly every body is.
+2. `msgspec` again, after integer keys were put in quotes. Brokers with static topics send
+   `"currIdMap":{0:0,2:1}`, the one deviation from standard JSON that real brokers make.
+3. `parse_leniently`: single quotes, names without quotes, surplus commas. RocketMQ's JSON library accepts these, but no
+   known peer sends them. This parser is slow, so the size of what it is given is limited.
 
-The reference's lenient JSON: single quotes, names without quotes, a comma too many at an end. Standard JSON is part
-of it. Without recursion, so that depth is bounded by a number of ours and not by the interpreter's.
-
-JSON as real peers send it: standard nearly always, else with keys that are integers without quotes, else worse.
-
-Three readers, each tried only when the one before refuses the text:
-
-1. the standard library's, which nearly all bodies stop at;
-2. the same, after integer keys got their quotes: brokers with static topics send `"currIdMap":{0:0,2:1}` in the midst
-   of tables of megabytes, which must not fall to the slow reader;
-3. `lenient_json`, for the rest of what the reference accepts and no known peer sends; of bounded size for that reason.
+All three give equal values. A value of the wrong kind is converted as RocketMQ's library does (seen in releases 5.3.3
+and 5.5.0): a number may be in quotes, a fraction is cut off, true is 1, and null means absent. A number out of range,
+or a text that is not a number, makes the whole body invalid. Every failure is a `BodyError`, answered with code 1.
 """
 
-import copyreg
-import json
 import math
 import re
 import reprlib
-from itertools import islice
-from typing import Final, Never
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
 
 from routebook.errors import RoutebookError
 
+_T = TypeVar("_T")
+
+Scalar = int | float | str | bool | None
+"""A JSON value that is neither an object nor an array, before it is converted."""
+Absent = Literal[""] | None
+"""RocketMQ's JSON library reads the empty text as a missing object."""
+
 
 class BodyError(RoutebookError):
-    """A peer's body cannot be used. Nothing of it has taken effect."""
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickled without its constructor, whose arguments differ: large bodies are read in another process."""
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+    """A peer's body cannot be used, and nothing of it has taken effect."""
 
     @property
     def remark(self) -> str:
-        """What the peer is told. The reference sends Java's exception text here, which peers only log."""
+        """The remark of the answer. RocketMQ sends the text of a Java exception here, which peers only log."""
         return str(self)
 
 
 class JsonSyntaxError(BodyError):
-    """Not JSON, not even the reference's lenient kind."""
+    """Not JSON, or JSON that only the lenient parser could read and that is too long for it."""
 
 
 class JsonLimitError(BodyError):
-    """JSON that is deeper or has more values than any peer's, and so is not read to its end."""
+    """JSON that is nested deeper, or has more values, than any real peer sends. It is not read to its end."""
 
 
 class JsonShapeError(BodyError):
-    """JSON in good order, with the wrong thing in some place."""
+    """Well-formed JSON with a value of the wrong kind somewhere."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        # reprlib, since the value may be megabytes, or nested deeper than repr can follow.
+        # reprlib: the value may be megabytes long, or nested deeper than repr can follow.
         super().__init__(f"{field} is {reprlib.repr(value)}.", advice=f"Allowed: {allowed}.")
-        self.field = field
-        self.allowed = allowed
+
+
+class JsonTypeError(BodyError):
+    """Well-formed JSON that does not fit the type it is decoded into; msgspec's message names the path."""
 
 
 class NullBodyError(BodyError):
-    """There is a body, and it decodes to nothing: `null`, or not UTF-8. The reference runs into a null pointer."""
+    """A body that decodes to null: the word `null`, or bytes that are not UTF-8. RocketMQ fails on a null pointer."""
 
     def __init__(self, what: str) -> None:
         super().__init__("The body decodes to null: `null`, or not UTF-8 (as compressed bytes are not).")
@@ -74,7 +72,7 @@ class NullBodyError(BodyError):
 
 
 class ChecksumError(BodyError):
-    """The body is not the one that its sender took the sum of."""
+    """The body's checksum is not the one that its sender announced."""
 
     def __init__(self, announced: int, found: int) -> None:
         super().__init__(f"bodyCrc32 is {announced}, the body's is {found}.")
@@ -87,7 +85,7 @@ class ChecksumError(BodyError):
 
 
 class VersionError(BodyError):
-    """A header version below zero names no release, so it does not say what form the body has."""
+    """The version in the header is negative, so it does not say which form the body has."""
 
     def __init__(self, version: int) -> None:
         super().__init__(f"The header's version is {version}.", advice="Allowed: 0 or more.")
@@ -95,11 +93,11 @@ class VersionError(BodyError):
 
 
 class InflateError(BodyError):
-    """A compressed body that ends before what it announced, or is no zlib stream."""
+    """A compressed body that ends too early, or is not a zlib stream."""
 
 
 class InflateLimitError(InflateError):
-    """A compressed body that would grow beyond what an uncompressed one may have."""
+    """A compressed body that would grow beyond the size allowed for an uncompressed one."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(f"The body inflates to more than {limit_bytes} bytes.", advice="Register in smaller parts.")
@@ -107,7 +105,7 @@ class InflateLimitError(InflateError):
 
 
 class RegistrationBodyError(BodyError):
-    """A registration's body that does not decode; the cause says why. The remark begins as the reference's does."""
+    """The body of a registration cannot be decoded; `cause` says why. The remark begins as RocketMQ's does."""
 
     def __init__(self, cause: BodyError) -> None:
         super().__init__(f"Failed to decode RegisterBrokerBody: {cause}")
@@ -147,7 +145,7 @@ def _whole_number(value: object) -> int | None:
 
 
 def flag(value: object) -> bool:
-    """`true` in any letter case and numbers but 0; everything else is false, as it is for flags in ext fields."""
+    """True for the text `true` in any letter case and for numbers other than 0; everything else is false."""
     return value.lower() == "true" if isinstance(value, str) else isinstance(value, int | float) and value != 0
 
 
@@ -164,23 +162,14 @@ def text(field: str, value: object) -> str | None:
 
 
 def well_formed(value: str) -> str:
-    """Half a surrogate pair, which only an escape can bring, is no text for the store; Java writes it as `?`."""
+    """Replaces halves of surrogate pairs, which the store cannot hold, with `?`, as Java does when it writes them."""
     return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
-def members(field: str, value: object) -> dict[str, object] | None:
-    """An object; None for null, and for the empty text, as the reference has it."""
-    if isinstance(value, dict):
-        return value
-    if value is None or value == "":
-        return None
-    raise JsonShapeError(field, value, "an object")
-
-
 MAX_LENIENT_DEPTH: Final = 512
-"""Real bodies have five levels; the reference runs out of its stack at some thousand."""
-LONGEST_NUMBER: Final = 400
-"""Longer ones cost the square of their length, and no field holds them; they stay texts."""
+"""Real bodies have five levels. RocketMQ's own parser runs out of stack at some thousand."""
+LONGEST_NUMBER: Final = 4300
+"""Python converts no integer of more digits. Such a number, which fits no field, is kept as a text."""
 
 _TOKEN: Final = re.compile(
     r"""[ \t\r\n\f\v]*+(?:
@@ -194,7 +183,7 @@ _TOKEN: Final = re.compile(
 )
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-"""No two runs of digits side by side: dividing one between them in all ways takes the square of its length."""
+"""No two adjacent runs of digits: a failed match would try every way to divide the digits between them."""
 _ESCAPE: Final = re.compile(r"\\(?:u(?P<unicode>[0-9A-Fa-f]{4})|(?P<letter>.))", re.DOTALL)
 _LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", **{c: c for c in "\"'\\/"}}
 _WORDS: Final[dict[str, object]] = {"true": True, "false": False, "null": None}
@@ -205,6 +194,9 @@ Token = tuple[str, str]
 
 
 def parse_leniently(text: str) -> object:
+    """RocketMQ's lenient JSON, of which standard JSON is a part. Without recursion, so that our own limit bounds the
+    depth, and not the interpreter's.
+    """
     return _Parser(text).parse()
 
 
@@ -213,7 +205,7 @@ class _Parser:
         self._text = text
         self._at = 0
         self._open: list[dict[str, object] | list[object]] = []
-        """The objects and arrays that are not closed yet, outermost first."""
+        """Objects and arrays that are not closed yet, outermost first."""
 
     def parse(self) -> object:
         outermost: list[object] = []
@@ -230,7 +222,7 @@ class _Parser:
         return outermost[0]
 
     def _take_item(self, container: dict[str, object] | list[object], token: Token) -> None:
-        """One member or element, and the comma after it if it is complete already."""
+        """One member or element, with the comma behind it unless it is an object or array, which is still open."""
         if isinstance(container, dict):
             key = self._key(token)
             value = self._value(self._next())
@@ -250,7 +242,7 @@ class _Parser:
         self._take_comma()
 
     def _take_comma(self) -> None:
-        """Between items. Before a closing it may be missing, or be one too many."""
+        """The comma between items. Before a closing bracket it may be missing, and one too many is accepted."""
         if not self._open:
             return
         before = self._at
@@ -290,7 +282,7 @@ class _Parser:
             return _WORDS[text]
         if not _NUMBER.fullmatch(text):
             raise self._unexpected("a value")
-        if len(text) > LONGEST_NUMBER:
+        if len(text.lstrip("+-")) > LONGEST_NUMBER:
             return text
         return int(text) if _INTEGER.fullmatch(text) else float(text)
 
@@ -298,12 +290,10 @@ class _Parser:
         if "\\" not in text:
             return text
         found = _ESCAPE.sub(self._letter, text)
-        # Letters beyond 16 bits are escaped as two halves.
-        return (
-            found.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-            if _SURROGATE.search(found)
-            else found
-        )
+        # A letter beyond 16 bits is escaped as the two halves of a surrogate pair. Halves that stay alone become `?`.
+        if _SURROGATE.search(found):
+            found = found.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        return well_formed(found)
 
     def _letter(self, escape: re.Match[str]) -> str:
         if escape["unicode"]:
@@ -330,82 +320,104 @@ class _Parser:
 
 
 MAX_JSON_VALUES: Final = 2**21
-"""So many values at most, counted by their commas. A broker of 70,000 topics sends 700,000; 16 MiB of `[[],[],[],…`
-would be five million lists, twenty times its size in memory.
+"""Limit of values, counted by their commas. A broker of 70,000 topics sends 700,000; without the limit, 16 MiB of
+`[[],[],[],…` would become five million lists, twenty times their size in memory.
 """
-MAX_LENIENT_CHARACTERS: Final = 2**20
-"""The slow reader takes 25 times as long as the fast one; nothing known to be sent to it has more than some hundred."""
+MAX_LENIENT_BYTES: Final = 64 * 1024
+"""The lenient parser needs 10 ms for this many bytes, and the event loop waits for it. They hold a registration of some
+350 topics. Bodies of real brokers never get here: what they write is read by the two attempts before.
+"""
+ANY_JSON: Final[msgspec.json.Decoder[object]] = msgspec.json.Decoder(object)
 
-MAX_REPAIRS: Final = 2**18
-"""So many keys get their quotes, and so many escapes are stepped over. Each costs a microsecond."""
-
-_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
-_INTEGER_KEY: Final = re.compile(r"[{,]\s*(?P<key>-?[0-9]+)(?=\s*:)")
-
-
-def _no_such_number(name: str) -> Never:
-    """The standard library takes NaN and its kin by default; neither the standard nor the reference does."""
-    raise ValueError(f"{name} is not a number of JSON")
+_INTEGER_KEY: Final = re.compile(rb"([{,]\s*+)(-?[0-9]++)(?=\s*+:)")
+"""In two groups: what stands before a key, and the key."""
 
 
-_STANDARD: Final = json.JSONDecoder(strict=False, parse_constant=_no_such_number)
-"""Not strict: raw line feeds inside texts are fine with the reference."""
-
-
-def read_json(body: bytes, *, max_values: int = MAX_JSON_VALUES) -> object:
-    """The value; None for `null`, for a blank body, and for bytes that are not UTF-8: as with 5.3.3, while 5.5.0
-    refuses the last two.
-
-    Of equal keys the last counts. The depth of standard JSON is bounded by the interpreter, far above any peer's.
+def read_json(
+    body: bytes,
+    decoder: msgspec.json.Decoder[_T],
+    *,
+    max_values: int = MAX_JSON_VALUES,
+    max_lenient_bytes: int = MAX_LENIENT_BYTES,
+) -> _T | None:
+    """None for `null`, for a blank body, and for bytes that are not UTF-8, as in release 5.3.3 (5.5.0 refuses the last
+    two). Of equal keys the last counts.
     """
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
+    if not is_utf8(body):
         return None
+    if len(body) > max_values:
+        check_values(body.count(b","), max_values)
+    return decode_json(body, decoder, max_lenient_bytes=max_lenient_bytes)
+
+
+def is_utf8(body: bytes) -> bool:
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def check_values(commas: int, max_values: int = MAX_JSON_VALUES) -> None:
+    if commas > max_values:
+        raise JsonLimitError(f"JSON with more than {max_values} values.", advice="Send it in smaller parts.")
+
+
+def decode_json(
+    body: bytes,
+    decoder: msgspec.json.Decoder[_T],
+    *,
+    quotes_keys: bool = True,
+    max_lenient_bytes: int = MAX_LENIENT_BYTES,
+) -> _T | None:
+    """As `read_json`, for a body that is known to be UTF-8. Without `quotes_keys` the second attempt is left out."""
+    try:
+        return decode_standard(body, decoder) if quotes_keys else decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        refusal = _refusal_of(error, len(body))
+    if len(body) > max_lenient_bytes:
+        raise refusal
+    text = body.decode()
     if not text or text.isspace():
         return None
-    if text.count(",") > max_values:
-        raise JsonLimitError(f"JSON with more than {max_values} values.", advice="Send it in smaller parts.")
+    value: _T = convert(parse_leniently(text), decoder.type)
+    return value
+
+
+def convert(value: object, wanted: Any) -> Any:
+    """A value that was read without a type, as that type."""
     try:
-        return _read(text)
-    except RecursionError:
-        raise JsonLimitError("JSON deeper than the interpreter can follow.") from None
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise JsonTypeError(f"{error}.") from None
 
 
-def _read(text: str) -> object:
-    try:
-        return _STANDARD.decode(text)
-    except ValueError as error:
-        refused_at = error.pos if isinstance(error, json.JSONDecodeError) else 0
-    quoted = with_quoted_integer_keys(text, refused_at)
-    if quoted is not text:
-        try:
-            return _STANDARD.decode(quoted)
-        except ValueError:
-            del quoted
-    if len(text) > MAX_LENIENT_CHARACTERS:
-        raise JsonSyntaxError(f"{len(text)} characters that are not JSON.", advice='Put names and texts in ".')
-    return parse_leniently(text)
+def decode_standard(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
+    """Standard JSON, in which integer keys may lack their quotes. Raises msgspec's errors.
 
-
-def with_quoted_integer_keys(text: str, refused_at: int = 0) -> str:
-    """The very same object when there is none. What looks like a key inside of a text is left alone: before it stands
-    an odd number of quotes.
-
-    Up to `refused_at` a parser found nothing to refuse: static topics stand at the end of a body, behind megabytes.
+    Texts need no special treatment. If something in a text looks like an integer key, the quote inserted before it ends
+    that text, and a digit follows; no JSON has a digit there, so the result is refused and not misread.
     """
-    start = max(text.rfind("{", 0, refused_at + 1), text.rfind(",", 0, refused_at + 1), 0)
-    tail = text[start:]
-    if tail.count("\\") > MAX_REPAIRS:
-        return text
-    masked = _ESCAPED.sub("__", tail) if "\\" in tail else tail
-    pieces = [text[:start]]
-    copied = looked = quotes = 0
-    for found in islice(_INTEGER_KEY.finditer(masked), MAX_REPAIRS):
-        key_start, key_end = found.span("key")
-        quotes += masked.count('"', looked, key_start)
-        looked = key_start
-        if quotes % 2 == 0:
-            pieces += tail[copied:key_start], '"', tail[key_start:key_end], '"'
-            copied = key_end
-    return "".join([*pieces, tail[copied:]]) if copied else text
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        return decoder.decode(_with_quoted_integer_keys(body))
+
+
+def _with_quoted_integer_keys(body: bytes) -> bytes:
+    """Quicker than a substitution, which Python 3.11 expands key by key."""
+    pieces = _INTEGER_KEY.split(body)
+    pieces[1::3] = [mark + b'"' for mark in pieces[1::3]]
+    pieces[2::3] = [key + b'"' for key in pieces[2::3]]
+    return b"".join(pieces)
+
+
+def _refusal_of(error: Exception, size: int) -> BodyError:
+    if isinstance(error, RecursionError):
+        return JsonLimitError("JSON deeper than the interpreter can follow.")
+    if isinstance(error, msgspec.ValidationError):
+        return JsonTypeError(f"{error}.")
+    return JsonSyntaxError(f"{size} bytes that are not standard JSON: {error}.", advice='Put names and texts in ".')

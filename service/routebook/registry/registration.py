@@ -12,20 +12,33 @@ only the difference. Which part decides what:
 
 The script writes only if the history and the revision of the group are still those of the table that was compared. So
 both parts decide about the same state; otherwise the script answers STALE and the worker starts over.
+
+Large registrations are checked and compared in steps (`long_work`). The table may change between two steps. Then the
+revision in the store is a later one, too, and the script answers STALE.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from typing import Final
 
 from routebook.errors import InvalidInputError
 from routebook.model.broker import MASTER_ID, BrokerGroup, Registration
 from routebook.model.names import MAX_NAME_CHARACTERS, check_address, check_broker_id, check_name
 from routebook.model.topic import QueueData
+from routebook.registry.long_work import parts_of
 from routebook.replica.table import Table
 from routebook.store.registration import QueueDifference
+
+STEP_TOPICS: Final = 2_000
+"""As many topics are checked or compared in less than a millisecond."""
 
 
 def check_registration(registration: Registration) -> None:
     """Refuses illegal values before anything is written. Apache's name server stops halfway and leaves partial data."""
+    for _ in check_registration_in_steps(registration):
+        pass
+
+
+def check_registration_in_steps(registration: Registration) -> Generator[None, None, None]:
     check_name("cluster", registration.cluster)
     check_name("broker", registration.broker)
     check_broker_id(registration.broker_id)
@@ -33,11 +46,17 @@ def check_registration(registration: Registration) -> None:
     for field, value in (("zone", registration.zone), ("HA address", registration.ha_address)):
         if value and len(value) > MAX_NAME_CHARACTERS:
             raise InvalidInputError(field, f"{len(value)} characters", f"at most {MAX_NAME_CHARACTERS} characters")
-    for topic in registration.topics:
-        check_name("topic", topic)
-    for topic, mapping in registration.mappings.items():
-        check_name("topic", topic)
-        check_name("host broker of a mapping", mapping.bname)
+    for number, topics in enumerate(parts_of(registration.topics, STEP_TOPICS)):
+        if number:
+            yield
+        for topic in topics:
+            check_name("topic", topic)
+    for number, mappings in enumerate(parts_of(registration.mappings.items(), STEP_TOPICS)):
+        if number:
+            yield
+        for topic, mapping in mappings:
+            check_name("topic", topic)
+            check_name("host broker of a mapping", mapping.bname)
 
 
 def may_publish(group: BrokerGroup | None, broker_id: int, address: str, *, acting_master: bool | None) -> bool:
@@ -72,7 +91,9 @@ def replaces_known_topics(table: Table, registration: Registration) -> bool:
     return not is_seated or instance is None or version is None or instance.data_version != version
 
 
-def work_out_difference(table: Table, registration: Registration, *, drops_missing: bool) -> QueueDifference:
+def work_out_difference(
+    table: Table, registration: Registration, *, drops_missing: bool
+) -> Generator[None, None, QueueDifference]:
     """What the registration changes in the queues of its group. With `drops_missing`, topics that it does not name are
     removed.
     """
@@ -85,13 +106,16 @@ def work_out_difference(table: Table, registration: Registration, *, drops_missi
     new: dict[str, QueueData] = {}
     differing: dict[str, QueueData] = {}
     is_acting_master = registration.broker_id != MASTER_ID and acting
-    for topic, queue in registration.topics.items():
-        wanted = queue.without_write() if is_acting_master else queue
-        before = known.get(topic)
-        if before == wanted:
-            continue
-        # A topic can be dropped by its key in the table and come back under its own name: then it is new.
-        (new if before is None or topic in dropped else differing)[topic] = wanted
+    for number, topics in enumerate(parts_of(registration.topics.items(), STEP_TOPICS)):
+        if number:
+            yield
+        for topic, queue in topics:
+            wanted = queue.without_write() if is_acting_master else queue
+            before = known.get(topic)
+            if before == wanted:
+                continue
+            # A topic can be dropped by its key in the table and come back under its own name: then it is new.
+            (new if before is None or topic in dropped else differing)[topic] = wanted
     known_mappings = table.mappings_of_broker(broker)
     mappings = {
         topic: mapping

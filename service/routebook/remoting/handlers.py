@@ -31,9 +31,9 @@ from routebook.protocol.answer_bodies import (
 )
 from routebook.protocol.command import Request, RequestCode, ResponseCode
 from routebook.protocol.headers import read_boolean, read_int, read_long, write_fields
+from routebook.protocol.registration_body import read_registration_in_steps
 from routebook.protocol.request_bodies import read_data_version, read_queue_datas
 from routebook.registry.registry import Registry
-from routebook.remoting.body_reader import BodyReader
 from routebook.remoting.reply import Asking, Handler, Reply
 from routebook.replica.routes import (
     ClusterInfo,
@@ -60,10 +60,9 @@ LONGEST_TIMEOUT_MS: Final = 10 * 365 * 86_400_000
 
 
 class BrokerHandlers:
-    def __init__(self, registry: Registry, live: LiveSettings, reader: BodyReader) -> None:
+    def __init__(self, registry: Registry, live: LiveSettings) -> None:
         self._registry = registry
         self._live = live
-        self._reader = reader
 
     async def register(self, asking: Asking) -> Reply:
         seat = Seat(asking.required("clusterName"), asking.required("brokerName"), asking.required_long("brokerId"))
@@ -79,13 +78,15 @@ class BrokerHandlers:
 
     async def _read(self, asking: Asking, seat: Seat) -> Registration:
         request, ext = asking.request, asking.request.ext
-        body = await self._reader.read(
-            request.body,
-            version=request.version,
-            now_ms=_now_ms(),
-            compressed=read_boolean(ext, "compressed"),
-            body_crc32=read_int(ext, "bodyCrc32", 0),
-            max_inflated_bytes=self._live.current.max_frame_bytes,
+        body = await self._registry.long_work.run(
+            read_registration_in_steps(
+                request.body,
+                version=request.version,
+                now_ms=_now_ms(),
+                compressed=read_boolean(ext, "compressed"),
+                body_crc32=read_int(ext, "bodyCrc32", 0),
+                max_inflated_bytes=self._live.current.max_frame_bytes,
+            )
         )
         timeout_ms = read_long(ext, "heartbeatTimeoutMillis", None)
         return Registration(
@@ -345,9 +346,9 @@ def _text_of(body: bytes) -> str:
     return body.decode("utf-8", "replace")
 
 
-def handlers_by_code(registry: Registry, live: LiveSettings, reader: BodyReader) -> Mapping[int, Handler]:
+def handlers_by_code(registry: Registry, live: LiveSettings) -> Mapping[int, Handler]:
     """All but the lookup (105), which is answered without a turn in the queue."""
-    brokers = BrokerHandlers(registry, live, reader)
+    brokers = BrokerHandlers(registry, live)
     lists = ListHandlers(registry, live)
     topics = TopicHandlers(registry)
     key_values = KeyValueHandlers(registry)

@@ -17,7 +17,6 @@ from routebook.listeners.acceptor import Acceptor, NoTls, Tls
 from routebook.listeners.arrival import Bounds
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
-from routebook.remoting.body_reader import BodyReader
 from routebook.remoting.connection import RemotingConnection
 from routebook.remoting.handlers import handlers_by_code
 from routebook.remoting.notifications import Notifications
@@ -39,10 +38,9 @@ class RemotingServer:
         self._metrics = metrics
         self._tls = tls
         self._registry = registry
-        self._reader = BodyReader()
         self._notifications = Notifications(live)
         registry.on_min_broker_change = self._notifications.tell
-        self.port = Port(registry, live, handlers_by_code(registry, live, self._reader), metrics)
+        self.port = Port(registry, live, handlers_by_code(registry, live), metrics)
         self._acceptor: Acceptor | None = None
         self._tasks: list[asyncio.Task[None]] = []
         metrics.before_exposition(lambda: metrics.remoting_port(self.port.figures()))
@@ -105,7 +103,6 @@ class RemotingServer:
         for connection in tuple(self.port.connections):
             connection.abort("it did not take its last answer")
         await self.port.close()
-        await self._reader.close()
         await self._notifications.close()
         return cut
 

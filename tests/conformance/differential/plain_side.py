@@ -13,11 +13,12 @@ from typing import Any
 from routebook.model.broker import Registration
 from routebook.model.topic import SYNC_MEMBER_TOPIC_PREFIX, QueueData
 from routebook.protocol.body_json import BodyError, ChecksumError
-from routebook.protocol.request_bodies import read_data_version, read_queue_datas, read_registration_body
+from routebook.protocol.request_bodies import read_data_version, read_queue_datas
 from routebook.settings.files import parse_properties
 from tests.conformance.differential.frames import Answer, Request
 from tests.conformance.differential.moods import AT_START, ORDER_NAMESPACE
 from tests.conformance.differential.plain_bodies import broker_data, in_zone, kv_table, mapping, queue_data, to_json
+from tests.protocol.bodies.reading import read_registration_body
 from tests.reference.registry import Group, ReferenceRegistry, Unregistration
 
 BLACK_LIST = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")

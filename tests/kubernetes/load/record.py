@@ -23,7 +23,7 @@ class Plan:
 
     clients_of_each_kind: int
     lookups_per_second: float
-    """For each client."""
+    """Of each client."""
     brokers: int
     register_period_s: float
 

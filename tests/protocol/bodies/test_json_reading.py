@@ -1,4 +1,4 @@
-"""What JSON is read, and what bounds it."""
+"""JSON bodies: what is accepted, and the limits."""
 
 import json
 import time
@@ -7,23 +7,27 @@ from contextlib import suppress
 import pytest
 
 from routebook.protocol.body_json import (
+    ANY_JSON,
     LONGEST_NUMBER,
     MAX_JSON_VALUES,
-    MAX_LENIENT_CHARACTERS,
+    MAX_LENIENT_BYTES,
     MAX_LENIENT_DEPTH,
-    MAX_REPAIRS,
     BodyError,
     JsonLimitError,
     JsonSyntaxError,
+    decode_standard,
     parse_leniently,
     read_json,
-    with_quoted_integer_keys,
 )
 
 
+def read(body: bytes) -> object:
+    return read_json(body, ANY_JSON)
+
+
 @pytest.mark.parametrize("body", [b"", b"null", b" \r\n\tnull ", b"   ", b"\xff", b'{"a":"\xc3"}', b"\xed\xa0\x80"])
-def test_nothing_null_and_what_is_not_utf_8_are_null(body: bytes) -> None:
-    assert read_json(body) is None
+def test_null_blank_and_invalid_utf_8_bodies_are_null(body: bytes) -> None:
+    assert read(body) is None
 
 
 @pytest.mark.parametrize(
@@ -48,12 +52,12 @@ def test_nothing_null_and_what_is_not_utf_8_are_null(body: bytes) -> None:
         ("+5", 5),
     ],
 )
-def test_what_the_reference_reads_is_read(body: str, value: object) -> None:
+def test_json_that_rocketmq_accepts_is_accepted(body: str, value: object) -> None:
     if value is None:
         with pytest.raises(JsonSyntaxError):
-            read_json(body.encode())
+            read(body.encode())
     else:
-        assert read_json(body.encode()) == value
+        assert read(body.encode()) == value
 
 
 @pytest.mark.parametrize(
@@ -89,78 +93,81 @@ def test_what_the_reference_reads_is_read(body: str, value: object) -> None:
         "\ufeff{}",
     ],
 )
-def test_what_is_no_json_of_any_kind_is_refused(body: str) -> None:
+def test_text_that_is_not_even_lenient_json_is_refused(body: str) -> None:
     with pytest.raises(JsonSyntaxError):
-        read_json(body.encode())
+        read(body.encode())
 
 
-def test_integer_keys_get_their_quotes_only_outside_of_texts() -> None:
-    text = '{"a{1:":"\\\\",2:"{3:\\"{4:",5 :[{6:{7:0}},8,9]}'
-    assert with_quoted_integer_keys(text) == '{"a{1:":"\\\\","2":"{3:\\"{4:","5" :[{"6":{"7":0}},8,9]}'
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":[{"b":"x"}], \n 2 :{3:"{4",-5:6}}',
+        b'{"a":"10.0.0.1:30000, 7","currIdMap":{0:0}}',
+    ],
+)
+def test_integer_keys_are_read_without_the_lenient_parser(body: bytes) -> None:
+    assert decode_standard(body, ANY_JSON) == parse_leniently(body.decode())
 
 
-def test_the_repair_may_begin_where_the_parser_stopped() -> None:
-    text = '{"a":[{"b":"x"}], \n 2 :{3:"{4:",5:6}}'
-    repaired = '{"a":[{"b":"x"}], \n "2" :{"3":"{4:","5":6}}'
-    assert with_quoted_integer_keys(text, text.index("2")) == repaired
-    assert with_quoted_integer_keys(text) == repaired
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a{1:":"\\\\",2:"{3:\\"{4:",5 :[{6:{7:0}},8,9]}',
+        b'{"a":", 1:",2:0}',
+        b'{"a":"{-1:",2:0}',
+        b'{"a":"\\",1:",2:0}',
+    ],
+)
+def test_a_text_that_holds_something_like_an_integer_key_is_never_misread(body: bytes) -> None:
+    with pytest.raises(Exception, match="malformed"):
+        decode_standard(body, ANY_JSON)
+    assert read(body) == parse_leniently(body.decode())
 
 
-def test_a_text_without_integer_keys_is_not_copied() -> None:
-    text = '{"a":["{1:2}",3,4]}'
-    assert with_quoted_integer_keys(text) is text
-
-
-def test_depth_is_bounded() -> None:
+def test_depth_is_limited() -> None:
     deepest = MAX_LENIENT_DEPTH
     assert parse_leniently("[" * deepest + "]" * deepest)
     with pytest.raises(JsonLimitError):
         parse_leniently("[" * (deepest + 1) + "]" * (deepest + 1))
     for opening in (b"[", b'{"a":', b"{a:", b"{1:", b"{'a':["):
         with pytest.raises(BodyError):
-            read_json(opening * 200_000)
+            read(opening * 200_000)
 
 
-def test_the_number_of_values_is_bounded() -> None:
+def test_the_number_of_values_is_limited() -> None:
     with pytest.raises(JsonLimitError):
-        read_json(b"[" + b"0," * (MAX_JSON_VALUES + 1) + b"0]")
+        read(b"[" + b"0," * (MAX_JSON_VALUES + 1) + b"0]")
 
 
-def test_only_short_bodies_get_to_the_slow_reader() -> None:
-    short = "{'a':'" + "x" * (MAX_LENIENT_CHARACTERS - 100) + "'}"
-    assert isinstance(read_json(short.encode()), dict)
+def test_a_long_body_that_only_the_lenient_parser_could_read_is_refused() -> None:
+    short = "{'a':'" + "x" * (MAX_LENIENT_BYTES - 100) + "'}"
+    assert isinstance(read(short.encode()), dict)
     with pytest.raises(JsonSyntaxError):
-        read_json(short.replace("x", "xx").encode())
+        read(short.replace("x", "xx").encode())
 
 
-def test_a_large_table_with_integer_keys_does_not_go_to_the_slow_reader() -> None:
+def test_a_long_table_with_integer_keys_is_read() -> None:
     text = json.dumps({"x" * 100 + str(number): {"topicName": "T"} for number in range(20_000)})
-    assert len(text) > MAX_LENIENT_CHARACTERS
-    value = read_json(f'{{"table":{text},"currIdMap":{{0:0,2:1}}}}'.encode())
+    assert len(text) > MAX_LENIENT_BYTES
+    value = read(f'{{"table":{text},"currIdMap":{{0:0,2:1}}}}'.encode())
     assert isinstance(value, dict)
     assert value["currIdMap"] == {"0": 0, "2": 1}
 
 
-def test_numbers_too_long_for_any_field_stay_texts() -> None:
+def test_numbers_with_too_many_digits_are_texts() -> None:
     digits = "9" * (LONGEST_NUMBER + 1)
     assert parse_leniently(f"[{digits}]") == [digits]
-    assert read_json(f"[{'9' * 5000}]".encode()) == ["9" * 5000]
+    assert read(f"[{digits}]".encode()) == [digits]
 
 
-@pytest.mark.parametrize("size", [MAX_LENIENT_CHARACTERS - 20, 4 * MAX_LENIENT_CHARACTERS])
+@pytest.mark.parametrize("size", [MAX_LENIENT_BYTES - 20, 4 * 1024 * 1024])
 @pytest.mark.parametrize("before", ["{", '{"a":', "['", "{a:"])
 @pytest.mark.parametrize(
     "piece", ['"\\', "{1:", ",1", '"', " ", "'\\u0041", "\\", "[],", "{'a':", "9", "-", "{a:1,", "1:", "1.", "e", ".1"]
 )
-def test_no_nonsense_takes_long(size: int, before: str, piece: str) -> None:
-    """The slowest takes a fifth of a second; what is quadratic takes hours."""
+def test_no_malformed_body_takes_long(size: int, before: str, piece: str) -> None:
+    """The slowest takes half a second. Anything quadratic would take hours."""
     start = time.thread_time()
     with suppress(BodyError):
-        read_json(f"{before}{piece * (size // len(piece))}x".encode())
+        read(f"{before}{piece * (size // len(piece))}x".encode())
     assert time.thread_time() - start < 3
-
-
-def test_repairs_are_bounded() -> None:
-    many = "{" + "1:0," * (MAX_REPAIRS + 10) + "1:0}"
-    with pytest.raises(BodyError):
-        read_json(many.encode())

@@ -10,8 +10,9 @@ import pytest
 from routebook.model.broker import DataVersion
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.protocol.body_json import ChecksumError, InflateLimitError, NullBodyError, RegistrationBodyError
-from routebook.protocol.request_bodies import RegistrationBody, read_registration_body
+from routebook.protocol.registration_body import RegistrationBody
 from tests.protocol.bodies.compressed_bodies import block, compressed, content_of, number
+from tests.protocol.bodies.reading import read_registration_body
 from tests.protocol.bodies.recorded import (
     BROKER_4_9_7_COMPRESSED,
     BROKER_5_5_0_COMPRESSED,

@@ -15,7 +15,8 @@ from routebook.protocol.body_json import (
     RegistrationBodyError,
     VersionError,
 )
-from routebook.protocol.request_bodies import RegistrationBody, read_registration_body
+from routebook.protocol.registration_body import RegistrationBody
+from tests.protocol.bodies.reading import read_registration_body
 from tests.protocol.bodies.recorded import BROKER_4_9_7, BROKER_5_5_0, MAPPING, NOW_MS, TOPICS, VERSION
 
 FRESH = DataVersion(timestamp=NOW_MS)

@@ -12,7 +12,8 @@ from routebook.protocol.command import HeaderEncoding, Request
 from routebook.protocol.connection import Connection, Event
 from routebook.protocol.frame import FrameLimits, PeerProtocolError
 from routebook.protocol.opening import Opening
-from routebook.protocol.request_bodies import read_data_version, read_queue_datas, read_registration_body
+from routebook.protocol.request_bodies import read_data_version, read_queue_datas
+from tests.protocol.bodies.reading import read_registration_body
 from tests.protocol.bodies.recorded import NOW_MS
 from tests.protocol.fuzzing import bodies, frames
 from tests.protocol.plain_frames import json_lookup
