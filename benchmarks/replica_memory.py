@@ -33,7 +33,7 @@ from pathlib import Path
 from routebook.model.broker import BrokerGroup
 from routebook.model.topic import QueueData
 from routebook.protocol.answer_bodies import Dialect, encode_route
-from routebook.replica.routes import pick_up_route
+from routebook.replica.routes import build_route
 from routebook.replica.table import Table
 from routebook.store.reads import GroupImage
 
@@ -80,7 +80,7 @@ def measure_time(brokers: int, topics: int) -> None:
     table.apply_group("broker-0000", image)
     print(f"  the same broker once more in {1000 * (time.perf_counter() - started):.1f} ms")
     started = time.perf_counter()
-    route = pick_up_route(table, "topic-of-some-length-00007", support_acting_master=True, order_conf_enabled=True)
+    route = build_route(table, "topic-of-some-length-00007", support_acting_master=True, order_conf_enabled=True)
     assert route
     body = encode_route(route, Dialect.STANDARD)
     print(f"  a route of {len(body)} bytes made in {1e6 * (time.perf_counter() - started):.0f} us")

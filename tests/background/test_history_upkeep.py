@@ -223,13 +223,13 @@ async def test_a_baseline_changes_nothing_for_replicas_and_watchers(store_url: s
     async with running_worker(store_url, namespace_name) as worker:
         await register(worker.registry, registration())
         result = await register(worker.registry, registration())
-        digest, route = worker.replica.digest, worker.registry.find_route("orders")
-        with worker.registry.subscribe() as subscription:
+        digest, route = worker.replica.table.digest, worker.registry.find_route("orders")
+        with worker.registry.replica.subscriptions.add() as subscription:
             told = await to_the_end(worker.namespace, await lease_of(worker.namespace))
             await worker.replica.wait_for(told[-1].version, 5000)
             subscription.close()
             assert [event async for event in subscription] == []
-        assert (worker.replica.digest, worker.registry.find_route("orders")) == (digest, route)
+        assert (worker.replica.table.digest, worker.registry.find_route("orders")) == (digest, route)
         again = await register(worker.registry, registration())
         assert (again.status, again.incarnation) == ("unchanged", result.incarnation)
 

@@ -42,7 +42,7 @@ async def try_to_register(worker: InProcessWorker, number: int) -> bool:
 
 async def has_the_table_of_the_store(worker: InProcessWorker) -> bool:
     table, position = await load(worker.namespace)
-    return worker.replica.digest == table.digest and worker.registry.version == position.version
+    return worker.replica.table.digest == table.digest and worker.registry.version == position.version
 
 
 async def test_workers_follow_a_failover_and_expire_no_broker(trio: SentinelTrio) -> None:
@@ -60,7 +60,7 @@ async def test_workers_follow_a_failover_and_expire_no_broker(trio: SentinelTrio
         await until(lambda: try_to_register(other, 10), every_s=0.1)
         await until(lambda: one.replica.current and other.replica.current)
         await one.registry.wait_for_version(other.registry.version)
-        assert one.replica.digest == other.replica.digest
+        assert one.replica.table.digest == other.replica.table.digest
         assert len(one.registry.brokers()) == 11
         await until(lambda: has_the_table_of_the_store(one))
 
@@ -82,7 +82,7 @@ async def test_changes_lost_by_a_failover_begin_a_new_history(trio: SentinelTrio
             worker.registry.find_route("topic-1")
         await until(lambda: try_to_register(one, 1), every_s=0.1)
         await other.registry.wait_for_version(one.registry.version)
-        await until(lambda: one.replica.digest == other.replica.digest)
+        await until(lambda: one.replica.table.digest == other.replica.table.digest)
         assert "topic-1" in other.replica.table.queues_of("broker-1")
 
 
@@ -106,7 +106,7 @@ async def test_a_namespace_is_in_one_slot_of_a_cluster() -> None:
             await one.registry.put_kv("ns", "key", "value", CALLER)
             await one.registry.unregister("east", "broker-5", 0, CALLER)
             await other.registry.wait_for_version(one.registry.version)
-            assert one.replica.digest == other.replica.digest
+            assert one.replica.table.digest == other.replica.table.digest
             assert len(other.registry.brokers()) == 19
             await until(lambda: has_the_table_of_the_store(other))
             await until(lambda: one.leader.lease is not None)

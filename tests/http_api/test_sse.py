@@ -6,7 +6,7 @@ import pytest
 
 from routebook.http_api import watch_streams
 from routebook.http_api.watch_streams import EventId
-from routebook.replica.subscriptions import RouteEvent
+from routebook.replica.replica import RouteEvent
 
 
 def test_a_route_event_carries_the_route_as_it_is() -> None:

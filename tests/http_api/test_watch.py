@@ -76,7 +76,7 @@ def watchers(worker: Worker) -> float:
 
 
 async def subscribed(worker: Worker) -> None:
-    await until(lambda: worker.registry.replica.watchers == 1)
+    await until(lambda: len(worker.registry.replica.subscriptions) == 1)
 
 
 async def test_changes_of_a_topic_arrive_as_they_happen(worker: Worker) -> None:
@@ -249,7 +249,7 @@ async def test_a_watcher_that_does_not_keep_up_is_let_go(worker: Worker) -> None
     async with aclosing(watch.stream()) as stream:  # type: ignore[type-var]
         await anext(stream)
         for version in range(1, 1002):
-            worker.registry.replica._subscriptions.publish(["A"], 1, version)
+            worker.registry.replica.subscriptions.publish(["A"], 1, version)
         parts = [part async for part in stream]
     assert parts[0].startswith(b"event: route")
     assert len(parts) == 1000

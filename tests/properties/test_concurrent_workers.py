@@ -107,7 +107,7 @@ async def assert_equal_tables(namespace: Namespace, workers: list[WholeWorker]) 
     assert replay(entries) == (await state_of_store(namespace)).route_table
     for worker in workers:
         await worker.catch_up()
-    assert len({worker.replica.digest for worker in workers}) == 1
+    assert len({worker.replica.table.digest for worker in workers}) == 1
 
 
 @given(prologues, lives)

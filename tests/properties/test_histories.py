@@ -49,7 +49,7 @@ async def through_the_registry(client: StoreClient, history: list[op.Operation])
         await check_the_history(namespace)
         await worker.catch_up()
         await lagging.follow()
-        assert worker.replica.digest == lagging.replica.digest
+        assert worker.replica.table.digest == lagging.replica.table.digest
 
 
 def prepare_in_parts(patched: pytest.MonkeyPatch) -> None:

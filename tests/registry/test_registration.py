@@ -31,7 +31,7 @@ async def test_another_worker_sees_it_and_has_the_same_digest(store_url: str, na
         result = await register(one.registry, registration())
         await other.registry.wait_for_version(result.version)
         assert other.registry.find_route("orders") == one.registry.find_route("orders")
-        assert other.replica.digest == one.replica.digest
+        assert other.replica.table.digest == one.replica.table.digest
 
 
 async def test_the_same_again_changes_nothing_on_any_worker(store_url: str, namespace_name: str) -> None:
@@ -63,7 +63,7 @@ async def test_workers_that_register_one_group_at_once_all_get_through(store_url
         await asyncio.gather(*(register(workers[n % 2].registry, said) for n, said in enumerate(members)))
         everybody = {n: f"127.0.0.{n + 1}:10911" for n in range(20)}
         await until(lambda: all(w.registry.broker("broker-a").group.addresses == everybody for w in workers))
-        assert one.replica.digest == other.replica.digest
+        assert one.replica.table.digest == other.replica.table.digest
 
 
 async def test_a_hundred_registrations_at_once_end_in_one_state(store_url: str, namespace_name: str) -> None:
@@ -75,7 +75,7 @@ async def test_a_hundred_registrations_at_once_end_in_one_state(store_url: str, 
             for n in range(100)
         ]
         await asyncio.gather(*(register((one if n % 3 else other).registry, r) for n, r in enumerate(said)))
-        await until(lambda: one.replica.digest == other.replica.digest)
+        await until(lambda: one.replica.table.digest == other.replica.table.digest)
         assert sum(len(one.registry.broker(name).group.addresses) for name in one.registry.brokers()) == 100
         changes = await changes_between(one.namespace, 0, 10_000)
         assert [change.version for change in changes] == list(range(1, len(changes) + 1))

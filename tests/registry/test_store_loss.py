@@ -57,12 +57,12 @@ async def test_a_store_that_comes_back_with_its_data_is_followed_again(tmp_path:
     with EmbeddedStore(tmp_path / "data", port=0) as store:
         async with running_worker(store.url, "t") as worker:
             await fill(worker)
-            before = (worker.replica.digest, worker.registry.version, worker.registry.history)
+            before = (worker.replica.table.digest, worker.registry.version, worker.registry.history)
             store.stop()
             await until(lambda: worker.registry.stale_seconds > 0)
             store.start()
             await until(lambda: worker.replica.current)
-            assert (worker.replica.digest, worker.registry.version, worker.registry.history) == before
+            assert (worker.replica.table.digest, worker.registry.version, worker.registry.history) == before
             with pytest.raises(NotFoundError):
                 worker.registry.find_route("never-heard-of")
             await register(worker.registry, registration(data_version=version(9), topics=topics("new", "x")))

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from routebook.remoting import handlers
-from routebook.replica.routes import ClusterInfo, pick_up_cluster_info
+from routebook.replica.routes import ClusterInfo, build_cluster_info
 from routebook.replica.table import Table
 from tests.protocol.bodies.compressed_bodies import compressed, content_of
 from tests.remoting.port import BROKER_A, PortUnderTest, lookup, register, registration_body, route, topic
@@ -226,7 +226,7 @@ async def test_the_cluster_table_is_made_once_for_all_who_ask(peer: Peer, monkey
 
     def look(table: Table) -> ClusterInfo:
         made.append(table)
-        return pick_up_cluster_info(table)
+        return build_cluster_info(table)
 
     monkeypatch.setattr(handlers, "pick_up_cluster_info", look)
     await register(peer)

@@ -5,7 +5,7 @@ from typing import Any
 
 from routebook.model.broker import BrokerGroup, Instance
 from routebook.model.topic import QueueData, TopicMapping
-from routebook.replica.routes import pick_up_route
+from routebook.replica.routes import build_route
 from routebook.replica.table import Table
 from routebook.store.reads import GroupImage
 
@@ -59,4 +59,4 @@ def mapping(bname: str = BROKER, epoch: int = 7) -> TopicMapping:
 
 def route_of(table: Table, topic: str = "orders", *, acting: bool = False, order: bool = False) -> Any:
     """Any, so that a test can look into it without asking first whether it is there."""
-    return pick_up_route(table, topic, support_acting_master=acting, order_conf_enabled=order)
+    return build_route(table, topic, support_acting_master=acting, order_conf_enabled=order)

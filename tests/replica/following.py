@@ -78,9 +78,7 @@ async def caught_up(namespace: Namespace, *replicas: Replica) -> None:
 
     async def same() -> bool:
         head = await read_history_head(namespace)
-        return all(
-            (one.identity, one.history, one.version) == (head.identity, head.history, head.version) for one in replicas
-        )
+        return all(one.position.is_same_history(head) and one.version == head.version for one in replicas)
 
     await until(same)
 

@@ -1,33 +1,33 @@
 """Kept answers are bounded, and gone when they are no longer good."""
 
-from routebook.replica.replica import Answers
+from routebook.replica.replica import RouteCache
 
 
 def test_the_oldest_goes_when_there_is_too_much() -> None:
-    answers = Answers(max_bytes=10)
+    answers = RouteCache(max_bytes=10)
     for topic in ("a", "b", "c"):
-        answers.keep(topic, b"1234")
+        answers.put(topic, b"1234")
     assert (answers.get("a"), answers.get("b"), answers.get("c")) == (None, b"1234", b"1234")
-    assert (answers.held_bytes, len(answers)) == (8, 2)
+    assert (answers.size_bytes, len(answers)) == (8, 2)
 
 
 def test_one_that_is_too_large_is_not_kept() -> None:
-    answers = Answers(max_bytes=3)
-    answers.keep("a", b"1234")
-    assert (answers.get("a"), answers.held_bytes) == (None, 0)
+    answers = RouteCache(max_bytes=3)
+    answers.put("a", b"1234")
+    assert (answers.get("a"), answers.size_bytes) == (None, 0)
 
 
 def test_taking_out_returns_what_was_there() -> None:
-    answers = Answers()
+    answers = RouteCache()
     for topic in ("a", "b", "c"):
-        answers.keep(topic, topic.encode())
+        answers.put(topic, topic.encode())
     assert answers.take_out({"a", "x"}) == {"a": b"a"}
     assert answers.take_out({"b", "x", "y", "z"}) == {"b": b"b"}
-    assert (answers.get("c"), answers.held_bytes) == (b"c", 1)
+    assert (answers.get("c"), answers.size_bytes) == (b"c", 1)
 
 
 def test_keeping_again_replaces() -> None:
-    answers = Answers()
-    answers.keep("a", b"12")
-    answers.keep("a", b"345")
-    assert (answers.get("a"), answers.held_bytes) == (b"345", 3)
+    answers = RouteCache()
+    answers.put("a", b"12")
+    answers.put("a", b"345")
+    assert (answers.get("a"), answers.size_bytes) == (b"345", 3)

@@ -9,8 +9,8 @@ from routebook.protocol.answer_bodies import Dialect
 from routebook.replica.routes import (
     ClusterInfo,
     TopicList,
-    pick_up_cluster_info,
-    pick_up_member_group,
+    build_cluster_info,
+    build_member_group,
 )
 from routebook.replica.table import Table
 from tests.replica.build import A, B, group, image, instance, mapping, route_of, table_of
@@ -94,15 +94,15 @@ def test_all_objects_have_their_keys_in_alphabetical_order() -> None:
     table.apply_kv(ORDER_TOPIC_NAMESPACE, {"orders": "x"})
     for written in (
         encode_route(route_of(table, order=True)),
-        encode_cluster_info(pick_up_cluster_info(table)),
+        encode_cluster_info(build_cluster_info(table)),
     ):
         assert written.decode() == json.dumps(json.loads(written), sort_keys=True, separators=(",", ":"))
 
 
 def test_cluster_info() -> None:
-    assert encode_cluster_info(pick_up_cluster_info(Table())) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+    assert encode_cluster_info(build_cluster_info(Table())) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
     table = table_of(image(group(), ["orders"]))
-    assert encode_cluster_info(pick_up_cluster_info(table)).decode() == (
+    assert encode_cluster_info(build_cluster_info(table)).decode() == (
         '{"brokerAddrTable":{"broker-a":{"brokerAddrs":{"0":"127.0.0.1:10911"},"brokerName":"broker-a",'
         '"cluster":"east","enableActingMaster":false}},"clusterAddrTable":{"east":["broker-a"]}}'
     )
@@ -110,11 +110,11 @@ def test_cluster_info() -> None:
 
 def test_member_group() -> None:
     table = table_of(image(group({1: B, 0: A}, zone="z", acting_master=True)))
-    assert encode_member_group(pick_up_member_group(table, "east", "broker-a")).decode() == (
+    assert encode_member_group(build_member_group(table, "east", "broker-a")).decode() == (
         '{"brokerMemberGroup":{"brokerAddrs":{"0":"127.0.0.1:10911","1":"127.0.0.2:10911"},'
         '"brokerName":"broker-a","cluster":"east"}}'
     )
-    assert encode_member_group(pick_up_member_group(table, "y", "x")) == (
+    assert encode_member_group(build_member_group(table, "y", "x")) == (
         b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"x","cluster":"y"}}'
     )
 

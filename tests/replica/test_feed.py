@@ -38,7 +38,7 @@ from tests.support.waiting import until
 async def test_an_empty_store_is_opened_and_complete(namespace: Namespace) -> None:
     async with following(namespace) as replica:
         assert replica.complete
-        assert (replica.version, bool(replica.identity), bool(replica.history)) == (0, True, True)
+        assert (replica.version, bool(replica.position.identity), bool(replica.history)) == (0, True, True)
         assert replica.current
         assert replica.route_bytes("orders") is None
 
@@ -84,7 +84,7 @@ async def test_every_kind_of_change_arrives(namespace: Namespace) -> None:
         await caught_up(namespace, replica)
         assert replica.counts.loads == 1
         async with following(namespace) as fresh:
-            assert fresh.digest == replica.digest == replica.table.compute_digest()
+            assert fresh.table.digest == replica.table.digest == replica.table.compute_digest()
         table = replica.table
         assert table.groups["broker-a"].addresses == {1: B}
         assert table.queues_of("broker-a")["orders"].perm == 4, "the lost master's topics are read-only"
@@ -96,11 +96,11 @@ async def test_every_kind_of_change_arrives(namespace: Namespace) -> None:
 
 async def test_a_group_that_went_leaves_nothing(namespace: Namespace) -> None:
     async with following(namespace) as replica:
-        empty = replica.digest
+        empty = replica.table.digest
         await register(namespace, A)
         await replica.wait_for(await unregister(namespace, "broker-a", A), 2000)
         assert replica.route_bytes("orders") is None
-        assert replica.digest == empty
+        assert replica.table.digest == empty
 
 
 async def test_replicas_fed_in_different_portions_have_the_same_digest(namespace: Namespace) -> None:
@@ -112,7 +112,9 @@ async def test_replicas_fed_in_different_portions_have_the_same_digest(namespace
             await register(namespace, C, broker="broker-c")
             await unregister(namespace, "broker-a", B, broker_id=1)
             await caught_up(namespace, early, late)
-            assert early.digest == late.digest == early.table.compute_digest() == late.table.compute_digest()
+            assert (
+                early.table.digest == late.table.digest == early.table.compute_digest() == late.table.compute_digest()
+            )
             assert early.counts.changes > late.counts.changes
 
 
@@ -142,7 +144,7 @@ async def test_no_registration_is_ever_half_visible(namespace: Namespace) -> Non
 async def test_a_change_in_many_parts_is_visible_at_once(namespace: Namespace) -> None:
     many = {f"topic-{n:05d}": QueueData() for n in range(5_500)}
     async with following(namespace) as replica:
-        with replica.subscribe() as subscription:
+        with replica.subscriptions.add() as subscription:
             await register(namespace, A, topics=many)
             first = await anext(subscription)
             assert len(replica.view.topics) == len(many)
@@ -176,7 +178,7 @@ async def test_settings_of_the_store_shape_the_answers(namespace: Namespace) -> 
     await register(namespace, B, 1, acting_master=True)
     await unregister(namespace, "broker-a", A)
     async with following(namespace) as replica:
-        with replica.subscribe("orders") as subscription:
+        with replica.subscriptions.add("orders") as subscription:
             assert json.loads(replica.route_bytes("orders") or b"")["brokerDatas"][0]["brokerAddrs"] == {"1": B}
             await set_setting(namespace, "support_acting_master", "true", "true", caller=CALLER)
             assert (await anext(subscription)).topic == "orders"
@@ -280,7 +282,7 @@ async def test_a_lost_tail_begins_a_new_history_once(namespace: Namespace) -> No
         assert one.history == other.history
         assert one.version == 1
         assert one.counts.lost_tails + other.counts.lost_tails >= 1
-        assert one.digest == other.digest
+        assert one.table.digest == other.table.digest
         assert one.route_bytes("orders") == other.route_bytes("orders")
         assert "broker-b" in one.view.groups, "what was lost is shown until it is back"
         assert "broker-b" not in one.table.groups

@@ -57,8 +57,8 @@ def test_the_smallest_id_stands_in_for_a_lost_master_of_a_read_only_topic() -> N
     table = table_of(image(group({2: C, 1: B}, acting_master=True), {"orders": READ_ONLY}))
     assert route_of(table, acting=True).groups[0].addresses == {0: B, 2: C}
     assert table.groups["broker-a"].addresses == {1: B, 2: C}, "only the answer says so"
-    assert routes.pick_up_cluster_info(table).groups[0].addresses == {1: B, 2: C}
-    assert routes.pick_up_member_group(table, "east", "broker-a").addresses == {1: B, 2: C}
+    assert routes.build_cluster_info(table).groups[0].addresses == {1: B, 2: C}
+    assert routes.build_member_group(table, "east", "broker-a").addresses == {1: B, 2: C}
 
 
 def test_nobody_stands_in_while_the_entry_is_writable() -> None:
@@ -94,15 +94,15 @@ def test_the_order_configuration_is_added_when_enabled_and_present() -> None:
 
 def test_a_member_group_takes_the_askers_word_for_the_cluster() -> None:
     table = table_of(image(group({1: B, 0: A})))
-    found = routes.pick_up_member_group(table, "elsewhere", "broker-a")
+    found = routes.build_member_group(table, "elsewhere", "broker-a")
     assert (found.cluster, found.addresses) == ("elsewhere", {0: A, 1: B})
-    assert routes.pick_up_member_group(table, "y", "x").addresses == {}
+    assert routes.build_member_group(table, "y", "x").addresses == {}
 
 
 def test_cluster_info_holds_empty_groups_and_names_without_a_group() -> None:
     table = table_of(image(group({}, name="b-empty")), image(group(), clusters=["west", "east"]))
     table.apply_group("b-ghost", image(None, clusters=["east"]))
-    info = routes.pick_up_cluster_info(table)
+    info = routes.build_cluster_info(table)
     assert [found.name for found in info.groups] == ["b-empty", "broker-a"]
     assert info.clusters == {"east": ("b-empty", "b-ghost", "broker-a"), "west": ("broker-a",)}
 

@@ -6,9 +6,8 @@ import pytest
 
 from routebook.model.topic import PERM_READ, QueueData
 from routebook.replica import recovery as recovery_module
-from routebook.replica.contents import Contents
 from routebook.replica.load import Position
-from routebook.replica.recovery import SETTLE_MS, Recovery, carry_over
+from routebook.replica.recovery import QUIET_MS, Recovery, carry_over
 from routebook.replica.table import Table
 from routebook.store.administration import delete_kv, delete_topic, put_kv, register_topic, set_setting
 from routebook.store.history import Change
@@ -18,7 +17,7 @@ from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER
 from tests.reference.build import mapping, topics, version
 from tests.replica.build import A, B, C, group, image, instance, table_of
-from tests.replica.following import caught_up, following, lose_everything, register, unregister
+from tests.replica.following import caught_up, following, lose_everything, new_replica, register, unregister
 from tests.support.waiting import until
 
 NOTHING = image(None)
@@ -79,7 +78,7 @@ def test_a_seat_that_leaves_in_the_new_history_is_not_carried() -> None:
     shown.apply_instance(f"east/{A}", instance())
     recovery = Recovery(shown, 1000)
     gone = change("broker-removed", cluster="east", broker="broker-a", id=0, addr=A)
-    assert recovery.forget(gone) == {"orders"}
+    assert recovery.delete(gone) == {"orders"}
     assert shown.groups["broker-a"].addresses == {1: B}
     assert not shown.instances
 
@@ -87,15 +86,15 @@ def test_a_seat_that_leaves_in_the_new_history_is_not_carried() -> None:
 def test_a_topic_deleted_in_the_new_history_is_not_carried() -> None:
     shown = table_of(image(group(), ["orders", "payments"]))
     items = [{"t": "orders", "x": 1}, {"t": "payments", "r": 1, "w": 1, "p": 6, "f": 0}]
-    assert Recovery(shown, 1000).forget(change("queues-changed", broker="broker-a", queues=items)) == {"orders"}
+    assert Recovery(shown, 1000).delete(change("queues-changed", broker="broker-a", queues=items)) == {"orders"}
     assert set(shown.topics) == {"payments"}
 
 
 def test_a_key_deleted_in_the_new_history_is_not_carried() -> None:
     shown = Table()
     shown.apply_kv("n", {"k": "v", "other": "v"})
-    Recovery(shown, 1000).forget(change("kv-deleted", namespace="n", key="k"))
-    Recovery(shown, 1000).forget(change("kv-deleted", namespace="unknown", key="k"))
+    Recovery(shown, 1000).delete(change("kv-deleted", namespace="n", key="k"))
+    Recovery(shown, 1000).delete(change("kv-deleted", namespace="unknown", key="k"))
     assert shown.kv == {"n": {"other": "v"}}
 
 
@@ -103,7 +102,7 @@ def test_an_address_that_moves_to_another_id_keeps_its_queues() -> None:
     """Its old seat is removed and its new one named in one batch, which names no topics."""
     shown, now = table_of(image(group({1: A}), ["orders"])), table_of(image(group({1: A}), ["orders"]))
     recovery = Recovery(shown, 1000)
-    recovery.forget(change("broker-removed", cluster="east", broker="broker-a", id=1, addr=A, cause="moved"))
+    recovery.delete(change("broker-removed", cluster="east", broker="broker-a", id=1, addr=A, cause="moved"))
     before = now.image_of("broker-a", ())
     after = image(group({0: A}), {}, all_queues=False)
     now.apply_group("broker-a", after)
@@ -114,19 +113,19 @@ def test_an_address_that_moves_to_another_id_keeps_its_queues() -> None:
 # -- its end
 
 
-def test_it_lasts_until_what_was_carried_is_no_longer_shown() -> None:
+async def test_it_lasts_until_what_was_carried_is_no_longer_shown(namespace: Namespace) -> None:
     """Readers and writers come in between the steps, and deletions are noted as long as anything lost is shown."""
-    contents = Contents()
+    replica = new_replica(namespace)
     for history in ("before", "now"):
         lost = image(group(), ["orders"]) if history == "before" else image(group(), [])
-        for _ in contents.replace(table_of(lost), Position("store", history, 1, 1), 1000):
+        for _ in replica.replace(table_of(lost), Position("store", history, 1, 1)):
             pass
     steps = 0
-    for _ in contents.end_recovery():
-        assert (contents.recovery is None) == (contents.shown is contents.table)
+    for _ in replica.end_recovery():
+        assert (replica.recovery is None) == (replica.view is replica.table)
         steps += 1
     assert steps > 1
-    assert "orders" not in contents.shown.topics
+    assert "orders" not in replica.view.topics
 
 
 def filled(window_ms: int = 100_000) -> tuple[Recovery, Table]:
@@ -146,12 +145,12 @@ def bring_back(recovery: Recovery, now: Table, *said: str) -> None:
 
 def test_it_ends_a_moment_after_the_last_seat_is_back() -> None:
     recovery, now = filled()
-    recovery.spend(SETTLE_MS)
+    recovery.spend(QUIET_MS)
     assert recovery.state.awaited_seats == 1
     assert not recovery.is_over(now)
     bring_back(recovery, now, "orders")
     assert not recovery.is_over(now)
-    recovery.spend(SETTLE_MS)
+    recovery.spend(QUIET_MS)
     assert recovery.state.awaited_seats == 0
     assert recovery.is_over(now)
 
@@ -160,7 +159,7 @@ def test_it_waits_for_what_has_to_be_written_back_but_not_for_what_no_broker_say
     recovery, now = filled()
     recovery.shown.apply_group("broker-a", image(group(), {"orders": QueueData(by_request=True)}, all_queues=False))
     bring_back(recovery, now, "other")
-    recovery.spend(SETTLE_MS)
+    recovery.spend(QUIET_MS)
     assert recovery.carried_queues(now) == {"broker-a": {"orders": QueueData(by_request=True)}}
     assert not recovery.is_over(now)
     recovery.shown.apply_group("broker-a", image(group(), {"orders": QUEUE}, all_queues=False))
@@ -182,19 +181,19 @@ async def test_an_emptied_store_leaves_the_known_answers_and_new_ones_win(namesp
     await register(namespace, A, mappings={"orders": mapping()})
     await register(namespace, B, broker="broker-b", topics=topics("orders", "billing"))
     async with following(namespace) as replica:
-        old, known = replica.identity, replica.route_bytes("orders")
+        old, known = replica.position.identity, replica.route_bytes("orders")
         await lose_everything(namespace)
-        await until(lambda: replica.identity != old)
+        await until(lambda: replica.position.identity != old)
         assert replica.route_bytes("orders") == known
         assert replica.is_recovering
         assert replica.recovery
-        assert replica.recovery.awaited_seats == 2
+        assert replica.recovery.state.awaited_seats == 2
         assert not replica.table.groups
         assert replica.counts.losses == 1
         await register(namespace, A, data_version=version(5), topics=topics("orders", read_queues=3))
         await caught_up(namespace, replica)
         assert replica.view.brokers_of("orders") == {"broker-a": QueueData(read_queues=3), "broker-b": QUEUE}
-        assert replica.recovery.awaited_seats == 1
+        assert replica.recovery.state.awaited_seats == 1
         assert set(replica.view.topics) == {"orders", "payments", "billing"}
         assert set(replica.table.topics) == {"orders"}
 
@@ -204,9 +203,9 @@ async def test_deletions_in_the_new_history_apply_to_what_is_carried(namespace: 
     await register(namespace, B, broker="broker-b", topics=topics("orders"))
     await put_kv(namespace, "n", "k", "v", caller=CALLER)
     async with following(namespace) as replica:
-        old = replica.identity
+        old = replica.position.identity
         await lose_everything(namespace)
-        await until(lambda: replica.identity != old)
+        await until(lambda: replica.position.identity != old)
         await delete_topic(namespace, "payments", caller=CALLER, carried_by={"broker-a": "east"})
         await unregister(namespace, "broker-b", B, carried=True)
         await delete_kv(namespace, "n", "k", caller=CALLER, carried=True)
@@ -222,39 +221,40 @@ async def test_deletions_in_the_new_history_apply_to_what_is_carried(namespace: 
 async def test_what_no_broker_brings_can_be_written_back_and_then_it_ends(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery_module, "SETTLE_MS", 0)
+    monkeypatch.setattr(recovery_module, "QUIET_MS", 0)
     await register(namespace, A)
     await register_topic(namespace, "asked-for", {"broker-a": QueueData(2, 2)}, caller=CALLER)
     await put_kv(namespace, "n", "k", "v", caller=CALLER)
     await set_setting(namespace, "hold_percent", "44", "44", caller=CALLER)
     async with following(namespace) as replica:
-        old = replica.identity
+        old = replica.position.identity
         await lose_everything(namespace)
-        await until(lambda: replica.identity != old)
-        assert replica.carried_kv() == {"n": {"k": "v"}}
-        assert replica.carried_settings() == {"hold_percent": "44"}
-        assert replica.carried_queues() == {}, "its broker is not back"
+        await until(lambda: replica.position.identity != old)
+        recovery = replica.recovery
+        assert recovery
+        assert recovery.carried_kv(replica.table) == {"n": {"k": "v"}}
+        assert recovery.carried_settings(replica.table) == {"hold_percent": "44"}
+        assert recovery.carried_queues(replica.table) == {}, "its broker is not back"
         await restore_kv(namespace, "n", {"k": "v"}, caller=CALLER)
         await restore_settings(namespace, {"hold_percent": ("44", "44")}, caller=CALLER)
         await register(namespace, A)
         await caught_up(namespace, replica)
-        carried = replica.carried_queues()
+        carried = recovery.carried_queues(replica.table)
         assert carried == {"broker-a": {"asked-for": QueueData(2, 2, by_request=True)}}
         revision = replica.table.groups["broker-a"].revision
         await restore_queues(namespace, "broker-a", carried["broker-a"], revision=revision, caller=CALLER)
         await until(lambda: not replica.is_recovering)
         assert replica.view is replica.table
-        assert (replica.carried_kv(), replica.carried_settings(), replica.carried_queues()) == ({}, {}, {})
         assert "asked-for" in replica.view.topics
 
 
 async def test_the_window_ends_what_never_came_back(namespace: Namespace) -> None:
     await register(namespace, A)
     async with following(namespace, recovery_window_ms=1500) as replica:
-        old = replica.identity
+        old = replica.position.identity
         await lose_everything(namespace)
-        await until(lambda: replica.identity != old)
-        with replica.subscribe("orders") as subscription:
+        await until(lambda: replica.position.identity != old)
+        with replica.subscriptions.add("orders") as subscription:
             assert replica.route_bytes("orders")
             await until(lambda: not replica.is_recovering)
             assert replica.route_bytes("orders") is None
@@ -264,25 +264,25 @@ async def test_the_window_ends_what_never_came_back(namespace: Namespace) -> Non
 async def test_a_second_loss_carries_what_is_shown(namespace: Namespace) -> None:
     await register(namespace, A, topics=topics("orders"))
     async with following(namespace) as replica:
-        first = replica.identity
+        first = replica.position.identity
         await lose_everything(namespace)
-        await until(lambda: replica.identity != first)
+        await until(lambda: replica.position.identity != first)
         await register(namespace, B, broker="broker-b", topics=topics("billing"))
         await caught_up(namespace, replica)
-        second = replica.identity
+        second = replica.position.identity
         await lose_everything(namespace)
-        await until(lambda: replica.identity not in {first, second})
+        await until(lambda: replica.position.identity not in {first, second})
         assert set(replica.view.topics) == {"orders", "billing"}
         assert replica.recovery
-        assert replica.recovery.awaited_seats == 2
+        assert replica.recovery.state.awaited_seats == 2
 
 
 async def test_a_gap_during_recovery_keeps_what_is_carried(namespace: Namespace) -> None:
     await register(namespace, A, topics=topics("orders"))
     async with following(namespace) as replica:
-        old = replica.identity
+        old = replica.position.identity
         await lose_everything(namespace)
-        await until(lambda: replica.identity != old)
+        await until(lambda: replica.position.identity != old)
         await register(namespace, B, broker="broker-b", topics=topics("billing"))
         await caught_up(namespace, replica)
         await namespace.client.call("HINCRBY", namespace.keys.meta, "version", 1)
@@ -305,9 +305,9 @@ async def test_a_cold_worker_carries_nothing(namespace: Namespace) -> None:
 async def test_a_read_only_entry_of_the_new_history_wins(namespace: Namespace) -> None:
     await register(namespace, A, acting_master=True)
     async with following(namespace) as replica:
-        old = replica.identity
+        old = replica.position.identity
         await lose_everything(namespace)
-        await until(lambda: replica.identity != old)
+        await until(lambda: replica.position.identity != old)
         await register(namespace, B, 1, acting_master=True)
         await caught_up(namespace, replica)
         assert replica.view.groups["broker-a"].addresses == {0: A, 1: B}

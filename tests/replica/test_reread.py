@@ -7,9 +7,8 @@ from itertools import count
 import pytest
 
 from routebook.model.topic import QueueData
-from routebook.replica.contents import changed_topics
-from routebook.replica.load import Named, Position, load, reread
-from routebook.replica.table import Table
+from routebook.replica.load import Position, References, load, reread
+from routebook.replica.table import Table, changed_topics
 from routebook.store.administration import (
     delete_kv,
     delete_topic,
@@ -38,20 +37,20 @@ def change(kind: str, **fields: object) -> Change:
 def test_topics_of_one_group_are_gathered_and_all_swallows_some() -> None:
     one = change("queues-changed", broker="a", queues=[{"t": "x"}])
     other = change("broker-changed", cluster="c", broker="a", addr="h:1", queues=[{"t": "y"}], mapped=["m"])
-    named = Named.by([one, other])
+    named = References.of([one, other])
     assert named.groups == {"a": frozenset({"x", "y"}), "m": frozenset()}
     assert named.instance_names == {"c/h:1"}
     every = change("write-permission", broker="a")
-    assert Named.by([every, one]).groups == Named.by([one, every]).groups == {"a": None}
+    assert References.of([every, one]).groups == References.of([one, every]).groups == {"a": None}
 
 
 def test_a_kind_of_a_later_release_has_its_whole_group_read() -> None:
-    assert Named.by([change("broker-painted", broker="a", queues=[{"t": "x"}])]).groups == {"a": None}
-    assert Named.by([change("weather", temperature=3)]) == Named()
+    assert References.of([change("broker-painted", broker="a", queues=[{"t": "x"}])]).groups == {"a": None}
+    assert References.of([change("weather", temperature=3)]) == References()
 
 
 def test_key_values_settings_and_members_are_named() -> None:
-    named = Named.by(
+    named = References.of(
         [
             change("kv-put", namespace="n", key="k"),
             change("kv-deleted", namespace="m", key="k"),

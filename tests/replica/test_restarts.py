@@ -59,8 +59,8 @@ async def test_a_server_that_kept_its_data_is_followed_again_without_a_load(
 async def test_a_server_that_comes_back_empty_takes_nothing_away(forgetting: EmbeddedStore, scripts: ScriptSet) -> None:
     async with client_at(forgetting.url, KEYS) as client, following_at(forgetting.url, KEYS, scripts) as replica:
         await replica.wait_for(await register(Namespace(client, KEYS, scripts), A), 2000)
-        known, identity = replica.route_bytes("orders"), replica.identity
+        known, identity = replica.route_bytes("orders"), replica.position.identity
         await restart(forgetting)
-        await until(lambda: replica.identity != identity, timeout_s=BACK_WITHIN_S)
+        await until(lambda: replica.position.identity != identity, timeout_s=BACK_WITHIN_S)
         assert replica.route_bytes("orders") == known
         assert replica.is_recovering

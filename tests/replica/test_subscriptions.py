@@ -2,8 +2,7 @@
 
 import asyncio
 
-from routebook.replica import subscriptions
-from routebook.replica.subscriptions import RouteEvent, Subscriptions
+from routebook.replica.replica import MAX_QUEUED_EVENTS, RouteEvent, Subscriptions
 from routebook.store.namespace import Namespace
 from tests.reference.build import topics
 from tests.replica.build import A, B
@@ -53,17 +52,17 @@ async def test_closing_ends_a_waiting_reader() -> None:
 async def test_a_reader_that_does_not_keep_up_is_let_go_and_told_so() -> None:
     some = Subscriptions()
     slow = some.add("orders")
-    for number in range(subscriptions.QUEUE_LENGTH + 1):
+    for number in range(MAX_QUEUED_EVENTS + 1):
         some.publish(["orders"], 1, number)
     assert slow.lagged
     assert not len(some)
-    assert len([event async for event in slow]) == subscriptions.QUEUE_LENGTH
+    assert len([event async for event in slow]) == MAX_QUEUED_EVENTS
 
 
 async def test_a_change_is_told_once_and_only_when_the_route_differs(namespace: Namespace) -> None:
     await register(namespace, A)
     async with following(namespace) as replica:
-        with replica.subscribe("orders") as subscription:
+        with replica.subscriptions.add("orders") as subscription:
             before = replica.route_bytes("orders")
             # A new heartbeat timeout is a change, but not one of the route.
             await replica.wait_for(await register(namespace, A, timeout_ms=99_000), 2000)
@@ -75,7 +74,7 @@ async def test_a_change_is_told_once_and_only_when_the_route_differs(namespace: 
 
 async def test_of_all_routes_the_last_event_of_a_version_is_marked(namespace: Namespace) -> None:
     async with following(namespace) as replica:
-        with replica.subscribe() as subscription:
+        with replica.subscriptions.add() as subscription:
             await register(namespace, A, topics=topics("a", "b", "c"))
             events = [await anext(subscription) for _ in range(3)]
             assert [(event.topic, event.last) for event in events] == [("a", False), ("b", False), ("c", True)]

@@ -1,8 +1,8 @@
-"""After the store lost its data: writes back what no broker brings, from the table this worker still remembers.
+"""After the store lost its data: writes back what no broker registers, from the table that this worker still shows.
 
-Any worker that remembers does it, since the leader may be a new one that does not; only absent keys are written, and
-the first worker to finish ends it for all. Queue entries that came from register-topic follow
-when their broker is back.
+Every worker that has the data does this, because the leader may be a new worker without it. Only absent keys are
+written, and the first worker to finish ends the restoring of key-values and settings for all. Queue entries that came
+from register-topic follow when their broker is back.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from routebook.errors import StoreError
 from routebook.model.names import Caller
 from routebook.model.topic import QueueData
+from routebook.replica.recovery import Recovery
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.namespace import Namespace, Status
@@ -25,7 +26,7 @@ _Value = TypeVar("_Value")
 
 PERIOD_S: Final = 0.5
 ENTRIES_PER_CALL: Final = 250
-"""Some 6 ms of the store (`benchmarks/script_blocking.py`), which serves nobody else meanwhile."""
+"""Such a call blocks the store for some 6 ms (`benchmarks/script_blocking.py`)."""
 
 
 class Restoring:
@@ -34,53 +35,54 @@ class Restoring:
         self._replica = replica
         self._live = live
         self._caller = Caller(worker)
-        self._restored = ""
-        """The history whose key-values and settings are written back."""
+        self._restored_history = ""
+        """The history into which key-values and settings have been written back."""
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(PERIOD_S)
-            if not self._replica.is_recovering:
+            recovery = self._replica.recovery
+            if recovery is None:
                 continue
             try:
-                if self._restored != self._replica.history:
-                    await self._restore_shared_values()
-                await self._restore_queues()
+                if self._restored_history != self._replica.history:
+                    await self._restore_key_values_and_settings(recovery)
+                await self._restore_queues(recovery)
             except StoreError as error:
                 _log.debug("Restoring waits for the store: %s", error)
 
-    async def _restore_shared_values(self) -> None:
-        history = self._replica.history
+    async def _restore_key_values_and_settings(self, recovery: Recovery) -> None:
+        history, table = self._replica.history, self._replica.table
+        settings = {
+            key: (value, self._live.masked(key, value)) for key, value in recovery.carried_settings(table).items()
+        }
         written = 0
-        for kv_namespace, values in self._replica.carried_kv().items():
+        for kv_namespace, values in recovery.carried_kv(table).items():
             for part in _parts(values):
                 written += (await restore_kv(self._namespace, kv_namespace, part, caller=self._caller)).count
-        settings = {
-            key: (value, self._live.masked(key, value)) for key, value in self._replica.carried_settings().items()
-        }
         written += (await restore_settings(self._namespace, settings, caller=self._caller)).count
         await mark_restored(self._namespace)
-        self._restored = history
+        self._restored_history = history
         if written:
             _log.warning("The store had lost its data: wrote back %d key-values and settings.", written)
 
-    async def _restore_queues(self) -> None:
-        # Revisions of the same moment: a later one may know of a deletion that these entries do not.
+    async def _restore_queues(self, recovery: Recovery) -> None:
+        table = self._replica.table
+        # The revisions are read together with the entries: a later revision may include a deletion of such an entry.
         lost = [
-            (broker, queues, self._replica.table.groups[broker].revision)
-            for broker, queues in self._replica.carried_queues().items()
+            (broker, queues, table.groups[broker].revision) for broker, queues in recovery.carried_queues(table).items()
         ]
         for broker, queues, revision in lost:
             written = await write_back_queues(self._namespace, broker, queues, revision=revision, caller=self._caller)
             if written:
-                _log.warning("Wrote back %d topics of %s that no broker brings.", written, broker)
+                _log.warning("Wrote back %d topics of %s that no broker registers.", written, broker)
 
 
 async def write_back_queues(
     namespace: Namespace, broker: str, queues: Mapping[str, QueueData], *, revision: int, caller: Caller
 ) -> int:
-    """As long as the group is what we know of it, our own parts included. Once anybody else has changed it, the rest
-    waits until this worker has seen what: a topic may have been deleted.
+    """Writes as long as nobody else changes the group. After another change, the rest waits until this worker has
+    applied it, because that change may have deleted one of these topics.
     """
     written = 0
     for part in _parts(queues):

@@ -31,7 +31,7 @@ from routebook.http_api.problems import Problem
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
-from routebook.replica.subscriptions import RouteEvent, Subscription
+from routebook.replica.replica import RouteEvent, Subscription
 from routebook.store.history import BASELINE_KINDS, Change
 
 KEEP_ALIVE: Final = b": still here\n\n"
@@ -277,7 +277,7 @@ class Watch:
         self._history = ""
 
     async def stream(self) -> AsyncIterator[bytes]:
-        with self._watchers.watching(), self._registry.subscribe(self._wanted.topic) as subscription:
+        with self._watchers.watching(), self._registry.replica.subscriptions.add(self._wanted.topic) as subscription:
             self._history, upto = self._registry.history, self._registry.version
             yield _OPENING
             async for part in self._first(upto):
@@ -361,7 +361,7 @@ class Watch:
     def _newest_id(self) -> EventId:
         """Of the newest change this worker has seen; `0-0` while there is none, which nobody can resume from."""
         replica = self._registry.replica
-        return EventId(replica.ms, replica.version)
+        return EventId(replica.position.ms, replica.version)
 
     def _current(self) -> bytes | None:
         if self._wanted.topic is None:

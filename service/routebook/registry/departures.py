@@ -21,8 +21,7 @@ from typing import Final
 from routebook.errors import NotReadyError, NotSeenYetError, StoreError
 from routebook.model.broker import MinBrokerChange
 from routebook.model.names import Caller
-from routebook.registry.reading import ReadYourWrites
-from routebook.replica.replica import Replica
+from routebook.replica.replica import ReadYourWrites, Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.namespace import Namespace, Status
 from routebook.store.removal import Departure, unregister_brokers

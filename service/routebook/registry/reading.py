@@ -16,7 +16,6 @@ from routebook.model.broker import BrokerGroup, Instance, TopicRoute
 from routebook.model.names import join_instance_name
 from routebook.replica.replica import Replica
 from routebook.replica.routes import list_topics, list_topics_of_cluster
-from routebook.replica.subscriptions import Subscription
 from routebook.replica.table import Table
 from routebook.settings.live import LiveSettings
 
@@ -50,30 +49,6 @@ def is_carried_key(replica: Replica, namespace: str, key: str) -> bool:
 def _addresses(table: Table, broker: str) -> set[str]:
     group = table.groups.get(broker)
     return set(group.addresses.values()) if group else set()
-
-
-VISIBLE_WITHIN_MS: Final = 5_000
-"""The change stream brings a write within milliseconds; a table that is being loaded anew takes seconds."""
-
-
-class ReadYourWrites:
-    """What this worker knew when a write began.
-
-    Versions only rise within one history, so an answer below what was known already comes from another one: the store
-    has lost its data, and this worker has not noticed yet.
-    """
-
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
-        self._history = replica.history
-        self._version = replica.version
-
-    async def wait(self, version: int, timeout_ms: int = VISIBLE_WITHIN_MS) -> int:
-        """NotSeenYetError when it takes too long."""
-        if version < self._version:
-            await self._replica.wait_for_another_history(self._history, timeout_ms)
-        await self._replica.wait_for(version, timeout_ms)
-        return version
 
 
 _ADVICE: Final = {
@@ -133,10 +108,6 @@ class Reading:
     async def wait_for_version(self, version: int) -> None:
         await self.replica.wait_for(version, self.live.current.min_version_wait_ms)
 
-    def subscribe(self, topic: str | None = None) -> Subscription:
-        """Changes of one route, or (None) of all, from now on."""
-        return self.replica.subscribe(topic)
-
     @property
     def view(self) -> Table:
         """What may be trusted for more than a single known name: a table loaded once."""
@@ -152,8 +123,8 @@ class Reading:
 
     @property
     def kept_route(self) -> Callable[[str], bytes | None]:
-        """For callers that count nanoseconds: what it says `find_route` says as well; of None it says nothing."""
-        return self.replica.kept_route_bytes
+        """The cache behind `find_route`, for the fastest callers. None means that `find_route` has to be called."""
+        return self.replica.cached_routes.get
 
     def find_plain_route(self, topic: str) -> bytes:
         """For old clients of the remoting port: integer keys without quotes."""

@@ -37,7 +37,7 @@ from routebook.observability.metrics import Metrics
 from routebook.registry.departures import Departures, Listener, MinBrokerChanges
 from routebook.registry.heartbeat_gaps import Pulse
 from routebook.registry.long_work import LongWork
-from routebook.registry.reading import Reading, ReadYourWrites, carried_brokers_of, is_carried_key, is_carried_seat
+from routebook.registry.reading import Reading, carried_brokers_of, is_carried_key, is_carried_seat
 from routebook.registry.registration import (
     check_registration_in_steps,
     is_repeatable,
@@ -47,7 +47,7 @@ from routebook.registry.registration import (
 from routebook.registry.sessions import HeldConnection, Sessions
 from routebook.registry.status import ExpiryState, Status, WorkerInfo, bound_in_force, expiry_state, worker_infos
 from routebook.replica.feed import IN_TOUCH_MS
-from routebook.replica.replica import Replica
+from routebook.replica.replica import ReadYourWrites, Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.administration import (
     delete_kv,
@@ -455,7 +455,7 @@ class Registry(Reading):
             namespace=self.namespace,
             version=self.version,
             history=self.history,
-            digest=self.replica.digest,
+            digest=self.replica.table.digest,
             complete=self.replica.complete,
             stale_seconds=self.stale_seconds,
             recovering=self.replica.is_recovering,

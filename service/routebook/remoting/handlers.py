@@ -38,14 +38,14 @@ from routebook.remoting.reply import Asking, Handler, Reply
 from routebook.replica.routes import (
     ClusterInfo,
     TopicList,
+    build_cluster_info,
+    build_member_group,
     list_system_topics,
     list_topics,
     list_topics_of_cluster,
     list_unit_subscription_topics,
     list_unit_subscription_topics_without_unit,
     list_unit_topics,
-    pick_up_cluster_info,
-    pick_up_member_group,
 )
 from routebook.replica.table import Table
 from routebook.settings import LiveSettings
@@ -145,7 +145,7 @@ class BrokerHandlers:
 
     async def member_group(self, asking: Asking) -> Reply:
         cluster, broker = asking.text("clusterName"), asking.text("brokerName")
-        group = pick_up_member_group(self._registry.view, cluster or "", broker or "")
+        group = build_member_group(self._registry.view, cluster or "", broker or "")
         body = encode_member_group(broker, cluster, group.addresses)
         return Reply(remark=NO_CODE_SET, body=body)
 
@@ -176,7 +176,7 @@ class ListHandlers:
         self._kept: dict[Callable[[Table], TopicList | ClusterInfo], tuple[int, bytes]] = {}
 
     async def cluster_info(self, _asking: Asking) -> Reply:
-        return self._told(pick_up_cluster_info)
+        return self._told(build_cluster_info)
 
     async def all_topics(self, _asking: Asking) -> Reply:
         return self._told(list_topics) if self._live.current.enable_all_topic_list else DISABLED
@@ -204,10 +204,10 @@ class ListHandlers:
         return self._told(listing) if self._live.current.enable_topic_list else DISABLED
 
     def _told(self, look: Callable[[Table], TopicList | ClusterInfo]) -> Reply:
-        table, moves = self._registry.view, self._registry.replica.moves
+        table, view_number = self._registry.view, self._registry.replica.view_number
         kept = self._kept.get(look)
-        if kept is None or kept[0] != moves:
-            kept = self._kept[look] = (moves, _encode(look(table)))
+        if kept is None or kept[0] != view_number:
+            kept = self._kept[look] = (view_number, _encode(look(table)))
         return Reply(body=kept[1])
 
 

@@ -1,1 +1,1 @@
-"""The route table in the memory of one worker: what reads are answered from, and how it is kept current."""
+"""The route table in a worker's memory: reads are answered from it, and it follows the store's history."""

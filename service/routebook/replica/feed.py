@@ -1,59 +1,78 @@
-"""How far a table is behind what its worker knows to be in the store.
+"""Keeps the table of a replica current by following the store's history, entry by entry.
 
-Only this worker's clock is used, so the time is how long a change has been known here and not shown: by reading the
-history, and by looking, once a second, at the version that the store is at.
-
-Following the history of the store, entry by entry, and noticing when it is not the history we know.
-
-Invariant: an entry is applied only when it is the next one of the history we verified on the connections in
-use now. Whatever casts doubt (connections made anew, another identity or history, a version that went back)
-is looked into before anything more is applied; until that is settled, readers go on seeing the old table.
+Invariant: an entry is applied only if it is the next one of a history that was verified on the connections in use now.
+Whatever casts doubt on that (new connections, another identity or history, a version that went back) is checked before
+anything else is applied. Until the check is done, readers keep seeing the old table.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from routebook.errors import StoreError, StoreUnavailableError
-from routebook.replica.contents import Contents
 from routebook.replica.load import CHANGES_PER_READ, GapError, Position, check_contiguous, load, reread
+from routebook.replica.recovery import Recovery
+from routebook.replica.table import Table, changed_topics
+from routebook.settings import LiveSettings
 from routebook.store.history import Change, first_change, has_change, read_changes
 from routebook.store.namespace import Namespace
 from routebook.store.reads import read_history_head
 from routebook.store.recovery import begin_history
 from routebook.store.workers import HistoryHead
 
+_log = logging.getLogger(__name__)
 
-class _Known(NamedTuple):
+WAIT_MS: Final = 1_000
+"""How long a read waits for new entries; also how often the head of the history is read when there are none."""
+IN_TOUCH_MS: Final = 2 * WAIT_MS + 500
+"""When the store has been silent for longer, the store is out of reach: an idle history would not explain it."""
+MAX_COALESCED_CHANGES: Final = 2_000
+MAX_COALESCED_TOPICS: Final = 5_000
+"""A burst of changes is applied in one step, up to a size that takes the event loop some 20 ms."""
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 0.5
+LOADS_IN_A_ROW: Final = 3
+"""A load that the history overtook is repeated at once, this often."""
+
+UNLOADED: Final = Position(identity="", history="", ms=0, version=0)
+
+
+class _StoreVersion(NamedTuple):
     version: int
     since: float
 
 
 class Lag:
-    def __init__(self) -> None:
-        self._oldest: _Known | None = None
-        """Not reached yet. With `_newest` alone, a table that is always a little behind would look ever older."""
-        self._newest: _Known | None = None
+    """How far the table is behind the versions that this worker knows to be in the store.
 
-    def heard_of(self, version: int, shown: int, now: float) -> None:
-        """The store is at that version."""
+    A version is known from reading the history, and from the head of the history, which is read once a second. Only the
+    worker's own clock is used: the lag is the time for which a change has been known here without being shown.
+    """
+
+    def __init__(self) -> None:
+        self._oldest: _StoreVersion | None = None
+        """The oldest version not shown yet. With the newest alone, a table that is always slightly behind would seem
+        to fall further and further behind.
+        """
+        self._newest: _StoreVersion | None = None
+
+    def note_stored(self, version: int, shown: int, now: float) -> None:
         if version <= shown or (self._newest and version <= self._newest.version):
             return
-        self._newest = _Known(version, now)
+        self._newest = _StoreVersion(version, now)
         self._oldest = self._oldest or self._newest
 
-    def reached(self, version: int) -> None:
-        """It is shown."""
+    def note_shown(self, version: int) -> None:
         if self._oldest and version >= self._oldest.version:
             self._oldest = self._newest if self._newest and self._newest.version > version else None
         if self._oldest is None:
             self._newest = None
 
-    def begin_anew(self) -> None:
-        """Another table, perhaps of another history, in which the same numbers mean something else."""
+    def reset(self) -> None:
+        """After a load, perhaps of another history, in which the same versions mean something else."""
         self._oldest = self._newest = None
 
     def changes(self, shown: int) -> int:
@@ -61,21 +80,6 @@ class Lag:
 
     def seconds(self, now: float) -> float:
         return now - self._oldest.since if self._oldest else 0.0
-
-
-_log = logging.getLogger(__name__)
-
-WAIT_MS: Final = 1_000
-"""How long a read waits for something new: also how often the heads are looked at when nothing happens."""
-IN_TOUCH_MS: Final = 2 * WAIT_MS + 500
-"""Silence of this length is not one of the history but one of the store."""
-MAX_COALESCED_CHANGES: Final = 2_000
-MAX_COALESCED_TOPICS: Final = 5_000
-"""A burst is applied in one step: not larger than what keeps the event loop busy for some 20 ms."""
-FIRST_PAUSE_S: Final = 0.05
-LONGEST_PAUSE_S: Final = 0.5
-LOADS_IN_A_ROW: Final = 3
-"""A history that moves on faster than we load it is loaded again at once, but not for ever."""
 
 
 @dataclass(slots=True)
@@ -87,89 +91,111 @@ class FeedCounts:
     gaps: int = 0
     lost_tails: int = 0
     losses: int = 0
-    """Changes of identity or history that were met."""
+    """Changes of the store's identity or history."""
     reconnects: int = 0
 
 
-class Audience(Protocol):
-    """Who reads what the feed keeps current. All are called in the same step in which the shown table changes."""
-
-    def foresee(self, changes: Sequence[Change]) -> None:
-        """These are about to be applied; the table is still as it was. Not told of a load: nobody knows its changes."""
-
-    def drop(self, topics: set[str]) -> None:
-        """Encoded routes of these are no longer good."""
-
-    def tell(self, topics: set[str], position: Position) -> None:
-        """These routes may differ, all of them since that position."""
-
-
 class Feed:
-    """Of one replica. `run` until cancelled; everything else is for the replica to ask."""
+    """A table that follows the store. `Replica` adds what readers need, by overriding the three methods below.
 
-    def __init__(
-        self,
-        namespace: Namespace,
-        contents: Contents,
-        audience: Audience,
-        *,
-        recovery_window_ms: Callable[[], int],
-    ) -> None:
+    `table` is what the store holds, as far as its history has been followed. `view` is what readers are shown. They are
+    one object, except during a recovery after the store lost data.
+    """
+
+    def __init__(self, namespace: Namespace, live_settings: LiveSettings) -> None:
+        self.table = Table()
+        self.view = self.table
+        self.position = UNLOADED
+        self.recovery: Recovery | None = None
         self.counts = FeedCounts()
         self._namespace = namespace
-        self._contents = contents
-        self._audience = audience
-        self._recovery_window_ms = recovery_window_ms
-        self._epoch: int | None = None
-        self._follows = False
-        self._doubted = False
-        self._failing = False
-        self._last_contact = time.monotonic()
-        self._heads_read = 0.0
+        self._live_settings = live_settings
         self._lag = Lag()
+        self._epoch: int | None = None
+        """Of the connections on which the history was verified."""
+        self._follows = False
+        self._is_doubtful = False
+        self._is_failing = False
+        self._last_contact = time.monotonic()
+        self._head_read = 0.0
 
-    # -- what the replica asks
+    # -- called in the same step of the event loop in which the view changes
+
+    def before_apply(self, changes: Sequence[Change]) -> None:
+        """`changes` are about to be applied to the table. Not called for a load, whose changes are unknown."""
+
+    def invalidate(self, topics: set[str]) -> None:
+        """Encoded routes of these topics are no longer right."""
+
+    def publish(self, topics: set[str]) -> None:
+        """The view stands at a new position, and the routes of these topics may have changed."""
+
+    # -- state
 
     @property
-    def follows(self) -> bool:
-        """The table shown is the store's, as far as one can know."""
-        return self._follows and not self._doubted and self._is_connected_as_verified()
+    def version(self) -> int:
+        return self.position.version
+
+    @property
+    def history(self) -> str:
+        return self.position.history
+
+    @property
+    def complete(self) -> bool:
+        """A whole table has been loaded at least once."""
+        return self.position is not UNLOADED
+
+    @property
+    def current(self) -> bool:
+        """Complete, in touch with the store and following its history: an object that is not here does not exist."""
+        follows = self._follows and not self._is_doubtful and self._is_connected_as_verified()
+        return self.complete and follows and self.stale_ms() == 0
+
+    @property
+    def is_recovering(self) -> bool:
+        """Readers are shown objects that the store has lost. Their deletion has to be recorded although the store does
+        not find them.
+        """
+        return self.recovery is not None
 
     def stale_ms(self) -> int:
-        """0 while in touch. A load may take long: there the client knows that the store answers."""
+        """Age of the last contact with the store; 0 while in touch. During a long load, the client's contact counts."""
         age_ms = int((time.monotonic() - self._last_contact) * 1000)
-        if self._failing:
+        if self._is_failing:
             return age_ms
         age_ms = min(age_ms, self._namespace.client.contact_age_ms())
         return age_ms if age_ms > IN_TOUCH_MS else 0
 
     def lag(self) -> tuple[int, float]:
-        """Changes that are known to be in the store and not shown, and for how many seconds."""
-        shown = self._contents.position.version
-        return self._lag.changes(shown), self._lag.seconds(time.monotonic())
+        """Number of changes that are known to be in the store and not shown, and for how many seconds."""
+        return self._lag.changes(self.version), self._lag.seconds(time.monotonic())
+
+    # -- what others have learned about the store
 
     def doubt(self) -> None:
-        """Somebody was told something by the store that our history does not explain."""
-        self._doubted = True
+        """A reply of the store does not fit the history that is followed."""
+        self._is_doubtful = True
 
     def check_history_head(self, head: HistoryHead) -> None:
-        """Somebody has seen these. They may be older than what we have, which alone is no reason for doubt: we
-        look ourselves.
+        """The head as another part of this worker has read it. It may be older than `position`, which alone is no
+        reason for doubt: then the feed reads the head itself.
         """
-        position = self._contents.position
-        if not position.is_same_history(head):
-            self._doubted = True
-        elif head.version < position.version:
-            self._heads_read = 0.0
+        if not self.position.is_same_history(head):
+            self._is_doubtful = True
+        elif head.version < self.version:
+            self._head_read = 0.0
         else:
-            self._lag.heard_of(head.version, position.version, time.monotonic())
+            self._lag.note_stored(head.version, self.version, time.monotonic())
+
+    # -- following
 
     async def run(self) -> None:
+        """Follows the store until cancelled, through every failure."""
         pause = FIRST_PAUSE_S
         while True:
             try:
                 await self._advance()
-            except Exception as error:  # whatever it is: a feed that ended would leave a worker that never learns
+            except Exception as error:  # of any kind: without its feed, a worker would serve an ever older table
                 self._note_failure(error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
@@ -179,29 +205,26 @@ class Feed:
 
     def _note_failure(self, error: Exception) -> None:
         if not isinstance(error, StoreUnavailableError):
-            # An entry that cannot be read, say: what stands in the tables is enough to go on from.
+            # For instance an entry that cannot be read. The tables in the store are enough to continue from.
             self._follows = False
-        if not self._failing:
+        if not self._is_failing:
             trace = None if isinstance(error, StoreError) else error
             _log.warning("The history cannot be followed; answers come from memory. %s", error, exc_info=trace)
-        self._failing = True
+        self._is_failing = True
 
     def _note_contact(self) -> None:
-        if self._failing:
+        if self._is_failing:
             _log.info("The history is followed again.")
-        self._failing = False
+        self._is_failing = False
         now = time.monotonic()
-        recovery = self._contents.recovery
-        if recovery:
-            recovery.spend(int(min(now - self._last_contact, IN_TOUCH_MS / 1000) * 1000))
+        if self.recovery:
+            self.recovery.spend(int(min(now - self._last_contact, IN_TOUCH_MS / 1000) * 1000))
         self._last_contact = now
-
-    # -- one step
 
     async def _advance(self) -> None:
         if not self._follows:
-            await self._load_until_it_holds()
-        elif self._doubted or not self._is_connected_as_verified():
+            await self._load_again()
+        elif self._is_doubtful or not self._is_connected_as_verified():
             await self._verify()
         else:
             await self._follow()
@@ -211,84 +234,81 @@ class Feed:
 
     async def _follow(self) -> None:
         try:
-            changes = await self._read_waiting(WAIT_MS)
+            changes = await self._read_new_changes()
             if changes and self._is_connected_as_verified():
-                await self._take(changes)
+                await self._apply(changes)
         except GapError as gap:
-            self._meet_gap(gap)
+            self._reload_after(gap)
             return
-        if time.monotonic() - self._heads_read >= WAIT_MS / 1000:
-            await self._look_at_heads()
-        await self._end_recovery_when_due()
+        if time.monotonic() - self._head_read >= WAIT_MS / 1000:
+            await self._compare_with_head()
+        if self.recovery and self.recovery.is_over(self.table):
+            _log.info("Recovery has ended.", extra={"seats_given_up": self.recovery.state.awaited_seats})
+            await self._show(self.end_recovery())
 
-    async def _take(self, changes: list[Change]) -> None:
-        position = self._contents.position
-        check_contiguous(changes, position)
-        self._lag.heard_of(changes[-1].version, position.version, time.monotonic())
-        read = await reread(self._namespace, changes)
-        if not self._is_connected_as_verified():
-            return  # what was read may be another store's
-        self.counts.changes += len(changes)
-        self._audience.foresee(changes)
-        topics = self._contents.apply(changes, read)
-        self._lag.reached(self._contents.position.version)
-        self._audience.tell(topics, self._contents.position)
-
-    async def _read_waiting(self, block_ms: int) -> list[Change]:
-        """All that waits, within bounds. Where the bound cuts a change written in several parts is no matter: of a
-        group that has moved on, everything is read.
+    async def _read_new_changes(self) -> list[Change]:
+        """Waits for changes and returns all of them, within bounds. The bound may split a change that has several
+        entries: a group that has changed since is read as a whole (`load.reread`).
         """
-        changes = await self._read_after(None, block_ms)
+        changes = await self._read_after(None, WAIT_MS)
         portion = changes
-        while len(portion) == CHANGES_PER_READ and not _is_much(changes):
+        while len(portion) == CHANGES_PER_READ and not _is_large(changes):
             portion = await self._read_after(changes[-1], None)
             changes += portion
         return changes
 
     async def _read_after(self, last: Change | None, block_ms: int | None) -> list[Change]:
-        position = self._contents.position
-        after = (last.ms, last.version) if last else (position.ms, position.version)
+        after = (last.ms, last.version) if last else (self.position.ms, self.version)
         return await read_changes(self._namespace, after, count=CHANGES_PER_READ, block_ms=block_ms)
 
-    async def _look_at_heads(self) -> None:
-        """A store that was emptied keeps its connections and says nothing: only this shows it."""
-        position = self._contents.position
-        head = await read_history_head(self._namespace)
-        self._heads_read = time.monotonic()
-        if not position.is_same_history(head) or head.version < position.version:
-            self._doubted = True
-        elif head.version > position.version and not await self._read_after(None, None):
-            self._meet_gap(GapError(f"version {head.version} is there, but no entry after {position.version}"))
+    async def _apply(self, changes: list[Change]) -> None:
+        check_contiguous(changes, self.position)
+        self._lag.note_stored(changes[-1].version, self.version, time.monotonic())
+        read = await reread(self._namespace, changes)
+        if not self._is_connected_as_verified():
+            return  # the objects may have been read from another store
+        self.counts.changes += len(changes)
+        self.before_apply(changes)
+        topics = self.recovery.apply(self.table, changes, read) if self.recovery else read.apply_to(self.table)
+        self.position = self.position.after(changes[-1])
+        self._lag.note_shown(self.version)
+        self.publish(topics)
 
-    def _meet_gap(self, gap: GapError) -> None:
-        _log.warning("The history has a gap (%s): the table is loaded anew.", gap)
+    async def _compare_with_head(self) -> None:
+        """A store that was emptied keeps its connections and sends nothing: only its head shows what happened."""
+        head = await read_history_head(self._namespace)
+        self._head_read = time.monotonic()
+        if not self.position.is_same_history(head) or head.version < self.version:
+            self._is_doubtful = True
+        elif head.version > self.version and not await self._read_after(None, None):
+            self._reload_after(GapError(f"version {head.version} is there, but no entry after {self.version}"))
+
+    def _reload_after(self, gap: GapError) -> None:
+        _log.warning("The history has a gap (%s): the table is loaded again.", gap)
         self.counts.gaps += 1
         self._follows = False
 
-    async def _end_recovery_when_due(self) -> None:
-        recovery = self._contents.recovery
-        if recovery and recovery.is_over(self._contents.table):
-            _log.info("Recovery has ended.", extra={"seats_given_up": recovery.state.awaited_seats})
-            await self._show(self._contents.end_recovery(), self._contents.position)
-
-    # -- in doubt
+    # -- verifying
 
     async def _verify(self) -> None:
-        """Are these connections to the store whose history we know, and does it still have our last entry?"""
+        """Do these connections lead to the store whose history is followed, and has it the last entry applied here?"""
         epoch = self._namespace.client.epoch
         head = await read_history_head(self._namespace)
-        position = self._contents.position
-        if not position.is_same_history(head):
+        if not self.position.is_same_history(head):
             self._follows = False
-        elif not await self._has_our_entry(head, position):
-            await self._meet_lost_tail(position)
+        elif not await self._is_last_entry_stored(head):
+            _log.warning("The store has lost changes that were seen here: a new history begins.")
+            self.counts.lost_tails += 1
+            self._follows = False
+            await begin_history(self._namespace, history=self.history)
         if epoch == self._namespace.client.epoch:
             self.counts.reconnects += self._epoch != epoch
             self._epoch = epoch
-            self._doubted = False
+            self._is_doubtful = False
 
-    async def _has_our_entry(self, head: HistoryHead, position: Position) -> bool:
-        """A trimmed entry is no lost one: then the versions that are left must lie behind ours."""
+    async def _is_last_entry_stored(self, head: HistoryHead) -> bool:
+        """An entry that was trimmed is not lost. Then all remaining versions are greater than ours."""
+        position = self.position
         if head.version < position.version:
             return False
         if position.version == 0 or (head.version, head.ms) == (position.version, position.ms):
@@ -300,15 +320,9 @@ class Feed:
         first = await first_change(self._namespace)
         return first is None or first[1] > position.version
 
-    async def _meet_lost_tail(self, position: Position) -> None:
-        _log.warning("The store has lost changes that were seen here: a new history begins.")
-        self.counts.lost_tails += 1
-        self._follows = False
-        await begin_history(self._namespace, history=position.history)
+    # -- loading
 
-    # -- loading anew
-
-    async def _load_until_it_holds(self) -> None:
+    async def _load_again(self) -> None:
         for _ in range(LOADS_IN_A_ROW):
             epoch = self._namespace.client.epoch
             try:
@@ -321,30 +335,55 @@ class Feed:
                 break
         else:
             return
-        self._note_load(position)
-        steps = self._contents.replace(table, position, self._recovery_window_ms())
-        await self._show(steps, position)
-        self._lag.begin_anew()
-        self._epoch, self._follows, self._doubted = epoch, True, False
-
-    def _note_load(self, position: Position) -> None:
-        known = self._contents.position
         self.counts.loads += 1
-        if self._contents.is_complete and (known.identity, known.history) != (position.identity, position.history):
+        if self.complete and not self._is_same_history(position):
             self.counts.losses += 1
-            _log.warning("The store has another history than before: what it lacks is carried over for a while.")
+            _log.warning("The store has another history than before: objects that it lacks are shown for a while.")
+        await self._show(self.replace(table, position))
+        self._lag.reset()
+        self._epoch, self._follows, self._is_doubtful = epoch, True, False
 
-    async def _show(self, steps: Iterator[set[str]], position: Position) -> None:
-        """Readers are served between the steps, and told when all is done."""
+    async def _show(self, steps: Iterator[set[str]]) -> None:
+        """Runs the steps of a swap. Readers are served in between, and the change is published at the end."""
         changed: set[str] = set()
         for topics in steps:
-            self._audience.drop(topics)
+            self.invalidate(topics)
             changed |= topics
             await asyncio.sleep(0)
-        self._audience.tell(changed, position)
+        self.publish(changed)
+
+    # -- swapping whole tables: generators of steps, each of which leaves the view consistent
+
+    def replace(self, table: Table, position: Position) -> Iterator[set[str]]:
+        """Takes a loaded table. If it belongs to another history, what was shown is carried over."""
+        same_history = self._is_same_history(position)
+        if not self.complete or (same_history and self.recovery is None):
+            yield from self._swap(table, position)
+            return
+        before = self.table if same_history else Table()
+        if self.recovery is None or not same_history:
+            self.recovery = Recovery(self.view, self._live_settings.current.recovery_window_ms)
+        yield from self.recovery.rebase(before, table)
+        self.table, self.position = table, position
+
+    def end_recovery(self) -> Iterator[set[str]]:
+        """From the last step on, readers see the store's table and nothing that was carried over."""
+        return self._swap(self.table, self.position)
+
+    def _swap(self, table: Table, position: Position) -> Iterator[set[str]]:
+        changed: set[str] = set()
+        for topics in changed_topics(self.view, table):
+            changed |= topics
+            yield set()
+        self.table, self.view, self.position = table, table, position
+        self.recovery = None
+        yield changed
+
+    def _is_same_history(self, position: Position) -> bool:
+        return (position.identity, position.history) == (self.position.identity, self.position.history)
 
 
-def _is_much(changes: list[Change]) -> bool:
+def _is_large(changes: list[Change]) -> bool:
     if len(changes) >= MAX_COALESCED_CHANGES:
         return True
     return sum(len(change.fields.get("queues", ())) for change in changes) >= MAX_COALESCED_TOPICS

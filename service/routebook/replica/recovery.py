@@ -1,23 +1,25 @@
-"""After the store lost data: what readers are shown until the fleet is back.
+"""After the store lost data: what readers are shown until the fleet has registered again.
 
-Invariant: shown is what the store says now, and whatever of the table before the loss nobody has contradicted
-since. Seat by seat and entry by entry the store's word wins, and what is deleted in the new history goes from
-both. Nothing is kept twice: what is *carried* is whatever the shown table has and the store's table has not.
+Invariant: readers are shown what the store holds now, plus everything of the table before the loss that has not been
+contradicted since. For each seat and each entry, the store's new value wins. A deletion in the new history applies to
+both tables. Nothing is stored twice: an object is *carried over* if the shown table has it and the store's table does
+not.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from routebook.model.broker import BrokerGroup, Instance
 from routebook.model.topic import QueueData
+from routebook.replica.load import Reread
 from routebook.replica.table import Table
 from routebook.store.history import Change
 from routebook.store.reads import GroupImage
 
-SETTLE_MS: Final = 3_000
-"""What is carried stays so long after the last seat has returned: a broker may bring its topics in several
-registrations, and the leader needs a moment to write back what no broker brings.
+QUIET_MS: Final = 3_000
+"""A recovery continues for this long after the last seat is back: a broker may register its topics in several parts,
+and the leader needs a moment to write back what no broker registers.
 """
 
 _Key = TypeVar("_Key")
@@ -34,14 +36,15 @@ class RecoveryState:
 
 
 class Recovery:
-    """Keeps the shown table while the store's own fills up again. No clock: it is told how much time has
-    passed.
+    """Maintains the shown table while the store's own table fills up again. Has no clock: its owner reports how much
+    time has passed.
     """
 
     def __init__(self, shown: Table, window_ms: int) -> None:
         self.shown = shown
         self._window_ms = window_ms
         self._awaited: dict[str, int] = {}
+        """Broker name → number of its seats that are not back yet."""
         self._spent_ms = 0
         self._since_return_ms = 0
 
@@ -50,31 +53,30 @@ class Recovery:
         return RecoveryState(sum(self._awaited.values()), self._spent_ms, self._window_ms)
 
     def spend(self, elapsed_ms: int) -> None:
-        """Time in which brokers could have come back: none of it passes while the store is out of touch."""
+        """Time in which brokers could have registered. Time without contact to the store does not count."""
         self._spent_ms += elapsed_ms
         self._since_return_ms = 0 if self._awaited else self._since_return_ms + elapsed_ms
 
     def is_over(self, table: Table) -> bool:
         if self._spent_ms >= self._window_ms:
             return True
-        if self._awaited or self._since_return_ms < SETTLE_MS:
+        if self._awaited or self._since_return_ms < QUIET_MS:
             return False
         return not (self.carried_kv(table) or self.carried_settings(table) or self.carried_queues(table))
 
-    # -- what has to be written back
+    # -- what has to be written back to the store
 
     def carried_kv(self, table: Table) -> dict[str, dict[str, str]]:
-        """By namespace, the keys that the store lacks."""
+        """Key-value namespace → keys and values that the store lacks."""
         found = {name: _lacking(values, table.kv.get(name, {})) for name, values in self.shown.kv.items()}
         return {name: values for name, values in found.items() if values}
 
     def carried_settings(self, table: Table) -> dict[str, str]:
+        """Settings changed at run time that the store lacks."""
         return _lacking(self.shown.settings, table.settings)
 
     def carried_queues(self, table: Table) -> dict[str, dict[str, QueueData]]:
-        """By broker: entries that no broker brings (they came from register-topic), of groups that are
-        back.
-        """
+        """Broker → entries that came from register-topic, which no broker registers. Only of groups that are back."""
         found = {name: _lacking(self.shown.queues_of(name), table.queues_of(name)) for name in table.groups}
         by_request = {
             name: {topic: queue for topic, queue in queues.items() if queue.by_request}
@@ -85,28 +87,51 @@ class Recovery:
     # -- following the store
 
     def rebase(self, before: Table, now: Table) -> Iterator[set[str]]:
-        """A whole new table stands in for the one before. In steps of one broker, each with the topics whose
-        shown route may have changed.
+        """Replaces the store's table as a whole. In steps of one broker; each yields the topics whose shown route may
+        have changed.
         """
         for broker in sorted(self.shown.names() | now.names()):
             yield self.merge_group(broker, before.image_of(broker), now.image_of(broker))
         changed: set[str] = set()
-        for instance_name in {*self.shown.instances, *now.instances}:
-            changed |= self.merge_instance(
-                instance_name, before.instances.get(instance_name), now.instances.get(instance_name)
-            )
+        for name in {*self.shown.instances, *now.instances}:
+            changed |= self.merge_instance(name, before.instances.get(name), now.instances.get(name))
         for namespace in {*self.shown.kv, *now.kv}:
             changed |= self.merge_kv(namespace, before.kv.get(namespace), now.kv.get(namespace))
         self.merge_settings(before.settings, now.settings)
         yield changed
 
-    def forget(self, change: Change) -> set[str]:
-        """A deletion in the new history, which may be of something that only we still show. What the store
-        has again since then comes back with the merge that follows.
+    def apply(self, table: Table, changes: Sequence[Change], read: Reread) -> set[str]:
+        """Applies changes to the store's table and to the shown one. Returns the topics whose shown route may have
+        changed.
+        """
+        changed: set[str] = set()
+        for change in changes:
+            changed |= self.delete(change)
+        for broker, image in read.groups.items():
+            group_before = table.image_of(broker, None if image.all_queues else image.queues)
+            table.apply_group(broker, image)
+            changed |= self.merge_group(broker, group_before, image)
+        for instance_name, instance in read.instances.items():
+            instance_before = table.instances.get(instance_name)
+            table.apply_instance(instance_name, instance)
+            changed |= self.merge_instance(instance_name, instance_before, instance)
+        for namespace, values in read.kv.items():
+            values_before = table.kv.get(namespace)
+            table.apply_kv(namespace, values)
+            changed |= self.merge_kv(namespace, values_before, values)
+        if read.settings is not None:
+            settings_before = dict(table.settings)
+            table.apply_settings(read.settings)
+            self.merge_settings(settings_before, read.settings)
+        return changed
+
+    def delete(self, change: Change) -> set[str]:
+        """A deletion in the new history may concern something that only the shown table has. If the store has got the
+        object again since, the merge that follows restores it.
         """
         changed: set[str] = set()
         if change.kind == "broker-removed" and change.broker:
-            changed |= self._forget_seat(change.broker, change.fields["addr"])
+            changed |= self._empty_seat(change.broker, change.fields["addr"])
             for instance_name in change.instance_names:
                 changed |= self.shown.apply_instance(instance_name, None)
         if change.broker and (gone := [item["t"] for item in change.fields.get("queues", ()) if "x" in item]):
@@ -119,10 +144,8 @@ class Recovery:
                 changed |= self.shown.apply_kv(namespace, values)
         return changed
 
-    def _forget_seat(self, broker: str, address: str) -> set[str]:
-        """Removal is by address. A group without seats is left to the merge: its queues may be wanted
-        there.
-        """
+    def _empty_seat(self, broker: str, address: str) -> set[str]:
+        """Removal is by address. A group without seats is left to the merge, which may need its queues."""
         group = self.shown.groups.get(broker)
         if group is None or address not in group.addresses.values():
             return set()
@@ -131,10 +154,10 @@ class Recovery:
         return self.shown.apply_group(broker, replace(image, group=replace(group, addresses=others)))
 
     def merge_group(self, broker: str, before: GroupImage, now: GroupImage) -> set[str]:
-        """The store said `before` of this group and says `now`; both of the same topics, or both of all."""
+        """The store's image of the group was `before` and is `now`; both have the same topics, or both all of them."""
         shown = self.shown.image_of(broker, None if now.all_queues else now.queues)
         changed = self.shown.apply_group(broker, carry_over(shown, before, now))
-        self._await(broker, now.group)
+        self._count_awaited_seats(broker, now.group)
         return changed
 
     def merge_instance(self, instance_name: str, before: Instance | None, now: Instance | None) -> set[str]:
@@ -150,7 +173,7 @@ class Recovery:
     def merge_settings(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
         self.shown.apply_settings(_newest_of(self.shown.settings, before, now))
 
-    def _await(self, broker: str, now: BrokerGroup | None) -> None:
+    def _count_awaited_seats(self, broker: str, now: BrokerGroup | None) -> None:
         shown = self.shown.groups.get(broker)
         missing = _lacking(shown.addresses, now.addresses if now else {}) if shown else {}
         if missing:
@@ -160,7 +183,7 @@ class Recovery:
 
 
 def carry_over(shown: GroupImage, before: GroupImage, now: GroupImage) -> GroupImage:
-    """What to show of a group from now on. A group of which no seat is known any more is not carried."""
+    """What to show of a group from now on. A group without any known seat is not carried over."""
     group = _carry_group(shown.group, before.group, now.group)
     mappings = {**shown.mappings, **now.mappings}
     if group is None:
@@ -176,14 +199,14 @@ def carry_over(shown: GroupImage, before: GroupImage, now: GroupImage) -> GroupI
 
 
 def _carry_group(shown: BrokerGroup | None, before: BrokerGroup | None, now: BrokerGroup | None) -> BrokerGroup | None:
-    """One id has one address, and an address sits on one id only."""
+    """An id has one address, and an address has one id."""
     if shown is None:
         return now
-    said, taken = before.addresses if before else {}, now.addresses if now else {}
+    former, taken = before.addresses if before else {}, now.addresses if now else {}
     carried = {
         broker_id: address
         for broker_id, address in shown.addresses.items()
-        if said.get(broker_id) != address and broker_id not in taken and address not in taken.values()
+        if former.get(broker_id) != address and broker_id not in taken and address not in taken.values()
     }
     if now is None:
         return replace(shown, addresses=carried) if carried else None
@@ -193,7 +216,7 @@ def _carry_group(shown: BrokerGroup | None, before: BrokerGroup | None, now: Bro
 def _newest_of(
     shown: Mapping[str, _Value | None], before: Mapping[str, _Value | None], now: Mapping[str, _Value | None]
 ) -> dict[str, _Value]:
-    """What is now, and of the rest what was never the store's to delete."""
+    """What the store has now, plus what is shown and was never in the store of the new history."""
     carried = {key: value for key, value in shown.items() if before.get(key) is None}
     return {key: value for key, value in {**carried, **_present(now)}.items() if value is not None}
 
@@ -202,8 +225,8 @@ def _present(values: Mapping[str, _Value | None]) -> Mapping[str, _Value | None]
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _lacking(shown: Mapping[_Key, _Value], there: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
-    """What is shown is never less than what is there, so equal sizes say that nothing is lacking."""
-    if len(shown) == len(there):
+def _lacking(shown: Mapping[_Key, _Value], stored: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
+    """Entries of `shown` that are not in `stored`. Everything stored is shown, so equal sizes mean that none lacks."""
+    if len(shown) == len(stored):
         return {}
-    return {key: value for key, value in shown.items() if key not in there}
+    return {key: value for key, value in shown.items() if key not in stored}

@@ -1,43 +1,46 @@
-"""Encoded answers, kept until their topic changes.
-
-The route table of one namespace in the memory of one worker: answers without a step to the store.
-"""
+"""The route table of one namespace in the memory of one worker: lookups are answered without a step to the store."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
 
 from routebook.errors import NotReadyError, NotSeenYetError
 from routebook.model.broker import TopicRoute
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
+from routebook.model.topic import ORDER_TOPIC_NAMESPACE
 from routebook.protocol.answer_bodies import Dialect, encode_route
-from routebook.replica.contents import Contents
-from routebook.replica.feed import Feed, FeedCounts
-from routebook.replica.load import Position
-from routebook.replica.recovery import RecoveryState
-from routebook.replica.routes import pick_up_route
-from routebook.replica.subscriptions import Subscription, Subscriptions
+from routebook.replica.feed import Feed
+from routebook.replica.routes import build_route
 from routebook.replica.table import Table
 from routebook.settings import LiveSettings, Settings
 from routebook.store.history import Change
 from routebook.store.namespace import Namespace
-from routebook.store.workers import HistoryHead
 
-DEFAULT_MAX_BYTES: Final = 128 << 20
-"""A route of 100 brokers is about 20 KB; 10 000 of them would be 200 MB if all were asked for."""
+MAX_CACHE_BYTES: Final = 128 << 20
+"""A route of 100 brokers has about 20 KB: 10,000 such routes would take 200 MB."""
+MAX_COMPARED_BYTES: Final = 256 << 10
+"""Up to this size, some 5 ms of work, routes are encoded again to see whether they really differ. A larger change is
+published without comparing.
+"""
+MAX_QUEUED_EVENTS: Final = 1_000
+MAX_QUEUED_EVENTS_OF_ALL: Final = 100_000
+"""For a subscription to all routes: a change of a group with many topics is one event for each of them."""
+VISIBLE_WITHIN_MS: Final = 5_000
+"""The history brings a write within milliseconds, but loading the table again takes seconds."""
 
 
-class Answers:
-    """Bounded; the oldest goes first. A hit costs one look-up and nothing else, which is why it is not the
-    least recently used.
+class RouteCache:
+    """Encoded routes by topic, up to a total size. The oldest entry is evicted first: keeping track of use would cost
+    more than the lookup itself.
     """
 
     __slots__ = ("_bodies", "_bytes", "_max_bytes", "get")
 
-    def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._bodies: dict[str, bytes] = {}
         self.get: Callable[[str], bytes | None] = self._bodies.get
-        """The dictionary's own: the hot path has no room for a function around it."""
+        """The dictionary's own method, because a function around it would be noticeable in a lookup."""
         self._bytes = 0
         self._max_bytes = max_bytes
 
@@ -45,10 +48,10 @@ class Answers:
         return len(self._bodies)
 
     @property
-    def held_bytes(self) -> int:
+    def size_bytes(self) -> int:
         return self._bytes
 
-    def keep(self, topic: str, body: bytes) -> None:
+    def put(self, topic: str, body: bytes) -> None:
         self._drop(topic)
         self._bodies[topic] = body
         self._bytes += len(body)
@@ -56,7 +59,7 @@ class Answers:
             self._drop(next(iter(self._bodies)))
 
     def take_out(self, topics: Collection[str]) -> dict[str, bytes]:
-        """Those answers are no longer good; the caller may want to compare."""
+        """Removes the routes of these topics. Returns them, for comparison with the new ones."""
         if len(topics) > len(self._bodies):
             topics = [topic for topic in self._bodies if topic in topics]
         return {topic: body for topic in topics if (body := self._drop(topic)) is not None}
@@ -68,147 +71,159 @@ class Answers:
         return body
 
 
-MAX_COMPARED_BYTES: Final = 256 << 10
-"""Routes are encoded anew to see whether they differ only up to this size: some 5 ms of work. A change that touches
-more is told of without looking.
-"""
+@dataclass(frozen=True, slots=True)
+class RouteEvent:
+    """The route of this topic has (probably) changed in that version."""
 
-TellChanges = Callable[[Sequence[Change], Table], None]
+    topic: str
+    ms: int
+    version: int
+    last: bool = True
+    """No further event of this version follows. A reader can resume without a gap only after such an event."""
 
 
-class Replica:
-    """`run` fills it and keeps it current; everything else answers at once, or waits for what `run` brings."""
+class Subscription:
+    """An asynchronous iterator over route events, and a context manager that ends it. Bounded: a reader that does not
+    keep up is ended, and `lagged` says so.
+    """
+
+    def __init__(self, owner: "Subscriptions", topic: str | None) -> None:
+        self.topic = topic
+        self.lagged = False
+        self._owner = owner
+        self._max_events = MAX_QUEUED_EVENTS if topic is not None else MAX_QUEUED_EVENTS_OF_ALL
+        self._events: asyncio.Queue[RouteEvent | None] = asyncio.Queue()
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> RouteEvent:
+        event = None if self._closed and self._events.empty() else await self._events.get()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    def close(self) -> None:
+        """No further events are queued; the iterator ends after those that are."""
+        if not self._closed:
+            self._closed = True
+            self._owner.remove(self)
+            self._events.put_nowait(None)
+
+    def put(self, events: Iterable[RouteEvent]) -> None:
+        for event in events:
+            if self._events.qsize() >= self._max_events:
+                self.lagged = True
+                self.close()
+                return
+            self._events.put_nowait(event)
+
+
+class Subscriptions:
+    """All subscriptions of one replica."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str | None, set[Subscription]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_topic.values()))
+
+    def add(self, topic: str | None = None) -> Subscription:
+        """To changes of one route, or (None) of all, from now on."""
+        subscription = Subscription(self, topic)
+        self._by_topic.setdefault(topic, set()).add(subscription)
+        return subscription
+
+    def remove(self, subscription: Subscription) -> None:
+        others = self._by_topic[subscription.topic]
+        others.discard(subscription)
+        if not others:
+            del self._by_topic[subscription.topic]
+
+    def wanted(self, topics: Collection[str]) -> list[str]:
+        """The topics among these that have a subscriber, sorted."""
+        if None in self._by_topic:
+            return sorted(topics)
+        if len(topics) < len(self._by_topic):
+            return sorted(topic for topic in topics if topic in self._by_topic)
+        return sorted(topic for topic in self._by_topic if topic is not None and topic in topics)
+
+    def publish(self, topics: Collection[str], ms: int, version: int) -> None:
+        if not topics:
+            return
+        *others, last = topics
+        events = [*(RouteEvent(topic, ms, version, last=False) for topic in others), RouteEvent(last, ms, version)]
+        for subscription in tuple(self._by_topic.get(None, ())):
+            subscription.put(events)
+        for topic in topics:
+            for subscription in tuple(self._by_topic.get(topic, ())):
+                subscription.put([RouteEvent(topic, ms, version)])
+
+
+ChangeListener = Callable[[Sequence[Change], Table], None]
+
+
+class Replica(Feed):
+    """The table of the feed with encoded routes, subscriptions and waiting. `run` fills it and keeps it current;
+    everything else answers at once, or waits for what `run` brings.
+    """
 
     def __init__(
-        self,
-        namespace: Namespace,
-        live_settings: LiveSettings,
-        *,
-        tell_changes: TellChanges | None = None,
-        max_answer_bytes: int = DEFAULT_MAX_BYTES,
+        self, namespace: Namespace, live_settings: LiveSettings, *, max_cache_bytes: int = MAX_CACHE_BYTES
     ) -> None:
-        """`tell_changes` is told of each batch of changes while the table is still as it was before them."""
-        self._live_settings = live_settings
-        self._listeners = [tell_changes] if tell_changes else []
-        self._contents = Contents()
-        self._feed = Feed(
-            namespace,
-            self._contents,
-            self,
-            recovery_window_ms=lambda: live_settings.current.recovery_window_ms,
-        )
-        self._answers = Answers(max_answer_bytes)
-        self._plain_answers = Answers(max_answer_bytes // 4)
-        self._subscriptions = Subscriptions()
-        self._shape = _shape_of(live_settings.current)
+        super().__init__(namespace, live_settings)
+        self.cached_routes = RouteCache(max_cache_bytes)
+        self.cached_plain_routes = RouteCache(max_cache_bytes // 4)
+        self.subscriptions = Subscriptions()
+        self.view_number = 0
+        """Rises with each step in which the view changes, also when its version stays the same. Whatever was derived
+        from the view is still right while this number is the same.
+        """
+        self._listeners: list[ChangeListener] = []
+        self._route_settings = _route_settings(live_settings.current)
         self._applied_settings: dict[str, str] = {}
-        self._moved = asyncio.Event()
-        self._moves = 0
+        self._changed = asyncio.Event()
 
-    def listen(self, tell_changes: TellChanges) -> None:
-        """One more that is told of each batch of changes."""
-        self._listeners.append(tell_changes)
+    def listen(self, listener: ChangeListener) -> None:
+        """Calls `listener` with each batch of changes, and the table before they are applied."""
+        self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Follows the store until cancelled, through whatever happens to it."""
         unsubscribe = self._live_settings.subscribe(self._settings_changed)
         try:
-            await self._feed.run()
+            await super().run()
         finally:
             unsubscribe()
 
-    # -- what is known
-
-    @property
-    def view(self) -> Table:
-        """What readers are shown: during a recovery, what the store says and what it has lost and not
-        contradicted.
-        """
-        return self._contents.shown
-
-    @property
-    def table(self) -> Table:
-        """What the store holds, as far as it has been followed."""
-        return self._contents.table
-
-    @property
-    def complete(self) -> bool:
-        """A whole table has been loaded once."""
-        return self._contents.is_complete
-
-    @property
-    def current(self) -> bool:
-        """Complete, in touch with the store, and following its history: what is not here does not exist."""
-        return self.complete and self._feed.follows and self.stale_ms() == 0
-
-    @property
-    def version(self) -> int:
-        return self._contents.position.version
-
-    @property
-    def moves(self) -> int:
-        """Rises with each step of what is shown, also with those that are no version: what was made of `view` is as
-        good as new while this number is the same.
-        """
-        return self._moves
-
-    @property
-    def ms(self) -> int:
-        """When that version was written, on the store's clock: the first half of its entry's id."""
-        return self._contents.position.ms
-
-    @property
-    def history(self) -> str:
-        return self._contents.position.history
-
-    @property
-    def identity(self) -> str:
-        return self._contents.position.identity
-
-    @property
-    def digest(self) -> str:
-        """Of `table`: equal on all workers that have seen the same version."""
-        return self._contents.table.digest
-
-    @property
-    def counts(self) -> FeedCounts:
-        return self._feed.counts
-
-    @property
-    def watchers(self) -> int:
-        return len(self._subscriptions)
-
-    def stale_ms(self) -> int:
-        """Age of the last contact with the store; 0 while in touch."""
-        return self._feed.stale_ms()
-
-    def lag(self) -> tuple[int, float]:
-        """Changes that are known to be in the store and not shown, and for how many seconds."""
-        return self._feed.lag()
+    # -- routes
 
     def route_bytes(self, topic: str) -> bytes | None:
-        """The route as standard JSON. Kept until the route changes; None when there is none."""
-        return self._answers.get(topic) or self._encoded(topic, Dialect.STANDARD, self._answers)
-
-    @property
-    def kept_route_bytes(self) -> Callable[[str], bytes | None]:
-        """Looks only into what `route_bytes` has kept."""
-        return self._answers.get
+        """The route as standard JSON; None when the topic has none."""
+        return self.cached_routes.get(topic) or self._encoded(topic, Dialect.STANDARD, self.cached_routes)
 
     def plain_route_bytes(self, topic: str) -> bytes | None:
-        """The same for clients before 4.9.4, which want integer keys without quotes."""
-        return self._plain_answers.get(topic) or self._encoded(topic, Dialect.PLAIN, self._plain_answers)
+        """The same for clients before 4.9.4, which expect integer keys without quotes."""
+        return self.cached_plain_routes.get(topic) or self._encoded(topic, Dialect.PLAIN, self.cached_plain_routes)
 
     def route(self, topic: str) -> TopicRoute | None:
-        acting, order = self._shape
-        return pick_up_route(self.view, topic, support_acting_master=acting, order_conf_enabled=order)
+        acting, order = self._route_settings
+        return build_route(self.view, topic, support_acting_master=acting, order_conf_enabled=order)
 
-    def _encoded(self, topic: str, dialect: Dialect, kept: Answers) -> bytes | None:
+    def _encoded(self, topic: str, dialect: Dialect, cache: RouteCache) -> bytes | None:
         route = self.route(topic)
         if route is None:
             return None
         body = encode_route(route, dialect)
-        kept.keep(topic, body)
+        cache.put(topic, body)
         return body
 
     # -- waiting
@@ -221,110 +236,95 @@ class Replica:
             )
 
     async def wait_for(self, version: int, timeout_ms: int) -> None:
-        """Until this replica has seen that version of the history it follows."""
+        """Waits until this replica has applied that version of the history it follows."""
         if not await self._wait(lambda: self.version >= version, timeout_ms):
             raise NotSeenYetError(version, self.version)
 
-    async def wait_for_another_history(self, known: str, timeout_ms: int) -> None:
-        """Somebody has seen that the store no longer follows the history we knew."""
-        self._feed.doubt()
-        if not await self._wait(lambda: self.history != known, timeout_ms):
+    async def wait_for_another_history(self, history: str, timeout_ms: int) -> None:
+        """A reply has shown that the store no longer follows this history."""
+        self.doubt()
+        if not await self._wait(lambda: self.history != history, timeout_ms):
             raise NotReadyError(
-                "The store has lost its data and the table is not loaded anew yet.", advice="Try again."
+                "The store has lost its data and the table is not loaded again yet.", advice="Try again."
             )
 
     async def _wait(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while not condition():
-                    await self._moved.wait()
+                    await self._changed.wait()
         except TimeoutError:
             return False
         return True
 
-    def subscribe(self, topic: str | None = None) -> Subscription:
-        """Changes of one route, or (None) of all, from now on."""
-        return self._subscriptions.add(topic)
+    # -- called by the feed
 
-    def check_history_head(self, head: HistoryHead) -> None:
-        """What somebody else has seen of the store, who asks it more often than the feed does."""
-        self._feed.check_history_head(head)
-
-    # -- after a loss
-
-    @property
-    def is_recovering(self) -> bool:
-        """Something is shown that the store has lost: deletions have to be written down even if they find
-        nothing.
-        """
-        return self._contents.recovery is not None
-
-    @property
-    def recovery(self) -> RecoveryState | None:
-        return self._contents.recovery.state if self._contents.recovery else None
-
-    def carried_kv(self) -> dict[str, dict[str, str]]:
-        """By namespace: key-values that the store lost and the leader has to write back."""
-        recovery = self._contents.recovery
-        return recovery.carried_kv(self.table) if recovery else {}
-
-    def carried_settings(self) -> dict[str, str]:
-        """Run-time settings to write back."""
-        recovery = self._contents.recovery
-        return recovery.carried_settings(self.table) if recovery else {}
-
-    def carried_queues(self) -> dict[str, dict[str, QueueData]]:
-        """By broker that is back: queues that came from register-topic, which no broker brings."""
-        recovery = self._contents.recovery
-        return recovery.carried_queues(self.table) if recovery else {}
-
-    # -- told by the feed
-
-    def foresee(self, changes: Sequence[Change]) -> None:
+    def before_apply(self, changes: Sequence[Change]) -> None:
         for listener in self._listeners:
             listener(changes, self.table)
 
-    def drop(self, topics: set[str]) -> None:
-        self._moves += 1
+    def invalidate(self, topics: set[str]) -> None:
+        self.view_number += 1
         self._take_out(topics)
 
-    def tell(self, topics: set[str], position: Position) -> None:
-        self._moves += 1
-        self._tell(topics, self._take_out(topics), position)
+    def publish(self, topics: set[str]) -> None:
+        self.view_number += 1
+        self._publish(topics, self._take_out(topics))
         if self.view.settings != self._applied_settings:
             self._applied_settings = dict(self.view.settings)
             self._live_settings.apply(self._applied_settings)
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
-
-    def _tell(self, topics: Collection[str], stale: dict[str, bytes], position: Position) -> None:
-        if not self._subscriptions or not topics:
-            return
-        wanted = self._subscriptions.wanted(topics)
-        if sum(len(stale[topic]) for topic in wanted if topic in stale) <= MAX_COMPARED_BYTES:
-            wanted = [topic for topic in wanted if topic not in stale or stale[topic] != self.route_bytes(topic)]
-        self._subscriptions.publish(wanted, position.ms, position.version)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def _take_out(self, topics: Collection[str]) -> dict[str, bytes]:
-        """The standard ones, to compare: the dialects differ together."""
-        self._plain_answers.take_out(topics)
-        return self._answers.take_out(topics)
+        """Returns only the standard routes: if they are equal, the plain ones are, too."""
+        self.cached_plain_routes.take_out(topics)
+        return self.cached_routes.take_out(topics)
+
+    def _publish(self, topics: Collection[str], former: dict[str, bytes]) -> None:
+        if not self.subscriptions or not topics:
+            return
+        wanted = self.subscriptions.wanted(topics)
+        if sum(len(former[topic]) for topic in wanted if topic in former) <= MAX_COMPARED_BYTES:
+            wanted = [topic for topic in wanted if topic not in former or former[topic] != self.route_bytes(topic)]
+        self.subscriptions.publish(wanted, self.position.ms, self.version)
 
     def _settings_changed(self, settings: Settings) -> None:
-        """Two settings shape routes: the routes they concern are told of like any other change."""
-        before, self._shape = self._shape, _shape_of(settings)
+        """Two settings change routes. Such a change is published like a change of the table."""
+        (acting_before, order_before), self._route_settings = self._route_settings, _route_settings(settings)
+        acting, order = self._route_settings
         topics: set[str] = set()
-        if before[0] != self._shape[0]:
+        if acting != acting_before:
             topics |= {
                 topic
                 for name, group in self.view.groups.items()
                 if group.acting_master
                 for topic in self.view.queues_of(name)
             }
-        if before[1] != self._shape[1]:
+        if order != order_before:
             topics |= self.view.kv.get(ORDER_TOPIC_NAMESPACE, {}).keys()
-        self._tell(topics, self._take_out(topics), self._contents.position)
+        self._publish(topics, self._take_out(topics))
 
 
-def _shape_of(settings: Settings) -> tuple[bool, bool]:
+def _route_settings(settings: Settings) -> tuple[bool, bool]:
     return settings.support_acting_master, settings.order_message_enable
+
+
+class ReadYourWrites:
+    """Waits until this worker's table shows a write. Created before the write begins.
+
+    Versions only rise within one history. An answer with a version below the one known before the write therefore comes
+    from another history: the store has lost its data, and this worker has not noticed yet.
+    """
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._history = replica.history
+        self._version = replica.version
+
+    async def wait(self, version: int, timeout_ms: int = VISIBLE_WITHIN_MS) -> int:
+        """Returns `version`. Raises NotSeenYetError when it takes too long."""
+        if version < self._version:
+            await self._replica.wait_for_another_history(self._history, timeout_ms)
+        await self._replica.wait_for(version, timeout_ms)
+        return version

@@ -1,8 +1,7 @@
-"""Answers as values, taken from the table: a topic's route, the cluster view, topic listings.
+"""Answers as values, built from the table: a topic's route, the cluster view, lists of topics.
 
-The rules are those of Apache's name server; the one difference is order: every list is in the order of
-names, so that equal tables give equal bytes. None of these looks at liveness: who is in the table is in the
-answer.
+The rules are those of Apache's name server, with one difference: every list is sorted by name, so that equal tables
+give equal bytes. None of these checks whether a broker is alive: whatever is in the table is in the answer.
 """
 
 from collections.abc import Iterable
@@ -21,9 +20,7 @@ from routebook.replica.table import Table
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """All groups with their true ids, those without addresses included, and the names listed under each
-    cluster.
-    """
+    """All groups with their true ids, including those without addresses, and the broker names of each cluster."""
 
     groups: tuple[BrokerGroup, ...]
     clusters: dict[str, tuple[str, ...]]
@@ -35,10 +32,10 @@ class TopicList:
     broker_address: str | None = None
 
 
-def pick_up_route(
+def build_route(
     table: Table, topic: str, *, support_acting_master: bool, order_conf_enabled: bool
 ) -> TopicRoute | None:
-    """None when nobody has an entry for the topic, or only names without a group."""
+    """None when no broker has an entry for the topic, or only broker names without a group have one."""
     queues = table.brokers_of(topic)
     groups = [table.groups[name] for name in queues if name in table.groups]
     if not groups:
@@ -55,7 +52,7 @@ def pick_up_route(
 
 
 def _with_acting_master(group: BrokerGroup, queue: QueueData) -> BrokerGroup:
-    """The smallest id stands in for a lost master, once the topic is read-only there. Only in the answer."""
+    """When the master is lost and the topic is read-only, the smallest id appears as master. Only in the answer."""
     addresses = group.addresses
     if not group.acting_master or not addresses or MASTER_ID in addresses or queue.is_writable:
         return group
@@ -74,15 +71,13 @@ def _filters(table: Table, groups: Iterable[BrokerGroup]) -> dict[str, tuple[str
     return dict(sorted(found.items()))
 
 
-def pick_up_member_group(table: Table, cluster: str, broker: str) -> BrokerGroup:
-    """The true members of a group; the cluster is the asker's own word, and an unknown group has no
-    members.
-    """
+def build_member_group(table: Table, cluster: str, broker: str) -> BrokerGroup:
+    """The group with its true ids. The cluster is the one that the request named; an unknown group has no address."""
     group = table.groups.get(broker)
     return BrokerGroup(name=broker, cluster=cluster, addresses=group.addresses if group else {})
 
 
-def pick_up_cluster_info(table: Table) -> ClusterInfo:
+def build_cluster_info(table: Table) -> ClusterInfo:
     return ClusterInfo(
         groups=tuple(table.groups[name] for name in sorted(table.groups)),
         clusters={cluster: tuple(sorted(names)) for cluster, names in sorted(table.clusters.items())},
@@ -101,8 +96,8 @@ def list_topics_of_cluster(table: Table, cluster: str) -> TopicList:
 
 
 def list_system_topics(table: Table) -> TopicList:
-    """Names of clusters and of their brokers, which are topics too, and where to ask one of them for its
-    own (304).
+    """Names of clusters and of their brokers, which are topics too, and the address of a broker that lists its own
+    system topics (304).
     """
     names = {*table.clusters, *(name for names in table.clusters.values() for name in names)}
     return TopicList(tuple(sorted(names)), _some_address(table))
@@ -133,7 +128,7 @@ def list_unit_subscription_topics_without_unit(table: Table) -> TopicList:
 
 
 def _list_by_flags(table: Table, *, wanted: int, unwanted: int = 0) -> TopicList:
-    """By the flags of the first entry of each topic: they are normally the same on all brokers."""
+    """By the flags of the first entry of each topic. Normally they are the same on all brokers."""
     mask = wanted | unwanted
     return TopicList(tuple(topic for topic in sorted(table.topics) if _first_flags(table, topic) & mask == wanted))
 

@@ -1,21 +1,14 @@
-"""One number for the whole table, equal on all workers that hold the same facts, in whatever order they
-learnt them.
+"""The route table of one namespace in memory. It has no clock and does no input or output.
 
-The digest is the sum, modulo 2^128, of one hash a fact: adding and taking away a fact costs one hash, and
-order plays no part. A sum and not an exclusive-or, so that a fact added twice by mistake shows instead of
-vanishing. No name or address holds a control character (`model.names`), so NUL separates; free text stands
-last.
+What was read from the store is applied as images; each is one consistent object (a broker group with some or all of its
+queues, an instance, a key-value namespace). Every apply method returns the topics whose route may have changed, and
+updates the digest of the table. Callers get live mappings, not copies: they may read them, but not keep them across an
+`await`.
 
-Queue entries by broker and by topic. The one part of the table that grows to millions, so memory is
-counted here: values and names are shared, and the view by topic is a sorted list of broker names without a
-copy of the values. Measured by benchmarks/replica_memory.py.
-
-The whole route table of one namespace, pure: no clock, no store, no loop.
-
-What the store says is applied as images, each a whole consistent thing (a broker group with some or all of
-its queues, an instance, a key-value namespace). Every apply method returns the topics whose route may have
-changed, and keeps the digest. Callers get live mappings, not copies: they read, and do not keep them across
-an `await`.
+The digest is one number for the whole table, equal on all workers that hold the same facts, in whatever order they
+were applied. It is the sum, modulo 2^128, of one hash per fact: adding or removing a fact costs one hash. It is a sum
+and not an exclusive-or, so that a fact that was added twice by mistake shows. No name or address contains a control
+character (`model.names`), so NUL separates the parts of a fact; free text comes last.
 """
 
 import json
@@ -42,7 +35,7 @@ def hash_fact(*parts: str) -> int:
 
 
 class Digest:
-    """The running sum."""
+    """The running sum of the hashes of all facts."""
 
     __slots__ = ("_sum",)
 
@@ -64,9 +57,7 @@ class Digest:
 
 
 def group_facts(group: BrokerGroup | None) -> Iterator[int]:
-    """Flags and seats. The revision is left out: it is bookkeeping of the store, not part of what the table
-    says.
-    """
+    """Flags and seats. Without the revision, which no answer shows."""
     if group is None:
         return
     zone = "" if group.zone is None else f"={group.zone}"
@@ -80,8 +71,8 @@ def membership_facts(broker: str, clusters: Iterable[str]) -> Iterator[int]:
 
 
 def queue_hasher(broker: str) -> Callable[[str, bytes], int]:
-    """Hashes topic and packed value. Of all facts only these come by the million: what they have in common is
-    hashed once.
+    """Returns a function that hashes topic and packed value. These are the only facts that can number in the millions,
+    so their common beginning is hashed once.
     """
     start = blake2b(f"queue\0{broker}\0".encode("utf-8", "surrogatepass"), digest_size=_BYTES).copy
     number = int.from_bytes
@@ -112,7 +103,7 @@ def instance_facts(instance: Instance | None) -> Iterator[int]:
 
 
 def kv_facts(namespace: str, values: Iterable[tuple[str, str]] | None) -> Iterator[int]:
-    """The namespace is a fact of its own: it outlives its last key."""
+    """The namespace is a fact of its own: it remains when its last key is deleted."""
     if values is None:
         return
     yield hash_fact("kv-namespace", namespace)
@@ -125,21 +116,24 @@ def setting_fact(key: str, value: str) -> int:
 
 
 _DISTINCT_VALUES = 16_384
-"""A fleet has some dozens of distinct queue values; the bound only keeps a hostile one from growing the
-memory.
-"""
+"""A fleet has some dozens of distinct queue values. The bound protects the memory against a hostile broker."""
 
-_NOTHING: Mapping[str, QueueData] = MappingProxyType({})
+_NO_QUEUES: Mapping[str, QueueData] = MappingProxyType({})
 
 
 @lru_cache(maxsize=_DISTINCT_VALUES)
 def _shared(queue: QueueData) -> tuple[QueueData, bytes]:
-    """The one instance of this value, and what the digest takes of it."""
+    """The single object that stands for this value everywhere, and its packed form for the digest."""
     return queue, queue.pack().encode()
 
 
 class Queues:
-    """Every queue entry, found from both sides."""
+    """All queue entries, indexed by broker and by topic.
+
+    The only part of the table that grows to millions of entries, so it saves memory: values and names are shared
+    objects, and the index by topic is a sorted list of broker names without the values. Measured by
+    benchmarks/replica_memory.py.
+    """
 
     __slots__ = ("_brokers", "_by_broker", "_count", "_digest")
 
@@ -154,7 +148,7 @@ class Queues:
 
     @property
     def topics(self) -> Mapping[str, list[str]]:
-        """Topic → names of the brokers that have an entry, sorted."""
+        """Topic → sorted names of the brokers that have an entry."""
         return self._brokers
 
     @property
@@ -162,58 +156,58 @@ class Queues:
         return self._by_broker
 
     def of_broker(self, broker: str) -> Mapping[str, QueueData]:
-        return self._by_broker.get(broker, _NOTHING)
+        return self._by_broker.get(broker, _NO_QUEUES)
 
     def of_topic(self, topic: str) -> dict[str, QueueData]:
-        """By broker name, in the order of names."""
+        """By broker name, sorted."""
         by_broker = self._by_broker
         return {name: by_broker[name][topic] for name in self._brokers.get(topic, ())}
 
     def update(self, broker: str, wanted: Mapping[str, QueueData | None], *, complete: bool) -> set[str]:
-        """Put or remove (None) entries of one broker; with `complete`, what is not named goes. Returns what
-        changed.
+        """Puts or removes (None) entries of one broker. With `complete`, entries that are not in `wanted` are removed.
+        Returns the topics that changed.
         """
-        mine = self._by_broker.setdefault(intern(broker), {})
-        changed = {topic for topic in mine if topic not in wanted} if complete else set()
+        entries = self._by_broker.setdefault(intern(broker), {})
+        changed = {topic for topic in entries if topic not in wanted} if complete else set()
         for topic, queue in wanted.items():
-            if mine.get(topic) != queue:
+            if entries.get(topic) != queue:
                 changed.add(topic)
-        self._exchange(intern(broker), mine, changed, wanted)
-        if not mine:
+        self._replace(intern(broker), entries, changed, wanted)
+        if not entries:
             del self._by_broker[broker]
         return changed
 
-    def _exchange(
+    def _replace(
         self,
         broker: str,
-        mine: dict[str, QueueData],
+        entries: dict[str, QueueData],
         topics: set[str],
         wanted: Mapping[str, QueueData | None],
     ) -> None:
-        gone: list[int] = []
-        come: list[int] = []
+        removed: list[int] = []
+        added: list[int] = []
         fact = queue_hasher(broker)
-        lately: QueueData | None = None
+        last_value: QueueData | None = None
         for topic in topics:
-            before, after = mine.get(topic), wanted.get(topic)
+            before, after = entries.get(topic), wanted.get(topic)
             if before is not None:
-                gone.append(fact(topic, _shared(before)[1]))
+                removed.append(fact(topic, _shared(before)[1]))
             if after is None:
-                del mine[topic]
-                self._forget(broker, topic)
+                del entries[topic]
+                self._remove_from_index(broker, topic)
                 continue
-            if after is not lately:  # most of a broker's topics have one and the same value
+            if after is not last_value:  # most topics of a broker have the same value
                 value, packed = _shared(after)
-                lately = after
-            come.append(fact(topic, packed))
+                last_value = after
+            added.append(fact(topic, packed))
             if before is None:
-                topic = intern(topic)  # noqa: PLW2901 the same name, kept once
-                self._remember(broker, topic)
-            mine[topic] = value
-        self._digest.remove_all(gone)
-        self._digest.add_all(come)
+                topic = intern(topic)  # noqa: PLW2901 - one object for each name
+                self._add_to_index(broker, topic)
+            entries[topic] = value
+        self._digest.remove_all(removed)
+        self._digest.add_all(added)
 
-    def _remember(self, broker: str, topic: str) -> None:
+    def _add_to_index(self, broker: str, topic: str) -> None:
         self._count += 1
         names = self._brokers.get(topic)
         if names is None:
@@ -223,7 +217,7 @@ class Queues:
         else:
             insort(names, broker)
 
-    def _forget(self, broker: str, topic: str) -> None:
+    def _remove_from_index(self, broker: str, topic: str) -> None:
         self._count -= 1
         names = self._brokers[topic]
         del names[bisect_left(names, broker)]
@@ -252,7 +246,7 @@ class Table:
         self._kv: dict[str, dict[str, str]] = {}
         self._settings: dict[str, str] = {}
 
-    # -- what readers see
+    # -- reading
 
     @property
     def groups(self) -> Mapping[str, BrokerGroup]:
@@ -260,12 +254,12 @@ class Table:
 
     @property
     def clusters(self) -> Mapping[str, set[str]]:
-        """Cluster → names listed under it; a name may stand under several, and may have no group."""
+        """Cluster → broker names listed under it. A name may be listed under several, and may have no group."""
         return self._clusters
 
     @property
     def instances(self) -> Mapping[str, Instance]:
-        """By member name (`cluster/address`)."""
+        """By instance name (`cluster/address`)."""
         return self._instances
 
     @property
@@ -307,11 +301,11 @@ class Table:
         return instance.filters if instance else ()
 
     def names(self) -> set[str]:
-        """Every broker name of which anything is known."""
+        """Every broker name that anything in the table refers to."""
         return {*self._groups, *self._clusters_of, *self._queues.brokers, *self._mappings}
 
     def image_of(self, broker: str, topics: Iterable[str] | None = None) -> GroupImage:
-        """What `apply_group` would need to say the same; of `topics` only, or (None) of all."""
+        """The image that `apply_group` would take to create this state: of `topics` only, or (None) of all."""
         queues = self._queues.of_broker(broker)
         return GroupImage(
             group=self._groups.get(broker),
@@ -321,7 +315,7 @@ class Table:
             mappings=dict(self._mappings.get(broker, {})),
         )
 
-    # -- what the store says
+    # -- applying what was read from the store
 
     def apply_group(self, broker: str, image: GroupImage) -> set[str]:
         changed = self._queues.update(broker, image.queues, complete=image.all_queues)
@@ -360,13 +354,10 @@ class Table:
             self._kv[namespace] = dict(values)
         if namespace != ORDER_TOPIC_NAMESPACE:
             return set()
-        old, new = before or {}, values or {}
-        return {key for key in {*old, *new} if old.get(key) != new.get(key)}
+        return _keys_that_differ(before or {}, values or {})
 
     def apply_settings(self, settings: Mapping[str, str]) -> bool:
-        """True when something changed: which routes that concerns is for those to say who know the
-        settings.
-        """
+        """Whether something changed. Which routes a setting concerns is known to the replica, not to the table."""
         if settings == self._settings:
             return False
         self._digest.remove_all(setting_fact(*item) for item in self._settings.items())
@@ -375,7 +366,7 @@ class Table:
         return True
 
     def compute_digest(self) -> str:
-        """From nothing but the facts: what `digest` must be at any time."""
+        """Computes from the facts alone what `digest` has to be."""
         fresh = Digest()
         fresh.add_all(self._facts())
         return fresh.text
@@ -427,10 +418,10 @@ class Table:
             del self._clusters_of[broker]
 
     def _apply_mappings(self, broker: str, image: GroupImage) -> set[str]:
-        """Every image carries all mappings of its broker: they are few."""
-        mine = self._mappings.get(broker, {})
-        changed = {topic for topic, mapping in image.mappings.items() if mine.get(topic) != mapping}
-        changed |= mine.keys() - image.mappings.keys()
+        """Every image has all mappings of its broker, because they are few."""
+        entries = self._mappings.get(broker, {})
+        changed = {topic for topic, mapping in image.mappings.items() if entries.get(topic) != mapping}
+        changed |= entries.keys() - image.mappings.keys()
         for topic in changed:
             self._exchange_mapping(broker, intern(topic), image.mappings.get(topic))
         return changed
@@ -452,16 +443,16 @@ class Table:
             self._digest.add_all([mapping_fact(broker, topic, mapping)])
 
     def _topics_at(self, cluster: str, address: str) -> set[str]:
-        """Topics of every group of the cluster that has this address: filters are looked up by both."""
-        found: set[str] = set()
+        """Topics of every group of the cluster that has this address. Filters are looked up by cluster and address."""
+        topics: set[str] = set()
         for name, group in self._groups.items():
             if group.cluster == cluster and address in group.addresses.values():
-                found.update(self._queues.of_broker(name))
-        return found
+                topics.update(self._queues.of_broker(name))
+        return topics
 
 
 def looks_alike(one: BrokerGroup | None, other: BrokerGroup | None) -> bool:
-    """Equal but for the revision, which no answer shows."""
+    """Equal except for the revision, which no answer shows."""
     if one is None or other is None:
         return one is other
     return (one.cluster, one.zone, one.acting_master, one.addresses) == (
@@ -470,3 +461,42 @@ def looks_alike(one: BrokerGroup | None, other: BrokerGroup | None) -> bool:
         other.acting_master,
         other.addresses,
     )
+
+
+def changed_topics(old: Table, new: Table) -> Iterator[set[str]]:
+    """Topics whose route may differ when `new` takes the place of `old`. In steps of one broker, so that a caller on
+    the event loop can pause in between.
+    """
+    for broker in old.names() | new.names():
+        yield _topics_changed_at(broker, old, new)
+    yield _topics_with_other_filters(old, new) | _topics_with_other_filters(new, old)
+    yield _keys_that_differ(old.kv.get(ORDER_TOPIC_NAMESPACE, {}), new.kv.get(ORDER_TOPIC_NAMESPACE, {}))
+
+
+def _topics_changed_at(broker: str, old: Table, new: Table) -> set[str]:
+    before, after = old.queues_of(broker), new.queues_of(broker)
+    if not looks_alike(old.groups.get(broker), new.groups.get(broker)):
+        return {*before, *after, *old.mappings_of_broker(broker), *new.mappings_of_broker(broker)}
+    changed = set() if before == after else _keys_that_differ(before, after)
+    return changed | _keys_that_differ(old.mappings_of_broker(broker), new.mappings_of_broker(broker))
+
+
+def _keys_that_differ(old: Mapping[str, object], new: Mapping[str, object]) -> set[str]:
+    return {key for key in {*old, *new} if old.get(key) != new.get(key)}
+
+
+def _topics_with_other_filters(one: Table, other: Table) -> set[str]:
+    """Topics of `one` at addresses whose filters are different in the other table."""
+    addresses = {
+        (instance.cluster, instance.address)
+        for instance in one.instances.values()
+        if instance.filters != other.filters_at(instance.cluster, instance.address)
+    }
+    if not addresses:
+        return set()
+    return {
+        topic
+        for name, group in one.groups.items()
+        if any((group.cluster, address) in addresses for address in group.addresses.values())
+        for topic in one.queues_of(name)
+    }

@@ -72,7 +72,8 @@ class Worker:
         )
         self._metrics = Metrics()
         self._namespace = Namespace(self._client, keys, ScriptSet.load(), on_run=self._metrics.script_run)
-        self._replica = Replica(self._namespace, live, tell_changes=ChangeLog(live.masked).tell)
+        self._replica = Replica(self._namespace, live)
+        self._replica.listen(ChangeLog(live.masked).tell)
         self.registry = Registry(self._namespace, self._replica, live, worker=self.name, metrics=self._metrics)
         self._presence = Presence(
             self._namespace, self._replica, self.name, _about(settings), on_unknown=self.registry.sessions.reopen
@@ -228,7 +229,7 @@ class Worker:
         self._metrics.replica(
             ReplicaFigures(
                 version=self._replica.version,
-                digest=self._replica.digest,
+                digest=self._replica.table.digest,
                 stale_seconds=self._replica.stale_ms() / 1000,
                 complete=self._replica.complete,
                 recovering=self._replica.is_recovering,

@@ -40,7 +40,7 @@ class Snapshots:
 
     def take(self) -> Snapshot:
         registry = self._registry
-        taken = Taken("routebook", registry.namespace, registry.history, registry.version, registry.replica.ms)
+        taken = Taken("routebook", registry.namespace, registry.history, registry.version, registry.replica.position.ms)
         return take_snapshot(registry.view, taken, masked=registry.live.masked)
 
     async def bring(self, snapshot: Snapshot, caller: Caller, *, replace_known: bool, dry_run: bool) -> Imported:
