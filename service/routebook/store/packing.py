@@ -28,8 +28,7 @@ def sha256_of(value: str) -> str:
 def queue_item(topic: str, queue: QueueData) -> str:
     """One entry of a change's `queues`: written by hand, since a registration has thousands."""
     return (
-        f'{{"t":{_quote(topic)},"r":{queue.read_queues},"w":{queue.write_queues}'
-        f',"p":{queue.perm},"f":{queue.flags}}}'
+        f'{{"t":{_quote(topic)},"r":{queue.read_queues},"w":{queue.write_queues},"p":{queue.perm},"f":{queue.flags}}}'
     )
 
 
