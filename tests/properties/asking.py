@@ -61,7 +61,7 @@ async def _store_heartbeat(namespace: Namespace, asked: op.Heartbeat) -> Told:
 def _heartbeat(reference: ReferenceRegistry, asked: op.Heartbeat) -> Told:
     if not reference.heartbeat(asked.cluster, asked.address):
         return False, None
-    return True, reference.live[asked.cluster, asked.address].data_version
+    return True, reference.instances[asked.cluster, asked.address].data_version
 
 
 async def _store_unregister(namespace: Namespace, worker: Worker, asked: op.Unregister) -> Told:

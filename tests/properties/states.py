@@ -90,7 +90,7 @@ def state_of_reference(reference: ReferenceRegistry) -> State:
                 entry.ha_address,
                 entry.data_version,
             )
-            for (cluster, address), entry in reference.live.items()
+            for (cluster, address), entry in reference.instances.items()
         },
         filters={join_instance_name(*member): found for member, found in reference.filters.items()},
         kv={namespace: dict(values) for namespace, values in reference.kv.items()},

@@ -107,8 +107,8 @@ class World:
         deadlines = self.namespace.keys.table("deadlines")
         for cluster, address in members:
             await self.namespace.client.call("ZADD", deadlines, "XX", 0, join_instance_name(cluster, address))
-            if (cluster, address) in self.reference.live:
-                self.reference.live[cluster, address].deadline_ms = 0
+            if (cluster, address) in self.reference.instances:
+                self.reference.instances[cluster, address].deadline_ms = 0
         scan = await scan_deadlines(self.namespace, self.lease.whole, caller=CALLER, limit=100, window_ms=0)
         reply = await expire_brokers(self.namespace, self.lease.whole, scan.listed, caller=CALLER)
         due = sorted(self.reference.due(), key=lambda member: join_instance_name(*member))
@@ -118,10 +118,10 @@ class World:
 
     async def _lose(self, members: Sequence[tuple[str, str]]) -> None:
         """No worker has a session of anybody: every loss is the last one."""
-        live = [member for member in members if member in self.reference.live]
+        live = [member for member in members if member in self.reference.instances]
         stays = {stay: incarnation for incarnation, stay in self.names.items()}
         ended = [
-            EndedSession(join_instance_name(*one), stays[self.reference.live[one].incarnation], stamp=0, ago_ms=0)
+            EndedSession(join_instance_name(*one), stays[self.reference.instances[one].incarnation], stamp=0, ago_ms=0)
             for one in live
         ]
         losses = [loss for _, loss in await close_sessions(self.namespace, "test", ended) if loss]
@@ -129,7 +129,7 @@ class World:
         reply = await unregister_brokers(self.namespace, [(one.departure(), CALLER) for one in losses])
         self.worker.notices.extend(reply.notices)
         assert set(reply.statuses) <= {Status.DONE}
-        assert self.reference.lose(live) == live
+        assert self.reference.remove_lost(live) == live
 
     async def _leave(self, leaving: op.Leave) -> None:
         groups = self.reference.groups.items()

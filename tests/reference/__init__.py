@@ -1,1 +1,1 @@
-"""A registry in plain Python that follows RocketMQ's rules to the letter: the scripts must agree with it."""
+"""A registry in plain Python with RocketMQ's rules, with which the scripts are compared."""

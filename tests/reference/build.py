@@ -1,4 +1,4 @@
-"""Registrations that are right by default; a test names only what it is about."""
+"""Valid registrations by default. A test passes only the values that matter to it."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def topics(*names: str, **changes: Any) -> dict[str, QueueData]:
 
 def registration(address: str = A, broker_id: int = 0, **changes: Any) -> Registration:
     """A 5.x master with two topics."""
-    said: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "cluster": CLUSTER,
         "broker": "broker-a",
         "ha_address": address.replace(":10911", ":10912"),
@@ -28,7 +28,7 @@ def registration(address: str = A, broker_id: int = 0, **changes: Any) -> Regist
         "data_version": version(),
         "topics": topics("orders", "payments"),
     }
-    return Registration(address=address, broker_id=broker_id, **(said | changes))
+    return Registration(address=address, broker_id=broker_id, **(defaults | changes))
 
 
 def mapping(topic: str = "orders", bname: str = "broker-a", epoch: int = 1) -> TopicMapping:
@@ -36,7 +36,7 @@ def mapping(topic: str = "orders", bname: str = "broker-a", epoch: int = 1) -> T
 
 
 class Clock:
-    """Stands still until told."""
+    """Advances only when a test changes `ms`."""
 
     def __init__(self) -> None:
         self.ms = 1_000_000
@@ -45,20 +45,20 @@ class Clock:
         return self.ms
 
 
-class Namespace(ReferenceRegistry):
-    """The reference with a clock of its own and short ways to speak to it."""
+class ClockedRegistry(ReferenceRegistry):
+    """The reference model with a clock of its own and short calls for tests."""
 
     def __init__(self, *, delete_topic_with_broker_registration: bool = False) -> None:
         self.clock = Clock()
         super().__init__(self.clock, delete_topic_with_broker_registration)
-        self.stays = 0
+        self._registrations = 0
 
-    def says(self, address: str = A, broker_id: int = 0, **changes: Any) -> Answer:
-        """Registers, with a fresh incarnation offered each time."""
-        self.stays += 1
-        return self.register(registration(address, broker_id, **changes), f"stay-{self.stays}")
+    def add(self, address: str = A, broker_id: int = 0, **changes: Any) -> Answer:
+        """Registers with an incarnation that was not used before."""
+        self._registrations += 1
+        return self.register(registration(address, broker_id, **changes), f"incarnation-{self._registrations}")
 
-    def leaves(self, address: str = A, *, cluster: str = CLUSTER, incarnation: str | None = None) -> bool:
+    def remove(self, address: str = A, *, cluster: str = CLUSTER, incarnation: str | None = None) -> bool:
         return self.unregister([Unregistration(cluster, address, "broker-a", incarnation)])[0]
 
     def seats(self, broker: str = "broker-a") -> dict[int, str]:

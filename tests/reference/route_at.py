@@ -1,8 +1,8 @@
-"""What the history says was so, from entries alone: the formulas by which a pipeline answers, in plain Python.
+"""Derives seats and queues from history entries alone, in plain Python, with the formulas that the pipeline uses.
 
-Per (topic, broker): Q its last queue item, G the broker's last entry with `group_removed`. Permission: that of Q, or of
-a later `set` for the broker; without the write bit if a `clear-write` came after both. A baseline's end takes away
-whatever was last heard of before its beginning.
+A (topic, broker) has the values of its last queue item, unless a later entry of the broker has `group_removed`. Its
+permission is that of the item or of a later `set` for the broker, without the write bit if a `clear-write` follows.
+The end of a baseline removes everything that was last named before its beginning.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _SEAT_TAKEN = ("broker-registered", "broker-changed", "baseline-seat")
 
 
 def queues_at(entries: Iterable[Entry]) -> dict[tuple[str, str], Queue]:
-    """(Topic, broker) → what a lookup would show."""
+    """(Topic, broker) → the queue entry that a lookup would show."""
     last_item: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
     removed: dict[str, int] = {}
     set_to: dict[str, tuple[int, int]] = {}
@@ -39,16 +39,16 @@ def queues_at(entries: Iterable[Entry]) -> dict[tuple[str, str], Queue]:
             case "baseline-begin", _:
                 begin = version
             case "baseline-end", _:
-                last_item = {key: found for key, found in last_item.items() if found[0] > begin}
-    found: dict[tuple[str, str], Queue] = {}
+                last_item = {key: item for key, item in last_item.items() if item[0] > begin}
+    queues: dict[tuple[str, str], Queue] = {}
     for (topic, broker), (version, item) in last_item.items():
         if "x" in item or version < removed.get(broker, 0):
             continue
         since, perm = max((version, item["p"]), set_to.get(broker, (0, 0)))
         if cleared.get(broker, 0) > since:
             perm &= ~PERM_WRITE
-        found[topic, broker] = (item["r"], item["w"], perm, item["f"])
-    return found
+        queues[topic, broker] = (item["r"], item["w"], perm, item["f"])
+    return queues
 
 
 def seats_at(entries: Iterable[Entry]) -> dict[tuple[str, int], str]:
@@ -65,5 +65,5 @@ def seats_at(entries: Iterable[Entry]) -> dict[tuple[str, int], str]:
         elif kind == "baseline-begin":
             begin = version
         elif kind == "baseline-end":
-            last = {seat: found for seat, found in last.items() if found[0] > begin}
+            last = {seat: taken for seat, taken in last.items() if taken[0] > begin}
     return {seat: address for seat, (_, address) in last.items()}

@@ -64,7 +64,7 @@ class _Replay:
                 self.registry.unregister([departure])
             case "stopped" | "silence-ended":
                 # A simulated silence is always longer than the broker's timeout.
-                self.registry.lose([(line["cluster"], line["address"])])
+                self.registry.remove_lost([(line["cluster"], line["address"])])
             case "topic-deleted":
                 self.registry.delete_topic(line["topic"], line["cluster"])
             case "write-permission":

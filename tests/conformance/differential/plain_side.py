@@ -64,7 +64,7 @@ class PlainSide:
         for (cluster, address), (over, broker) in list(self._speaks.items()):
             group = self.registry.groups.get(broker)
             is_seated = group is not None and group.cluster == cluster and address in group.addresses.values()
-            if over == line and is_seated and (cluster, address) in self.registry.live:
+            if over == line and is_seated and (cluster, address) in self.registry.instances:
                 self.registry.unregister([Unregistration(cluster, address, broker)])
 
     def settle(self) -> None:
@@ -140,7 +140,7 @@ class PlainSide:
         if not {"clusterName", "brokerAddr"} <= ext.keys():
             raise JavaError("null")
         asked = read_data_version(request.body, now_ms=now_ms())
-        entry = self.registry.live.get((ext["clusterName"], ext["brokerAddr"]))
+        entry = self.registry.instances.get((ext["clusterName"], ext["brokerAddr"]))
         known = entry.data_version if entry else None
         changed = asked is None or known != asked
         body = b""
