@@ -302,7 +302,7 @@ class ReferenceRegistry:
         return entry is None or entry.incarnation == request.incarnation
 
     def _remove_address(self, cluster: str, broker: str, address: str) -> None:
-        """Removes the address from its seats. A group without seats is deleted with its topics, but not its mappings."""
+        """Removes the address from its seats. A group without seats is deleted with its topics but not its mappings."""
         group = self.groups.get(broker)
         if group is None:
             return
@@ -331,7 +331,7 @@ class ReferenceRegistry:
     def register_topic(self, topic: str, queues: Mapping[str, QueueData]) -> list[str]:
         """Returns the broker names whose entry was set.
 
-        For a new topic, all names must be known. For a known topic, the first unknown name ends the request, and entries
+        For a new topic, all names must be known. For a known topic, the first unknown name ends the request; entries
         set before it remain.
         """
         known_topic = topic in self.topics
@@ -355,7 +355,7 @@ class ReferenceRegistry:
         return len(names)
 
     def set_write_permission(self, broker: str, *, writable: bool) -> int:
-        """Returns the number of the broker's entries, changed or not. Adding write permission sets exactly read and write."""
+        """Returns how many entries the broker has, changed or not. Adding permission sets exactly read and write."""
         count = 0
         for entries in self.topics.values():
             if broker in entries:
