@@ -9,7 +9,7 @@ import pytest
 
 from routebook.cli.main import run as routebook
 from routebook_pipeline.cli.main import pipeline
-from routebook_pipeline.cli.run import UPKEEP
+from routebook_pipeline.cli.run import MAINTENANCE
 from routebook_pipeline.session import settings
 from tests.architecture.sources import ROOT
 from tests.pipeline.source.streams import URL_ENV, Stream
@@ -48,7 +48,7 @@ def test_every_command_and_option_is_told(name: str) -> None:
 
 
 def test_every_upkeep_is_told() -> None:
-    assert [name for name in UPKEEP if f"`run {name}`" not in DOCUMENT] == []
+    assert [name for name in MAINTENANCE if f"`run {name}`" not in DOCUMENT] == []
 
 
 def test_defaults_of_an_ingest_are_those_of_the_command() -> None:

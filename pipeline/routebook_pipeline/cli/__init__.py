@@ -1,14 +1,14 @@
-"""`routebook pipeline`: found by the service's command line through the entry point `routebook.commands`.
+"""`routebook pipeline`: the service's command line finds it through the entry point `routebook.commands`.
 
-Loaded for `--help` and completion, too: so neither Spark's modules nor any command's are imported here.
+It is loaded for `--help` and completion too, so it imports neither Spark nor any command.
 """
 
 from importlib.util import find_spec
 
-# The service's command line takes this for "not installed" and says how to get it.
-for _needed in ("pyspark", "pyarrow", "deltalake"):
-    if find_spec(_needed) is None:
-        raise ModuleNotFoundError(f"No module named {_needed!r}", name=_needed)
+# The service's command line takes this error for "not installed" and says how to install the pipeline.
+for _required in ("pyspark", "pyarrow", "deltalake"):
+    if find_spec(_required) is None:
+        raise ModuleNotFoundError(f"No module named {_required!r}", name=_required)
 
 from routebook_pipeline.cli.main import pipeline  # noqa: E402 after the check
 

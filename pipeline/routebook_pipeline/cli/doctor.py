@@ -1,6 +1,5 @@
-"""`routebook pipeline doctor`: what is wrong here, and how to put it right. Starts no Spark."""
+"""`routebook pipeline doctor`: checks the installation, the store and the lake. Does not start Spark."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -11,52 +10,58 @@ import click
 
 from routebook_pipeline.cli.options import (
     LAKE_VARIABLE,
-    NAMESPACE_VARIABLE,
-    STORE_VARIABLE,
     checked_namespace,
     checked_url_env,
+    json_option,
+    lake_option,
+    namespace_option,
+    url_env_option,
 )
+from routebook_pipeline.cli.output import print_json, print_table
 from routebook_pipeline.errors import NegativeAnswerError, PipelineError
 from routebook_pipeline.times import iso
 
-_MARKS: Final = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("ERROR", "red")}
+OK: Final = "ok"
+WARNING: Final = "warning"
+ERROR: Final = "error"
+
+_MARKS: Final = {OK: "ok", WARNING: "warning", ERROR: "ERROR"}
+_COLOURS: Final = {"ok": "green", "warning": "yellow", "ERROR": "red"}
 
 
 @dataclass(frozen=True)
 class Finding:
     level: str
-    """ok, warning, error."""
     subject: str
     message: str
     advice: str = ""
     code: int = 0
-    """What the command ends with, for an error."""
+    """The command's exit code because of this error."""
 
     @classmethod
     def of(cls, subject: str, error: PipelineError) -> "Finding":
-        return cls("error", subject, str(error), code=error.exit_code)
+        return cls(ERROR, subject, str(error), code=error.exit_code)
 
 
-@click.command("doctor")
-@click.option("--lake", envvar=LAKE_VARIABLE, show_envvar=True, metavar="FOLDER|URL")
-@click.option("--namespace", envvar=NAMESPACE_VARIABLE, default="default", show_default=True, metavar="NAME")
-@click.option(
-    "--url-env", default=STORE_VARIABLE, show_default=True, metavar="VARIABLE", help="Has the store's address."
-)
-@click.option("--json", "json_", is_flag=True, help="Print JSON, for programs.")
+@click.command("doctor", short_help="Check Java, packages, store and lake.")
+@lake_option
+@namespace_option
+@url_env_option
+@json_option
 def command(lake: str | None, namespace: str, url_env: str, json_: bool) -> int:
-    """Look at Java, packages, store and lake; say how to put right what is wrong.
+    """Check Java, the packages, the store and the lake, and say how to fix problems.
 
-    Exit codes: 0 nothing is wrong, 1 something is, 2 an address is none, 3 Java, store or lake cannot be reached.
+    Exit codes: 0 no errors, 1 a package is missing, 2 an address is invalid, 3 Java, the store or the lake cannot be
+    reached.
     """
     checked_namespace(namespace)
     checked_url_env(url_env)
     findings = [*_java(), *_packages()]
-    # Not before the packages are known to be there.
-    if all(finding.level != "error" for finding in findings):
+    # The store and the lake need the packages.
+    if all(finding.level != ERROR for finding in findings):
         findings += [_store(namespace, url_env), _lake(lake, namespace)]
     if json_:
-        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+        print_json([asdict(finding) for finding in findings])
     else:
         _print(findings)
     return max(finding.code for finding in findings)
@@ -70,56 +75,59 @@ def _java() -> Iterator[Finding]:
     except PipelineError as error:
         yield Finding.of("java", error)
         return
-    yield Finding("ok", "java", f"version {java_version(home)} in {home}")
+    yield Finding(OK, "java", f"version {java_version(home)} in {home}")
 
 
 def _packages() -> Iterator[Finding]:
     for name in ("pyspark", "pyarrow", "deltalake", "redis"):
         try:
-            yield Finding("ok", name, version(name))
+            yield Finding(OK, name, version(name))
         except PackageNotFoundError:
             advice = "pip install 'routebook[pipeline]'"
-            yield Finding("error", name, "is not installed", advice, NegativeAnswerError.exit_code)
+            yield Finding(ERROR, name, "is not installed", advice, NegativeAnswerError.exit_code)
     try:
-        yield Finding("ok", "hiredis", version("hiredis"))
+        yield Finding(OK, "hiredis", version("hiredis"))
     except PackageNotFoundError:
-        yield Finding("warning", "hiredis", "is not installed: reading is four times slower", "pip install hiredis")
+        yield Finding(WARNING, "hiredis", "is not installed: reading is four times slower", "pip install hiredis")
 
 
 def _store(namespace: str, url_env: str) -> Finding:
     from routebook_pipeline.source.stream import StreamReader
 
     if not os.environ.get(url_env):
-        advice = f"Put its address into {url_env}; without, `ingest` cannot read, and nobody knows of later changes."
-        return Finding("warning", "store", f"{url_env} is not set", advice)
+        advice = (
+            f"Put its address into {url_env}. Without it, `ingest` cannot read, and answers cannot say whether there "
+            "are later changes."
+        )
+        return Finding(WARNING, "store", f"{url_env} is not set", advice)
     try:
         with StreamReader(url_env, namespace) as stream:
             newest, first = stream.newest(), stream.first()
     except PipelineError as error:
         return Finding.of("store", error)
-    kept = f"keeps changes from version {first.version}" if first is not None else "keeps no changes"
-    return Finding("ok", "store", f"namespace {namespace!r} is at version {newest.version}; {kept}")
+    kept = f"has changes from version {first.version}" if first is not None else "has no changes"
+    return Finding(OK, "store", f"namespace {namespace!r} is at version {newest.version}; the stream {kept}")
 
 
 def _lake(lake: str | None, namespace: str) -> Finding:
     from routebook_pipeline.lake.tables import Lake
 
     if not lake:
-        return Finding("warning", "lake", "is not named", f"Name it with --lake or {LAKE_VARIABLE}.")
+        return Finding(WARNING, "lake", "is not named", f"Name it with --lake or {LAKE_VARIABLE}.")
     try:
         pinned = Lake(lake, namespace).changes.pin()
     except PipelineError as error:
         return Finding.of("lake", error)
-    place = pinned.position
-    if place is None or pinned.observed_ms is None:
-        return Finding("ok", "lake", "is there, and empty")
-    return Finding("ok", "lake", f"holds changes to version {place.version}, read until {iso(pinned.observed_ms)}")
+    position = pinned.position
+    if position is None or pinned.observed_ms is None:
+        return Finding(OK, "lake", "exists, and is empty")
+    return Finding(OK, "lake", f"has changes up to version {position.version}, read until {iso(pinned.observed_ms)}")
 
 
 def _print(findings: list[Finding]) -> None:
-    width = max(len(finding.subject) for finding in findings)
+    lines = []
     for finding in findings:
-        mark, colour = _MARKS[finding.level]
-        click.echo(f"{click.style(mark.ljust(7), fg=colour)}  {finding.subject.ljust(width)}  {finding.message}")
-        if finding.advice and finding.level != "ok":
-            click.echo(f"{'':7}  {'':{width}}  -> {finding.advice}")
+        lines.append([_MARKS[finding.level], finding.subject, finding.message])
+        if finding.advice:
+            lines.append(["", "", f"-> {finding.advice}"])
+    print_table(lines, colours=_COLOURS)

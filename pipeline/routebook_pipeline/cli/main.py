@@ -1,4 +1,4 @@
-"""Which commands there are, and how an error becomes a sentence and an exit code."""
+"""The list of commands, and how an error becomes a message and an exit code."""
 
 import importlib
 import os
@@ -22,11 +22,11 @@ _COMMANDS: Final = {
     "package": "package",
     "doctor": "doctor",
 }
-"""Name -> module of this package, whose `command` it is."""
+"""Name -> the module in this package that has it as `command`."""
 
 DEBUG_OPTION: Final = "--debug"
 INTERRUPTED: Final = 130
-"""By Ctrl-C, as a shell has it: 128 and the signal's number."""
+"""Exit code after Ctrl-C, as in a shell: 128 and the number of the signal."""
 
 
 class Commands(click.Group):
@@ -41,11 +41,11 @@ class Commands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """The service's command line knows its own errors only; ours end here."""
+        """Handles the pipeline's errors, which the service's command line does not know."""
         try:
             return super().invoke(ctx)
         except PipelineError as error:
-            _tell(error)
+            _print_error(error)
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             # The reader (head, less) closed the pipe early, which is no error.
@@ -56,7 +56,7 @@ class Commands(click.Group):
             known = translate_error(error)
             if known is None:
                 raise
-            _tell(known, error)
+            _print_error(known, error)
             ctx.exit(known.exit_code)
 
 
@@ -97,7 +97,7 @@ def _flush_output() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _tell(error: PipelineError, origin: BaseException | None = None) -> None:
+def _print_error(error: PipelineError, origin: BaseException | None = None) -> None:
     if DEBUG_OPTION in sys.argv:
         traceback.print_exception(origin or error)
     with suppress(BrokenPipeError):
@@ -106,11 +106,12 @@ def _tell(error: PipelineError, origin: BaseException | None = None) -> None:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def pipeline() -> None:
-    """Answers from the history of the fleet, with Spark.
+    """Answer questions about the history of the fleet, with Spark.
 
-    A lake (tables in a folder or an object store) keeps every change of the name service; `ingest` fills it, the
-    other commands ask it.
+    A lake (tables in a folder or an object store) keeps every change of the name service. `ingest` fills it, the other
+    commands read it.
 
-    Exit codes: 0 done, 1 the answer is no (no route, objective missed, not ok, not complete), 2 wrong usage, 3 store,
-    lake or Java cannot be reached, 4 history is missing or another one, 130 ended by Ctrl-C.
+    Exit codes: 0 success, 1 the answer is no (no route, objective missed, history not ok or not complete), 2 wrong
+    usage, 3 the store, the lake or Java cannot be reached, 4 the history is missing in part or is another one, 130
+    ended by Ctrl-C.
     """

@@ -1,11 +1,4 @@
-"""Options that all commands share, and what they are checked for before anything is started.
-
-Options that hold a duration: 30s, 5m.
-
-`--threshold name=value`: every number of `history.Thresholds`, durations with their unit if liked.
-
---from, --to, --threshold.
-"""
+"""Options that several commands share, and the checks of their values before anything is started."""
 
 import os
 import re
@@ -25,12 +18,15 @@ LAKE_VARIABLE: Final = "ROUTEBOOK_LAKE"
 NAMESPACE_VARIABLE: Final = "ROUTEBOOK_NAMESPACE"
 STORE_VARIABLE: Final = "ROUTEBOOK_REDIS_URL"
 
+Command = Callable[..., int | None]
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 @dataclass(frozen=True)
-class Site:
-    """Whose history, where it is kept, and which Spark works on it."""
+class CommonOptions:
+    """The lake, the namespace, the store, and the Spark session."""
 
     lake: str
     namespace: str
@@ -42,16 +38,16 @@ class Site:
 
     @property
     def store_variable(self) -> str | None:
-        """None when it holds nothing: the store cannot be asked."""
+        """None when the variable is not set, so that no store is known."""
         return self.url_env if os.environ.get(self.url_env) else None
 
 
-def with_site(command: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Gives a command its `site`."""
+def with_common_options(command: Command) -> Command:
+    """Passes the command a CommonOptions as its first argument."""
 
     @wraps(command)
-    def sited(**given: Any) -> int | None:
-        site = Site(
+    def wrapped(**given: Any) -> int | None:
+        common = CommonOptions(
             lake=_lake(given.pop("lake")),
             namespace=checked_namespace(given.pop("namespace")),
             master=given.pop("master"),
@@ -60,53 +56,63 @@ def with_site(command: Callable[..., int | None]) -> Callable[..., int | None]:
             allow_partial=given.pop("allow_partial"),
             debug=given.pop("debug"),
         )
-        return command(site, **given)
+        return command(common, **given)
 
-    options: Callable[..., int | None] = sited
-    for one in reversed(_OPTIONS):
-        options = one(options)
-    return options
+    decorated: Command = wrapped
+    for option in reversed(_COMMON_OPTIONS):
+        decorated = option(decorated)
+    return decorated
 
 
-_OPTIONS: Final = (
+namespace_option: Final[Decorator] = click.option(
+    "--namespace", envvar=NAMESPACE_VARIABLE, default="default", show_default=True, show_envvar=True, metavar="NAME"
+)
+url_env_option: Final[Decorator] = click.option(
+    "--url-env",
+    default=STORE_VARIABLE,
+    show_default=True,
+    metavar="VARIABLE",
+    help="Environment variable with the store's address. The address itself is no option: options are printed in "
+    "plans and logs.",
+)
+lake_option: Final[Decorator] = click.option(
+    "--lake",
+    envvar=LAKE_VARIABLE,
+    show_envvar=True,
+    metavar="FOLDER|URL",
+    help="Where the tables are: a folder, or s3://, gs://, abfss://, hdfs://.",
+)
+json_option: Final[Decorator] = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+
+_COMMON_OPTIONS: Final = (
+    lake_option,
+    namespace_option,
+    url_env_option,
     click.option(
-        "--lake",
-        envvar=LAKE_VARIABLE,
-        show_envvar=True,
-        metavar="FOLDER|URL",
-        help="Where the tables are: a folder, or s3://, gs://, abfss://, hdfs://.",
+        "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], or any other Spark master."
     ),
     click.option(
-        "--namespace", envvar=NAMESPACE_VARIABLE, default="default", show_default=True, show_envvar=True, metavar="NAME"
+        "--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; repeatable. Overrides our own settings."
     ),
     click.option(
-        "--url-env",
-        default=STORE_VARIABLE,
-        show_default=True,
-        metavar="VARIABLE",
-        help="Name of the variable that holds the store's address; never the address, which would be printed in plans.",
+        "--allow-partial",
+        is_flag=True,
+        help="If the history does not reach the end of the window, answer for the part that it covers.",
     ),
-    click.option(
-        "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], or any master Spark knows."
-    ),
-    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable, wins over ours."),
-    click.option(
-        "--allow-partial", is_flag=True, help="Answer for the part of the window that the history reaches; say so."
-    ),
-    click.option("--debug", is_flag=True, help="Show what Java says, and where an error comes from."),
+    click.option("--debug", is_flag=True, help="Show Java's output, and stack traces of errors."),
 )
 
 
-def typed(flags: Mapping[str, str]) -> list[str]:
-    """Of these options (name in Python -> flag) those that stand on the command line, whatever their value."""
+def given_flags(flags: Mapping[str, str]) -> list[str]:
+    """Of these options (name in Python -> flag), those on the command line, whatever their value."""
     context = click.get_current_context()
     return [flag for name, flag in flags.items() if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
 
 
-def refuse(flags: Mapping[str, str], why: str) -> None:
-    """WrongUsageError when one of them was typed, which would be ignored; `why` says what they are for."""
-    if wrong := typed(flags):
-        raise WrongUsageError(f"{', '.join(wrong)} would be ignored: {why}")
+def refuse_flags(flags: Mapping[str, str], reason: str) -> None:
+    """WrongUsageError if one of these options was given, because it would be ignored. `reason`: what it is for."""
+    if wrong := given_flags(flags):
+        raise WrongUsageError(f"{', '.join(wrong)} would be ignored: {reason}")
 
 
 PARTIAL: Final = {"allow_partial": "--allow-partial"}
@@ -114,37 +120,37 @@ PARTIAL: Final = {"allow_partial": "--allow-partial"}
 
 def _lake(given: str | None) -> str:
     if not given:
-        raise WrongUsageError(f"Which lake? Name it with --lake FOLDER|URL, or in {LAKE_VARIABLE}.")
+        raise WrongUsageError(f"No lake is named. Name it with --lake FOLDER|URL, or in {LAKE_VARIABLE}.")
     return given
 
 
 def checked_namespace(given: str) -> str:
     if not _NAMESPACE.fullmatch(given):
-        raise WrongUsageError(f"{given!r} cannot be a namespace. Allowed: up to 64 of letters, digits, _ . -")
+        raise WrongUsageError(f"{given!r} is not a valid namespace. Allowed: up to 64 of letters, digits, _ . -")
     return given
-
-
-def _conf(given: tuple[str, ...]) -> dict[str, str]:
-    settings = {}
-    for one in given:
-        key, equals, value = one.partition("=")
-        if not (equals and key.startswith("spark.")):
-            raise WrongUsageError(f"--conf {one!r} is not a setting of Spark. Allowed: spark.some.key=value")
-        settings[key] = value
-    return settings
 
 
 def checked_url_env(given: str) -> str:
     if "://" in given:
         raise WrongUsageError(
-            "--url-env wants the name of a variable, not an address: options are printed in plans and logs. "
+            "--url-env takes the name of a variable, not an address, because options are printed in plans and logs. "
             f"Put the address into {STORE_VARIABLE}."
         )
     return given
 
 
+def _conf(given: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for setting in given:
+        key, equals, value = setting.partition("=")
+        if not (equals and key.startswith("spark.")):
+            raise WrongUsageError(f"--conf {setting!r} is not a Spark setting. Allowed: spark.some.key=value")
+        settings[key] = value
+    return settings
+
+
 class Duration(click.ParamType[float]):
-    """Seconds."""
+    """A duration such as 30s or 5m, in seconds."""
 
     name = "DURATION"
 
@@ -155,34 +161,75 @@ class Duration(click.ParamType[float]):
 DURATION = Duration()
 
 
+def when_option(flag: str, name: str, *, help: str) -> Decorator:  # noqa: A002 click's name
+    return click.option(flag, name, callback=_parse_when, metavar="T", help=help)
+
+
+def _parse_when(_: click.Context, __: click.Parameter, text: str | None) -> When | None:
+    return None if text is None else parse_when(text)
+
+
+def window_options(*, default_start: str, default_end: str) -> Decorator:
+    """Adds --from and --to; a command gets them as `start` and `end`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        to = when_option("--to", "end", help=f"End, exclusive. Default: {default_end}.")
+        start = when_option(
+            "--from", "start", help=f"Start, such as 2026-05-01T12:00Z, -2h or now. Default: {default_start}."
+        )
+        return start(to(command))
+
+    return decorate
+
+
+with_window = window_options(default_start="a day before the end", default_end="the end of the complete history")
+
+
+def _parse_thresholds(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Thresholds:
+    return parse_thresholds(given)
+
+
+with_thresholds: Final[Decorator] = click.option(
+    "--threshold",
+    "thresholds",
+    multiple=True,
+    callback=_parse_thresholds,
+    metavar="NAME=VALUE",
+    help="objective=0.999, flap=30s, …; repeatable. A wrong name lists all names.",
+)
+
 _TYPES: Final = {field.name: type(getattr(DEFAULTS, field.name)) for field in fields(Thresholds)}
+_SHARES: Final = ("objective", "mass_loss_share", "late_share")
 
 
 def parse_thresholds(given: Iterable[str]) -> Thresholds:
-    """A name may be written with dashes, and may leave its `_ms` out when the value brings a unit."""
+    """`name=value` for any field of Thresholds. A name may have dashes, and may omit `_ms` if the value has a unit."""
     chosen: dict[str, float] = {}
-    for one in given:
-        name, equals, text = one.partition("=")
+    for threshold in given:
+        name, equals, text = threshold.partition("=")
         if not equals:
-            raise WrongUsageError(f"--threshold {one!r} has no value. Allowed: NAME=VALUE with NAME of {known()}.")
-        field = _field(name)
-        chosen[field] = _value(field, text)
-    return replace(DEFAULTS, **chosen)  # type: ignore[arg-type]  # checked by _value, field by field
+            raise WrongUsageError(
+                f"--threshold {threshold!r} has no value. Allowed: NAME=VALUE with NAME one of {threshold_names()}."
+            )
+        field = _threshold_field(name)
+        chosen[field] = _threshold_value(field, text)
+    return replace(DEFAULTS, **chosen)  # type: ignore[arg-type]  # _threshold_value checks the type of each field
 
 
-def known() -> str:
+def threshold_names() -> str:
+    """All thresholds with their defaults."""
     return ", ".join(f"{name} ({getattr(DEFAULTS, name)})" for name in _TYPES)
 
 
-def _field(name: str) -> str:
-    spelled = name.strip().replace("-", "_")
-    for candidate in (spelled, f"{spelled}_ms"):
+def _threshold_field(name: str) -> str:
+    normalised = name.strip().replace("-", "_")
+    for candidate in (normalised, f"{normalised}_ms"):
         if candidate in _TYPES:
             return candidate
-    raise WrongUsageError(f"There is no threshold {name!r}. Allowed, with their defaults: {known()}.")
+    raise WrongUsageError(f"There is no threshold {name!r}. Allowed, with their defaults: {threshold_names()}.")
 
 
-def _value(field: str, text: str) -> float:
+def _threshold_value(field: str, text: str) -> float:
     try:
         value: float = _TYPES[field](text)
     except ValueError:
@@ -192,41 +239,6 @@ def _value(field: str, text: str) -> float:
         value = parse_duration(text)
     if not 0 <= value < float("inf"):
         raise WrongUsageError(f"The threshold {field} cannot be {text}. Allowed: 0 or more.")
-    if field in {"objective", "mass_loss_share", "late_share"} and value > 1:
+    if field in _SHARES and value > 1:
         raise WrongUsageError(f"The threshold {field} is a share, from 0 to 1, not {text}.")
     return value
-
-
-def _when(_: click.Context, __: click.Parameter, text: str | None) -> When | None:
-    return None if text is None else parse_when(text)
-
-
-def _thresholds(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Thresholds:
-
-    return parse_thresholds(given)
-
-
-def when_option(flag: str, name: str, *, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: A002
-    return click.option(flag, name, callback=_when, metavar="T", help=help)
-
-
-def window_options(*, start: str, end: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Gives a command `start` and `end`, each with what it means when it is left out."""
-
-    def windowed(command: Callable[..., Any]) -> Callable[..., Any]:
-        to = when_option("--to", "end", help=f"End, exclusive. Without: {end}.")
-        return when_option("--from", "start", help=f"2026-05-01T12:00Z, -2h or now. Without: {start}.")(to(command))
-
-    return windowed
-
-
-with_window = window_options(start="a day before the end", end="as far as the history is complete")
-
-with_thresholds = click.option(
-    "--threshold",
-    "thresholds",
-    multiple=True,
-    callback=_thresholds,
-    metavar="NAME=VALUE",
-    help="objective=0.999, flap=30s, …; repeatable. A wrong name lists them all.",
-)

@@ -1,16 +1,8 @@
-"""`--out FILE`: what a command makes, as a file; for those that answer on standard output, the answer.
-
-The latter for `spark-submit`, which pours both outputs of a Python program into one.
-
-Answers as tables for people: times as times, durations with units, shares in percent.
-
-An answer as a table, JSON, CSV or Parquet, each with what it rests on.
-"""
+"""Prints answers as a table, JSON or CSV, or writes them to a file, each with the state of the history behind it."""
 
 import csv
 import json
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -19,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from routebook_pipeline.answers.coverage import integrity_line, window_line
+from routebook_pipeline.cli.options import Decorator
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.local_files import replace_atomically
 from routebook_pipeline.times import human_duration, iso
@@ -26,140 +19,75 @@ from routebook_pipeline.times import human_duration, iso
 if TYPE_CHECKING:
     from routebook_pipeline.answers.computation import ComputedAnswer
 
-out_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--out", default=None, metavar="FILE", help="Write the answer there, and not on standard output."
-)
-
-
-@contextmanager
-def answers_into(out: str | None) -> Iterator[None]:
-    if out is None:
-        yield
-        return
-    with file_for(out) as fresh, fresh.open("w", encoding="utf-8") as stream, redirect_stdout(stream):
-        yield
-
-
-@contextmanager
-def file_for(out: str, flag: str = "--out") -> Iterator[Path]:
-    """Where to write it; see `replace_atomically`."""
-    try:
-        with replace_atomically(Path(out)) as fresh:
-            yield fresh
-    except OSError as error:
-        raise UnreachableError(f"{out} cannot be written: {error}. Name another place with {flag}.") from error
-
-
-_INSTANTS: Final = frozenset(
-    {"ms", "since_ms", "at_ms", "from_ms", "to_ms", "first_ms", "last_ms", "complete_until_ms"}
-)
-_SHARES: Final = frozenset(
-    {"availability", "availability_all", "worst_availability", "objective", "readable", "late_share", "top_share"}
-)
-_WORDS: Final = {None: "-", True: "yes", False: "no"}
-_GAP: Final = "  "
-
-
-def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Numbers to the right. A column without any value is left out: most answers are wide."""
-    if not rows:
-        click.echo("(no rows)")
-        return
-    filled = [name for name in columns if any(row[name] not in (None, [], {}) for row in rows)]
-    cells = [[cell(name, row[name]) for name in filled] for row in rows]
-    right = [all(isinstance(row[name], int | float | None) for row in rows) for name in filled]
-    titles = ["AT" if name == "ms" else name.removesuffix("_ms").replace("_", " ").upper() for name in filled]
-    widths = [max(_width(text) for text in column) for column in zip(titles, *cells, strict=True)]
-    click.secho(_line(titles, widths, right), bold=True)
-    for row in cells:
-        click.echo(_line(row, widths, right))
-
-
-def cell(name: str, value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return _WORDS[value]
-    if isinstance(value, int | float):
-        return _number(name, value)
-    if isinstance(value, Mapping):
-        return _mapping(value)
-    if isinstance(value, list | tuple):
-        return ", ".join(cell(name, inner) for inner in value) or "-"
-    return str(value)
-
-
-def _number(name: str, value: float) -> str:
-    if name in _INSTANTS:
-        return iso(int(value)).replace(".000Z", "Z")
-    if name.endswith("_ms"):
-        return human_duration(value)
-    if isinstance(value, int):
-        return str(value)
-    return f"{100 * value:.4f} %" if name in _SHARES else f"{value:.4g}"
-
-
-def _mapping(value: Mapping[Any, Any]) -> str:
-    if {"version", "kind"} <= set(value):
-        return f"{value['version']} {value['kind']}" + (f" ({value['cause']})" if value.get("cause") else "")
-    if {"from_version", "to_version"} == set(value):
-        return f"{value['from_version']}-{value['to_version']}"
-    return " ".join(f"{key}={cell(str(key), inner)}" for key, inner in sorted(value.items())) or "-"
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    padded = []
-    for text, width, to_the_right in zip(cells, widths, right, strict=True):
-        space = " " * (width - _width(text))
-        padded.append(space + text if to_the_right else text + space)
-    return _GAP.join(padded).rstrip()
-
-
-def _width(text: str) -> int:
-    """Columns on a terminal: letters of Chinese and the like take two, combining marks none."""
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return len(text) + wide - sum(unicodedata.combining(letter) > 0 for letter in text)
-
-
 TABLE: Final = "table"
 JSON: Final = "json"
 CSV: Final = "csv"
 
+out_option: Final[Decorator] = click.option(
+    "--out", default=None, metavar="FILE", help="Write the answer to this file instead of standard output."
+)
 
-def give(taken: "ComputedAnswer", form: str, parquet: str | None) -> None:
-    if parquet is not None:
-        _write_parquet(taken, parquet)
-        click.echo(f"{taken.table.num_rows} rows in {parquet}", err=True)
-        _give_statement(taken, err=True)
+
+@contextmanager
+def answer_output(out: str | None) -> Iterator[None]:
+    """Redirects the answer to the file `out`, if one is named. `spark-submit` needs this: it mixes standard output with
+    everything else that a program prints.
+    """
+    if out is None:
+        yield
         return
-    _FORMS[form](taken)
+    with output_file(out) as temporary, temporary.open("w", encoding="utf-8") as stream, redirect_stdout(stream):
+        yield
 
 
-def _write_parquet(taken: "ComputedAnswer", out: str) -> None:
+@contextmanager
+def output_file(out: str, flag: str = "--out") -> Iterator[Path]:
+    """The path to write to; see `replace_atomically`."""
+    try:
+        with replace_atomically(Path(out)) as temporary:
+            yield temporary
+    except OSError as error:
+        raise UnreachableError(f"{out} cannot be written: {error}. Name another file with {flag}.") from error
+
+
+def print_answer(computed: "ComputedAnswer", form: str, parquet: str | None) -> None:
+    """`form`: TABLE, JSON or CSV. With `parquet`, the rows go to that file instead."""
+    if parquet is not None:
+        _write_parquet(computed, parquet)
+        click.echo(f"{computed.table.num_rows} rows in {parquet}", err=True)
+        _print_coverage(computed, err=True)
+        return
+    _PRINTERS[form](computed)
+
+
+def _write_parquet(computed: "ComputedAnswer", out: str) -> None:
     from routebook_pipeline.answers.computation import write_parquet
 
     if "://" in out:
-        # An object appears when it is whole.
-        write_parquet(taken.table, taken.metadata(), out)
+        # Object stores show an object only when it is complete.
+        write_parquet(computed.table, computed.metadata(), out)
         return
-    with file_for(out, "--parquet") as fresh:
-        write_parquet(taken.table, taken.metadata(), str(fresh))
+    with output_file(out, "--parquet") as temporary:
+        write_parquet(computed.table, computed.metadata(), str(temporary))
 
 
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def _give_json(taken: "ComputedAnswer") -> None:
-    print_json({**taken.metadata(), "rows": taken.rows})
+def _print_json_answer(computed: "ComputedAnswer") -> None:
+    print_json({**computed.metadata(), "rows": computed.rows})
 
 
-def _give_csv(taken: "ComputedAnswer") -> None:
-    """Maps and lists as JSON in their cell; what it rests on goes to standard error, for a comment is no CSV."""
-    lines = csv.writer(sys.stdout, lineterminator="\n")
-    lines.writerow(taken.answer.schema.names)
-    for row in taken.rows:
-        lines.writerow(_csv_cells(row, taken.answer.schema.names))
+def _print_csv_answer(computed: "ComputedAnswer") -> None:
+    """Maps and lists become JSON in their cell. Everything but the rows goes to standard error: CSV has no comments."""
+    names = computed.answer.schema.names
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    for row in computed.rows:
+        writer.writerow(_csv_cells(row, names))
     sys.stdout.flush()
-    _give_statement(taken, err=True)
+    _print_coverage(computed, err=True)
 
 
 def _csv_cells(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
@@ -169,23 +97,129 @@ def _csv_cells(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     ]
 
 
-def _give_table(taken: "ComputedAnswer") -> None:
-    print_rows(taken.answer.schema.names, taken.rows)
+def _print_table_answer(computed: "ComputedAnswer") -> None:
+    print_rows(computed.answer.schema.names, computed.rows)
     click.echo()
-    _give_statement(taken, err=False)
+    _print_coverage(computed, err=False)
 
 
-def _give_statement(taken: "ComputedAnswer", *, err: bool) -> None:
-    context = taken.answer.context
+def _print_coverage(computed: "ComputedAnswer", *, err: bool) -> None:
+    """Which time the answer covers, and whether the history is whole."""
+    context = computed.answer.context
     resolved, extent, window = context.resolved, context.extent, context.resolved.window
     click.echo(
         window_line(window.start_ms, window.end_ms, extent.complete_until_ms, resolved.asked_until_ms)
         + (f", evidence since {iso(context.since_ms)}" if context.since_ms > window.start_ms else ""),
         err=err,
     )
-    click.secho(integrity_line(taken.integrity), fg=None if taken.is_ok else "red", err=err)
+    click.secho(integrity_line(computed.integrity), fg=None if computed.is_ok else "red", err=err)
     if extent.store_problem:
         click.echo(extent.store_problem, err=err)
 
 
-_FORMS: Final[dict[str, Callable[["ComputedAnswer"], None]]] = {TABLE: _give_table, JSON: _give_json, CSV: _give_csv}
+_PRINTERS: Final[dict[str, Callable[["ComputedAnswer"], None]]] = {
+    TABLE: _print_table_answer,
+    JSON: _print_json_answer,
+    CSV: _print_csv_answer,
+}
+
+_INSTANTS: Final = frozenset(
+    {"ms", "since_ms", "at_ms", "from_ms", "to_ms", "first_ms", "last_ms", "complete_until_ms"}
+)
+_SHARES: Final = frozenset(
+    {"availability", "availability_all", "worst_availability", "objective", "readable", "late_share", "top_share"}
+)
+_WORDS: Final = {None: "-", True: "yes", False: "no"}
+GAP: Final = 2
+"""Spaces between columns."""
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table for people: times as text, durations with units, shares in percent. Columns without any value are left
+    out, because most answers have many.
+    """
+    if not rows:
+        click.echo("(no rows)")
+        return
+    filled = [name for name in columns if any(row[name] not in (None, [], {}) for row in rows)]
+    titles = ["AT" if name == "ms" else name.removesuffix("_ms").replace("_", " ").upper() for name in filled]
+    is_numeric = [all(isinstance(row[name], int | float | None) for row in rows) for name in filled]
+    print_table([[format_cell(name, row[name]) for name in filled] for row in rows], titles, is_numeric)
+
+
+def print_table(
+    lines: Sequence[Sequence[str]],
+    titles: Sequence[str] = (),
+    is_numeric: Sequence[bool] = (),
+    colours: Mapping[str, str] | None = None,
+) -> None:
+    """On a terminal, long cells wrap at its width. Elsewhere each row is one line, whatever its length.
+
+    `is_numeric`: columns to align right. `colours`: of words in the first column, on a terminal.
+    """
+    numeric = is_numeric or [False] * len(lines[0])
+    if sys.stdout.isatty():
+        _print_on_terminal(lines, titles, numeric, colours or {})
+    else:
+        # Rich takes 0.4 ms for each row, and answers can have a hundred thousand rows. Without wrapping and colours,
+        # aligning the columns is all there is to do.
+        _print_aligned([titles, *lines] if titles else lines, numeric)
+
+
+def _print_on_terminal(
+    lines: Sequence[Sequence[str]], titles: Sequence[str], numeric: Sequence[bool], colours: Mapping[str, str]
+) -> None:
+    # Commands that print JSON or one sentence do not wait for these imports.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=bool(titles), header_style="bold")
+    for at, is_number in enumerate(numeric):
+        title = titles[at] if titles else ""
+        table.add_column(title, justify="right" if is_number else "left", overflow="fold")
+    for first, *rest in lines:
+        table.add_row(Text(first, style=colours.get(first, "")), *map(Text, rest))
+    Console().print(table)
+
+
+def _print_aligned(lines: Sequence[Sequence[str]], numeric: Sequence[bool]) -> None:
+    from rich.cells import cell_len
+
+    widths = [max(cell_len(line[at]) for line in lines) for at in range(len(numeric))]
+    for line in lines:
+        padded = []
+        for text, width, is_number in zip(line, widths, numeric, strict=True):
+            space = " " * (width - cell_len(text))
+            padded.append(space + text if is_number else text + space)
+        click.echo((" " * GAP).join(padded).rstrip())
+
+
+def format_cell(name: str, value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return _WORDS[value]
+    if isinstance(value, int | float):
+        return _format_number(name, value)
+    if isinstance(value, Mapping):
+        return _format_mapping(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(format_cell(name, inner) for inner in value) or "-"
+    return str(value)
+
+
+def _format_number(name: str, value: float) -> str:
+    if name in _INSTANTS:
+        return iso(int(value)).replace(".000Z", "Z")
+    if name.endswith("_ms"):
+        return human_duration(value)
+    if isinstance(value, int):
+        return str(value)
+    return f"{100 * value:.4f} %" if name in _SHARES else f"{value:.4g}"
+
+
+def _format_mapping(value: Mapping[Any, Any]) -> str:
+    if {"version", "kind"} <= set(value):
+        return f"{value['version']} {value['kind']}" + (f" ({value['cause']})" if value.get("cause") else "")
+    if {"from_version", "to_version"} == set(value):
+        return f"{value['from_version']}-{value['to_version']}"
+    return " ".join(f"{key}={format_cell(str(key), inner)}" for key, inner in sorted(value.items())) or "-"

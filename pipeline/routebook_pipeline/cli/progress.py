@@ -1,65 +1,75 @@
-"""What a long run is doing, on standard error: one line that is rewritten on a terminal; elsewhere only what is worth a
-line in a log.
+"""Shows on standard error what a long command is doing.
+
+On a terminal this is one line with the current step and its seconds. Everywhere else only log lines are written.
 """
 
 import sys
 import threading
-import time
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Self
 
 import click
 
-PERIOD_S: Final = 0.25
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
 
 
 class Progress:
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
-        self._doing = ""
-        self._since = time.monotonic()
-        self._ended = threading.Event()
-        # Spark's calls block: seconds that count up tell a slow start from a dead one.
-        self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
-        self._lock = threading.Lock()
+        self._is_terminal = sys.stderr.isatty()
+        self._step: RichProgress | None = None
+        """The line that is shown now."""
+        # Batches are committed, and logged, in a thread of Spark.
+        self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
-        if self._shown:
-            self._ticker.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        if self._ticker.is_alive():
-            self._ticker.join()
         self.clear()
 
-    def doing(self, what: str) -> None:
-        """Stands until the next, with the seconds it has taken."""
+    def show(self, step: str) -> None:
+        """Shows the current step, with the seconds that it has taken, until `clear` or the next step. The seconds are
+        counted in a thread, because Spark's calls block: they tell a slow start from one that hangs.
+        """
         with self._lock:
-            self._doing, self._since = what, time.monotonic()
-        self._draw()
+            self.clear()
+            if self._is_terminal:
+                self._step = _step_line(step)
+                self._step.start()
 
     def log(self, line: str) -> None:
-        """Stays on the terminal, and goes into logs."""
+        """Writes a line that stays."""
         with self._lock:
-            click.echo(f"\r\x1b[K{line}" if self._shown else line, err=True)
+            if self._step is not None:
+                self._step.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            else:
+                click.echo(line, err=True)
 
     def clear(self) -> None:
+        """Removes the current step from the terminal, for example before an answer is printed."""
         with self._lock:
-            if self._shown and self._doing:
-                self._doing = ""
-                click.echo("\r\x1b[K", nl=False, err=True)
+            step, self._step = self._step, None
+            if step is not None:
+                step.stop()
 
-    def _tick(self) -> None:
-        while not self._ended.wait(PERIOD_S):
-            self._draw()
 
-    def _draw(self) -> None:
-        with self._lock:
-            if self._shown and self._doing:
-                took = int(time.monotonic() - self._since)
-                text = f"{self._doing} … {took} s" if took else f"{self._doing} …"
-                click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+def _step_line(step: str) -> "RichProgress":
+    # Rich takes a tenth of a second to import, and is needed on a terminal only.
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    line = RichProgress(
+        SpinnerColumn("line"),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        # An answer may be redirected to a file meanwhile.
+        redirect_stdout=False,
+    )
+    line.add_task(step, total=None)
+    return line

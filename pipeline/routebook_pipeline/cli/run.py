@@ -1,18 +1,23 @@
-"""`routebook pipeline run compact|vacuum|snapshot|rebase|check`
+"""`routebook pipeline run`: one of the questions, or maintenance of the lake."""
 
-`routebook pipeline run QUESTION`, and the upkeep of the lake.
-"""
-
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from routebook_pipeline.answers.catalogue import QUESTIONS, Question, find_question
-from routebook_pipeline.answers.coverage import integrity_line
-from routebook_pipeline.cli.options import PARTIAL, Site, refuse, with_site, with_thresholds, with_window
-from routebook_pipeline.cli.output import answers_into, give, out_option, print_json
+from routebook_pipeline.answers.coverage import integrity_line, resolve_window
+from routebook_pipeline.cli.options import (
+    PARTIAL,
+    CommonOptions,
+    json_option,
+    refuse_flags,
+    with_common_options,
+    with_thresholds,
+    with_window,
+)
+from routebook_pipeline.cli.output import CSV, JSON, TABLE, answer_output, out_option, print_answer, print_json
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.errors import NegativeAnswerError, WrongUsageError
 from routebook_pipeline.history import Thresholds
@@ -23,18 +28,16 @@ if TYPE_CHECKING:
 
     from routebook_pipeline.lake.tables import Lake
 
-
-UPKEEP = {
+MAINTENANCE = {
     "compact": "join the small files of closed days",
     "vacuum": "delete files that no version of the last week refers to",
-    "snapshot": "keep the state at the start of each closed day, so that questions need not read from the beginning",
-    "rebase": "accept another history after RB_FORK: what the lake holds stays, a new era begins",
-    "check": "read all changes and prove that no version is missing or doubled; look for every other file",
+    "snapshot": "store the state at the start of each closed day, so that questions need not read everything",
+    "rebase": "accept another history after RB_FORK: the lake keeps what it has, and a new era begins",
+    "check": "read all changes and check that no version is missing or doubled; check that all other files exist",
 }
-
 WITHOUT_SPARK = frozenset({"compact", "vacuum"})
 
-_OF_QUESTIONS = {
+_QUESTION_FLAGS = {
     "start": "--from",
     "end": "--to",
     "level": "--by",
@@ -43,92 +46,82 @@ _OF_QUESTIONS = {
     "parquet": "--parquet",
     "fail": "--fail",
 }
-"""Options that mean nothing to the upkeep of a lake."""
-
-_OF_SPARK = {"master": "--master", "conf": "--conf"}
-_OF_THE_STORE = {"url_env": "--url-env"}
+_SPARK_FLAGS = {"master": "--master", "conf": "--conf"}
+_STORE_FLAGS = {"url_env": "--url-env"}
 
 
-def _names(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    known = {question.name: question.description for question in QUESTIONS.values()} | UPKEEP
-    return [CompletionItem(name, help=description) for name, description in known.items() if name.startswith(typed)]
+def _complete_name(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    descriptions = {question.name: question.description for question in QUESTIONS.values()} | MAINTENANCE
+    return [CompletionItem(name, help=text) for name, text in descriptions.items() if name.startswith(typed)]
 
 
-def _levels(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
+def _complete_level(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
     question = find_question(ctx.params.get("question") or "")
     return [CompletionItem(level) for level in (question.levels if question else ()) if level.startswith(typed)]
 
 
-def _list(known: dict[str, str]) -> str:
-    width = max(len(name) for name in known)
-    return "\b\n" + "\n".join(f"  {name:{width}}  {description}" for name, description in known.items())
-
-
-def _question_help() -> dict[str, str]:
-    return {
+def _help() -> str:
+    """Paragraphs after `\\b` are not wrapped."""
+    questions = {
         question.name: question.description
         + (f" (by {', '.join(question.levels)})" if len(question.levels) > 1 else "")
         for question in QUESTIONS.values()
     }
+    return f"""Answer a question about a window of time, or maintain the lake.
+
+\b
+Questions:
+{_help_list(questions)}
+
+\b
+Maintenance:
+{_help_list(MAINTENANCE)}
+
+Each answer says until when the history is complete, and whether it has holes or unreadable entries.
+
+\b
+routebook pipeline run availability --from -7d
+routebook pipeline run failures --by seat --from 2026-05-01T00:00Z --to 2026-06-01T00:00Z --json
+"""
 
 
-@click.command(
-    "run",
-    short_help="Ask any of the twelve questions; look after the lake.",
-    help=f"""Ask a question over a window of time, or look after the lake.
+def _help_list(descriptions: dict[str, str]) -> str:
+    width = max(len(name) for name in descriptions)
+    return "\n".join(f"  {name:{width}}  {text}" for name, text in descriptions.items())
 
-    \b
-    Questions:
-    {_list(_question_help())}
 
-    \b
-    Upkeep:
-    {_list(UPKEEP)}
-
-    Each answer says what it rests on: holes, unreadable entries, until when it is complete.
-
-    \b
-    routebook pipeline run availability --from -7d
-    routebook pipeline run failures --by seat --from 2026-05-01T00:00Z --to 2026-06-01T00:00Z --json
-    """.replace("    \b\n    \b\n", "    \b\n"),
-)
-@click.argument("question", shell_complete=_names)
+@click.command("run", short_help="Answer a question, or maintain the lake.", help=_help())
+@click.argument("question", shell_complete=_complete_name)
 @with_window
-@click.option("--by", "level", default=None, metavar="LEVEL", shell_complete=_levels, help="seat, group, cluster, …")
+@click.option("--by", "level", default=None, metavar="LEVEL", shell_complete=_complete_level, help="seat, group, …")
 @with_thresholds
-@click.option("--json", "json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @click.option("--csv", "csv_", is_flag=True, help="Print CSV.")
 @click.option("--parquet", default=None, metavar="OUT", help="Write one Parquet file.")
 @out_option
 @click.option(
-    "--fail", is_flag=True, help="End with 1 when an objective is missed, an anomaly found or the history not ok."
+    "--fail", is_flag=True, help="End with 1 if an objective was missed, an anomaly found, or the history is not ok."
 )
-@with_site
-def command(site: Site, question: str, json_: bool, csv_: bool, parquet: str | None, **given: Any) -> int:
+@with_common_options
+def command(common: CommonOptions, question: str, json_: bool, csv_: bool, parquet: str | None, **given: Any) -> int:
     if json_ + csv_ + (parquet is not None) > 1:
-        raise WrongUsageError("One form of answer at a time: --json, --csv or --parquet OUT.")
+        raise WrongUsageError("Only one form of answer is possible: --json, --csv or --parquet OUT.")
     if parquet is not None and given["out"] is not None:
         raise WrongUsageError("--parquet OUT names its file itself; --out is for the other forms. Leave one out.")
-    asked = find_question(question)
-    if asked is not None:
-        return _ask(site, asked, "json" if json_ else "csv" if csv_ else "table", parquet, **given)
-    if question not in UPKEEP:
-        known = ", ".join([*QUESTIONS, *UPKEEP])
-        raise WrongUsageError(f"There is no question {question!r}. Allowed: {known}. One topic's route: `route-at`.")
-    _check_upkeep(question)
-    return run_upkeep(site, question, json_=json_, out=given["out"])
+    found = find_question(question)
+    if found is not None:
+        return _answer(common, found, JSON if json_ else CSV if csv_ else TABLE, parquet, **given)
+    if question not in MAINTENANCE:
+        known = ", ".join([*QUESTIONS, *MAINTENANCE])
+        raise WrongUsageError(
+            f"There is no question {question!r}. Allowed: {known}. For the route of one topic, use `route-at`."
+        )
+    _check_maintenance_flags(question)
+    return run_maintenance(common, question, json_=json_, out=given["out"])
 
 
-def _check_upkeep(what: str) -> None:
-    refuse(_OF_QUESTIONS | PARTIAL, f"`run {what}` is about the whole lake. Allowed: --json, --out.")
-    if what in WITHOUT_SPARK:
-        refuse(_OF_SPARK, f"`run {what}` starts no Spark.")
-    if what != "rebase":
-        refuse(_OF_THE_STORE, f"`run {what}` does not ask the store.")
-
-
-def _ask(
-    site: Site,
+def _answer(
+    common: CommonOptions,
     question: Question,
     form: str,
     parquet: str | None,
@@ -144,81 +137,96 @@ def _ask(
     if start and end and start.ms is not None and end.ms is not None and start.ms > end.ms:
         raise WrongUsageError("The window ends before it starts. Exchange --from and --to.")
     from routebook_pipeline.answers.computation import AnswerContext, answer, compute, failure_reason
-    from routebook_pipeline.answers.coverage import resolve_window
-    from routebook_pipeline.cli.spark import open_lake, spark_for
+    from routebook_pipeline.cli.spark import open_lake, spark_session
 
     with Progress() as progress:
-        lake, extent = open_lake(site, progress)
-        resolved = resolve_window(extent, start, end, allow_partial=site.allow_partial)
-        with spark_for(site, progress) as spark:
-            progress.doing(f"computing {question.name}")
-            taken = compute(
-                answer(spark, AnswerContext(lake, extent, resolved, thresholds, progress.log), question, level)
-            )
+        lake, extent = open_lake(common, progress)
+        resolved = resolve_window(extent, start, end, allow_partial=common.allow_partial)
+        with spark_session(common, progress) as spark:
+            progress.show(f"computing {question.name}")
+            context = AnswerContext(lake, extent, resolved, thresholds, progress.log)
+            computed = compute(answer(spark, context, question, level))
             progress.clear()
-            with answers_into(out):
-                give(taken, form, parquet)
-    why = failure_reason(question.name, taken.rows, thresholds) if fail or question.name == "integrity" else ""
-    if fail and not taken.is_ok:
-        why = why or "the history is not ok"
-    if why:
-        raise NegativeAnswerError(f"The answer is no: {why}.")
+            with answer_output(out):
+                print_answer(computed, form, parquet)
+    reason = failure_reason(question.name, computed.rows, thresholds) if fail or question.name == "integrity" else ""
+    if fail and not computed.is_ok:
+        reason = reason or "the history is not ok"
+    if reason:
+        raise NegativeAnswerError(f"The answer is no: {reason}.")
     return 0
 
 
-def run_upkeep(site: Site, what: str, *, json_: bool, out: str | None) -> int:
-    from routebook_pipeline.cli.spark import spark_for
+def _check_maintenance_flags(name: str) -> None:
+    refuse_flags(_QUESTION_FLAGS | PARTIAL, f"`run {name}` is about the whole lake. Allowed: --json, --out.")
+    if name in WITHOUT_SPARK:
+        refuse_flags(_SPARK_FLAGS, f"`run {name}` does not start Spark.")
+    if name != "rebase":
+        refuse_flags(_STORE_FLAGS, f"`run {name}` does not use the store.")
+
+
+@dataclass(frozen=True)
+class _Result:
+    json: dict[str, Any]
+    lines: list[str]
+    failure: str = ""
+    """Why the answer is no; empty when it is not."""
+
+
+def run_maintenance(common: CommonOptions, name: str, *, json_: bool, out: str | None) -> int:
+    from routebook_pipeline.cli.spark import spark_session
     from routebook_pipeline.lake.tables import Lake
 
-    lake = Lake(site.lake, site.namespace)
-    # A lake that is not there is said before Spark is started.
+    lake = Lake(common.lake, common.namespace)
+    # Reports a lake that does not exist before Spark starts.
     lake.changes.pin()
     with Progress() as progress:
-        progress.doing(what)
-        if what in WITHOUT_SPARK:
-            told, lines, why = _files(lake, what, progress)
+        progress.show(name)
+        if name in WITHOUT_SPARK:
+            result = _compact_or_vacuum(lake, name, progress)
         else:
-            with spark_for(site, progress) as spark:
-                progress.doing(what)
-                told, lines, why = _with_spark(spark, lake, site, what, progress)
-    with answers_into(out):
+            with spark_session(common, progress) as spark:
+                progress.show(name)
+                result = _run_with_spark(spark, lake, common, name, progress)
+    with answer_output(out):
         if json_:
-            print_json(told)
+            print_json(result.json)
         else:
-            click.echo("\n".join(lines))
-    if why:
-        raise NegativeAnswerError(f"The answer is no: {why}.")
+            click.echo("\n".join(result.lines))
+    if result.failure:
+        raise NegativeAnswerError(f"The answer is no: {result.failure}.")
     return 0
 
 
-_Done = tuple[dict[str, Any], list[str], str]
-"""For programs, for people, and why the answer is no."""
-
-
-def _files(lake: "Lake", what: str, progress: Progress) -> _Done:
+def _compact_or_vacuum(lake: "Lake", name: str, progress: Progress) -> _Result:
     from routebook_pipeline.lake.maintenance import compact, vacuum
 
-    if what == "compact":
+    if name == "compact":
         done = compact(lake, log=progress.log)
-        return asdict(done), [f"{done.joined} files joined into {done.into}"], ""
+        return _Result(asdict(done), [f"{done.joined} files joined into {done.into}"])
     deleted = vacuum(lake, log=progress.log)
-    return {"deleted": deleted}, [f"{deleted} files deleted"], ""
+    return _Result({"deleted": deleted}, [f"{deleted} files deleted"])
 
 
-def _with_spark(spark: "SparkSession", lake: "Lake", site: Site, what: str, progress: Progress) -> _Done:
+def _run_with_spark(
+    spark: "SparkSession", lake: "Lake", common: CommonOptions, name: str, progress: Progress
+) -> _Result:
     from routebook_pipeline.lake.maintenance import check, snapshot
     from routebook_pipeline.lake.rebase import rebase
 
-    if what == "snapshot":
+    if name == "snapshot":
         days = snapshot(spark, lake, log=progress.log)
-        return {"days": days}, [f"{len(days)} snapshots made{': ' if days else ''}{', '.join(days)}"], ""
-    if what == "rebase":
-        done = rebase(spark, lake, url_env=site.url_env)
+        return _Result({"days": days}, [f"{len(days)} snapshots built{': ' if days else ''}{', '.join(days)}"])
+    if name == "rebase":
+        rebased = rebase(spark, lake, url_env=common.url_env)
         lines = [
             f"{one.stream}: version {one.old_version} was the last; era {one.era} begins at version {one.first_version}"
-            for one in done
+            for one in rebased
         ]
-        return {"rebased": [asdict(one) for one in done]}, lines, ""
-    found = check(spark, lake)
-    told = {"ok": found.ok, "rows": found.rows, "problems": found.problems, "integrity": found.eras}
-    return told, [integrity_line(found.eras), *found.problems], "" if found.ok else "the lake is not whole"
+        return _Result({"rebased": [asdict(one) for one in rebased]}, lines)
+    checked = check(spark, lake)
+    return _Result(
+        {"ok": checked.ok, "rows": checked.rows, "problems": checked.problems, "integrity": checked.eras},
+        [integrity_line(checked.eras), *checked.problems],
+        "" if checked.ok else "the lake is not whole",
+    )

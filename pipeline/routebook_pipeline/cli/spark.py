@@ -14,92 +14,93 @@ from pyspark.sql import SparkSession
 
 from routebook_pipeline.answers.computation import history_extent
 from routebook_pipeline.answers.coverage import HistoryExtent
-from routebook_pipeline.cli.options import Site, refuse
+from routebook_pipeline.cli.options import CommonOptions, refuse_flags
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.java import find_java_home, java_version
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.session import build_session, is_submitted
 
+KEPT_LINES: Final = 200
+REPORTED_LINES: Final = 3
 
-def open_lake(site: Site, progress: Progress) -> tuple[Lake, HistoryExtent]:
-    """Before Spark is started: what is refused, is refused at once."""
-    progress.doing("opening the lake")
-    lake = Lake(site.lake, site.namespace)
-    extent = history_extent(lake, site.store_variable)
+
+def open_lake(common: CommonOptions, progress: Progress) -> tuple[Lake, HistoryExtent]:
+    """Called before Spark starts, so that a command that will be refused is refused at once."""
+    progress.show("opening the lake")
+    lake = Lake(common.lake, common.namespace)
+    extent = history_extent(lake, common.store_variable)
     progress.clear()
     return lake, extent
 
 
-KEPT_LINES: Final = 200
-TOLD_LINES: Final = 3
-
-
-class JavaMessages:
-    def __init__(self, *, shown: bool) -> None:
-        self._shown = shown
-        self._kept: deque[str] = deque(maxlen=KEPT_LINES)
-        out, self.descriptor = os.pipe()
-        # Must go on as long as the JVM: a full pipe would stop it.
-        self._reader = threading.Thread(target=self._read, args=(out,), name="java-messages", daemon=True)
-        self._reader.start()
-
-    def started(self) -> None:
-        """The JVM has its own copy; ours is closed so that the reader ends when the JVM does."""
-        os.close(self.descriptor)
-
-    def last(self) -> str:
-        """What it said last, for an error."""
-        telling = [line for line in self._kept if line and not line.startswith(("WARNING:", "\tat "))]
-        return " / ".join(telling[-TOLD_LINES:])
-
-    def _read(self, out: int) -> None:
-        with os.fdopen(out, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                self._kept.append(line.rstrip())
-                if self._shown:
-                    sys.stderr.write(line)
-
-
 @contextmanager
-def spark_for(site: Site, progress: Progress) -> Iterator[SparkSession]:
-    if not site.debug:
-        # Python's half of Spark logs whole stack traces beside the error that it raises.
+def spark_session(common: CommonOptions, progress: Progress) -> Iterator[SparkSession]:
+    if not common.debug:
+        # PySpark logs stack traces of the errors that it raises too.
         logging.disable(logging.CRITICAL)
     try:
-        session = _started(site, progress)
+        session = _start(common, progress)
         try:
             yield session
         except BaseException:
-            # Java may be the one that is gone; why is told by what is on its way up.
+            # If Java has ended, stopping fails too. The first error is the one to report.
             with suppress(Exception):
                 session.stop()
             raise
-        progress.doing("stopping Spark")
+        progress.show("stopping Spark")
         session.stop()
         progress.clear()
     finally:
         logging.disable(logging.NOTSET)
 
 
-def _started(site: Site, progress: Progress) -> SparkSession:
+def _start(common: CommonOptions, progress: Progress) -> SparkSession:
     if not is_submitted():
-        return _own_spark(site, progress)
-    refuse({"master": "--master"}, "under spark-submit it stands among its own options, before the program.")
-    progress.doing("starting Spark")
-    return build_session(site.master, site.conf)
+        return _start_with_java(common, progress)
+    refuse_flags({"master": "--master"}, "under spark-submit it is an option of spark-submit, before the program.")
+    progress.show("starting Spark")
+    return build_session(common.master, common.conf)
 
 
-def _own_spark(site: Site, progress: Progress) -> SparkSession:
-    progress.doing("looking for Java")
+def _start_with_java(common: CommonOptions, progress: Progress) -> SparkSession:
+    progress.show("looking for Java")
     home = find_java_home()
-    progress.doing(f"starting Spark (Java {java_version(home)}, {site.master})")
-    messages = JavaMessages(shown=site.debug)
+    progress.show(f"starting Spark (Java {java_version(home)}, {common.master})")
+    output = JavaOutput(shown=common.debug)
     try:
-        return build_session(site.master, site.conf, java_output_fd=messages.descriptor)
+        return build_session(common.master, common.conf, java_output_fd=output.descriptor)
     except PySparkException as error:
         raise UnreachableError(
-            f"Spark did not start on {site.master} with the Java of {home}. It said: {messages.last() or error}"
+            f"Spark did not start on {common.master} with the Java in {home}. Its output: {output.last() or error}"
         ) from error
     finally:
-        messages.started()
+        output.close_descriptor()
+
+
+class JavaOutput:
+    """Collects what Java prints: kept away from answers and terminals, but available if Java does not start."""
+
+    def __init__(self, *, shown: bool) -> None:
+        self._shown = shown
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        read_end, self.descriptor = os.pipe()
+        # Reads as long as the JVM runs: a full pipe would block it.
+        self._reader = threading.Thread(target=self._read, args=(read_end,), name="java-output", daemon=True)
+        self._reader.start()
+
+    def close_descriptor(self) -> None:
+        """Once the JVM has a copy. With ours closed, the reader ends when the JVM does."""
+        os.close(self.descriptor)
+
+    def last(self) -> str:
+        """The last lines that are not warnings or parts of a stack trace."""
+        relevant = [line for line in self._lines if line and not line.startswith(("WARNING:", "\tat "))]
+        return " / ".join(relevant[-REPORTED_LINES:])
+
+    def _read(self, read_end: int) -> None:
+        with os.fdopen(read_end, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                self._lines.append(line.rstrip())
+                if self._shown:
+                    sys.stderr.write(line)

@@ -1,4 +1,4 @@
-"""A namespace of the run's store, a lake beside it, and the variables that name both."""
+"""A namespace in the test run's store, a lake, and the environment variables that name them."""
 
 import time
 from collections.abc import Iterator
@@ -33,5 +33,5 @@ def environment(store_url: str, lake: Lake) -> dict[str, str]:
 
 @pytest.fixture
 def midnight_ms() -> int:
-    """The last one. A test that runs across the next one is about a day more, and as true."""
+    """The last midnight. A test that runs past the next one covers a day more, and stays valid."""
     return int(time.time() * 1000) // DAY_MS * DAY_MS

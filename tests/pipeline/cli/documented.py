@@ -8,9 +8,9 @@ from tests.architecture.sources import ROOT
 
 
 def example_with(key: str) -> dict[str, Any]:
-    """The object in JSON that has this key."""
+    """The JSON example that has this key."""
     text = (ROOT / "docs" / "pipeline-commands.md").read_text()
     objects = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
-    (found,) = [one for one in objects if key in one]
-    told: dict[str, Any] = found
-    return told
+    example: dict[str, Any]
+    (example,) = [one for one in objects if key in one]
+    return example

@@ -1,5 +1,5 @@
-"""Commands one after the other in one process of their own, so that Java is started once: as a person's, each with the
-exit code and standard output it had. What is not the answer must not be there.
+"""Runs commands one after the other in one process, so that Java starts only once. Each gives its exit code and its
+standard output, which must contain nothing but the answer.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-_END = "=== ended with "
+_END = "=== exit code "
 
 _PROGRAM = f"""
 import json, sys
@@ -24,7 +24,7 @@ for line in sys.stdin:
 
 
 @dataclass(frozen=True)
-class Ended:
+class Result:
     code: int
     out: str
 
@@ -44,7 +44,7 @@ class Shell:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Its JVM ends with it: standard input does."""
+        """The JVM ends with the process, because its standard input ends."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -56,7 +56,7 @@ class Shell:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
-    def pipeline(self, *arguments: str) -> Ended:
+    def pipeline(self, *arguments: str) -> Result:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         words = ", ".join(f'"{word}"' for word in ("pipeline", *arguments))
@@ -65,6 +65,6 @@ class Shell:
         out: list[str] = []
         for line in self._process.stdout:
             if line.startswith(_END):
-                return Ended(int(line.removeprefix(_END)), "".join(out))
+                return Result(int(line.removeprefix(_END)), "".join(out))
             out.append(line)
-        raise AssertionError(f"the process ended within {arguments}, having said: {''.join(out)}")
+        raise AssertionError(f"the process ended during {arguments}; its output: {''.join(out)}")

@@ -1,4 +1,4 @@
-"""What `backfill` takes from the command line."""
+"""The command line of `backfill`."""
 
 from typing import Any
 
@@ -23,11 +23,11 @@ def parsed(*words: str) -> dict[str, Any]:
         ([], ()),
     ],
 )
-def test_files_and_addresses_are_taken_as_they_are_typed(words: list[str], files: tuple[str, ...]) -> None:
+def test_import_takes_all_file_names_after_it(words: list[str], files: tuple[str, ...]) -> None:
     assert parsed(*words)["files"] == files
 
 
-def test_other_options_keep_their_words() -> None:
+def test_other_options_keep_their_values() -> None:
     given = parsed("--import", "a", "b", "--from", "-2d", "--threshold", "flap=30s", "--conf", "spark.x=y")
     assert given["files"] == ("a", "b")
     assert given["start"].ago_ms == 2 * 86_400_000
@@ -35,6 +35,6 @@ def test_other_options_keep_their_words() -> None:
 
 
 @pytest.mark.parametrize("words", [["a.jsonl"], ["--again", "a.jsonl"], ["--import", "a", "--lake", "l", "b"]])
-def test_a_word_that_belongs_to_nothing_is_refused(words: list[str]) -> None:
+def test_a_word_without_an_option_is_refused(words: list[str]) -> None:
     with pytest.raises(Exception, match="unexpected extra argument"):
         parsed(*words)

@@ -1,4 +1,4 @@
-"""What Spark, Java and their workers raise, as a sentence and an exit code."""
+"""Errors of Spark, Java and their workers become one sentence and an exit code."""
 
 import errno
 
@@ -12,12 +12,12 @@ from routebook_pipeline.lake.folders import reaching
 FORK = HistoryForkError("ns", 9, 3)
 
 
-def spark_says(text: str) -> PySparkException:
+def spark_error(text: str) -> PySparkException:
     return PySparkException(message=text)
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "message"),
     [
         (f"[STREAM_FAILED] Query terminated\nTraceback:\n\tat x\nCaused by: {FORK}\n\tat y", 4, str(FORK)),
         (
@@ -37,11 +37,11 @@ def spark_says(text: str) -> PySparkException:
         ),
     ],
 )
-def test_the_cause_is_told_and_not_the_stack(text: str, code: int, said: str) -> None:
-    error = translate_error(spark_says(text))
+def test_the_message_is_the_cause_without_the_stack(text: str, code: int, message: str) -> None:
+    error = translate_error(spark_error(text))
     assert error is not None
     assert error.exit_code == code
-    assert said in str(error)
+    assert message in str(error)
     assert "\n" not in str(error)
 
 
@@ -70,27 +70,27 @@ failure: Lost task 0.0 in stage 0.0 (TID 0) (localhost executor driver): java.io
         (FULL_WHILE_SPILLING, "the lake or of Spark's temporary files (--conf spark.local.dir=FOLDER). "),
     ],
 )
-def test_a_disk_that_is_full_is_told_with_what_to_do(text: str, where: str) -> None:
-    """As Spark says it: of the lake's disk, and of the one that it sorts on."""
-    error = translate_error(spark_says(text))
+def test_a_full_disk_is_reported_with_advice(text: str, where: str) -> None:
+    """The errors of Spark for the disk of the lake, and for that of its temporary files."""
+    error = translate_error(spark_error(text))
     assert isinstance(error, UnreachableError)
     assert str(error) == f"No space left on device, on the disk of {where}{MAKE_ROOM}"
 
 
-def test_it_is_the_advice_that_arrow_and_the_log_of_the_table_give() -> None:
-    with pytest.raises(UnreachableError) as told, reaching("/lake", "written"):
+def test_a_full_disk_gives_the_same_advice_without_spark() -> None:
+    with pytest.raises(UnreachableError) as raised, reaching("/lake", "written"):
         raise OSError(errno.ENOSPC, "No space left on device")
-    assert str(told.value).endswith(MAKE_ROOM)
+    assert str(raised.value).endswith(MAKE_ROOM)
 
 
-def test_java_that_died_is_unreachable() -> None:
+def test_the_end_of_java_is_an_unreachable_error() -> None:
     error = translate_error(Py4JNetworkError("Answer from Java side is empty"))
     assert isinstance(error, UnreachableError)
 
 
-def test_an_error_of_ours_stays_itself() -> None:
+def test_our_own_errors_are_not_changed() -> None:
     assert translate_error(FORK) is FORK
 
 
-def test_a_mistake_of_ours_keeps_its_stack() -> None:
+def test_a_bug_is_not_translated() -> None:
     assert translate_error(KeyError("x")) is None

@@ -1,4 +1,4 @@
-"""What is refused before anything is started, and how it is said."""
+"""Wrong usage is refused before anything starts, with advice."""
 
 import json
 from pathlib import Path
@@ -8,19 +8,19 @@ import pytest
 from routebook.cli.main import run as routebook
 from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.cli.ingest import command as ingest
-from routebook_pipeline.cli.run import UPKEEP
+from routebook_pipeline.cli.run import MAINTENANCE
 from routebook_pipeline.source.options import SourceOptions
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
     assert routebook(["pipeline", *arguments]) == code
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    return shown.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return printed.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "advice"),
     [
         (["run", "availability", "--from", "2026-05-01T12:00"], "has no zone"),
         (["run", "availability", "--to", "tomorrow"], "-2h"),
@@ -30,7 +30,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) 
         ),
         (["run", "availability", "--by", "planet"], "cluster, group, seat"),
         (["run", "availability", "--threshold", "objectif=1"], "objective (0.9995)"),
-        (["run", "availability", "--json", "--csv"], "One form of answer"),
+        (["run", "availability", "--json", "--csv"], "Only one form of answer"),
         (["run", "availability", "--parquet", "a", "--out", "b"], "names its file itself"),
         (["run", "compact", "--csv"], "--csv would be ignored: `run compact` is about the whole lake"),
         (["run", "check", "--fail"], "--fail would be ignored"),
@@ -40,8 +40,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) 
         ),
         (["run", "rebase", "--allow-partial"], "--allow-partial would be ignored"),
         (["run", "compact", "--master", "local[1]", "--conf", "spark.x=y"], "--master, --conf would be ignored"),
-        (["run", "vacuum", "--conf", "spark.x=y"], "`run vacuum` starts no Spark"),
-        (["run", "check", "--url-env", "OTHER"], "`run check` does not ask the store"),
+        (["run", "vacuum", "--conf", "spark.x=y"], "`run vacuum` does not start Spark"),
+        (["run", "check", "--url-env", "OTHER"], "`run check` does not use the store"),
         (["run", "availability", "--conf", "memory=1g"], "spark.some.key=value"),
         (["run", "availability", "--namespace", "a b"], "namespace"),
         (["run", "availability", "--url-env", "redis://:secret@localhost"], "name of a variable"),
@@ -49,7 +49,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) 
         (["run"], "Missing argument"),
         (["route-at", "T", "--at", "now", "--version", "3"], "not both"),
         (["route-at", "T", "--version", "0"], "0 is not in the range"),
-        (["route-at", "T", "--era", "1"], "--era goes with --version"),
+        (["route-at", "T", "--era", "1"], "--era needs --version"),
         (["route-at", "T", "--version", "3", "--allow-partial"], "it is for a time (--at)"),
         (["report"], "--out"),
         (["ingest", "--trigger", "30"], "a number and one of"),
@@ -58,8 +58,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) 
         (["ingest", "--once", "--threshold", "objective=0.99"], "Add --refresh"),
         (["ingest", "--once", "--trigger", "30s"], "--trigger would be ignored"),
         (["nightly", "--out", "page.html", "--allow-partial"], "--allow-partial would be ignored"),
-        (["ingest", "--once", "--allow-partial"], "An ingest reads all there is"),
-        (["ingest", "--allow-partial"], "An ingest reads all there is"),
+        (["ingest", "--once", "--allow-partial"], "An ingest reads everything"),
+        (["ingest", "--allow-partial"], "An ingest reads everything"),
         (["doctor", "--url-env", "redis://:secret@localhost"], "name of a variable"),
         (["doctor", "--namespace", "a b"], "namespace"),
         (["export", "--url-env", "redis://:secret@localhost"], "name of a variable"),
@@ -67,61 +67,61 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) 
     ],
 )
 def test_wrong_usage_says_what_is_allowed(
-    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], advice: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = ["--lake", str(tmp_path)] if len(arguments) > 1 and arguments[0] != "export" else []
     lake += ["--out", str(tmp_path / "f")] if arguments[0] == "export" else []
-    shown = refused(capsys, *arguments, *lake)
-    assert said in shown
-    assert "secret" not in shown
+    message = refused(capsys, *arguments, *lake)
+    assert advice in message
+    assert "secret" not in message
 
 
-def test_an_unknown_question_lists_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = refused(capsys, "run", "uptime", "--lake", str(tmp_path))
-    for name in [*QUESTIONS, *UPKEEP]:
-        assert name in shown
+def test_the_error_for_an_unknown_question_lists_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(capsys, "run", "uptime", "--lake", str(tmp_path))
+    for name in [*QUESTIONS, *MAINTENANCE]:
+        assert name in message
 
 
-def test_without_a_lake_it_says_how_to_name_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_for_a_missing_lake_says_how_to_name_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ROUTEBOOK_LAKE" in refused(capsys, "run", "availability")
 
 
-def test_a_lake_that_is_not_there_is_unreachable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Found before Spark is started."""
-    shown = refused(capsys, "run", "availability", "--lake", str(tmp_path / "nowhere"), code=3)
-    assert "nowhere" in shown
-    assert "ingest" in shown
+def test_a_lake_that_does_not_exist_is_unreachable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Reported before Spark starts."""
+    message = refused(capsys, "run", "availability", "--lake", str(tmp_path / "nowhere"), code=3)
+    assert "nowhere" in message
+    assert "ingest" in message
 
 
 def test_help_names_every_question_and_its_levels(capsys: pytest.CaptureFixture[str]) -> None:
     assert routebook(["pipeline", "run", "--help"]) == 0
-    shown = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for question in QUESTIONS.values():
-        assert f"{question.name} " in shown
-    assert "cluster, group, seat" in shown
+        assert f"{question.name} " in printed
+    assert "cluster, group, seat" in printed
 
 
 @pytest.mark.parametrize(
     ("address", "code"), [("redis://127.0.0.1:1", 3), ("redis://", 2), ("http://:secret@127.0.0.1:1", 2)]
 )
-def test_doctor_tells_an_address_that_is_none_from_one_where_nobody_is(
+def test_doctor_distinguishes_an_invalid_address_from_an_unreachable_one(
     address: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ROUTEBOOK_REDIS_URL", address)
     assert routebook(["pipeline", "doctor", "--json"]) == code
-    shown = capsys.readouterr().out
-    (store,) = [finding for finding in json.loads(shown) if finding["subject"] == "store"]
+    printed = capsys.readouterr().out
+    (store,) = [finding for finding in json.loads(printed) if finding["subject"] == "store"]
     assert (store["level"], store["code"]) == ("error", code)
-    assert "secret" not in shown
+    assert "secret" not in printed
 
 
-def test_a_batch_is_as_large_as_the_source_would_have_it() -> None:
+def test_the_default_size_of_a_batch_is_that_of_the_source() -> None:
     assert {one.name: one.default for one in ingest.params}["max_entries"] == SourceOptions.max_entries_per_trigger
 
 
 @pytest.mark.parametrize(
     "name", ["ingest", "backfill", "route-at", "run", "report", "nightly", "export", "package", "doctor"]
 )
-def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert routebook(["pipeline", name, "--help"]) == 0
     assert "--" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What an operator has: commands, one after the other or left running, and a store with two days in it."""
+"""Commands, run one after the other or in the background, and a history of two days to run them on."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from routebook_pipeline.history import DAY_MS, HOUR_MS
 from routebook_pipeline.source.stream import EntryId
-from tests.pipeline.cli.shell import Ended, Shell
+from tests.pipeline.cli.shell import Result, Shell
 from tests.pipeline.process_group import ProcessGroup
 
 SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=1")
@@ -20,25 +20,25 @@ ENTRIES: Final = DAYS * 24
 Entry = tuple[EntryId, bytes]
 
 
-def told(kind: str, **fields: object) -> bytes:
+def seat_entry(kind: str, **fields: object) -> bytes:
     seat = {"cluster": "c", "broker": "b", "id": 0, "addr": "127.0.0.1:10911"}
     return json.dumps({"v": 1, "kind": kind, **seat, **fields}).encode()
 
 
 def two_days(midnight_ms: int) -> list[Entry]:
-    """One entry an hour up to the last midnight: a broker that registers again and again, and once nobody's JSON."""
+    """One entry an hour up to the last midnight: a broker that registers repeatedly, and one entry of invalid JSON."""
 
     def payload(version: int) -> bytes:
         if version == 1:
-            return told("broker-registered", first=True)
-        return b"{" if version == 7 else told("broker-changed")
+            return seat_entry("broker-registered", first=True)
+        return b"{" if version == 7 else seat_entry("broker-changed")
 
     start_ms = midnight_ms - DAYS * DAY_MS - HOUR_MS
     return [(EntryId(start_ms + version * HOUR_MS, version), payload(version)) for version in range(1, ENTRIES + 1)]
 
 
 def iso(ms: int) -> str:
-    """As a person types it."""
+    """A time as a user types it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))
 
 
@@ -47,29 +47,29 @@ def last_day(midnight_ms: int) -> tuple[str, ...]:
 
 
 class Pipeline:
-    """Commands in one process, with a Spark as small as they need."""
+    """Runs commands in one process, with a small Spark."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
 
-    def __call__(self, *arguments: str) -> Ended:
+    def __call__(self, *arguments: str) -> Result:
         return self._shell.pipeline(*arguments, *LIGHT)
 
-    def without_spark(self, *arguments: str) -> Ended:
+    def without_spark(self, *arguments: str) -> Result:
         return self._shell.pipeline(*arguments)
 
     def json(self, *arguments: str, code: int = 0) -> Any:
-        ended = self(*arguments, "--json")
-        assert ended.code == code, ended
-        return json.loads(ended.out)
+        result = self(*arguments, "--json")
+        assert result.code == code, result
+        return json.loads(result.out)
 
 
-class Running(ProcessGroup):
-    """A command that is left running."""
+class BackgroundCommand(ProcessGroup):
+    """A command that runs in the background."""
 
-    def __init__(self, environment: Mapping[str, str], says: Path, *arguments: str) -> None:
-        super().__init__(["-m", "routebook", "pipeline", *arguments], environment, says)
+    def __init__(self, environment: Mapping[str, str], output: Path, *arguments: str) -> None:
+        super().__init__(["-m", "routebook", "pipeline", *arguments], environment, output)
 
 
-def lines_of(entries: Sequence[Entry]) -> str:
+def export_file(entries: Sequence[Entry]) -> str:
     return "".join(json.dumps({"id": str(at), "d": d.decode()}) + "\n" for at, d in entries)
