@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from routebook_pipeline.history import ERA_SHIFT, History, Instant, Window
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.transforms.instants import Points
+from routebook_pipeline.transforms.instants import Instants
 from routebook_pipeline.transforms.routes import route_json, routes
 from tests.pipeline.churning_fleet import TIMEOUT_MS, Churned, churn
 from tests.pipeline.oracle.history_rows import ReadRows, Row, in_order
@@ -120,8 +120,8 @@ def _routes(history: History, pairs: Sequence[tuple[str, int]]) -> dict[tuple[st
     assert era is not None
     for first in range(0, len(versions), INSTANTS_A_JOB):
         some = versions[first : first + INSTANTS_A_JOB]
-        points = Points([Instant(ord=era["era"] * ERA_SHIFT + version) for version in some])
-        for row in routes(history.changes, points).collect():
+        instants = Instants([Instant(ord=era["era"] * ERA_SHIFT + version) for version in some])
+        for row in routes(history.changes, instants).collect():
             pair = (row["topic"], some[row["at"]])
             if pair in found:
                 found[pair].append(row.asDict(recursive=True))

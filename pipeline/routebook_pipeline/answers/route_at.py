@@ -15,8 +15,8 @@ from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.reading import history_for
 from routebook_pipeline.lake.tables import Lake, Position
 from routebook_pipeline.schemas import ROUTE
-from routebook_pipeline.transforms.instants import Points, sees
-from routebook_pipeline.transforms.losses import standing_at
+from routebook_pipeline.transforms.instants import Instants, is_visible_at
+from routebook_pipeline.transforms.losses import validity_at
 from routebook_pipeline.transforms.routes import route_json, routes_at
 
 
@@ -65,18 +65,18 @@ def route_at(
 
 def _doubt(changes: DataFrame, instant: Instant, extent: HistoryExtent) -> Doubt | None:
     """Computed without the rows of the answer, because a topic without a route has none."""
-    standing = standing_at(changes, Points([instant])).collect()[0]
+    validity = validity_at(changes, Instants([instant])).collect()[0]
     _, first = extent.first
-    if first > 1 and standing.named_from is None:
+    if first > 1 and validity.baseline_begin is None:
         # The versions before the lake's first entry are missing, and no baseline has restated their effects yet.
-        return Doubt(1, first - 1 if standing.certain else standing.doubt_to_version)
-    return None if standing.certain else Doubt(standing.doubt_from_version, standing.doubt_to_version)
+        return Doubt(1, first - 1 if validity.certain else validity.doubt_to_version)
+    return None if validity.certain else Doubt(validity.doubt_from_version, validity.doubt_to_version)
 
 
 def _check_version_exists(changes: DataFrame, instant: Instant, wanted: Position) -> None:
     """After a fork, a version can lie after the end of its era or before its beginning."""
     last = (
-        changes.where(sees(instant) & (F.col("row") == 0))
+        changes.where(is_visible_at(instant) & (F.col("row") == 0))
         .select("ord", F.struct("era", "version", "code", "to_version").alias("entry"))
         .agg(F.max_by("entry", "ord").alias("last"))
         .collect()[0]

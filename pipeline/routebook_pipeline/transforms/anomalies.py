@@ -15,11 +15,18 @@ from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import ANOMALIES
 from routebook_pipeline.transforms import capacity, exposure, failovers, failures
 from routebook_pipeline.transforms.availability import masterless
-from routebook_pipeline.transforms.frames import segments, select_schema, unbroken, version_of
+from routebook_pipeline.transforms.frames import (
+    before_end,
+    join_adjacent,
+    segments,
+    select_schema,
+    starts_inside,
+    version_of,
+)
 from routebook_pipeline.transforms.heartbeat_gaps import inside, is_late
 from routebook_pipeline.transforms.integrity import late_entries
-from routebook_pipeline.transforms.route_table import ends_of_writing, timeline
-from routebook_pipeline.transforms.seat_states import DOWN, UP, before_end, intervals, seats, starts_inside
+from routebook_pipeline.transforms.route_table import losses_of_writability, queue_changes
+from routebook_pipeline.transforms.seat_states import DOWN, UP, intervals, seats
 
 SEVERITIES: Final = {
     "flapping": "warning",
@@ -33,7 +40,7 @@ SEVERITIES: Final = {
     "read-only": "critical",
     "history": "critical",
 }
-"""Critical: messages were lost or refused meanwhile, or no other answer can be trusted. Info: nothing is broken."""
+"""Critical: messages were lost or refused, or the other answers cannot be trusted. Info: nothing is broken."""
 
 
 def finding(
@@ -63,17 +70,17 @@ def subject_of(*names: str) -> Column:
 
 
 def all_versions() -> Column:
-    """Of findings that are told as one: what proves any of them."""
+    """The versions of all findings that are joined into one."""
     return F.array_distinct(F.flatten(F.collect_list("versions")))
 
 
-def none_of() -> Column:
-    """A finding about the state of things, or about the pulse: no entry of the history proves it."""
+def no_versions() -> Column:
+    """No versions: the finding is about a state or about heartbeat gaps, and not about entries."""
     return F.array().cast("array<bigint>")
 
 
-_NORMAL: float = 1.4826
-"""Times the median absolute deviation: the standard deviation, if it were a normal distribution."""
+_DEVIATIONS_PER_MAD: float = 1.4826
+"""The standard deviation of a normal distribution, as a multiple of its median absolute deviation."""
 
 
 def late_heartbeats(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
@@ -94,12 +101,12 @@ def late_heartbeats(history: History, window: Window, thresholds: Thresholds) ->
         between=("from_ms", "to_ms"),
         value=F.col("share"),
         threshold=F.lit(thresholds.late_share),
-        versions=none_of(),
+        versions=no_versions(),
     )
 
 
 def churn_spike(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """Hours that begin in the window, against as many before each; what lies before the first entry counts as quiet."""
+    """Compares each hour that begins in the window with the hours before it. Hours before the first entry count 0."""
     before = thresholds.churn_hours_before
     judged = range(-(-window.start_ms // HOUR_MS), -(-window.end_ms // HOUR_MS))
     moved = _moved_topics(before_end(history.changes, window))
@@ -112,7 +119,7 @@ def churn_spike(history: History, window: Window, thresholds: Thresholds) -> Dat
         .withColumn("hour", F.col("hour").cast("long"))
     )
     earlier = W.partitionBy("cluster").orderBy("hour").rowsBetween(-before, -1)
-    spread = thresholds.churn_spread * _NORMAL * F.col("mad")
+    spread = thresholds.churn_spread * _DEVIATIONS_PER_MAD * F.col("mad")
     limit = F.when(F.col("mad") > 0, F.col("median") + spread).otherwise(
         thresholds.churn_times_median * F.greatest("median", F.lit(1.0))
     )
@@ -143,25 +150,25 @@ def churn_spike(history: History, window: Window, thresholds: Thresholds) -> Dat
 
 
 def _moved_topics(changes: DataFrame) -> DataFrame:
-    """`cluster`, `hour`, `number` of topics that were there at one end of the hour only, and the `versions` with which
-    they came or went.
+    """`cluster`, `hour`, the `number` of topics that existed either at the start or at the end of the hour but not at
+    both, and the `versions` that created or removed them.
     """
     one_more = F.when(F.col("present"), 1).otherwise(-1)
     steps = (
-        timeline(changes)
+        queue_changes(changes)
         .where(F.col("present") != F.col("was_present"))
         .groupBy("cluster", "topic", "ord", "ms")
         .agg(F.sum(one_more).alias("step"))
     )
-    in_turn = W.partitionBy("cluster", "topic").orderBy("ord")
+    in_order = W.partitionBy("cluster", "topic").orderBy("ord")
     hours = (
-        steps.withColumn("is_there", F.sum("step").over(in_turn) > 0)
+        steps.withColumn("exists", F.sum("step").over(in_order) > 0)
         .groupBy("cluster", "topic", _hour("ms").alias("hour"))
-        .agg(F.max("ord").alias("ord"), F.max_by("is_there", "ord").alias("is_there"))
-        .withColumn("was_there", F.coalesce(F.lag("is_there").over(in_turn), F.lit(False)))
+        .agg(F.max("ord").alias("ord"), F.max_by("exists", "ord").alias("exists"))
+        .withColumn("existed", F.coalesce(F.lag("exists").over(in_order), F.lit(False)))
     )
     return (
-        hours.where(F.col("is_there") != F.col("was_there"))
+        hours.where(F.col("exists") != F.col("existed"))
         .groupBy("cluster", "hour")
         .agg(F.count("*").alias("number"), F.collect_set(version_of()).alias("versions"))
     )
@@ -176,7 +183,7 @@ def _with_bounds(hours: DataFrame) -> DataFrame:
 
 
 def _median(column: str) -> Column:
-    """Of an array; the mean of the two in the middle when their number is even."""
+    """The median of an array; for an even number of values the mean of the two in the middle."""
     number = F.size(column)
     low = F.floor((number + 1) / 2).cast("int")
     high = F.floor((number + 2) / 2).cast("int")
@@ -184,7 +191,7 @@ def _median(column: str) -> Column:
     return F.when(number > 0, (F.element_at(ordered, low) + F.element_at(ordered, high)) / 2).otherwise(0.0)
 
 
-_ALL_OF_IT: Final = 1 << 62
+_FAR_FUTURE_MS: Final = 1 << 62
 
 
 def anomalies(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
@@ -198,7 +205,7 @@ def anomalies(history: History, window: Window, thresholds: Thresholds = DEFAULT
         churn_spike,
         _skew,
         _read_only,
-        _history,
+        _history_faults,
     )
     return select_schema(
         reduce(DataFrame.unionByName, [rule(history, window, thresholds) for rule in rules]), ANOMALIES
@@ -218,15 +225,17 @@ def _flapping(history: History, window: Window, thresholds: Thresholds) -> DataF
 
 
 def _mass_loss(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """A loss belongs to those of the sixty seconds up to it. The share is of the seats that were UP just before the
-    first of them. Stretches that fire and overlap are one finding.
+    """Looks at each loss together with the losses of the `mass_loss_ms` before it.
+
+    The share is relative to the seats that were UP just before the first of them. Overlapping stretches that meet the
+    thresholds are one finding.
     """
     states = intervals(history.changes, window, thresholds).join(_seats(history, window), "seat_key")
-    # A running count of the cluster's seats that are UP, by `ord`.
-    in_turn = W.partitionBy("cluster").orderBy("ord").rowsBetween(W.unboundedPreceding, -1)
+    # The running number of UP seats in the cluster, by `ord`.
+    in_order = W.partitionBy("cluster").orderBy("ord").rowsBetween(W.unboundedPreceding, -1)
     step = F.when(F.col("state") == UP, 1).when(F.col("before") == UP, -1).otherwise(0)
     lost = (
-        states.withColumn("up_before", F.coalesce(F.sum(step).over(in_turn), F.lit(0)))
+        states.withColumn("up_before", F.coalesce(F.sum(step).over(in_order), F.lit(0)))
         .where((F.col("state") == DOWN) & F.col("unplanned") & (F.col("before") == UP) & starts_inside(window))
         .withColumn("version", version_of())
     )
@@ -240,8 +249,8 @@ def _mass_loss(history: History, window: Window, thresholds: Thresholds) -> Data
         .withColumn("first_ms", F.min("start_ms").over(recent))
         .withColumn("versions", F.collect_set("version").over(recent))
         .where(fires)
-        .withColumn("apart", F.when(F.col("first_ms") > F.lag("start_ms").over(by_time), 1).otherwise(0))
-        .withColumn("stretch", F.sum("apart").over(by_time))
+        .withColumn("begins_stretch", F.when(F.col("first_ms") > F.lag("start_ms").over(by_time), 1).otherwise(0))
+        .withColumn("stretch", F.sum("begins_stretch").over(by_time))
         .groupBy("cluster", "stretch")
         .agg(
             F.min("first_ms").alias("first_ms"),
@@ -262,7 +271,7 @@ def _mass_loss(history: History, window: Window, thresholds: Thresholds) -> Data
 
 
 def _headless(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """The proof is the entry with which the master went."""
+    """The finding names the version with which the master was removed."""
     length = F.col("to_ms") - F.col("from_ms")
     found = masterless(history, window, thresholds).where(length > thresholds.headless_ms)
     downs = (
@@ -270,7 +279,12 @@ def _headless(history: History, window: Window, thresholds: Thresholds) -> DataF
         .join(_seats(history, window), "seat_key")
         .where((F.col("state") == DOWN) & (F.col("broker_id") == 0))
         .select(
-            "group_key", "cluster", "broker", "start_ms", F.coalesce("end_ms", F.lit(_ALL_OF_IT)).alias("end_ms"), "ord"
+            "group_key",
+            "cluster",
+            "broker",
+            "start_ms",
+            F.coalesce("end_ms", F.lit(_FAR_FUTURE_MS)).alias("end_ms"),
+            "ord",
         )
     )
     proven = found.join(downs, "group_key").where(
@@ -288,11 +302,11 @@ def _headless(history: History, window: Window, thresholds: Thresholds) -> DataF
 
 
 def _two_masters(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    in_turn = W.partitionBy("cluster", "broker").orderBy("ms", "version")
+    in_order = W.partitionBy("cluster", "broker").orderBy("ms", "version")
     names = ("from_address", "to_address", "ms", "version")
     found = (
         failovers.each(history, window, thresholds)
-        .withColumns({f"{name}_before": F.lag(name).over(in_turn) for name in names})
+        .withColumns({f"{name}_before": F.lag(name).over(in_order) for name in names})
         .where(
             (F.col("to_address") == F.col("from_address_before"))
             & (F.col("from_address") == F.col("to_address_before"))
@@ -332,12 +346,12 @@ def _skew(history: History, window: Window, thresholds: Thresholds) -> DataFrame
         between=("at_ms", "at_ms"),
         value=F.col("peak"),
         threshold=F.lit(thresholds.skew_peak),
-        versions=none_of(),
+        versions=no_versions(),
     )
 
 
 def _read_only(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """ "And had": something said before that a queue of the group can be written to."""
+    """The master is UP, and no queue of the group is writable, although one was before."""
     changes = before_end(history.changes, window)
     keys = ["cluster", "broker"]
     masters = (
@@ -346,7 +360,7 @@ def _read_only(history: History, window: Window, thresholds: Thresholds) -> Data
         .where((F.col("state") == UP) & (F.col("broker_id") == 0))
         .select(*keys, "from_ms", "to_ms", F.lit(1).alias("up"), F.lit(0).alias("none"))
     )
-    none = ends_of_writing(changes).join(masters.select(*keys).distinct(), "broker")
+    none = losses_of_writability(changes).join(masters.select(*keys).distinct(), "broker")
     spans = none.select(
         *keys,
         F.greatest("ms", F.lit(window.start_ms)).alias("from_ms"),
@@ -356,7 +370,9 @@ def _read_only(history: History, window: Window, thresholds: Thresholds) -> Data
     )
     both = segments(masters.unionByName(spans), keys, {"up": F.col("up"), "none": F.col("none")})
     length = F.col("to_ms") - F.col("from_ms")
-    found = unbroken(both.where((F.col("up") > 0) & (F.col("none") > 0)), keys).where(length > thresholds.read_only_ms)
+    found = join_adjacent(both.where((F.col("up") > 0) & (F.col("none") > 0)), keys).where(
+        length > thresholds.read_only_ms
+    )
     last = none.select(*keys, "ms", "ord")
     proven = (
         found.join(last, keys)
@@ -375,7 +391,7 @@ def _read_only(history: History, window: Window, thresholds: Thresholds) -> Data
     )
 
 
-def _history(history: History, window: Window, thresholds: Thresholds) -> DataFrame:  # noqa: ARG001 one form for all
+def _history_faults(history: History, window: Window, thresholds: Thresholds) -> DataFrame:  # noqa: ARG001 the signature of all questions
     rows = before_end(history.changes, window).where((F.col("row") == 0) & starts_inside(window, "ms"))
     what = (
         F.when(F.col("code") == int(Kind.HOLE), "hole")
@@ -391,8 +407,8 @@ def _history(history: History, window: Window, thresholds: Thresholds) -> DataFr
             "ms",
             F.when(is_hole, F.col("to_version") - F.col("from_version") + 1).otherwise(1).alias("number"),
             F.when(is_hole, F.array("from_version", "to_version")).otherwise(F.array("version")).alias("versions"),
-            # Each hole and each fork is a finding of its own; entries are summed up.
-            F.when(F.col("what") == "unreadable", 0).otherwise(F.col("ord")).alias("apart"),
+            # Every hole and every fork is a finding of its own; unreadable entries are one finding together.
+            F.when(F.col("what") == "unreadable", 0).otherwise(F.col("ord")).alias("finding"),
         )
     )
     late = late_entries(history, window).select(
@@ -400,11 +416,11 @@ def _history(history: History, window: Window, thresholds: Thresholds) -> DataFr
         "ms",
         F.lit(1).alias("number"),
         F.array("version").alias("versions"),
-        F.lit(0).alias("apart"),
+        F.lit(0).alias("finding"),
     )
     found = (
         marked.unionByName(late)
-        .groupBy("what", "apart")
+        .groupBy("what", "finding")
         .agg(
             F.min("ms").alias("first_ms"),
             F.max("ms").alias("last_ms"),

@@ -1,4 +1,4 @@
-"""3 How long was each seat, group and cluster there?"""
+"""3 `availability`: how long each seat, group and cluster was up."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 the usual name
@@ -6,8 +6,8 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import AVAILABILITY_BY_CLUSTER, AVAILABILITY_BY_GROUP, AVAILABILITY_BY_SEAT
-from routebook_pipeline.transforms.frames import segments, select_schema, unbroken
-from routebook_pipeline.transforms.seat_states import DOWN, UNKNOWN, UP, before_end, intervals, seats
+from routebook_pipeline.transforms.frames import before_end, join_adjacent, segments, select_schema
+from routebook_pipeline.transforms.seat_states import DOWN, UNKNOWN, UP, intervals, seats
 
 LENGTHS = ("up_ms", "unplanned_ms", "planned_ms", "unknown_ms")
 
@@ -38,7 +38,7 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
         *[F.coalesce(F.sum(F.when(is_master, F.col(name))), F.lit(0)).alias(name) for name in LENGTHS],
         worst.alias("worst"),
     )
-    judged = (
+    compared = (
         _with_ratios(clusters)
         .withColumn("worst_group", F.col("worst.broker"))
         .withColumn("worst_availability", F.col("worst.availability"))
@@ -47,11 +47,11 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
         .withColumn("spent_ms", F.col("unplanned_ms"))
         .withColumn("met", F.col("availability") >= F.lit(thresholds.objective))
     )
-    return select_schema(judged.crossJoin(F.broadcast(paused(history, window))), AVAILABILITY_BY_CLUSTER)
+    return select_schema(compared.crossJoin(F.broadcast(paused(history, window))), AVAILABILITY_BY_CLUSTER)
 
 
 def paused(history: History, window: Window) -> DataFrame:
-    """One row: `paused_ms`, how much of the window the service could hear nobody."""
+    """One row: `paused_ms`, for how much of the window expiry was paused because no worker could receive heartbeats."""
     spans = (
         before_end(history.changes, window)
         .where((F.col("code") == int(Kind.EXPIRY_PAUSED)) & (F.col("row") == 0))
@@ -66,18 +66,18 @@ def paused(history: History, window: Window) -> DataFrame:
 
 
 def masterless(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """`group_key`, `from_ms`, `to_ms`: seat 0 is DOWN and another one UP. Unbroken stretches inside the window."""
+    """`group_key`, `from_ms`, `to_ms`: the stretches in the window in which seat 0 is DOWN and another seat is UP."""
     is_master = F.col("broker_id") == 0
     counts = {
         "masters_down": (is_master & (F.col("state") == DOWN)).cast("int"),
         "others_up": (~is_master & (F.col("state") == UP)).cast("int"),
     }
     found = segments(_spans(history, window, thresholds), ["group_key"], counts)
-    return unbroken(found.where((F.col("masters_down") > 0) & (F.col("others_up") > 0)), ["group_key"])
+    return join_adjacent(found.where((F.col("masters_down") > 0) & (F.col("others_up") > 0)), ["group_key"])
 
 
 def _lengths(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """Every seat with evidence, and how long it was in which state."""
+    """How long each seat was in each state."""
     found = (
         intervals(history.changes, window, thresholds)
         .groupBy("seat_key")
@@ -100,9 +100,9 @@ def _length(condition: Column) -> Column:
 
 
 def _with_ratios(frame: DataFrame) -> DataFrame:
-    asked = F.col("up_ms") + F.col("unplanned_ms")
-    return frame.withColumn("availability", F.try_divide("up_ms", asked)).withColumn(
-        "availability_all", F.try_divide("up_ms", asked + F.col("planned_ms"))
+    counted = F.col("up_ms") + F.col("unplanned_ms")
+    return frame.withColumn("availability", F.try_divide("up_ms", counted)).withColumn(
+        "availability_all", F.try_divide("up_ms", counted + F.col("planned_ms"))
     )
 
 

@@ -1,4 +1,4 @@
-"""8 How much could be written and read, and how evenly is it spread?"""
+"""8 `capacity`: how many queues can be written to and read from, and how evenly they are spread over the groups."""
 
 from collections.abc import Sequence
 
@@ -9,30 +9,30 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import CAPACITY
 from routebook_pipeline.transforms.frames import select_schema
-from routebook_pipeline.transforms.instants import Points
-from routebook_pipeline.transforms.losses import standing_at
+from routebook_pipeline.transforms.instants import Instants
+from routebook_pipeline.transforms.losses import validity_at
 from routebook_pipeline.transforms.route_table import READ, WRITE, addresses, groups_at
 from routebook_pipeline.transforms.routes import routes
 
 
 def midnights(window: Window) -> list[int]:
-    """Those of UTC inside the window."""
+    """The midnights (UTC) inside the window."""
     return list(range(-(-window.start_ms // DAY_MS) * DAY_MS, window.end_ms, DAY_MS))
 
 
-def by_cluster(history: History, instants: Sequence[int], thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 one form for all
-    if not instants:
+def by_cluster(history: History, times_ms: Sequence[int], thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 the signature of all questions
+    if not times_ms:
         return select_schema(
             history.changes.where(F.lit(False)).select(*[F.lit(None).alias(name) for name in CAPACITY.names]), CAPACITY
         )
-    points = Points.of_ms(instants)
-    standing = F.broadcast(standing_at(history.changes, points).select("at", "lost_ord", "named_from"))
+    instants = Instants.of_ms(times_ms)
+    validity = F.broadcast(validity_at(history.changes, instants).select("at", "last_loss_ord", "baseline_begin"))
     groups = (
-        groups_at(history.changes, points)
-        .join(standing, "at")
+        groups_at(history.changes, instants)
+        .join(validity, "at")
         .select("at", "broker", F.col("cluster").alias("owner"), addresses().alias("addresses"))
     )
-    queues = _counted(history, points)
+    queues = _counted(history, instants)
     loads = (
         groups.where(F.size("addresses") > 0)
         .select("at", "broker", "owner")
@@ -49,7 +49,7 @@ def by_cluster(history: History, instants: Sequence[int], thresholds: Thresholds
     )
     has_any = F.col("write_capacity") > 0
     known = {name: F.when(has_any, F.col(name)) for name in ("mean", "peak", "cv", "gini", "top_topic")}
-    at_ms = F.element_at(F.array(*[F.lit(instant.ms).cast("long") for instant in points.instants]), F.col("at") + 1)
+    at_ms = F.element_at(F.array(*[F.lit(instant.ms).cast("long") for instant in instants.ordered]), F.col("at") + 1)
     return select_schema(
         found.withColumns(
             {**known, "at_ms": at_ms, "top_share": F.when(has_any, F.try_divide("top", "write_capacity"))}
@@ -58,11 +58,11 @@ def by_cluster(history: History, instants: Sequence[int], thresholds: Thresholds
     )
 
 
-def _counted(history: History, points: Points) -> DataFrame:
-    """Every queue entry that is there, with the queues that could be written to and read from."""
+def _counted(history: History, instants: Instants) -> DataFrame:
+    """Every queue entry, with the number of queues that could be written to and read from."""
     can_write = F.array_contains(F.map_keys("addresses"), F.lit(0).cast("long"))
     can_read = F.size("addresses") > 0
-    return routes(history.changes, points).select(
+    return routes(history.changes, instants).select(
         "at",
         "topic",
         "broker",
@@ -95,7 +95,7 @@ def _spread(loads: DataFrame) -> DataFrame:
 
 
 def _top(queues: DataFrame) -> DataFrame:
-    """The topic with most to write, the first by name among equals."""
+    """The topic with the largest write capacity; among equals the first by name."""
     rank = F.row_number().over(W.partitionBy("at", "cluster").orderBy(F.desc("top"), "topic"))
     return (
         queues.groupBy("at", "cluster", "topic")

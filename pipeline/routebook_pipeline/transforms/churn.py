@@ -1,20 +1,20 @@
-"""7 Which topics came and went?"""
+"""7 `churn`: topics that were created, removed and resized."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import CHURN
-from routebook_pipeline.transforms.frames import one_if, select_schema
-from routebook_pipeline.transforms.route_table import timeline
-from routebook_pipeline.transforms.seat_states import before_end, starts_inside
+from routebook_pipeline.transforms.frames import before_end, one_if, select_schema, starts_inside
+from routebook_pipeline.transforms.route_table import queue_changes
 
 
-def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 one form for all
-    """A topic is there while any of the cluster's brokers has queue data of it. A cluster that had none all
-    the time has no row: that it had some long ago need not be remembered for ever.
+def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 the signature of all questions
+    """A topic exists in a cluster while any broker of the cluster has queue data for it.
+
+    A cluster without any topic during the window has no row, even if it had topics before.
     """
-    steps = timeline(before_end(history.changes, window))
+    steps = queue_changes(before_end(history.changes, window))
     is_inside = starts_inside(window, "ms")
     is_resize = (
         is_inside & F.col("is_item") & F.col("put") & F.col("was_present") & (F.col("item") != F.col("item_before"))

@@ -1,13 +1,13 @@
-"""9 For how long did the table hand out an address behind which nobody was?"""
+"""9 `exposure`: how long routes contained the address of a dead broker."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import EXPOSURE_BY_CLUSTER, EXPOSURE_BY_GROUP
-from routebook_pipeline.transforms.frames import segments, select_schema
-from routebook_pipeline.transforms.route_table import totals
-from routebook_pipeline.transforms.seat_states import DOWN, before_end, evidence, intervals, starts_inside
+from routebook_pipeline.transforms.frames import before_end, segments, select_schema, starts_inside
+from routebook_pipeline.transforms.route_table import writable_totals
+from routebook_pipeline.transforms.seat_states import DOWN, evidence, intervals
 
 
 def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
@@ -56,8 +56,9 @@ def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS
 
 
 def detections(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """Every unplanned DOWN that began in the window and says since when nobody was there: `since_ms`, `ms`,
-    `detection_ms`, the seat, its `timeout_ms` and the `version`.
+    """Every unplanned DOWN that began in the window and whose last sign of life is known.
+
+    `since_ms`: the last sign of life; `ms`: the removal; `detection_ms`: the time between them.
     """
     began = (
         intervals(history.changes, window, thresholds)
@@ -75,10 +76,10 @@ def detections(history: History, window: Window, thresholds: Thresholds) -> Data
 
 
 def _exposed(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """Beside it `queue_seconds`: what could not be written to, when a master was lost."""
+    """The detections with `queue_seconds`: how long the writable queues of a lost master could not be written to."""
     found = detections(history, window, thresholds)
     masters = found.where(F.col("broker_id") == 0).select(F.col("ord").alias("lost_at"), "broker")
-    written = totals(before_end(history.changes, window)).select("broker", "ord", "write_queues")
+    written = writable_totals(before_end(history.changes, window)).select("broker", "ord", "write_queues")
     just_before = (
         masters.join(written, "broker")
         .where(F.col("ord") < F.col("lost_at"))

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import FAILURES, FLAPS
-from routebook_pipeline.transforms.frames import one_if, select_schema, version_of
-from routebook_pipeline.transforms.seat_states import DOWN, UP, before_end, intervals, seats, starts_inside
+from routebook_pipeline.transforms.frames import before_end, one_if, select_schema, starts_inside, version_of
+from routebook_pipeline.transforms.seat_states import DOWN, UP, intervals, seats
 
 _SUMMED: Final = ("unplanned", "planned", "unfinished", "repaired", "repair_ms", "up_ms")
 
@@ -26,7 +26,7 @@ def _summed(history: History, window: Window, thresholds: Thresholds, keys: list
     known = seats(before_end(history.changes, window)).select("seat_key", "cluster", "broker", "broker_id")
     begins = (F.col("state") == DOWN) & starts_inside(window)
     is_repaired = begins & F.col("unplanned") & (F.coalesce(F.col("then"), F.lit(0)) == UP)
-    # By cause first, so that the counts of causes and all other sums are made in one go.
+    # Grouped by cause first, so that the counts of causes and all other sums need only one pass.
     by_cause = (
         intervals(history.changes, window, thresholds)
         .join(known, "seat_key")
@@ -64,7 +64,7 @@ def flaps_by_seat(history: History, window: Window, thresholds: Thresholds = DEF
     is_episode = F.col("number") >= thresholds.episode_minimum
     episode = F.when(is_episode, F.struct("first_ms", "last_ms", "number"))
     found = (
-        _rows_of_downs(history, window, thresholds)
+        _down_series(history, window, thresholds)
         .groupBy("seat_key")
         .agg(F.sum("flaps").alias("flaps"), F.sort_array(F.collect_list(episode)).alias("episodes"))
         .where((F.col("flaps") > 0) | (F.size("episodes") > 0))
@@ -73,23 +73,23 @@ def flaps_by_seat(history: History, window: Window, thresholds: Thresholds = DEF
 
 
 def episodes(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """`seat_key`, `first_ms`, `last_ms`, `number`, and the `versions` of the entries that began them."""
-    return _rows_of_downs(history, window, thresholds).where(F.col("number") >= thresholds.episode_minimum)
+    """`seat_key`, `first_ms`, `last_ms`, `number`, and the `versions` of the entries that began the DOWNs."""
+    return _down_series(history, window, thresholds).where(F.col("number") >= thresholds.episode_minimum)
 
 
-def _rows_of_downs(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """DOWN states that follow closely upon each other are one row."""
+def _down_series(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
+    """One row for every series of DOWNs of which each begins at most `episode_gap_ms` after the one before."""
     is_flap = (F.coalesce(F.col("then"), F.lit(0)) == UP) & (
         F.col("end_ms") - F.col("start_ms") < F.lit(thresholds.flap_ms)
     )
-    in_turn = W.partitionBy("seat_key").orderBy("ord")
-    apart = F.col("start_ms") - F.lag("start_ms").over(in_turn) > F.lit(thresholds.episode_gap_ms)
+    in_order = W.partitionBy("seat_key").orderBy("ord")
+    begins_series = F.col("start_ms") - F.lag("start_ms").over(in_order) > F.lit(thresholds.episode_gap_ms)
     return (
         intervals(history.changes, window, thresholds)
         .where((F.col("state") == DOWN) & starts_inside(window))
-        .withColumn("apart", one_if(apart))
-        .withColumn("row_number", F.sum("apart").over(in_turn))
-        .groupBy("seat_key", "row_number")
+        .withColumn("begins_series", one_if(begins_series))
+        .withColumn("series", F.sum("begins_series").over(in_order))
+        .groupBy("seat_key", "series")
         .agg(
             F.min("start_ms").alias("first_ms"),
             F.max("start_ms").alias("last_ms"),

@@ -1,4 +1,4 @@
-"""Operations on data frames that every question uses: the answer's columns, and counts over time spans."""
+"""Operations on data frames that many questions use: windows, the columns of an answer, and counts over time spans."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,28 +7,39 @@ from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.types import StructType
 
-from routebook_pipeline.history import ERA_SHIFT
+from routebook_pipeline.history import ERA_SHIFT, Window
 
 
-def select_schema(frame: DataFrame, shape: StructType) -> DataFrame:
-    """Exactly these columns, in this order and of these types."""
-    return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in shape.fields])
+def before_end(rows: DataFrame, window: Window) -> DataFrame:
+    """Drops entries at or after the end of the window, so that the answer for a past window never changes."""
+    return rows.where(F.col("ms") < F.lit(window.end_ms))
 
 
-def version_of(place: str = "ord") -> Column:
-    """The version within its era, of an `ord`."""
-    return F.col(place).bitwiseAND(F.lit(ERA_SHIFT - 1))
+def starts_inside(window: Window, column: str = "start_ms") -> Column:
+    return (F.col(column) >= F.lit(window.start_ms)) & (F.col(column) < F.lit(window.end_ms))
+
+
+def select_schema(frame: DataFrame, schema: StructType) -> DataFrame:
+    """Selects exactly these columns, in this order and with these types: the last step of every answer."""
+    return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in schema.fields])
+
+
+def version_of(ord_column: str = "ord") -> Column:
+    """The version, within its era, of an `ord`."""
+    return F.col(ord_column).bitwiseAND(F.lit(ERA_SHIFT - 1))
 
 
 def one_if(condition: Column) -> Column:
-    """1 where the condition holds, else 0, also where it is null: to be summed."""
+    """1 where the condition holds and 0 where it does not or is null, so that it can be summed."""
     return F.when(condition, F.lit(1)).otherwise(F.lit(0)).cast("long")
 
 
 def segments(spans: DataFrame, keys: Sequence[str], counts: Mapping[str, Column]) -> DataFrame:
-    """Spans are [`from_ms`, `to_ms`). Of each key, from instant to instant: `from_ms`, `to_ms`, and each count: the
-    sum, over the spans that hold then, of its column.
+    """Cuts time wherever a span [`from_ms`, `to_ms`) of the same key begins or ends.
+
+    Every segment has `from_ms`, `to_ms` and each count: the sum of its column over the spans that cover the segment.
     """
+    # +1 where a span begins and -1 where it ends; the edges at one instant are summed before the running sum.
     edges = (
         spans.where(F.col("from_ms") < F.col("to_ms"))
         .select(*keys, "from_ms", "to_ms", *[column.cast("long").alias(name) for name, column in counts.items()])
@@ -37,24 +48,24 @@ def segments(spans: DataFrame, keys: Sequence[str], counts: Mapping[str, Column]
         .groupBy(*keys, "edge")
         .agg(*[F.sum(F.col(name) * F.col("step")).alias(name) for name in counts])
     )
-    in_turn = W.partitionBy(*keys).orderBy("edge")
+    by_time = W.partitionBy(*keys).orderBy("edge")
     return edges.select(
         *keys,
         F.col("edge").alias("from_ms"),
-        F.lead("edge").over(in_turn).alias("to_ms"),
-        *[F.sum(name).over(in_turn).alias(name) for name in counts],
+        F.lead("edge").over(by_time).alias("to_ms"),
+        *[F.sum(name).over(by_time).alias(name) for name in counts],
     ).where(F.col("to_ms").isNotNull())
 
 
-def unbroken(found: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Segments that touch are one."""
-    in_turn = W.partitionBy(*keys).orderBy("from_ms")
-    begins = F.lag("to_ms").over(in_turn).isNull() | (F.lag("to_ms").over(in_turn) < F.col("from_ms"))
-    number = F.sum(F.when(F.col("begins"), 1).otherwise(0)).over(in_turn)
+def join_adjacent(found: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Joins segments that touch into one."""
+    by_time = W.partitionBy(*keys).orderBy("from_ms")
+    is_first = F.lag("to_ms").over(by_time).isNull() | (F.lag("to_ms").over(by_time) < F.col("from_ms"))
+    run = F.sum(F.when(F.col("is_first"), 1).otherwise(0)).over(by_time)
     return (
-        found.withColumn("begins", begins)
-        .withColumn("stretch", number)
-        .groupBy(*keys, "stretch")
+        found.withColumn("is_first", is_first)
+        .withColumn("run", run)
+        .groupBy(*keys, "run")
         .agg(F.min("from_ms").alias("from_ms"), F.max("to_ms").alias("to_ms"))
-        .drop("stretch")
+        .drop("run")
     )

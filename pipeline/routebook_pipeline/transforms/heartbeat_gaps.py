@@ -1,4 +1,7 @@
-"""6 How long were the pauses between heartbeats? Exact ranks over histograms: as fine as their buckets."""
+"""6 `heartbeat-gaps`: the times between heartbeats. Ranks are exact; the values are as fine as the histogram's buckets.
+
+The stream and the table with these histograms are called `pulse` and `pulses`.
+"""
 
 import math
 from typing import Final
@@ -12,9 +15,9 @@ from routebook_pipeline.schemas import HEARTBEAT_GAPS
 from routebook_pipeline.transforms.frames import select_schema
 
 LAST_BUCKET: Final = 127
-"""Everything above the one before: it has no upper edge but the longest gap itself."""
+"""The bucket for everything above the one before. Its upper edge is the longest gap itself."""
 _PER_MILLE: Final = {"p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p999_ms": 999}
-"""Whole numbers, so that a rank is exact: 0.9 · 10 is not 9 everywhere."""
+"""Percentiles as whole numbers, so that ranks are exact: in floating point 0.9 · 10 need not be 9."""
 
 
 def by_seat(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
@@ -30,7 +33,7 @@ def inside(history: History, window: Window) -> DataFrame:
 
 
 def is_late(thresholds: Thresholds) -> Column:
-    """The whole bucket lies above what is late."""
+    """Whether every gap in the bucket is late."""
     return F.col("bucket") >= F.lit(first_late_bucket(thresholds))
 
 
@@ -71,5 +74,5 @@ def _summed(pulses: DataFrame, thresholds: Thresholds, keys: list[str]) -> DataF
 
 
 def _rank(per_mille: int) -> Column:
-    """⌈q·n⌉"""
+    """The rank of a percentile: ⌈q·n⌉."""
     return F.floor((F.col("number") * per_mille + 999) / 1000)

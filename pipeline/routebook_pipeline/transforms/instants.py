@@ -1,10 +1,10 @@
-"""What was the last row of each key, at one instant or at many.
+"""Finds the last row of each key, at one instant or at many.
 
-For many instants the table is read once: a row belongs to the first instant that sees it, the last row of each key and
-instant is taken, and what is left (as many rows as there are changed keys) is carried on to the later instants.
+For many instants the table is read only once. Each row belongs to the first instant at which it is visible. The last
+row of each key and instant is taken, and what is left (as many rows as keys that changed) is carried to later instants.
 
-Values are of fixed width: with a string or a struct among them Spark would sort instead of hash. Strings are joined
-back by the place of the row (`ord`) afterwards.
+The values that are carried have a fixed width: with a string or a struct among them, Spark would sort instead of hash.
+Strings are joined afterwards, by the row's place in the history (`ord`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.history import Instant
 
 
-def sees(instant: Instant) -> Column:
-    """Is the row part of the history at this instant?"""
+def is_visible_at(instant: Instant) -> Column:
+    """Whether the row is part of the history at this instant."""
     if instant.ord is not None:
         return F.col("ord") <= F.lit(instant.ord)
     if instant.ms is None:
@@ -29,69 +29,74 @@ def sees(instant: Instant) -> Column:
 
 
 @dataclass(frozen=True)
-class Points:
-    """Instants from early to late: what one sees, the next one sees too. `at` is the number of an instant, from 0."""
+class Instants:
+    """Instants in rising order: every row that is visible at one of them is visible at all later ones.
 
-    instants: Sequence[Instant]
+    In data frames `at` is the number of an instant, from 0.
+    """
+
+    ordered: Sequence[Instant]
 
     @classmethod
-    def of_ms(cls, instants: Sequence[int]) -> "Points":
-        return cls([Instant(ms=ms) for ms in sorted(set(instants))])
+    def of_ms(cls, times_ms: Sequence[int]) -> "Instants":
+        return cls([Instant(ms=ms) for ms in sorted(set(times_ms))])
 
-    def seen_from(self) -> Column:
-        """The number of the first instant that sees the row."""
-        if len(self.instants) == 1:
+    def first_visible(self) -> Column:
+        """The number of the first instant at which the row is visible."""
+        if len(self.ordered) == 1:
             return F.lit(0)
-        return reduce(add, [F.when(sees(instant), 0).otherwise(1) for instant in self.instants])
+        return reduce(add, [F.when(is_visible_at(instant), 0).otherwise(1) for instant in self.ordered])
 
     def visible(self, rows: DataFrame) -> DataFrame:
-        return rows.where(sees(self.instants[-1]))
+        """The rows that are visible at the last instant."""
+        return rows.where(is_visible_at(self.ordered[-1]))
 
     def frame(self, rows: DataFrame) -> DataFrame:
-        """One row an instant, with its number."""
-        return rows.sparkSession.range(len(self.instants), numPartitions=1).select(F.col("id").cast("int").alias("at"))
+        """One row per instant, with its number. `rows` only provides the session."""
+        return rows.sparkSession.range(len(self.ordered), numPartitions=1).select(F.col("id").cast("int").alias("at"))
 
-    def each(self, rows: DataFrame) -> DataFrame:
-        """Every row once for each instant that sees it. For small frames."""
+    def for_each(self, rows: DataFrame) -> DataFrame:
+        """Repeats every row for each instant at which it is visible. For small frames."""
         visible = self.visible(rows)
-        if len(self.instants) == 1:
+        if len(self.ordered) == 1:
             return visible.withColumn("at", F.lit(0))
-        last = F.lit(len(self.instants) - 1)
-        return visible.withColumn("at", F.explode(F.sequence(self.seen_from(), last)))
+        last = F.lit(len(self.ordered) - 1)
+        return visible.withColumn("at", F.explode(F.sequence(self.first_visible(), last)))
 
-    def last(self, rows: DataFrame, keys: Sequence[str], values: Sequence[str]) -> DataFrame:
-        """keys, `at`, and `ord` and the values of the last row of the key at that instant. Keys without any are not
-        there.
+    def last_rows(self, rows: DataFrame, keys: Sequence[str], values: Sequence[str]) -> DataFrame:
+        """The keys, `at`, and `ord` and the values of the key's last row at that instant.
+
+        A key without a visible row is left out.
         """
-        made = {"ord": F.max("ord"), **{value: F.max_by(value, "ord") for value in values}}
-        return self._carried(rows, keys, made, made)
+        aggregates = {"ord": F.max("ord"), **{value: F.max_by(value, "ord") for value in values}}
+        return self._carried(rows, keys, aggregates, aggregates)
 
     def highest(self, rows: DataFrame, keys: Sequence[str], columns: Mapping[str, str]) -> DataFrame:
-        """keys, `at`, and under a new name the highest value of each column so far."""
-        made = {name: F.max(column) for column, name in columns.items()}
-        return self._carried(rows, keys, made, {name: F.max(name) for name in made})
+        """The keys, `at`, and the highest value of each column so far, under its new name."""
+        aggregates = {name: F.max(column) for column, name in columns.items()}
+        return self._carried(rows, keys, aggregates, {name: F.max(name) for name in aggregates})
 
     def _carried(
-        self, rows: DataFrame, keys: Sequence[str], made: Mapping[str, Column], carried: Mapping[str, Column]
+        self, rows: DataFrame, keys: Sequence[str], aggregates: Mapping[str, Column], carried: Mapping[str, Column]
     ) -> DataFrame:
-        """`made` sums up rows, `carried` what was made of them at one instant after the other."""
+        """`aggregates` combine the rows that become visible at one instant; `carried` combines the results in time."""
         visible = self.visible(rows)
-        if len(self.instants) == 1:
-            found = visible.groupBy(*keys).agg(*[column.alias(name) for name, column in made.items()])
+        if len(self.ordered) == 1:
+            found = visible.groupBy(*keys).agg(*[column.alias(name) for name, column in aggregates.items()])
             return found.withColumn("at", F.lit(0))
         fresh = (
-            visible.withColumn("seen_from", self.seen_from())
-            .groupBy(*keys, "seen_from")
-            .agg(*[column.alias(name) for name, column in made.items()])
+            visible.withColumn("first_visible", self.first_visible())
+            .groupBy(*keys, "first_visible")
+            .agg(*[column.alias(name) for name, column in aggregates.items()])
         )
-        in_turn = W.partitionBy(*keys).orderBy("seen_from")
-        so_far = in_turn.rowsBetween(W.unboundedPreceding, W.currentRow)
-        until = F.coalesce(F.lead("seen_from").over(in_turn) - 1, F.lit(len(self.instants) - 1))
+        in_order = W.partitionBy(*keys).orderBy("first_visible")
+        so_far = in_order.rowsBetween(W.unboundedPreceding, W.currentRow)
+        until = F.coalesce(F.lead("first_visible").over(in_order) - 1, F.lit(len(self.ordered) - 1))
         return (
             fresh.select(
                 *keys,
                 *[column.over(so_far).alias(name) for name, column in carried.items()],
-                F.sequence("seen_from", until).alias("numbers"),
+                F.sequence("first_visible", until).alias("numbers"),
             )
             .withColumn("at", F.explode("numbers"))
             .drop("numbers")
@@ -99,6 +104,6 @@ class Points:
 
 
 def latest(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Of each key the row with the highest `ord`, whole. For small frames."""
+    """The whole row with the highest `ord` of each key. For small frames."""
     rank = F.row_number().over(W.partitionBy(*keys).orderBy(F.desc("ord")))
     return rows.withColumn("rank", rank).where(F.col("rank") == 1).drop("rank")

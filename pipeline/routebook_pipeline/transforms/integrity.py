@@ -1,4 +1,4 @@
-"""12 Is the history whole? What every other answer rests on."""
+"""12 `integrity`: whether the history is whole. Every other answer depends on it."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
@@ -7,9 +7,8 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.history import History, Window
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import INTEGRITY
-from routebook_pipeline.transforms.frames import one_if, select_schema
+from routebook_pipeline.transforms.frames import before_end, one_if, select_schema, starts_inside
 from routebook_pipeline.transforms.losses import LOSSES, baselines
-from routebook_pipeline.transforms.seat_states import before_end, starts_inside
 
 
 def by_era(history: History, window: Window, complete_until_ms: int) -> DataFrame:
@@ -20,7 +19,7 @@ def by_era(history: History, window: Window, complete_until_ms: int) -> DataFram
         .join(F.broadcast(whole), "ord", "left")
         .join(F.broadcast(_batches(heads)), "ingested_ms", "left")
     )
-    # Each version once first: what is there twice is a fault of the lake, and must not hide a hole.
+    # Count each version once: duplicates are a fault of the lake and must not hide a hole.
     versions = rows.groupBy("era", "version", "code").agg(
         F.count("*").alias("copies"),
         F.first("from_version").alias("from_version"),
@@ -72,7 +71,7 @@ def by_era(history: History, window: Window, complete_until_ms: int) -> DataFram
 
 
 def late_entries(history: History, window: Window) -> DataFrame:
-    """`version`, `ms` of entries whose time lies before what the store's clock had shown already."""
+    """`version`, `ms` of the entries whose time is earlier than what the store's clock had already shown."""
     heads = _heads(history, window)
     return (
         heads.where(starts_inside(window, "ms") & ~F.coalesce(F.col("code"), F.lit(0)).isin(*LOSSES))
@@ -83,7 +82,7 @@ def late_entries(history: History, window: Window) -> DataFrame:
 
 
 def _heads(history: History, window: Window) -> DataFrame:
-    """Row 0 of each entry, hole and fork."""
+    """Row 0 of every entry, hole and fork."""
     return (
         before_end(history.changes, window)
         .where(F.col("row") == 0)
@@ -92,13 +91,14 @@ def _heads(history: History, window: Window) -> DataFrame:
 
 
 def _batches(heads: DataFrame) -> DataFrame:
-    """`ingested_ms`, `noted_before`: the highest time that was noted with an earlier batch. One that found a hole only
-    has read the store's clock, too; with a fork the first time of the new history is noted.
+    """`ingested_ms`, and `noted_before`: the latest store time that was noted at the end of an earlier batch.
+
+    A batch that contains only a hole has a store time, too. With a fork, the first time of the new history is noted.
     """
-    in_turn = W.orderBy("first_ord").rowsBetween(W.unboundedPreceding, -1)
+    in_order = W.orderBy("first_ord").rowsBetween(W.unboundedPreceding, -1)
     return (
         heads.where(F.col("ingested_ms").isNotNull())
         .groupBy("ingested_ms")
         .agg(F.min("ord").alias("first_ord"))
-        .select("ingested_ms", F.max("ingested_ms").over(in_turn).alias("noted_before"))
+        .select("ingested_ms", F.max("ingested_ms").over(in_order).alias("noted_before"))
     )

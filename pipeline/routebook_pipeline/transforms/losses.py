@@ -1,8 +1,10 @@
-"""What concerns every seat and queue at once: a hole or a fork (from there on nobody knows), and the end of a baseline
-(what it did not name is not there).
+"""The entries that affect every seat and queue at once: losses (holes and forks) and complete baselines.
 
-A baseline counts when it is whole: it has a begin and an end, and neither a hole nor a fork between them, since what
-lies in there may have been its naming of a seat. One that was begun and never ended does nothing.
+After a loss nothing is known until newer entries say it again. At the end of a baseline, everything that the baseline
+did not name is gone.
+
+A baseline is complete if it has a begin and an end, and neither a hole nor a fork lies between them: a missing entry
+might have named a seat. A baseline that never ends has no effect.
 """
 
 from typing import Final
@@ -12,48 +14,52 @@ from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.transforms.instants import Points
+from routebook_pipeline.transforms.instants import Instants
 
 LOSSES: Final = (int(Kind.HOLE), int(Kind.FORK))
 _MARKS: Final = (*LOSSES, int(Kind.BASELINE_BEGIN), int(Kind.BASELINE_END))
 
 
 def is_entry() -> Column:
-    """Rows 0 of what the service wrote (readable or not); a hole or a fork is none."""
+    """Row 0 of an entry that the service wrote, readable or not. A hole or fork is not an entry."""
     return (F.col("row") == 0) & ~F.coalesce(F.col("code"), F.lit(0)).isin(*LOSSES)
 
 
-def marks(changes: DataFrame) -> DataFrame:
-    """Losses (`begin` is null) and the ends of whole baselines, with the place of their `begin`: few rows."""
+def losses_and_baselines(changes: DataFrame) -> DataFrame:
+    """The losses, and the end of each complete baseline with the `ord` of its begin as `begin` (null for losses).
+
+    These are few rows.
+    """
     found = changes.where(F.col("code").isin(*_MARKS) & (F.col("row") == 0)).select(
         "ord", "ms", "code", "from_version", "to_version"
     )
     before = W.orderBy("ord").rowsBetween(W.unboundedPreceding, -1)
     is_begin = F.col("code") == int(Kind.BASELINE_BEGIN)
-    begun = F.last(F.when(is_begin, F.col("ord")), ignorenulls=True).over(before)
-    broken = F.coalesce(F.last(F.when(~is_begin, F.col("ord")), ignorenulls=True).over(before), F.lit(-1))
+    last_begin = F.last(F.when(is_begin, F.col("ord")), ignorenulls=True).over(before)
+    last_other = F.coalesce(F.last(F.when(~is_begin, F.col("ord")), ignorenulls=True).over(before), F.lit(-1))
     return (
-        found.withColumns({"begun": begun, "broken": broken})
-        .withColumn("begin", F.when(_is_end() & (F.col("broken") < F.col("begun")), F.col("begun")))
+        found.withColumns({"last_begin": last_begin, "last_other": last_other})
+        .withColumn("begin", F.when(_is_end() & (F.col("last_other") < F.col("last_begin")), F.col("last_begin")))
         .where(F.col("begin").isNotNull() | _is_loss())
-        .drop("begun", "broken")
+        .drop("last_begin", "last_other")
     )
 
 
 def baselines(changes: DataFrame) -> DataFrame:
-    """Whole baselines: `begin`, and as `ord` and `ms` the place of the end."""
-    return marks(changes).where(_is_end()).select("ord", "ms", "begin")
+    """The complete baselines: `begin`, and the place of the end as `ord` and `ms`."""
+    return losses_and_baselines(changes).where(_is_end()).select("ord", "ms", "begin")
 
 
 def losses(changes: DataFrame) -> DataFrame:
-    """Holes and forks: `ord`, `ms`, `code`, and the versions."""
+    """The holes and forks: `ord`, `ms`, `code` and the versions."""
     lost = changes.where(_is_loss() & (F.col("row") == 0))
     return lost.select("ord", "ms", "code", "from_version", "to_version")
 
 
 def losses_with_start(changes: DataFrame) -> DataFrame:
-    """Beside them `start_ms` and `entry_before`, time and place of the last entry before: nothing is known from there
-    on. Null when there was no entry before.
+    """The losses with the time (`start_ms`) and `ord` (`entry_before`) of the last entry before them.
+
+    Nothing is known from that entry on. Both are null if there was no entry before.
     """
     lost = losses(changes)
     entries = changes.where(is_entry()).select(F.col("ord").alias("entry"), F.col("ms").alias("entry_ms"))
@@ -65,26 +71,30 @@ def losses_with_start(changes: DataFrame) -> DataFrame:
     return lost.join(F.broadcast(before), "ord", "left")
 
 
-def standing_at(changes: DataFrame, points: Points) -> DataFrame:
-    """One row an instant: `lost_ord` (the last loss), `named_from` (begin of the last whole baseline: what was not
-    heard of since then is not there), and the range of versions in doubt: of losses that no baseline has repaired.
+def validity_at(changes: DataFrame, instants: Instants) -> DataFrame:
+    """One row per instant that says which earlier rows are still valid.
+
+    `last_loss_ord`: the last loss. `baseline_begin`: the begin of the last complete baseline; what no entry has named
+    since then is gone. `certain`, `doubt_from_version`, `doubt_to_version`: the missing versions that no baseline has
+    repaired yet.
     """
     is_loss = F.col("begin").isNull()
-    sums = [
-        F.max(F.when(is_loss, F.col("ord"))).alias("lost_ord"),
-        F.max("begin").alias("named_from"),
+    aggregates = [
+        F.max(F.when(is_loss, F.col("ord"))).alias("last_loss_ord"),
+        F.max("begin").alias("baseline_begin"),
         F.collect_list(F.when(is_loss, F.struct("ord", "from_version", "to_version"))).alias("losses"),
     ]
-    every = points.each(marks(changes))
-    if len(points.instants) == 1:
-        summed = every.agg(*sums).withColumn("at", F.lit(0))
+    visible = instants.for_each(losses_and_baselines(changes))
+    if len(instants.ordered) == 1:
+        found = visible.agg(*aggregates).withColumn("at", F.lit(0))
     else:
-        summed = points.frame(changes).join(F.broadcast(every.groupBy("at").agg(*sums)), "at", "left")
-    unrepaired = F.filter("losses", lambda loss: loss["ord"] > F.coalesce(F.col("named_from"), F.lit(-1)))
-    return summed.withColumn("losses", unrepaired).select(
+        per_instant = F.broadcast(visible.groupBy("at").agg(*aggregates))
+        found = instants.frame(changes).join(per_instant, "at", "left")
+    unrepaired = F.filter("losses", lambda loss: loss["ord"] > F.coalesce(F.col("baseline_begin"), F.lit(-1)))
+    return found.withColumn("losses", unrepaired).select(
         "at",
-        "lost_ord",
-        "named_from",
+        "last_loss_ord",
+        "baseline_begin",
         F.array_min(F.transform("losses", lambda loss: loss["from_version"])).alias("doubt_from_version"),
         F.array_max(F.transform("losses", lambda loss: loss["to_version"])).alias("doubt_to_version"),
         (F.coalesce(F.size("losses"), F.lit(0)) <= 0).alias("certain"),

@@ -1,7 +1,4 @@
-"""1 What did the service answer at an instant? And its answer as the service's JSON.
-
-2 What became of the routes between two instants, and what happened in between?
-"""
+"""1 `route`: the routes at an instant, also as the service's JSON; 2 `route-diff`: how routes changed in between."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -13,22 +10,22 @@ from routebook_pipeline.history import History, Instant
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import ROUTE, ROUTE_DIFF
 from routebook_pipeline.transforms.frames import select_schema
-from routebook_pipeline.transforms.instants import Points, sees
-from routebook_pipeline.transforms.losses import standing_at
-from routebook_pipeline.transforms.route_table import addresses, groups_at, is_named, last_at
+from routebook_pipeline.transforms.instants import Instants, is_visible_at
+from routebook_pipeline.transforms.losses import validity_at
+from routebook_pipeline.transforms.route_table import addresses, groups_at, queues_at, survives_baselines
 
 
 def routes_at(history: History, instant: Instant, topic: str | None = None) -> DataFrame:
-    return select_schema(routes(history.changes, Points([instant]), topic), ROUTE)
+    return select_schema(routes(history.changes, Instants([instant]), topic), ROUTE)
 
 
-def routes(changes: DataFrame, points: Points, topic: str | None = None) -> DataFrame:
-    """As `shapes.ROUTE`, with `at`: the number of the instant."""
+def routes(changes: DataFrame, instants: Instants, topic: str | None = None) -> DataFrame:
+    """The columns of `schemas.ROUTE`, and `at`: the number of the instant."""
     return (
-        last_at(changes, points, topic)
-        .join(groups_at(changes, points).withColumnRenamed("cluster", "owner"), ["at", "broker"], "left")
-        .join(F.broadcast(standing_at(changes, points)), "at")
-        .where(is_named())
+        queues_at(changes, instants, topic)
+        .join(groups_at(changes, instants).withColumnRenamed("cluster", "owner"), ["at", "broker"], "left")
+        .join(F.broadcast(validity_at(changes, instants)), "at")
+        .where(survives_baselines())
         .withColumns(
             {
                 "cluster": F.coalesce("owner", "cluster"),
@@ -36,13 +33,15 @@ def routes(changes: DataFrame, points: Points, topic: str | None = None) -> Data
                 "addresses": addresses(),
             }
         )
-        .drop("owner", "seats", "ord", "row", "lost_ord", "named_from")
+        .drop("owner", "seats", "ord", "row", "last_loss_ord", "baseline_begin")
     )
 
 
 def route_json(rows: Iterable[Row | dict[str, Any]]) -> dict[str, Any] | None:
-    """Rows of one topic (`shapes.ROUTE`) as `GET /v1/routes/{topic}` shows them, before an acting master is put under
-    id 0; None when there are none. A group whose last seat was given up is there without addresses, as in the service.
+    """The rows of one topic as `GET /v1/routes/{topic}` shows them; None if there are none.
+
+    Acting masters are not put under id 0. A group whose last seat was given up is listed without addresses, as in the
+    service.
     """
     ordered = sorted(
         (row.asDict() if isinstance(row, Row) else row for row in rows), key=lambda row: str(row["broker"])
@@ -75,7 +74,7 @@ def _broker_data(row: dict[str, Any]) -> dict[str, Any]:
 
 
 _VALUES: Final = ("read_queues", "write_queues", "perm", "flags", "addresses")
-_OF_A_GROUP: Final = (
+_GROUP_KINDS: Final = (
     Kind.BROKER_REGISTERED,
     Kind.BROKER_CHANGED,
     Kind.BROKER_REMOVED,
@@ -103,17 +102,21 @@ def route_diff(history: History, earlier: Instant, later: Instant) -> DataFrame:
         .withColumns({"difference": difference, "cluster": F.coalesce("cluster_after", "cluster_before")})
         .where(F.col("difference").isNotNull())
     )
-    return select_schema(_with_entries(found, history.changes.where(sees(later) & ~sees(earlier))), ROUTE_DIFF)
+    between = history.changes.where(is_visible_at(later) & ~is_visible_at(earlier))
+    return select_schema(_with_entries(found, between), ROUTE_DIFF)
 
 
 def _two_routes(history: History, earlier: Instant, later: Instant) -> DataFrame:
-    """`at` 0 and 1. In one go when the one surely sees all that the other does."""
+    """The routes at the earlier (`at` 0) and the later instant (`at` 1).
+
+    Both are computed in one pass if it is certain that the later instant includes the earlier one.
+    """
     is_nested = (earlier.ms is not None and later.ms is not None and earlier.ms < later.ms) or (
         earlier.ord is not None and later.ord is not None and earlier.ord < later.ord
     )
     if is_nested:
-        return routes(history.changes, Points([earlier, later]))
-    one, other = (routes(history.changes, Points([instant])) for instant in (earlier, later))
+        return routes(history.changes, Instants([earlier, later]))
+    one, other = (routes(history.changes, Instants([instant])) for instant in (earlier, later))
     return one.unionByName(other.withColumn("at", F.lit(1)))
 
 
@@ -121,30 +124,30 @@ def _differs() -> Column:
     differs = F.lit(False)
     for value in _VALUES:
         before, after = F.col(f"{value}_before"), F.col(f"{value}_after")
-        if value == "addresses":  # maps have no order of their own, so Spark does not compare them
+        if value == "addresses":  # Spark does not compare maps, since they have no order
             before, after = F.sort_array(F.map_entries(before)), F.sort_array(F.map_entries(after))
         differs = differs | ~before.eqNullSafe(after)
     return differs
 
 
 def _with_entries(found: DataFrame, between: DataFrame) -> DataFrame:
-    """Of each (topic, broker): its own items' entries, and what concerns its group as a whole."""
-    facts = ("version", "kind", "cause", "actor", "source")
-    entry = F.struct("ord", *facts)
+    """Adds the entries of each (topic, broker): those with one of its items, and those about its group as a whole."""
+    fields = ("version", "kind", "cause", "actor", "source")
+    entry = F.struct("ord", *fields)
     heads = between.where(F.col("row") == 0)
     own = (
         between.where(F.col("topic").isNotNull())
         .select("topic", "broker", "ord")
-        .join(heads.select("ord", *facts), "ord")
+        .join(heads.select("ord", *fields), "ord")
         .groupBy("topic", "broker")
         .agg(F.collect_list(entry).alias("own"))
     )
-    whole = (
-        heads.where(F.col("code").isin(*[int(kind) for kind in _OF_A_GROUP]))
+    of_group = (
+        heads.where(F.col("code").isin(*[int(kind) for kind in _GROUP_KINDS]))
         .groupBy("broker")
-        .agg(F.collect_list(entry).alias("whole"))
+        .agg(F.collect_list(entry).alias("of_group"))
     )
     none = F.array().cast(own.schema["own"].dataType)
-    told = F.sort_array(F.array_union(F.coalesce("own", none), F.coalesce("whole", none)))
-    shown = F.transform(told, lambda one: F.struct(*[one[fact].alias(fact) for fact in facts]))
-    return found.join(own, ["topic", "broker"], "left").join(whole, "broker", "left").withColumn("entries", shown)
+    by_ord = F.sort_array(F.array_union(F.coalesce("own", none), F.coalesce("of_group", none)))
+    entries = F.transform(by_ord, lambda one: F.struct(*[one[field].alias(field) for field in fields]))
+    return found.join(own, ["topic", "broker"], "left").join(of_group, "broker", "left").withColumn("entries", entries)

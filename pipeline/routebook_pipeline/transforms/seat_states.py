@@ -1,16 +1,14 @@
-"""What is known of a seat, and from when on.
+"""The state of each seat over time.
 
 | state | begins with |
 |---|---|
 | UP | codes 10, 11, 61 |
-| DOWN | code 12; planned or not is said by the cause of the first one |
-| UNKNOWN | a hole or fork, for every seat heard of before it, at the time of the last entry before it |
-| GONE | the end of a whole baseline, for a seat that was last heard of before its begin |
+| DOWN | code 12; the cause of the first one says whether it was planned |
+| UNKNOWN | a hole or fork, for every seat seen before it; at the time of the last entry before it |
+| GONE | the end of a complete baseline, for a seat whose last evidence lies before the baseline's begin |
 
-A seat that is DOWN is not GONE by a baseline: that it is not there is what is known already, and a broker that crashed
-shall not cease to be missed at the next midnight.
-
-Stretches of time in which a seat was in one state.
+A baseline does not make a DOWN seat GONE. That the seat is not held is known already, and a crashed broker must still
+count as down after the next baseline.
 """
 
 from typing import Final
@@ -21,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import Thresholds, Window
 from routebook_pipeline.kinds import UNPLANNED_CAUSES, Kind
+from routebook_pipeline.transforms.frames import before_end
 from routebook_pipeline.transforms.losses import baselines, losses_with_start
 
 UP: Final = 1
@@ -28,13 +27,13 @@ DOWN: Final = 2
 UNKNOWN: Final = 3
 GONE: Final = 4
 
-COMES: Final = (int(Kind.BROKER_REGISTERED), int(Kind.BROKER_CHANGED), int(Kind.BASELINE_SEAT))
-_SAYS: Final = (*COMES, int(Kind.BROKER_REMOVED))
+REGISTRATION_CODES: Final = (int(Kind.BROKER_REGISTERED), int(Kind.BROKER_CHANGED), int(Kind.BASELINE_SEAT))
+_EVIDENCE_CODES: Final = (*REGISTRATION_CODES, int(Kind.BROKER_REMOVED))
 
 
 def is_evidence() -> Column:
-    """The entry speaks of one seat."""
-    return (F.col("row") == 0) & F.col("code").isin(*_SAYS) & F.col("broker_id").isNotNull()
+    """The entry says whether one seat is held."""
+    return (F.col("row") == 0) & F.col("code").isin(*_EVIDENCE_CODES) & F.col("broker_id").isNotNull()
 
 
 def evidence(changes: DataFrame) -> DataFrame:
@@ -42,7 +41,7 @@ def evidence(changes: DataFrame) -> DataFrame:
 
 
 def is_up() -> Column:
-    return F.col("code").isin(*COMES)
+    return F.col("code").isin(*REGISTRATION_CODES)
 
 
 def is_unplanned() -> Column:
@@ -50,7 +49,7 @@ def is_unplanned() -> Column:
 
 
 def seats(changes: DataFrame) -> DataFrame:
-    """Every seat heard of, with its names: `first_ord`, and `first_ms`, the time of its first evidence."""
+    """Every seat with its names, and the `ord` (`first_ord`) and time (`first_ms`) of its first evidence."""
     return (
         evidence(changes)
         .groupBy("seat_key", "group_key", "cluster", "broker", "broker_id")
@@ -58,23 +57,48 @@ def seats(changes: DataFrame) -> DataFrame:
     )
 
 
-def timeline(changes: DataFrame) -> DataFrame:
-    """Every change of what is known of a seat, by `ord`; `before` is what was known until then. It comes from the
-    seat's own evidence, or from a loss or a baseline that means something to it.
+def intervals(changes: DataFrame, window: Window, thresholds: Thresholds) -> DataFrame:
+    """The stretches of time during which a seat was in one state, each with the `ord` of the entry that began it.
 
-    Evidence is many and marks are few, often none: what they say hangs on a join with them, which adaptive execution
-    drops when there are none. No value is carried along all the evidence.
+    `unplanned`, `cause`: of the first entry of a DOWN. `start_ms`, `end_ms`: null if the state lasted until the end of
+    the window. `before`, `then`: the states before and after it. `from_ms`, `to_ms`, `length_ms`: the part that counts,
+    which lies inside the window; a DOWN counts for at most `retire_after_ms`.
     """
-    in_turn = W.partitionBy("seat_key").orderBy("ord")
-    own = _own_words(changes)
-    changed = own.withColumn("before", F.lag("state").over(in_turn)).where(_is_change()).select(*_WORD)
-    return changed.unionByName(_told_by_marks(changes, own)).withColumn("before", F.lag("state").over(in_turn))
+    in_order = W.partitionBy("seat_key").orderBy("ord")
+    found = (
+        state_changes(before_end(changes, window))
+        .withColumn("end_ms", F.lead("ms").over(in_order))
+        .withColumn("then", F.lead("state").over(in_order))
+        .withColumnRenamed("ms", "start_ms")
+    )
+    end = F.least(F.coalesce("end_ms", F.lit(window.end_ms)), F.lit(window.end_ms))
+    counted_end = F.when(
+        F.col("state") == DOWN, F.least(end, F.col("start_ms") + F.lit(thresholds.retire_after_ms))
+    ).otherwise(end)
+    return (
+        found.withColumn("from_ms", F.greatest("start_ms", F.lit(window.start_ms)))
+        .withColumn("to_ms", counted_end)
+        .withColumn("length_ms", F.greatest(F.lit(0), F.col("to_ms") - F.col("from_ms")))
+    )
 
 
-_WORD: Final = ("seat_key", "ord", "ms", "state", "unplanned", "cause")
+def state_changes(changes: DataFrame) -> DataFrame:
+    """Every change of a seat's state, with the state before it (`before`).
+
+    A change comes from the seat's own evidence, or from a loss or baseline that affects the seat. There is much
+    evidence, and there are few losses and baselines. Their effect is therefore computed in a join of its own, which
+    adaptive execution drops if there are none.
+    """
+    in_order = W.partitionBy("seat_key").orderBy("ord")
+    own = _states_by_evidence(changes)
+    changed = own.withColumn("before", F.lag("state").over(in_order)).where(_is_change()).select(*_STATE_COLUMNS)
+    return changed.unionByName(_states_by_marks(changes, own)).withColumn("before", F.lag("state").over(in_order))
 
 
-def _own_words(changes: DataFrame) -> DataFrame:
+_STATE_COLUMNS: Final = ("seat_key", "ord", "ms", "state", "unplanned", "cause")
+
+
+def _states_by_evidence(changes: DataFrame) -> DataFrame:
     return evidence(changes).select(
         "seat_key",
         "ord",
@@ -89,30 +113,32 @@ def _is_change() -> Column:
     return F.col("before").isNull() | (F.col("before") != F.col("state"))
 
 
-def _told_by_marks(changes: DataFrame, own: DataFrame) -> DataFrame:
-    """What the marks between an evidence and the seat's next one change, and that next one when without them it would
-    have changed nothing.
+def _states_by_marks(changes: DataFrame, own: DataFrame) -> DataFrame:
+    """The changes caused by the marks (losses and baselines) between an evidence and the seat's next one.
+
+    This includes the next evidence itself if it has the same state as the previous one: without the marks it would not
+    have been a change.
     """
-    in_turn = W.partitionBy("seat_key").orderBy("ord")
-    nexts = {f"next_{name}": F.lead(name).over(in_turn) for name in _WORD[1:]}
+    in_order = W.partitionBy("seat_key").orderBy("ord")
+    nexts = {f"next_{name}": F.lead(name).over(in_order) for name in _STATE_COLUMNS[1:]}
     lies_between = (F.col("mark_ord") > F.col("ord")) & (
         F.col("next_ord").isNull() | (F.col("mark_ord") < F.col("next_ord"))
     )
     between = W.partitionBy("seat_key", "ord").orderBy("mark_ord")
     is_lost = F.coalesce(F.max(F.col("mark") == UNKNOWN).over(between), F.lit(False))
-    # That a seat is DOWN is known, named or not, unless that knowledge was lost.
-    says_something = (F.col("mark") == UNKNOWN) | (
+    # A baseline does not affect a DOWN seat, unless a loss has made its state unknown.
+    affects_seat = (F.col("mark") == UNKNOWN) | (
         (F.col("ord") < F.col("begin")) & ((F.col("state") != DOWN) | F.col("is_lost"))
     )
-    told = (
+    affected = (
         own.withColumns(nexts)
         .join(F.broadcast(_marks(changes)), lies_between)
         .withColumn("is_lost", is_lost)
-        .where(says_something)
+        .where(affects_seat)
         .withColumn("mark_before", F.lag("mark").over(between))
         .where(F.col("mark_before").isNull() | (F.col("mark_before") != F.col("mark")))
     )
-    says_it_again = F.col("mark_before").isNull() & (F.col("next_state") == F.col("state"))
+    next_repeats_state = F.col("mark_before").isNull() & (F.col("next_state") == F.col("state"))
     of_mark = {
         "ord": F.col("mark_ord"),
         "ms": F.col("mark_ms"),
@@ -120,65 +146,32 @@ def _told_by_marks(changes: DataFrame, own: DataFrame) -> DataFrame:
         "unplanned": F.lit(False),
         "cause": F.lit(None).cast("string"),
     }
-    is_marks = F.col("whose") == _MARKS_WORD
-    # A choice column by column, not one of two structs: what nobody asks for is then not read, here as in `_own_words`,
-    # and the two are read and shuffled once.
-    return told.withColumn(
-        "whose", F.explode(F.array_compact(F.array(F.lit(_MARKS_WORD), F.when(says_it_again, F.lit(_NEXT_WORD)))))
-    ).select(
+    is_by_mark = F.col("source") == _BY_MARK
+    # The choice is made column by column and not between two structs. So Spark leaves out the columns that a question
+    # does not use, both here and in `_states_by_evidence`, and reads and shuffles the rows only once.
+    sources = F.array(F.lit(_BY_MARK), F.when(next_repeats_state, F.lit(_BY_NEXT_EVIDENCE)))
+    return affected.withColumn("source", F.explode(F.array_compact(sources))).select(
         "seat_key",
-        *[F.when(is_marks, of_mark[name]).otherwise(F.col(f"next_{name}")).alias(name) for name in _WORD[1:]],
+        *[
+            F.when(is_by_mark, of_mark[name]).otherwise(F.col(f"next_{name}")).alias(name)
+            for name in _STATE_COLUMNS[1:]
+        ],
     )
 
 
-_MARKS_WORD: Final = 0
-_NEXT_WORD: Final = 1
+_BY_MARK: Final = 0
+_BY_NEXT_EVIDENCE: Final = 1
 
 
 def _marks(changes: DataFrame) -> DataFrame:
-    """All losses and whole baselines: `mark_ord`, `mark_ms`, the state that they say (`mark`), and a baseline's
-    `begin`.
-    """
+    """The losses and complete baselines: `mark_ord`, `mark_ms`, the state they cause (`mark`), and `begin`."""
     lost = losses_with_start(changes).select(
         F.col("ord").alias("mark_ord"),
         F.coalesce("start_ms", "ms").alias("mark_ms"),
         F.lit(UNKNOWN).alias("mark"),
         F.lit(None).cast("long").alias("begin"),
     )
-    whole = baselines(changes).select(
+    complete = baselines(changes).select(
         F.col("ord").alias("mark_ord"), F.col("ms").alias("mark_ms"), F.lit(GONE).alias("mark"), "begin"
     )
-    return lost.unionByName(whole)
-
-
-def before_end(rows: DataFrame, window: Window) -> DataFrame:
-    """Entries at or behind the end of the window never count, so that the answer to a closed window never changes."""
-    return rows.where(F.col("ms") < F.lit(window.end_ms))
-
-
-def intervals(changes: DataFrame, window: Window, thresholds: Thresholds) -> DataFrame:
-    """Of every seat, by `ord` of what began it: `state`, `unplanned` and `cause` (of the first, for DOWN), `start_ms`,
-    `end_ms` (null: still so at the end of the window), `before` and `then` (the states around it). What counts lies in
-    [`from_ms`, `to_ms`) and is `length_ms` long: inside the window, and of DOWN at most as much as a broker that was
-    taken away shall hurt.
-    """
-    in_turn = W.partitionBy("seat_key").orderBy("ord")
-    found = (
-        timeline(before_end(changes, window))
-        .withColumn("end_ms", F.lead("ms").over(in_turn))
-        .withColumn("then", F.lead("state").over(in_turn))
-        .withColumnRenamed("ms", "start_ms")
-    )
-    end = F.least(F.coalesce("end_ms", F.lit(window.end_ms)), F.lit(window.end_ms))
-    counted_end = F.when(
-        F.col("state") == DOWN, F.least(end, F.col("start_ms") + F.lit(thresholds.retire_after_ms))
-    ).otherwise(end)
-    return (
-        found.withColumn("from_ms", F.greatest("start_ms", F.lit(window.start_ms)))
-        .withColumn("to_ms", counted_end)
-        .withColumn("length_ms", F.greatest(F.lit(0), F.col("to_ms") - F.col("from_ms")))
-    )
-
-
-def starts_inside(window: Window, column: str = "start_ms") -> Column:
-    return (F.col(column) >= F.lit(window.start_ms)) & (F.col(column) < F.lit(window.end_ms))
+    return lost.unionByName(complete)

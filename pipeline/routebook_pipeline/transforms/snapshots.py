@@ -1,19 +1,19 @@
-"""What of a history do later questions still depend on?
+"""Reduces a history to the rows that later questions still depend on.
 
-Invariant: for A followed by B, `reduce(reduce(A) + B)` is `reduce(A + B)`, and every question over a time behind A has
-the same answer over `reduce(A) + B` as over `A + B`. Every rule therefore keeps rows as they are and chooses them by
-what they mean at the end: the last of their kind, or the first behind such a one.
+Invariant: for a history A followed by B, `reduce(reduce(A) + B)` equals `reduce(A + B)`, and every question about a
+time after A has the same answer over `reduce(A) + B` as over `A + B`. Therefore rows are never changed, only selected,
+by what they mean at the end: the last of their kind, or the first one after such a row.
 
-| of | stays |
+| about | rows that are kept |
 |---|---|
-| a seat | its last registration and all evidence behind it: state, when it began and why, address, end of the last UP |
-| queue data | the items that are there |
-| a broker | its last removal, setting and clearing of permissions |
-| | what last marked the group (flags), and what first did since the removal (cluster) |
+| a seat | its last registration and all evidence after it: state, when it began and why, address, end of the last UP |
+| queue data | the items that are present |
+| a broker | its last removal, and the last time its permissions were set and cleared |
+| | the last description of the group (flags), and the first one since the removal (cluster) |
 | | how it lost its last writable queue, if it did |
-| losses | the first behind each kept evidence, the last, and those no baseline has repaired; the entry before each |
-| baselines | the first behind each kept registration, the last, and a begin that waits for its end |
-| everything | the last entry, and the one with the latest time noted |
+| losses | the first after each kept evidence, the last, and those no baseline has repaired; the entry before each |
+| baselines | the first after each kept registration, the last, and a begin whose end is still missing |
+| everything | the last entry, and the one whose batch ended last |
 """
 
 from functools import reduce as fold
@@ -26,44 +26,47 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.history import Instant
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import CHANGES
-from routebook_pipeline.transforms.instants import Points
-from routebook_pipeline.transforms.losses import baselines, is_entry, losses, losses_with_start, standing_at
+from routebook_pipeline.transforms.instants import Instants
+from routebook_pipeline.transforms.losses import baselines, is_entry, losses, losses_with_start, validity_at
 from routebook_pipeline.transforms.route_table import (
     NEVER,
-    ends_of_writing,
-    is_named,
-    is_permission,
-    is_removal,
+    describes_group,
+    is_group_removal,
+    is_permission_change,
     is_writable,
-    last_at,
-    marks_group,
-    timeline,
+    losses_of_writability,
+    queue_changes,
+    queues_at,
+    survives_baselines,
 )
 from routebook_pipeline.transforms.seat_states import evidence, is_up
 
-_END: Final = Points([Instant(ord=(1 << 63) - 1)])
+_END: Final = Instants([Instant(ord=(1 << 63) - 1)])
 _PLACE: Final = ("ord", "row")
 
 
 def reduce(changes: DataFrame) -> DataFrame:
-    seats = _of_seats(changes)
-    marks = _of_marks(changes, seats)
-    places = [
+    seats = _seat_evidence(changes)
+    marks = _losses_and_baselines(changes, seats)
+    ords = [
         seats.select("ord"),
         marks,
         _entries_before(changes, marks),
-        _of_groups(changes),
+        _broker_entries(changes),
         changes.where(is_entry()).agg(F.max("ord").alias("ord")),
         changes.where(is_entry()).agg(F.max_by("ord", F.struct("ingested_ms", -F.col("ord"))).alias("ord")),
     ]
-    heads = fold(DataFrame.union, places).select("ord", F.lit(0).alias("row"))
-    there = last_at(changes, _END).join(F.broadcast(standing_at(changes, _END).select("at", "named_from")), "at")
-    kept = heads.union(there.where(is_named()).select(*_PLACE)).union(_of_read_only(changes)).distinct()
+    heads = fold(DataFrame.union, ords).select("ord", F.lit(0).alias("row"))
+    validity = F.broadcast(validity_at(changes, _END).select("at", "baseline_begin"))
+    present = queues_at(changes, _END).join(validity, "at").where(survives_baselines()).select(*_PLACE)
+    kept = heads.union(present).union(_writability_evidence(changes)).distinct()
     return changes.join(kept, list(_PLACE), "left_semi").select(*CHANGES.names)
 
 
-def _of_seats(changes: DataFrame) -> DataFrame:
-    """`seat_key`, `ord`, `is_up`, and the place of the seat's next evidence."""
+def _seat_evidence(changes: DataFrame) -> DataFrame:
+    """The last registration of every seat and all evidence after it: `seat_key`, `ord`, `is_up`, and the `ord` of the
+    seat's next evidence.
+    """
     of_seat = W.partitionBy("seat_key")
     registered = F.max(F.when(is_up(), F.col("ord"))).over(of_seat)
     return (
@@ -75,25 +78,29 @@ def _of_seats(changes: DataFrame) -> DataFrame:
     )
 
 
-def _of_marks(changes: DataFrame, seats: DataFrame) -> DataFrame:
-    """Places of losses, and of begins and ends of baselines."""
-    lost, whole = losses(changes).select(F.col("ord").alias("mark")), baselines(changes)
-    ends = whole.select(F.col("ord").alias("mark"), "begin")
-    is_behind = (F.col("mark") > F.col("ord")) & (F.col("mark") < F.coalesce("next_ord", F.lit((1 << 63) - 1)))
-    first_losses = seats.join(F.broadcast(lost), is_behind).groupBy("seat_key", "ord").agg(F.min("mark").alias("mark"))
+def _losses_and_baselines(changes: DataFrame, seats: DataFrame) -> DataFrame:
+    """The `ord` of the losses, and of the begins and ends of baselines, that are kept."""
+    lost, complete = losses(changes).select(F.col("ord").alias("mark")), baselines(changes)
+    ends = complete.select(F.col("ord").alias("mark"), "begin")
+    lies_after_evidence = (F.col("mark") > F.col("ord")) & (
+        F.col("mark") < F.coalesce("next_ord", F.lit((1 << 63) - 1))
+    )
+    first_losses = (
+        seats.join(F.broadcast(lost), lies_after_evidence).groupBy("seat_key", "ord").agg(F.min("mark").alias("mark"))
+    )
     first_ends = (
         seats.where("is_up")
-        .join(F.broadcast(ends), is_behind & (F.col("begin") > F.col("ord")))
+        .join(F.broadcast(ends), lies_after_evidence & (F.col("begin") > F.col("ord")))
         .groupBy("seat_key", "ord")
         .agg(F.min("mark").alias("mark"))
     )
-    last_begin = whole.agg(F.coalesce(F.max("begin"), F.lit(NEVER)).alias("last_begin"))
+    last_begin = complete.agg(F.coalesce(F.max("begin"), F.lit(NEVER)).alias("last_begin"))
     unrepaired = lost.crossJoin(last_begin).where(F.col("mark") > F.col("last_begin")).select("mark")
     last_loss = lost.agg(F.max("mark").alias("mark"))
     needed_ends = (
         first_ends.select("mark")
         .union(ends.agg(F.max("mark")))
-        .union(ends_of_writing(changes).where(F.col("until_ms").isNull()).select("ord"))
+        .union(losses_of_writability(changes).where(F.col("until_ms").isNull()).select("ord"))
         .distinct()
     )
     pairs = ends.join(needed_ends, "mark").select(F.explode(F.array("mark", "begin")).alias("mark"))
@@ -106,6 +113,7 @@ def _of_marks(changes: DataFrame, seats: DataFrame) -> DataFrame:
 
 
 def _open_begin(changes: DataFrame) -> DataFrame:
+    """The begin of a baseline that has not ended yet, if the history ends inside one."""
     codes = (int(Kind.BASELINE_BEGIN), int(Kind.BASELINE_END), int(Kind.HOLE), int(Kind.FORK))
     marks = changes.where((F.col("row") == 0) & F.col("code").isin(*codes))
     last = marks.agg(F.max_by("code", "ord").alias("code"), F.max("ord").alias("mark"))
@@ -117,55 +125,66 @@ def _entries_before(changes: DataFrame, marks: DataFrame) -> DataFrame:
     return before.where(F.col("entry_before").isNotNull()).select(F.col("entry_before").alias("ord"))
 
 
-def _of_groups(changes: DataFrame) -> DataFrame:
-    said = changes.where(is_removal() | is_permission() | marks_group()).select(
+def _broker_entries(changes: DataFrame) -> DataFrame:
+    """The `ord` of the entries about a broker as a whole that are kept."""
+    relevant = changes.where(is_group_removal() | is_permission_change() | describes_group()).select(
         "broker",
-        F.when(is_removal(), F.col("ord")).alias("removed"),
-        F.when(is_permission("set"), F.col("ord")).alias("set"),
-        F.when(is_permission("clear-write"), F.col("ord")).alias("cleared"),
-        F.when(marks_group(), F.col("ord")).alias("marked"),
+        F.when(is_group_removal(), F.col("ord")).alias("removed"),
+        F.when(is_permission_change("set"), F.col("ord")).alias("set"),
+        F.when(is_permission_change("clear-write"), F.col("ord")).alias("cleared"),
+        F.when(describes_group(), F.col("ord")).alias("described"),
     )
-    last = said.groupBy("broker").agg(*[F.max(name).alias(name) for name in ("removed", "set", "cleared", "marked")])
+    names = ("removed", "set", "cleared", "described")
+    last = relevant.groupBy("broker").agg(*[F.max(name).alias(name) for name in names])
     first = (
-        said.where(F.col("marked").isNotNull())
-        .select("broker", F.col("marked").alias("ord"))
+        relevant.where(F.col("described").isNotNull())
+        .select("broker", F.col("described").alias("ord"))
         .join(F.broadcast(last.select("broker", "removed")), "broker")
         .where(F.col("ord") > F.coalesce("removed", F.lit(NEVER)))
         .groupBy("broker")
         .agg(F.min("ord").alias("ord"))
         .select("ord")
     )
-    each = last.select(F.explode(F.array("removed", "set", "cleared", "marked")).alias("ord"))
-    return each.where(F.col("ord").isNotNull()).union(first)
+    every_last = last.select(F.explode(F.array(*names)).alias("ord"))
+    return every_last.where(F.col("ord").isNotNull()).union(first)
 
 
-def _of_read_only(changes: DataFrame) -> DataFrame:
-    """Of every broker that has lost its last writable queue for good: the entry, one queue that could be written to
-    until then (what made it so, and its last item), so that it is still known that there was one.
+def _writability_evidence(changes: DataFrame) -> DataFrame:
+    """Rows that show that a broker once had a writable queue, for every broker that has lost its last one for good.
+
+    They are the entry with which it was lost, and for one queue that was writable until then: what made it writable and
+    its last item.
     """
-    in_turn = W.partitionBy("name_key").orderBy("ord", "row")
-    lost = ends_of_writing(changes).where(F.col("until_ms").isNull()).select("broker", F.col("ord").alias("lost_ord"))
-    told = (
-        timeline(changes)
+    in_order = W.partitionBy("name_key").orderBy("ord", "row")
+    lost = (
+        losses_of_writability(changes)
+        .where(F.col("until_ms").isNull())
+        .select("broker", F.col("ord").alias("loss_ord"))
+    )
+    steps = (
+        queue_changes(changes)
         .join(F.broadcast(lost), "broker")
-        .withColumn("could", F.coalesce(F.col("present") & is_writable(), F.lit(False)))
+        .withColumn("was_writable", F.coalesce(F.col("present") & is_writable(), F.lit(False)))
         .withColumns(
-            {f"{name}_then": F.lag(name).over(in_turn) for name in ("could", "item_ord", "item_row", "set_ord")}
+            {
+                f"{name}_before": F.lag(name).over(in_order)
+                for name in ("was_writable", "item_ord", "item_row", "set_ord")
+            }
         )
         .withColumn("last_item", F.max(F.struct("item_ord", "item_row")).over(W.partitionBy("name_key")))
     )
-    witness = F.row_number().over(W.partitionBy("broker").orderBy("topic"))
+    example = F.row_number().over(W.partitionBy("broker").orderBy("topic"))
     return (
-        told.where((F.col("ord") == F.col("lost_ord")) & F.col("could_then"))
-        .withColumn("witness", witness)
-        .where(F.col("witness") == 1)
+        steps.where((F.col("ord") == F.col("loss_ord")) & F.col("was_writable_before"))
+        .withColumn("example", example)
+        .where(F.col("example") == 1)
         .select(
             F.explode(
                 F.array(
-                    F.struct(F.col("lost_ord").alias("ord"), F.lit(0).alias("row")),
-                    F.struct(F.col("lost_ord").alias("ord"), F.when(F.col("is_item"), F.col("row")).alias("row")),
-                    F.struct(F.col("item_ord_then").alias("ord"), F.col("item_row_then").alias("row")),
-                    F.struct(F.col("set_ord_then").alias("ord"), F.lit(0).alias("row")),
+                    F.struct(F.col("loss_ord").alias("ord"), F.lit(0).alias("row")),
+                    F.struct(F.col("loss_ord").alias("ord"), F.when(F.col("is_item"), F.col("row")).alias("row")),
+                    F.struct(F.col("item_ord_before").alias("ord"), F.col("item_row_before").alias("row")),
+                    F.struct(F.col("set_ord_before").alias("ord"), F.lit(0).alias("row")),
                     F.struct(F.col("last_item.item_ord").alias("ord"), F.col("last_item.item_row").alias("row")),
                 )
             ).alias("place")
