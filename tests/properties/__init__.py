@@ -1,1 +1,1 @@
-"""What holds for every history, not for one example."""
+"""Properties that hold for every history, tested with random ones."""

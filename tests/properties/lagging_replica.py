@@ -1,4 +1,4 @@
-"""A replica that is let on only now and then: what happened in between reaches it as one batch."""
+"""A replica that reads the history only when a test lets it: everything since the last time is one batch."""
 
 import asyncio
 import dataclasses
@@ -13,14 +13,14 @@ from routebook.store.connection.client import StoreClient, Word
 from routebook.store.namespace import Namespace
 from routebook.store.workers import open_namespace
 from tests.properties.states import State, state_of_store
-from tests.properties.whole_worker import PATIENCE_MS, state_of_table
+from tests.properties.whole_worker import TIMEOUT_MS, state_of_table
 
 
 class GatedClient(StoreClient):
-    """Waiting reads, which only the feed makes, answer while the gate is open, with all there is by then."""
+    """Delays blocking reads, which only the feed makes, until the gate is open, and then returns everything."""
 
     def __init__(self, client: StoreClient) -> None:
-        super().__init__(client.url, slot_key="rb:{t}:meta", timeout_ms=PATIENCE_MS)
+        super().__init__(client.url, slot_key="rb:{t}:meta", timeout_ms=TIMEOUT_MS)
         self.gate = asyncio.Event()
 
     async def call_blocking(self, *words: Word, block_ms: int) -> Any:
@@ -37,13 +37,13 @@ class LaggingReplica:
         self._client = client
         self.replica = Replica(dataclasses.replace(namespace, client=client), _settings())
 
-    async def follow(self) -> None:
-        """Lets it on, and compares it with the store once it has seen everything."""
+    async def catch_up(self) -> None:
+        """Lets the replica read everything, and compares it with the store."""
         self._client.gate.set()
         version = int(await self.namespace.client.call("HGET", self.namespace.keys.meta, "version") or 0)
-        await self.replica.wait_for(version, PATIENCE_MS)
+        await self.replica.wait_for(version, TIMEOUT_MS)
         self._client.gate.clear()
-        assert state_of_table(self.replica.table) == looked_up(await state_of_store(self.namespace))
+        assert state_of_table(self.replica.table) == visible(await state_of_store(self.namespace))
         assert self.replica.table.digest == self.replica.table.compute_digest()
 
 
@@ -55,22 +55,22 @@ async def lagging_replica(namespace: Namespace) -> AsyncIterator[LaggingReplica]
     lagging = LaggingReplica(namespace, client)
     feed = asyncio.create_task(lagging.replica.run())
     try:
-        await lagging.replica.wait_complete(PATIENCE_MS)
+        await lagging.replica.wait_complete(TIMEOUT_MS)
         yield lagging
-        await lagging.follow()
-        assert lagging.replica.counts.loads == 1, "it shall learn from changes, not from loading anew"
+        await lagging.catch_up()
+        assert lagging.replica.counts.loads == 1, "it must read changes instead of loading the table again"
     finally:
         feed.cancel()
         await asyncio.gather(feed, return_exceptions=True)
         await client.close()
 
 
-def looked_up(state: State) -> State:
-    """Filters of an address that is not alive remain in the store, and nobody looks them up."""
-    filters = {
-        instance_name: found for instance_name, found in state.filters.items() if instance_name in state.instances
+def visible(state: State) -> State:
+    """Without the filters of removed instances, which the store keeps but lookups do not show."""
+    shown = {
+        instance_name: filters for instance_name, filters in state.filters.items() if instance_name in state.instances
     }
-    return dataclasses.replace(state, filters=filters)
+    return dataclasses.replace(state, filters=shown)
 
 
 def _settings() -> LiveSettings:

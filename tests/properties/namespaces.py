@@ -15,7 +15,7 @@ SCRIPTS = ScriptSet.load()
 
 @asynccontextmanager
 async def fresh_namespace(client: StoreClient) -> AsyncIterator[Namespace]:
-    """Hundreds of left-over namespaces would make every later search of keys slow."""
+    """Deletes its keys, since the keys of hundreds of namespaces would make every later scan slow."""
     namespace = Namespace(client, Keys(f"t-{secrets.token_hex(6)}"), SCRIPTS)
     yield namespace
     await namespace.client.call("UNLINK", *[key async for key in keys_of(namespace)])

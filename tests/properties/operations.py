@@ -1,4 +1,4 @@
-"""Random operations over a world so small that everything soon meets everything."""
+"""Random operations on so few brokers, addresses and topics that they soon affect each other."""
 
 from dataclasses import dataclass
 from itertools import chain
@@ -18,12 +18,12 @@ KV_NAMESPACES = ("ORDER_TOPIC_CONFIG", "other")
 
 @dataclass(frozen=True)
 class Register:
-    said: Registration
+    registration: Registration
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """An earlier registration once more, word for word, whatever has happened since."""
+    """Repeats an earlier registration exactly, whatever has happened since."""
 
     which: int
 
@@ -36,21 +36,21 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Expire:
-    """These fall silent for longer than their timeout, and the leader notices."""
+    """These instances send nothing for longer than their timeout, and the leader scans."""
 
-    members: tuple[tuple[str, str], ...]
+    instances: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Lose:
-    """Their last connections end, and nobody answers at their addresses."""
+class LoseConnections:
+    """These instances lose their last connections, and their addresses do not answer."""
 
-    members: tuple[tuple[str, str], ...]
+    instances: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Unregister:
-    """A batch. `stale`: the decision was about an earlier stay of the address."""
+    """A batch. `stale`: the batch names earlier incarnations of the addresses."""
 
     departures: tuple[tuple[str, str, str], ...]
     """Cluster, broker, address."""
@@ -58,13 +58,13 @@ class Unregister:
 
 
 @dataclass(frozen=True)
-class Leave:
-    """Whoever sits in one of the seats that are taken then."""
+class Depart:
+    """Removes the instance of one of the seats that are taken at this point."""
 
     which: int
-    how: Literal["expires", "is lost", "says so"]
+    how: Literal["expires", "loses its connection", "unregisters"]
     whole_group: bool = False
-    """Together with the rest of the group."""
+    """Whether the rest of the group is removed as well."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +99,15 @@ class DeleteKv:
 
 
 @dataclass(frozen=True)
-class SetDeletingOption:
-    """deleteTopicWithBrokerRegistration, changed at run time."""
+class SetDeletionOption:
+    """Changes deleteTopicWithBrokerRegistration at run time."""
 
     on: bool
 
 
 @dataclass(frozen=True)
-class Follow:
-    """Replicas that lag are let on: all since the last time is one batch to them."""
+class CatchUp:
+    """Lagging replicas catch up, with everything since the last time as one batch."""
 
 
 Operation = (
@@ -115,19 +115,19 @@ Operation = (
     | Repeat
     | Heartbeat
     | Expire
-    | Lose
+    | LoseConnections
     | Unregister
-    | Leave
+    | Depart
     | RegisterTopic
     | DeleteTopic
     | SetWritePermission
     | PutKv
     | DeleteKv
-    | SetDeletingOption
-    | Follow
+    | SetDeletionOption
+    | CatchUp
 )
 
-# Mostly the first of each, so that operations meet.
+# The first of each is the most frequent, so that operations affect each other.
 clusters = st.sampled_from([*CLUSTERS[:1] * 4, *CLUSTERS])
 brokers = st.sampled_from([*BROKERS[:1] * 3, *BROKERS])
 addresses = st.sampled_from([*ADDRESSES[:1] * 2, *ADDRESSES])
@@ -180,7 +180,7 @@ def registrations(draw: st.DrawFn) -> Registration:
 
 kv_namespaces = st.sampled_from(KV_NAMESPACES)
 kv_keys = st.sampled_from(["k", "orders"])
-members = st.tuples(clusters, addresses)
+instances = st.tuples(clusters, addresses)
 unregistrations = st.builds(
     Unregister,
     departures=st.lists(st.tuples(clusters, brokers, addresses), min_size=1, max_size=3).map(tuple),
@@ -188,11 +188,13 @@ unregistrations = st.builds(
 )
 registers = registrations().map(Register)
 repeats = st.builds(Repeat, st.integers(0, 5))
-leaves = st.builds(Leave, st.integers(0, 3), st.sampled_from(["expires", "is lost", "says so"]), st.booleans())
+departures = st.builds(
+    Depart, st.integers(0, 3), st.sampled_from(["expires", "loses its connection", "unregisters"]), st.booleans()
+)
 rare: st.SearchStrategy[Operation] = st.one_of(
     st.builds(Heartbeat, clusters, addresses),
-    st.lists(members, min_size=1, max_size=3, unique=True).map(lambda found: Expire(tuple(found))),
-    st.lists(members, min_size=1, max_size=3, unique=True).map(lambda found: Lose(tuple(found))),
+    st.lists(instances, min_size=1, max_size=3, unique=True).map(lambda found: Expire(tuple(found))),
+    st.lists(instances, min_size=1, max_size=3, unique=True).map(lambda found: LoseConnections(tuple(found))),
     unregistrations,
     st.builds(PutKv, kv_namespaces, kv_keys, st.sampled_from(["", "v"])),
     st.builds(DeleteKv, kv_namespaces, kv_keys),
@@ -201,18 +203,18 @@ on_topics: st.SearchStrategy[Operation] = st.one_of(
     st.builds(
         RegisterTopic,
         topics,
-        st.dictionaries(st.sampled_from([*BROKERS, "stranger"]), queues, min_size=1, max_size=3).map(
+        st.dictionaries(st.sampled_from([*BROKERS, "unknown"]), queues, min_size=1, max_size=3).map(
             lambda found: tuple(found.items())
         ),
     ),
     st.builds(DeleteTopic, topics, st.none() | clusters),
-    st.builds(SetWritePermission, st.sampled_from([*BROKERS, *BROKERS, "stranger"]), st.booleans()),
-    st.booleans().map(SetDeletingOption),
+    st.builds(SetWritePermission, st.sampled_from([*BROKERS, *BROKERS, "unknown"]), st.booleans()),
+    st.booleans().map(SetDeletionOption),
 )
 operations: st.SearchStrategy[Operation] = st.one_of(
-    registers, registers, registers, repeats, repeats, leaves, on_topics, on_topics, rare, st.just(Follow())
+    registers, registers, registers, repeats, repeats, departures, on_topics, on_topics, rare, st.just(CatchUp())
 )
 histories: st.SearchStrategy[list[Operation]] = st.lists(
     st.lists(operations, min_size=4, max_size=10), min_size=1, max_size=5
 ).map(lambda parts: list(chain.from_iterable(parts)))
-"""In parts, since one long list is seldom drawn long; and parts shrink away as a whole."""
+"""Built from parts, because Hypothesis seldom draws a long list, and can drop a whole part to shrink a history."""

@@ -1,7 +1,7 @@
-"""A worker in its plainest form: touch first, then the whole registration, worked out against the store.
+"""A minimal worker without a replica: it tries `touch_broker`, then computes the registration against the store.
 
-It stands where the registry stands in the product, without a replica: so a disagreement found with it lies in
-a script or its Python function, and one found only with the registry lies in the registry.
+It takes the place of the registry. So a difference found with it is a fault of a script or of its Python function.
+A difference found only with the registry is a fault of the registry.
 """
 
 import asyncio
@@ -37,21 +37,21 @@ class PlainWorker:
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
         self.deletes_topics = False
-        self.started_over = 0
+        self.stale_replies = 0
         self.notices: list[MinBrokerChange] = []
 
-    async def register(self, said: Registration) -> RegistrationResult:
-        digest = hashlib.sha256(f"{said!r} {self.deletes_topics}".encode()).hexdigest()[:32]
-        if may_be_touched(said):
-            reply = await touch_broker(self.namespace, said, caller=CALLER, digest=digest)
+    async def register(self, registration: Registration) -> RegistrationResult:
+        digest = hashlib.sha256(f"{registration!r} {self.deletes_topics}".encode()).hexdigest()[:32]
+        if may_be_touched(registration):
+            reply = await touch_broker(self.namespace, registration, caller=CALLER, digest=digest)
         else:
-            reply = await self._register_in_full(said, digest)
+            reply = await self._register_in_full(registration, digest)
         while reply.status is Status.STALE:
-            reply = await self._register_in_full(said, digest)
-            self.started_over += reply.status is Status.STALE
+            reply = await self._register_in_full(registration, digest)
+            self.stale_replies += reply.status is Status.STALE
             await asyncio.sleep(0)
         if reply.lowered_seats:
-            self.notices.append(after_joining(said.broker, reply.lowered_seats, said.ha_address))
+            self.notices.append(after_joining(registration.broker, reply.lowered_seats, registration.ha_address))
         return RegistrationResult(
             status=RESULTS[reply.status],  # type: ignore[arg-type]
             version=reply.version,
@@ -60,54 +60,58 @@ class PlainWorker:
             master_ha_address=reply.master_ha_address,
         )
 
-    async def set_deleting(self, *, on: bool) -> None:
+    async def set_deletion_option(self, *, on: bool) -> None:
         self.deletes_topics = on
 
-    async def _register_in_full(self, said: Registration, digest: str) -> SeatReply:
+    async def _register_in_full(self, registration: Registration, digest: str) -> SeatReply:
         history = (await open_namespace(self.namespace)).history
-        hosts = {mapping.bname for mapping in said.mappings.values()}
-        images = await read_groups(self.namespace, {said.broker: None, **dict.fromkeys(hosts - {said.broker})})
-        image = images[said.broker]
+        hosts = {mapping.bname for mapping in registration.mappings.values()}
+        images = await read_groups(
+            self.namespace, {registration.broker: None, **dict.fromkeys(hosts - {registration.broker})}
+        )
+        image = images[registration.broker]
         known = {topic: data for topic, data in image.queues.items() if data is not None}
         return await register_broker(
             self.namespace,
-            said,
+            registration,
             QueueDifference(
-                *difference(said, image.group, known, deletes=self._deletes(said)),
+                *difference(registration, image.group, known, deletes=self._deletes(registration)),
                 mappings={
                     topic: mapping
-                    for topic, mapping in said.mappings.items()
-                    if images[mapping.bname].mappings.get(topic) != mapping or mapping.bname != said.broker
+                    for topic, mapping in registration.mappings.items()
+                    if images[mapping.bname].mappings.get(topic) != mapping or mapping.bname != registration.broker
                 },
             ),
             caller=CALLER,
-            timeout_ms=DEFAULT_TIMEOUT_MS if said.timeout_ms is None else said.timeout_ms,
+            timeout_ms=DEFAULT_TIMEOUT_MS if registration.timeout_ms is None else registration.timeout_ms,
             digest=digest,
             base=(history, image.group.revision if image.group else 0),
             replaces_known=True,
         )
 
-    def _deletes(self, said: Registration) -> bool:
-        return said.replace_topics or (self.deletes_topics and not said.mappings)
+    def _deletes(self, registration: Registration) -> bool:
+        return registration.replace_topics or (self.deletes_topics and not registration.mappings)
 
 
-def may_be_touched(said: Registration) -> bool:
-    """What stands under another group's name may have changed without this group's revision knowing."""
-    return said.data_version is not None or all(mapping.bname == said.broker for mapping in said.mappings.values())
+def may_be_touched(registration: Registration) -> bool:
+    """A mapping under another group's name can change without changing the revision of this group."""
+    return registration.data_version is not None or all(
+        mapping.bname == registration.broker for mapping in registration.mappings.values()
+    )
 
 
 def difference(
-    said: Registration, group: BrokerGroup | None, known: Mapping[str, QueueData], *, deletes: bool
+    registration: Registration, group: BrokerGroup | None, known: Mapping[str, QueueData], *, deletes: bool
 ) -> tuple[dict[str, QueueData], dict[str, QueueData], list[str]]:
-    """New, differing and dropped topics. What goes by its key and comes back by its name counts as new."""
-    held = group.addresses if group else {}
-    ids = {i for i, address in held.items() if address != said.address} | {said.broker_id}
-    is_slave = said.broker_id != MASTER_ID
-    is_prime = is_slave and said.acting_master is not None and said.broker_id == min(ids)
-    only_reads = is_prime and said.acting_master is True
-    wanted = {topic: data.without_write() if only_reads else data for topic, data in said.topics.items()}
-    keys = frozenset(said.topics) if said.table_keys is None else said.table_keys
-    gone = {topic for topic in known if topic not in keys} if deletes else set()
-    new = {t: data for t, data in wanted.items() if t not in known or (t in gone and known[t] != data)}
-    differing = {t: data for t, data in wanted.items() if t in known and t not in gone and known[t] != data}
-    return new, differing, sorted(gone - set(wanted))
+    """New, changed and removed topics. A topic that is removed by its key and registered by its name counts as new."""
+    seats = group.addresses if group else {}
+    ids = {i for i, address in seats.items() if address != registration.address} | {registration.broker_id}
+    is_slave = registration.broker_id != MASTER_ID
+    is_prime = is_slave and registration.acting_master is not None and registration.broker_id == min(ids)
+    is_read_only = is_prime and registration.acting_master is True
+    wanted = {topic: data.without_write() if is_read_only else data for topic, data in registration.topics.items()}
+    keys = frozenset(registration.topics) if registration.table_keys is None else registration.table_keys
+    removed = {topic for topic in known if topic not in keys} if deletes else set()
+    new = {t: data for t, data in wanted.items() if t not in known or (t in removed and known[t] != data)}
+    changed = {t: data for t, data in wanted.items() if t in known and t not in removed and known[t] != data}
+    return new, changed, sorted(removed - set(wanted))

@@ -1,6 +1,6 @@
-"""The history read from its beginning, by a reader that knows nothing but its entries.
+"""Rebuilds the route table from the entries of the history alone.
 
-What the pipeline does with Spark, in plain Python: what cannot be rebuilt here, no report gets right.
+The pipeline does the same with Spark. Whatever cannot be rebuilt here would be wrong in its reports as well.
 """
 
 import json
@@ -27,7 +27,7 @@ async def read_history(namespace: Namespace) -> list[Entry]:
     return entries
 
 
-def assert_versions_without_holes(entries: list[Entry], *, last: int) -> None:
+def assert_versions_without_gaps(entries: list[Entry], *, last: int) -> None:
     assert [version for _, version, _ in entries] == list(range(1, last + 1))
     times = [ms for ms, _, _ in entries]
     assert times == sorted(times)
@@ -43,10 +43,10 @@ def assert_every_entry_is_complete(entries: list[Entry]) -> None:
 
 _SEAT = ("cluster", "broker", "id", "addr", "incarnation")
 _GROUP = ("cluster", "broker")
-_SPEAKER = (*_SEAT, "first", "zone", "acting", "ha", "timeout_ms")
+_REGISTERED_SEAT = (*_SEAT, "first", "zone", "acting", "ha", "timeout_ms")
 REQUIRED = {
-    "broker-registered": _SPEAKER,
-    "broker-changed": _SPEAKER,
+    "broker-registered": _REGISTERED_SEAT,
+    "broker-changed": _REGISTERED_SEAT,
     "broker-removed": (*_SEAT, "last_heartbeat_ms", "timeout_ms", "group_removed", "cause"),
     "group-changed": (*_GROUP, "clusters", "zone", "acting"),
     "queues-changed": (*_GROUP, "queues", "cause"),
@@ -58,27 +58,27 @@ REQUIRED = {
     "expiry-released": ("brokers",),
     "expiry-paused": ("from_ms", "to_ms"),
     "baseline-begin": ("cause",),
-    "baseline-seat": _SPEAKER,
+    "baseline-seat": _REGISTERED_SEAT,
     "baseline-queues": (*_GROUP, "queues", "cause"),
     "baseline-end": ("begin", "entries"),
 }
 
 
 def replay(entries: Iterable[Entry]) -> RouteTable:
-    """From the first entry of a store, or from the beginning of a baseline."""
+    """The entries begin with the first one of a store or with the beginning of a baseline."""
     table, in_baseline = RouteTable(), False
     for _, _, payload in entries:
         kind = payload["kind"]
         in_baseline = kind == "baseline-begin" or (in_baseline and kind != "baseline-end")
         apply = _APPLY.get(kind)
         if in_baseline and kind == "write-permission":
-            _permission_changes(table, payload, whole=False)
+            _change_permission(table, payload, is_complete=False)
         elif apply:
             apply(table, payload)
     return table
 
 
-def _speaks(table: RouteTable, payload: dict[str, Any]) -> None:
+def _register_broker(table: RouteTable, payload: dict[str, Any]) -> None:
     broker, cluster = payload["broker"], payload["cluster"]
     table.clusters.setdefault(cluster, set()).add(broker)
     group = table.groups.get(broker) or GroupState(cluster, None, False, {})
@@ -87,15 +87,15 @@ def _speaks(table: RouteTable, payload: dict[str, Any]) -> None:
     _put_queues(table, payload, by_request=False)
 
 
-def _has_seat(table: RouteTable, payload: dict[str, Any]) -> None:
-    """Its cluster is the registration's; the group says its own with its queues."""
+def _put_baseline_seat(table: RouteTable, payload: dict[str, Any]) -> None:
+    """The entry has the cluster of the registration. The cluster of the group follows with its queues."""
     known = table.groups.get(payload["broker"])
-    _speaks(table, payload)
+    _register_broker(table, payload)
     if known:
         table.groups[payload["broker"]] = replace(table.groups[payload["broker"]], cluster=known.cluster)
 
 
-def _is_told(table: RouteTable, payload: dict[str, Any]) -> None:
+def _put_baseline_queues(table: RouteTable, payload: dict[str, Any]) -> None:
     broker = payload["broker"]
     if "clusters" in payload:
         for cluster in payload["clusters"]:
@@ -107,36 +107,36 @@ def _is_told(table: RouteTable, payload: dict[str, Any]) -> None:
     _put_queues(table, payload, by_request=payload["cause"] == "register-topic")
 
 
-def _is_removed(table: RouteTable, payload: dict[str, Any]) -> None:
+def _remove_broker(table: RouteTable, payload: dict[str, Any]) -> None:
     broker = payload["broker"]
     if payload["group_removed"]:
-        _drop_group(table, broker)
-        _leave_cluster(table, payload["cluster"], broker)
+        _delete_group(table, broker)
+        _remove_from_cluster(table, payload["cluster"], broker)
     elif broker in table.groups:
         group = table.groups[broker]
-        left = {i: a for i, a in group.addresses.items() if (i, a) != (payload["id"], payload["addr"])}
-        table.groups[broker] = replace(group, addresses=left)
+        remaining = {i: a for i, a in group.addresses.items() if (i, a) != (payload["id"], payload["addr"])}
+        table.groups[broker] = replace(group, addresses=remaining)
 
 
-def _group_changes(table: RouteTable, payload: dict[str, Any]) -> None:
+def _change_group(table: RouteTable, payload: dict[str, Any]) -> None:
     broker = payload["broker"]
     for cluster in [name for name, names in table.clusters.items() if broker in names]:
         if cluster not in payload["clusters"]:
-            _leave_cluster(table, cluster, broker)
+            _remove_from_cluster(table, cluster, broker)
     for cluster in payload["clusters"]:
         table.clusters.setdefault(cluster, set()).add(broker)
     if payload.get("group_removed"):
-        _drop_group(table, broker)
+        _delete_group(table, broker)
     elif broker in table.groups or payload["cluster"] in payload["clusters"]:
         group = table.groups.get(broker) or GroupState(payload["cluster"], None, False, {})
         table.groups[broker] = replace(group, zone=payload["zone"], acting_master=payload["acting"])
 
 
-def _queues_change(table: RouteTable, payload: dict[str, Any]) -> None:
+def _change_queues(table: RouteTable, payload: dict[str, Any]) -> None:
     _put_queues(table, payload, by_request=payload["cause"] == "register-topic")
 
 
-def _permission_changes(table: RouteTable, payload: dict[str, Any], *, whole: bool = True) -> None:
+def _change_permission(table: RouteTable, payload: dict[str, Any], *, is_complete: bool = True) -> None:
     assert payload["rule"] in {"set", "clear-write"}
     queues = table.queues.get(payload["broker"], {})
     touched = 0
@@ -144,7 +144,7 @@ def _permission_changes(table: RouteTable, payload: dict[str, Any], *, whole: bo
         after = replace(data, perm=PERM_READ_WRITE) if payload["rule"] == "set" else data.without_write()
         touched += after != data
         queues[topic] = after
-    assert touched == payload["touched"] or (not whole and touched < payload["touched"])
+    assert touched == payload["touched"] or (not is_complete and touched < payload["touched"])
 
 
 def _put_queues(table: RouteTable, payload: dict[str, Any], *, by_request: bool) -> None:
@@ -158,12 +158,12 @@ def _put_queues(table: RouteTable, payload: dict[str, Any], *, by_request: bool)
         del table.queues[payload["broker"]]
 
 
-def _drop_group(table: RouteTable, broker: str) -> None:
+def _delete_group(table: RouteTable, broker: str) -> None:
     table.groups.pop(broker, None)
     table.queues.pop(broker, None)
 
 
-def _leave_cluster(table: RouteTable, cluster: str, broker: str) -> None:
+def _remove_from_cluster(table: RouteTable, cluster: str, broker: str) -> None:
     names = table.clusters.get(cluster, set())
     names.discard(broker)
     if not names:
@@ -171,12 +171,12 @@ def _leave_cluster(table: RouteTable, cluster: str, broker: str) -> None:
 
 
 _APPLY = {
-    "broker-registered": _speaks,
-    "broker-changed": _speaks,
-    "broker-removed": _is_removed,
-    "group-changed": _group_changes,
-    "queues-changed": _queues_change,
-    "write-permission": _permission_changes,
-    "baseline-seat": _has_seat,
-    "baseline-queues": _is_told,
+    "broker-registered": _register_broker,
+    "broker-changed": _register_broker,
+    "broker-removed": _remove_broker,
+    "group-changed": _change_group,
+    "queues-changed": _change_queues,
+    "write-permission": _change_permission,
+    "baseline-seat": _put_baseline_seat,
+    "baseline-queues": _put_baseline_queues,
 }

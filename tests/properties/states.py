@@ -1,6 +1,6 @@
-"""The whole state of a namespace as plain dictionaries: of the store, the reference, or a replayed history.
+"""The whole state of a namespace as plain dictionaries, from the store, the reference model or a replayed history.
 
-The store is read key by key here, by the table of keys that the documents promise, not by code under test.
+This module reads the store key by key as the documents describe the keys, without code under test.
 """
 
 import json
@@ -36,7 +36,7 @@ class InstanceState:
 
 @dataclass
 class RouteTable:
-    """What lookups are made of, but for filters and mappings: the change stream carries all of it."""
+    """What lookups show, without filters and mappings. All of it can be derived from the history."""
 
     clusters: dict[str, set[str]] = field(default_factory=dict)
     groups: dict[str, GroupState] = field(default_factory=dict)
@@ -56,12 +56,12 @@ class State(RouteTable):
         return RouteTable(self.clusters, self.groups, self.queues)
 
     def with_incarnations(self, names: dict[str, str]) -> "State":
-        """Random incarnations by the names that the reference gave them."""
-        named = {
-            member: replace(instance, incarnation=names.get(instance.incarnation, instance.incarnation))
-            for member, instance in self.instances.items()
+        """Replaces random incarnations by those of the reference model."""
+        instances = {
+            name: replace(instance, incarnation=names.get(instance.incarnation, instance.incarnation))
+            for name, instance in self.instances.items()
         }
-        return replace(self, instances=named)
+        return replace(self, instances=instances)
 
 
 def state_of_reference(reference: ReferenceRegistry) -> State:
@@ -92,13 +92,13 @@ def state_of_reference(reference: ReferenceRegistry) -> State:
             )
             for (cluster, address), entry in reference.instances.items()
         },
-        filters={join_instance_name(*member): found for member, found in reference.filters.items()},
+        filters={join_instance_name(*key): filters for key, filters in reference.filters.items()},
         kv={namespace: dict(values) for namespace, values in reference.kv.items()},
     )
 
 
 async def state_of_store(namespace: Namespace) -> State:
-    """One transaction's worth of reading, in a few pipelines: nobody writes meanwhile."""
+    """Reads everything in a few pipelines. The tests do not write at the same time."""
     keys = [key.decode() async for key in keys_of(namespace)]
     prefix = namespace.keys.table("")
     named = {key.removeprefix(prefix): key for key in keys}
@@ -153,8 +153,8 @@ def _assemble(tables: dict[str, dict[str, str]], listed: dict[str, set[str]]) ->
             for broker, table in named("queues:").items()
         },
         mappings=mappings,
-        instances={member: read_instance(table) for member, table in named("instance:").items()},
-        filters={member: tuple(json.loads(text)) for member, text in tables.get("filters", {}).items()},
+        instances={name: read_instance(table) for name, table in named("instance:").items()},
+        filters={name: tuple(json.loads(text)) for name, text in tables.get("filters", {}).items()},
         kv={namespace: kv.get(namespace, {}) for namespace in listed.get("kv", set())},
     )
 

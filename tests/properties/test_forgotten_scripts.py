@@ -1,4 +1,4 @@
-"""A store that forgets every script between any two calls answers as one that remembers them."""
+"""A store that loses all scripts between any two calls gives the same answers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.namespace import Namespace
 from tests.properties import operations as op
-from tests.properties.test_histories import quick, through_scripts, through_the_registry
+from tests.properties.test_histories import check_registry, check_scripts, quick
 
 
 class ForgetfulClient(StoreClient):
-    """Whatever is asked, the store has just been told to forget its scripts."""
+    """Deletes all scripts from the store before each call."""
 
     async def call(self, *words: Word, timeout_ms: int | None = None) -> Any:
         if words[0] == "EVALSHA":
@@ -29,7 +29,7 @@ class ForgetfulClient(StoreClient):
 
 @pytest.fixture(scope="module")
 def own_store() -> Iterator[EmbeddedStore]:
-    """The run's store is others' too: nobody may flush its scripts."""
+    """A store of its own, since other tests use the scripts of the run's store."""
     with EmbeddedStore(None) as store:
         yield store
 
@@ -42,18 +42,16 @@ async def forgetful_client(store: EmbeddedStore) -> StoreClient:
 
 @given(op.histories)
 @settings(quick, max_examples=25)
-async def test_scripts_that_are_forgotten_between_calls_are_not_missed(
-    own_store: EmbeddedStore, history: list[op.Operation]
-) -> None:
+async def test_lost_scripts_are_loaded_again(own_store: EmbeddedStore, history: list[op.Operation]) -> None:
     client = await forgetful_client(own_store)
     try:
-        await through_scripts(client, history)
-        await through_the_registry(client, history)
+        await check_scripts(client, history)
+        await check_registry(client, history)
     finally:
         await client.close()
 
 
-async def test_the_store_has_really_forgotten(own_store: EmbeddedStore, namespace: Namespace) -> None:
+async def test_the_store_has_really_lost_the_scripts(own_store: EmbeddedStore, namespace: Namespace) -> None:
     client = await forgetful_client(own_store)
     try:
         sha1 = namespace.scripts["open_namespace"].sha1

@@ -1,4 +1,4 @@
-"""A decision that came late removes nobody: 10 000 removals race against brokers that speak up."""
+"""A removal that was decided too late removes no broker: 10,000 removals race with registrations."""
 
 import asyncio
 import random
@@ -32,14 +32,14 @@ from routebook.store.sessions import (
 from routebook.store.workers import Lease, acquire_lease, open_namespace, remove_worker, renew_lease
 from tests.properties.plain_worker import CALLER
 
-ROUNDS, MEMBERS, MEMBERS_PER_BATCH = 10, 1000, 7
+ROUNDS, BROKERS, BROKERS_PER_BATCH = 10, 1000, 7
 DIGEST = "d" * 32
 
 T = TypeVar("T")
 
 
 def broker(number: int) -> Registration:
-    """Alone in its group: whoever wipes it wipes group and queues too."""
+    """The only broker of its group, so that its removal deletes the group and its queues as well."""
     return Registration(
         cluster="east",
         broker=f"broker-{number}",
@@ -50,15 +50,17 @@ def broker(number: int) -> Registration:
     )
 
 
-async def register(namespace: Namespace, history: str, said: Registration, session: SessionMark = NO_SESSION) -> Status:
-    """In one step: a group of one is either as it was, for which touch is enough, or not there."""
-    touched = await touch_broker(namespace, said, caller=CALLER, digest=DIGEST, session=session)
+async def register(
+    namespace: Namespace, history: str, registration: Registration, session: SessionMark = NO_SESSION
+) -> Status:
+    """Registers in one step: the group of the broker is either unchanged, for `touch_broker`, or does not exist."""
+    touched = await touch_broker(namespace, registration, caller=CALLER, digest=DIGEST, session=session)
     if touched.status is Status.UNCHANGED:
         return touched.status
     reply = await register_broker(
         namespace,
-        said,
-        QueueDifference(new=said.topics),
+        registration,
+        QueueDifference(new=registration.topics),
         caller=CALLER,
         timeout_ms=120_000,
         digest=DIGEST,
@@ -69,38 +71,42 @@ async def register(namespace: Namespace, history: str, said: Registration, sessi
     return reply.status
 
 
-async def speak(namespace: Namespace, history: str, said: Registration) -> bool:
-    """As a broker does: a heartbeat, and a registration when told that it is unknown. True: it was never removed."""
-    reply = await heartbeat_broker(namespace, said.cluster, said.broker, 0, caller=CALLER, address=said.address)
+async def send_heartbeat(namespace: Namespace, history: str, registration: Registration) -> bool:
+    """Sends a heartbeat as a broker does, and registers if the broker is unknown. Returns whether it was known."""
+    reply = await heartbeat_broker(
+        namespace, registration.cluster, registration.broker, 0, caller=CALLER, address=registration.address
+    )
     if reply.status is Status.UNCHANGED:
         return True
-    assert await register(namespace, history, said) is Status.DONE
+    assert await register(namespace, history, registration) is Status.DONE
     return False
 
 
-async def age(namespace: Namespace, instance_names: Sequence[Registration]) -> None:
-    """All of them have been silent for too long."""
-    pairs = [word for said in instance_names for word in (0, said.instance_name)]
+async def make_overdue(namespace: Namespace, fleet: Sequence[Registration]) -> None:
+    """Moves their deadlines into the past."""
+    pairs = [word for registration in fleet for word in (0, registration.instance_name)]
     await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", *pairs)
 
 
 async def fleet_of(namespace: Namespace, numbers: range) -> tuple[list[Registration], str]:
     history = (await open_namespace(namespace)).history
     fleet = [broker(number) for number in numbers]
-    statuses = await asyncio.gather(*(register(namespace, history, said) for said in fleet))
+    statuses = await asyncio.gather(*(register(namespace, history, registration) for registration in fleet))
     assert set(statuses) == {Status.DONE}
     return fleet, history
 
 
-async def assert_all_stand(namespace: Namespace, fleet: list[Registration]) -> None:
+async def assert_all_registered(namespace: Namespace, fleet: list[Registration]) -> None:
     seats = await namespace.client.pipeline(
-        [("HGET", namespace.keys.of("broker", said.broker), "addr:0") for said in fleet]
+        [("HGET", namespace.keys.of("broker", registration.broker), "addr:0") for registration in fleet]
     )
-    assert [seat.decode() if seat else None for seat in seats] == [said.address for said in fleet]
-    queues = await namespace.client.pipeline([("HLEN", namespace.keys.of("queues", said.broker)) for said in fleet])
+    assert [seat.decode() if seat else None for seat in seats] == [registration.address for registration in fleet]
+    queues = await namespace.client.pipeline(
+        [("HLEN", namespace.keys.of("queues", registration.broker)) for registration in fleet]
+    )
     assert set(queues) == {1}
     deadlines = namespace.keys.table("deadlines")
-    due = await namespace.client.pipeline([("ZSCORE", deadlines, said.instance_name) for said in fleet])
+    due = await namespace.client.pipeline([("ZSCORE", deadlines, registration.instance_name) for registration in fleet])
     assert all(due)
 
 
@@ -110,7 +116,7 @@ async def lead(namespace: Namespace) -> Lease:
     return lease
 
 
-async def scan(namespace: Namespace, lease: Lease, limit: int = MEMBERS) -> tuple[DueInstance, ...]:
+async def scan(namespace: Namespace, lease: Lease, limit: int = BROKERS) -> tuple[DueInstance, ...]:
     return (await scan_deadlines(namespace, lease.whole, caller=CALLER, limit=limit, window_ms=0)).listed
 
 
@@ -119,123 +125,137 @@ def in_random_order(actions: list[Coroutine[Any, Any, Any]], seed: int) -> list[
     return actions
 
 
-async def test_an_expiry_that_races_with_a_sign_of_life_wipes_nobody_who_gave_one(namespace: Namespace) -> None:
+async def test_an_expiry_removes_no_broker_that_sends_a_heartbeat_at_the_same_time(namespace: Namespace) -> None:
     lease = await lead(namespace)
-    removed = spared = 0
+    removed = kept = 0
     for round_ in range(ROUNDS):
-        fleet, history = await fleet_of(namespace, range(round_ * MEMBERS, (round_ + 1) * MEMBERS))
-        await age(namespace, fleet)
+        fleet, history = await fleet_of(namespace, range(round_ * BROKERS, (round_ + 1) * BROKERS))
+        await make_overdue(namespace, fleet)
         due = await scan(namespace, lease)
-        assert len(due) == MEMBERS
+        assert len(due) == BROKERS
         expiries: list[Coroutine[Any, Any, Any]] = [
-            expire_brokers(namespace, lease.whole, due[first : first + MEMBERS_PER_BATCH], caller=CALLER)
-            for first in range(0, MEMBERS, MEMBERS_PER_BATCH)
+            expire_brokers(namespace, lease.whole, due[first : first + BROKERS_PER_BATCH], caller=CALLER)
+            for first in range(0, BROKERS, BROKERS_PER_BATCH)
         ]
         results = await asyncio.gather(
-            *in_random_order([*expiries, *(speak(namespace, history, said) for said in fleet)], round_)
+            *in_random_order(
+                [*expiries, *(send_heartbeat(namespace, history, registration) for registration in fleet)], round_
+            )
         )
-        spoken = [result for result in results if isinstance(result, bool)]
-        gone = sum(len(result.removed) for result in results if not isinstance(result, bool))
-        await assert_all_stand(namespace, fleet)
-        assert spoken.count(False) <= gone
-        removed, spared = removed + gone, spared + MEMBERS - gone
-    assert removed + spared == ROUNDS * MEMBERS
-    assert min(removed, spared) > MEMBERS, "the race was always won by the same side"
+        was_known = [result for result in results if isinstance(result, bool)]
+        expired = sum(len(result.removed) for result in results if not isinstance(result, bool))
+        await assert_all_registered(namespace, fleet)
+        assert was_known.count(False) <= expired
+        removed, kept = removed + expired, kept + BROKERS - expired
+    assert removed + kept == ROUNDS * BROKERS
+    assert min(removed, kept) > BROKERS, "the same side always won the race"
 
 
-async def test_no_broker_is_lost_that_comes_back_while_its_old_connection_is_looked_into(namespace: Namespace) -> None:
-    """One worker handles the end of a connection while another one hears the broker, 10 000 times."""
-    removed = spared = 0
+async def test_a_lost_connection_removes_no_broker_that_registers_at_the_same_time(namespace: Namespace) -> None:
+    """One worker handles the end of a connection while the broker registers with another one, 10,000 times."""
+    removed = kept = 0
     for number in range(ROUNDS):
-        fleet, history = await fleet_of(namespace, range(MEMBERS))
+        fleet, history = await fleet_of(namespace, range(BROKERS))
         old, new = f"old-{number}", SessionMark(f"new-{number}", 1)
-        stays = await asyncio.gather(*(incarnation_of(namespace, said) for said in fleet))
-        opened = [OpenedSession(said.instance_name, stay, 1) for said, stay in zip(fleet, stays, strict=True)]
+        before = await incarnations_of(namespace, fleet)
+        opened = [
+            OpenedSession(registration.instance_name, incarnation, 1)
+            for registration, incarnation in zip(fleet, before, strict=True)
+        ]
         for part in batched(opened, 200):
             await open_sessions(namespace, old, part, caller=CALLER)
-        ended = [EndedSession(one.instance_name, one.incarnation, 1, ago_ms=0) for one in opened]
+        ended = [EndedSession(session.instance_name, session.incarnation, 1, ago_ms=0) for session in opened]
         work: list[Coroutine[Any, Any, int]] = [
-            lose(namespace, old, part) for part in batched(ended, MEMBERS_PER_BATCH)
+            lose_connections(namespace, old, part) for part in batched(ended, BROKERS_PER_BATCH)
         ]
-        work += [come_back(namespace, history, said, new) for said in fleet]
+        work += [register_elsewhere(namespace, history, registration, new) for registration in fleet]
         await asyncio.gather(*in_random_order(work, number))
-        await assert_all_stand(namespace, fleet)
-        gone = sum(stay != now for stay, now in zip(stays, await stays_of(namespace, fleet), strict=True))
-        removed, spared = removed + gone, spared + MEMBERS - gone
-        await unregister_brokers(namespace, [(departure(said), CALLER) for said in fleet])
-    assert min(removed, spared) > MEMBERS / 4, "the race was always won by the same side"
+        await assert_all_registered(namespace, fleet)
+        after = await incarnations_of(namespace, fleet)
+        changed = sum(former != current for former, current in zip(before, after, strict=True))
+        removed, kept = removed + changed, kept + BROKERS - changed
+        await unregister_brokers(namespace, [(departure(registration), CALLER) for registration in fleet])
+    assert min(removed, kept) > BROKERS / 4, "the same side always won the race"
 
 
 def batched(items: Sequence[T], size: int) -> list[Sequence[T]]:
     return [items[at : at + size] for at in range(0, len(items), size)]
 
 
-async def lose(namespace: Namespace, worker: str, ended: Sequence[EndedSession]) -> int:
-    """With no grace at all: the end of the connection and the removal follow upon each other."""
+async def lose_connections(namespace: Namespace, worker: str, ended: Sequence[EndedSession]) -> int:
+    """Without a grace time: the removal follows the end of the connection immediately."""
     losses = [loss for _, loss in await close_sessions(namespace, worker, ended) if loss]
-    return len((await unregister_brokers(namespace, [(one.departure(), CALLER) for one in losses])).statuses)
+    return len((await unregister_brokers(namespace, [(loss.departure(), CALLER) for loss in losses])).statuses)
 
 
-async def come_back(namespace: Namespace, history: str, said: Registration, session: SessionMark) -> int:
-    """Over a connection to another worker. Until it is told that it is in the route table."""
-    for _ in range(random.Random(said.address).randrange(4)):
-        await incarnation_of(namespace, said)  # a removal takes two steps: so that both sides win at times
+async def register_elsewhere(
+    namespace: Namespace, history: str, registration: Registration, session: SessionMark
+) -> int:
+    """Registers over a connection to another worker, and repeats that until the broker is in the route table."""
+    for _ in range(random.Random(registration.address).randrange(4)):
+        await incarnation_of(
+            namespace, registration
+        )  # a delay: a removal takes two steps, and each side should win sometimes
     while True:
-        reply = await touch_broker(namespace, said, caller=CALLER, digest=DIGEST, session=session)
-        if reply.status is Status.UNCHANGED or await register(namespace, history, said, session) is Status.DONE:
+        reply = await touch_broker(namespace, registration, caller=CALLER, digest=DIGEST, session=session)
+        if reply.status is Status.UNCHANGED or await register(namespace, history, registration, session) is Status.DONE:
             return 1
 
 
-async def stays_of(namespace: Namespace, fleet: Sequence[Registration]) -> list[str]:
-    return await asyncio.gather(*(incarnation_of(namespace, said) for said in fleet))
+async def incarnations_of(namespace: Namespace, fleet: Sequence[Registration]) -> list[str]:
+    return await asyncio.gather(*(incarnation_of(namespace, registration) for registration in fleet))
 
 
-async def test_an_expiry_decided_about_an_earlier_stay_removes_nobody(namespace: Namespace) -> None:
-    """The deadline has passed again: only the incarnation tells the stays apart."""
+async def test_an_expiry_of_an_earlier_incarnation_removes_no_broker(namespace: Namespace) -> None:
+    """The deadlines have passed again, so only the incarnation shows that the decision is outdated."""
     lease = await lead(namespace)
-    fleet, history = await fleet_of(namespace, range(MEMBERS))
-    await age(namespace, fleet)
-    decided = await scan(namespace, lease)
-    await unregister_brokers(namespace, [(departure(said), CALLER) for said in fleet])
-    await asyncio.gather(*(register(namespace, history, said) for said in fleet))
-    await age(namespace, fleet)
-    while decided:
-        reply = await expire_brokers(namespace, lease.whole, decided, caller=CALLER)
+    fleet, history = await fleet_of(namespace, range(BROKERS))
+    await make_overdue(namespace, fleet)
+    due = await scan(namespace, lease)
+    await unregister_brokers(namespace, [(departure(registration), CALLER) for registration in fleet])
+    await asyncio.gather(*(register(namespace, history, registration) for registration in fleet))
+    await make_overdue(namespace, fleet)
+    while due:
+        reply = await expire_brokers(namespace, lease.whole, due, caller=CALLER)
         assert (reply.status, reply.removed) == (Status.UNCHANGED, ())
         assert reply.looked_at > 0
-        decided = decided[reply.looked_at :]
-    await assert_all_stand(namespace, fleet)
+        due = due[reply.looked_at :]
+    await assert_all_registered(namespace, fleet)
 
 
-async def test_a_lost_connection_of_an_earlier_stay_removes_nobody(namespace: Namespace) -> None:
-    fleet, history = await fleet_of(namespace, range(MEMBERS))
-    earlier = await asyncio.gather(*(incarnation_of(namespace, said) for said in fleet))
-    await unregister_brokers(namespace, [(departure(said), CALLER) for said in fleet])
-    await asyncio.gather(*(register(namespace, history, said) for said in fleet))
+async def test_a_lost_connection_of_an_earlier_incarnation_removes_no_broker(namespace: Namespace) -> None:
+    fleet, history = await fleet_of(namespace, range(BROKERS))
+    earlier = await asyncio.gather(*(incarnation_of(namespace, registration) for registration in fleet))
+    await unregister_brokers(namespace, [(departure(registration), CALLER) for registration in fleet])
+    await asyncio.gather(*(register(namespace, history, registration) for registration in fleet))
     departures = [
-        (replace(departure(said, stay), cause="connection-lost", lost_ms=1), CALLER)
-        for said, stay in zip(fleet, earlier, strict=True)
+        (replace(departure(registration, incarnation), cause="connection-lost", lost_ms=1), CALLER)
+        for registration, incarnation in zip(fleet, earlier, strict=True)
     ]
     reply = await unregister_brokers(namespace, departures)
     assert set(reply.statuses) == {Status.STALE}
-    await assert_all_stand(namespace, fleet)
+    await assert_all_registered(namespace, fleet)
 
 
-def departure(said: Registration, incarnation: str = "") -> Departure:
-    return Departure(said.cluster, said.broker, said.broker_id, said.address, incarnation)
-
-
-async def incarnation_of(namespace: Namespace, said: Registration) -> str:
-    """Empty for one that is not in the route table."""
-    return str(
-        (await namespace.client.call("HGET", namespace.keys.of("instance", said.instance_name), "inc") or b"").decode()
+def departure(registration: Registration, incarnation: str = "") -> Departure:
+    return Departure(
+        registration.cluster, registration.broker, registration.broker_id, registration.address, incarnation
     )
 
 
-async def test_nothing_that_an_older_leader_sends_is_accepted(namespace: Namespace) -> None:
+async def incarnation_of(namespace: Namespace, registration: Registration) -> str:
+    """Empty for a broker that is not in the route table."""
+    return str(
+        (
+            await namespace.client.call("HGET", namespace.keys.of("instance", registration.instance_name), "inc") or b""
+        ).decode()
+    )
+
+
+async def test_no_script_of_a_former_leader_is_accepted(namespace: Namespace) -> None:
     old = await lead(namespace)
     fleet, _ = await fleet_of(namespace, range(10))
-    await age(namespace, fleet)
+    await make_overdue(namespace, fleet)
     due = await scan(namespace, old)
     await namespace.client.call("DEL", namespace.keys.table("leader"))
     new = await lead(namespace)
@@ -247,7 +267,7 @@ async def test_nothing_that_an_older_leader_sends_is_accepted(namespace: Namespa
     assert await remove_worker(namespace, "worker-1", caller=CALLER, lease=old.whole) is Status.FENCED
     assert not await renew_lease(namespace, old, 10_000)
     assert await namespace.client.call("HGET", namespace.keys.meta, "version") == version
-    await assert_all_stand(namespace, fleet)
+    await assert_all_registered(namespace, fleet)
     reply = await expire_brokers(namespace, new.whole, due, caller=CALLER)
     assert [split_instance_name(instance_name)[1] for instance_name in reply.removed] == [
         split_instance_name(d.instance_name)[1] for d in due
@@ -255,7 +275,7 @@ async def test_nothing_that_an_older_leader_sends_is_accepted(namespace: Namespa
 
 
 @pytest.mark.parametrize("lost", [("leader",), ("leader", "leader:token")])
-async def test_a_token_only_rises_even_when_the_counter_is_lost(namespace: Namespace, lost: tuple[str, ...]) -> None:
+async def test_a_fencing_token_rises_even_if_the_counter_is_lost(namespace: Namespace, lost: tuple[str, ...]) -> None:
     tokens: list[int] = []
     for _ in range(20):
         tokens.append((await lead(namespace)).token)

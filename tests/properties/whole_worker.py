@@ -1,4 +1,4 @@
-"""A worker as it is in the product, without its ports: replica, registry, settings that change at run time."""
+"""A worker without ports: replica, registry, and settings that change at run time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from tests.properties.plain_worker import CALLER
 from tests.properties.states import GroupState, InstanceState, State
 from tests.support.registering import register
 
-PATIENCE_MS = 5_000
+TIMEOUT_MS = 30_000
 
 
 class WholeWorker:
@@ -26,23 +26,23 @@ class WholeWorker:
         self.registry = registry
         self.replica = replica
         self.notices: list[MinBrokerChange] = []
-        registry.on_min_broker_change = self._note
+        registry.on_min_broker_change = self._record
 
-    def _note(self, change: MinBrokerChange) -> None:
+    def _record(self, change: MinBrokerChange) -> None:
         self.notices.append(change)
 
-    async def register(self, said: Registration) -> RegistrationResult:
+    async def register(self, registration: Registration) -> RegistrationResult:
         try:
-            return await register(self.registry, said)
+            return await register(self.registry, registration)
         except RefusedError:
             return RegistrationResult("refused", self.registry.version)
 
-    async def set_deleting(self, *, on: bool) -> None:
+    async def set_deletion_option(self, *, on: bool) -> None:
         await self.registry.change_setting("delete_topic_with_broker_registration", str(on).lower(), CALLER)
 
     async def catch_up(self) -> None:
         version = int(await self.namespace.client.call("HGET", self.namespace.keys.meta, "version") or 0)
-        await self.replica.wait_for(version, PATIENCE_MS)
+        await self.replica.wait_for(version, TIMEOUT_MS)
 
 
 @asynccontextmanager
@@ -52,7 +52,7 @@ async def whole_worker(namespace: Namespace, name: str = "worker-1") -> AsyncIte
     replica = Replica(namespace, live)
     feed = asyncio.create_task(replica.run())
     try:
-        await replica.wait_complete(PATIENCE_MS)
+        await replica.wait_complete(TIMEOUT_MS)
         yield WholeWorker(namespace, Registry(namespace, replica, live, worker=name), replica)
     finally:
         feed.cancel()
@@ -60,24 +60,29 @@ async def whole_worker(namespace: Namespace, name: str = "worker-1") -> AsyncIte
 
 
 def state_of_table(table: Table) -> State:
-    """What a replica shows, for comparison with the store. Filters of nobody alive are not looked up by anyone."""
+    """The state of a replica, for comparison with the store. It has no filters of removed instances."""
     groups = {
         name: GroupState(group.cluster, group.zone, group.acting_master, dict(group.addresses))
         for name, group in table.groups.items()
     }
     instances = {
         instance_name: InstanceState(
-            one.broker, one.broker_id, one.incarnation, one.timeout_ms, one.ha_address, one.data_version
+            instance.broker,
+            instance.broker_id,
+            instance.incarnation,
+            instance.timeout_ms,
+            instance.ha_address,
+            instance.data_version,
         )
-        for instance_name, one in table.instances.items()
+        for instance_name, instance in table.instances.items()
     }
     names = table.names()
     return State(
-        clusters={cluster: set(listed) for cluster, listed in table.clusters.items()},
+        clusters={cluster: set(names) for cluster, names in table.clusters.items()},
         groups=groups,
         queues={name: dict(table.queues_of(name)) for name in names if table.queues_of(name)},
         mappings={name: dict(table.mappings_of_broker(name)) for name in names if table.mappings_of_broker(name)},
         instances=instances,
-        filters={instance_name: one.filters for instance_name, one in table.instances.items() if one.filters},
+        filters={name: instance.filters for name, instance in table.instances.items() if instance.filters},
         kv={namespace: dict(values) for namespace, values in table.kv.items()},
     )
