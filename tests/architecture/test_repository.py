@@ -90,8 +90,10 @@ def test_the_index_of_decisions_has_every_page_with_its_title_and_date() -> None
     assert listed == expected
 
 
-def test_a_number_without_a_decision_is_explained_in_the_index() -> None:
-    numbers = {int(path.name[:4]) for path in DECISIONS}
+def test_the_numbers_of_decisions_are_unique_and_a_missing_one_is_explained_in_the_index() -> None:
+    listed = [int(path.name[:4]) for path in DECISIONS]
+    numbers = set(listed)
+    assert len(numbers) == len(listed)
     missing = set(range(1, max(numbers) + 1)) - numbers
     index = (DOCS / "decisions/README.md").read_text()
     assert [number for number in sorted(missing) if f"Number {number:04} is missing" not in index] == []
