@@ -21,7 +21,7 @@ reply    {status, version, instance_name, broker, id, incarnation, lost ms, …}
 local by, lease, worker = ARGV[1], ARGV[2], ARGV[3]
 local MEMBERS_PER_CALL = 1000
 
-if not leads(lease) then
+if not is_leader(lease) then
   return { FENCED, current_version() }
 end
 local deadline_now, lost = deadline_clock(by), table_key('lost')

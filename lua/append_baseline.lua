@@ -20,17 +20,16 @@ reply    {status, version, entries appended, place to go on from} DONE, FENCED. 
 -- include: changes
 -- include: leadership
 -- include: groups
--- include: slices
--- include: queue_tables
+-- include: entry_parts
 
 local by, lease, broker, place = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local TOPICS_PER_PART = 500
 
-if not leads(lease) then
+if not is_leader(lease) then
   return { FENCED, current_version(), 0, '' }
 end
 local group = read_hash(key_of('broker', broker))
-local clusters = clusters_naming(broker)
+local clusters = clusters_of(broker)
 if not group.cluster and #clusters == 0 then
   return { DONE, current_version(), 0, '' }
 end

@@ -18,7 +18,7 @@ reply    {status, version, wish} DONE, FENCED. The version is that of the beginn
 -- include: leadership
 
 local by, lease, cause = ARGV[1], ARGV[2], ARGV[3]
-if not leads(lease) then
+if not is_leader(lease) then
   return { FENCED, current_version(), '' }
 end
 local wish = redis.call('HGET', META, 'baseline_requested') or ''

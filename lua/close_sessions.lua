@@ -8,7 +8,7 @@ ARGV[1]   worker
 ARGV[2…]  cluster, address, incarnation (empty: whatever the session stands for), stamp, ms since the connection went
 
 reply     {status, version, status of each looked at, broker, id, incarnation, lost ms, …} UNCHANGED; each: DONE (lost),
-          UNCHANGED (connected elsewhere), STALE (another stay, or none). Stops after members_per_call(): call again with
+          UNCHANGED (connected elsewhere), STALE (another stay, or none). Stops after instances_per_call(): call again with
           the rest
 ]]
 -- include: statuses
@@ -16,7 +16,7 @@ reply     {status, version, status of each looked at, broker, id, incarnation, l
 -- include: version
 -- include: clock
 -- include: sessions
--- include: losses
+-- include: lost_connections
 
 local worker = ARGV[1]
 local FIRST_SESSION, SESSION_LENGTH = 2, 5
@@ -50,7 +50,7 @@ local function close_session(instance_name, incarnation, stamp, ago)
 end
 
 redis.call('ZREMRANGEBYSCORE', ended, '-inf', ms_text(now - ENDED_KEPT_MS))
-local told, limit = {}, members_per_call()
+local told, limit = {}, instances_per_call()
 for at = FIRST_SESSION, #ARGV, SESSION_LENGTH do
   if #told >= limit * SESSION_LENGTH then
     break

@@ -19,7 +19,7 @@ reply    {status, version} DONE, FENCED
 -- include: leadership
 
 local by, lease, begin, entries, wish = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-if not leads(lease) then
+if not is_leader(lease) then
   return { FENCED, current_version() }
 end
 local version = append_change('baseline-end', by, '"begin":' .. begin .. ',"entries":' .. entries)

@@ -1,16 +1,18 @@
 --[[
-Removes the members that a scan found due. Each is compared once more: the same incarnation, still past its deadline; so a
-decision that came late removes nothing. The batch stops after MEMBERS_PER_BATCH members, or QUEUE_ENTRIES_PER_BATCH queue
-entries: the store is blocked meanwhile.
+Removes instances that a scan found due. Each is checked again: it must have the same incarnation and still be past its deadline, so a
+late decision removes nothing. The batch stops after INSTANCES_PER_BATCH, or after QUEUE_ENTRIES_PER_BATCH queue entries, since it
+blocks the store.
 
 KEYS[1]   meta
 
 ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]   lease   the leader's whole lease
-ARGV[3…]  instance_name, incarnation
+ARGV[3…]  instance, incarnation, staged (see write_permission; usually empty)
 
-reply     {status, version, members looked at, notices, removed instance_name, …} DONE, UNCHANGED (none was due any more), FENCED.
-          notices: of each acting group that lost its smallest id: broker, address that left, then id, address, …
+reply     {status, version, number handled, notices, broker to stage, removed instance, …} DONE, UNCHANGED (none was due any more), FENCED
+          notices: for each acting group that lost its smallest id: broker, the address that left, then id, address, …
+          broker to stage: empty, or the next instance takes write permission from that group's topics, which have to be
+          staged first
 ]]
 -- include: statuses
 -- include: keys
@@ -23,31 +25,33 @@ reply     {status, version, members looked at, notices, removed instance_name, �
 -- include: leadership
 -- include: groups
 -- include: slices
+-- include: staging
 -- include: write_permission
 -- include: removal
--- include: min_broker
+-- include: smallest_id
 
 local by, lease = ARGV[1], ARGV[2]
-local FIRST_MEMBER, MEMBERS_PER_BATCH, QUEUE_ENTRIES_PER_BATCH = 3, 200, 10000
-if not leads(lease) then
-  return { FENCED, current_version(), 0, {} }
+local FIRST_INSTANCE, INSTANCE_LENGTH, INSTANCES_PER_BATCH, QUEUE_ENTRIES_PER_BATCH = 3, 3, 200, 10000
+if not is_leader(lease) then
+  return { FENCED, current_version(), 0, {}, '' }
 end
 
 local deadline_now = deadline_clock(by)
 local deadlines = table_key('deadlines')
-
 local released_to = tonumber(redis.call('HGET', table_key('expiry'), 'released_to') or '0')
 
-local function is_due(instance_name, incarnation, instance, deadline)
+local function is_due(incarnation, instance, deadline)
   return deadline and deadline < deadline_now and (instance.inc or '') == incarnation
 end
 
-local offline = {}
+local departed, to_stage = {}, ''
 
-local function expire(instance_name, incarnation)
+-- Returns the number of queue entries that were touched, and whether the instance was removed; nothing when its group's queue
+-- entries have to be staged first.
+local function expire(instance_name, incarnation, staged)
   local instance = read_hash(key_of('instance', instance_name))
   local deadline = tonumber(redis.call('ZSCORE', deadlines, instance_name) or nil)
-  if not is_due(instance_name, incarnation, instance, deadline) then
+  if not is_due(incarnation, instance, deadline) then
     return 0, false
   end
   if not instance.broker then
@@ -57,34 +61,41 @@ local function expire(instance_name, incarnation)
   end
   local cluster, address = string.match(instance_name, '^(.*)/([^/]*)$')
   if holds_no_seat(cluster, address, instance.broker) then
-    drop_alone(cluster, instance.broker, instance_name, by)
+    remove_seatless_instance(cluster, instance.broker, instance_name, by)
     return 0, true
   end
-  local touched, _, lost_smallest = remove_member({ cluster = cluster, broker = instance.broker, address = address, cause = 'expired',
-    lost_ms = '' }, by)
-  if lost_smallest then
-    offline[instance.broker] = address
+  local removal = { cluster = cluster, broker = instance.broker, address = address, cause = 'expired', lost_ms = '', staged = staged }
+  if must_stage_removal(removal) then
+    to_stage = instance.broker
+    return
   end
-  if deadline > released_to then  -- those an operator let go are no sign of trouble
+  local touched, _, lost_smallest = remove_instance(removal, by)
+  if lost_smallest then
+    departed[instance.broker] = address
+  end
+  if deadline > released_to then  -- an expiry that an operator released does not count towards a mass expiry
     redis.call('ZADD', table_key('expired'), ms_text(deadline_now), instance_name)
   end
   return touched, true
 end
 
-local looked_at, touched_in_all, removed = 0, 0, {}
-for at = FIRST_MEMBER, #ARGV, 2 do
-  if looked_at >= MEMBERS_PER_BATCH or touched_in_all >= QUEUE_ENTRIES_PER_BATCH then
+local handled, touched_in_all, removed = 0, 0, {}
+for at = FIRST_INSTANCE, #ARGV, INSTANCE_LENGTH do
+  if handled >= INSTANCES_PER_BATCH or touched_in_all >= QUEUE_ENTRIES_PER_BATCH then
     break
   end
-  local touched, gone = expire(ARGV[at], ARGV[at + 1])
+  local touched, is_removed = expire(ARGV[at], ARGV[at + 1], ARGV[at + 2])
+  if not touched then
+    break
+  end
   touched_in_all = touched_in_all + touched
-  looked_at = looked_at + 1
-  if gone then
+  handled = handled + 1
+  if is_removed then
     removed[#removed + 1] = ARGV[at]
   end
 end
-if #removed > 0 then  -- Lua has a minus zero, and Redis 7.0 takes it for no integer
+if #removed > 0 then  -- -#removed would be minus zero otherwise, which Redis 7.0 does not accept as an integer
   redis.call('HINCRBY', table_key('expiry'), 'due', -#removed)
   redis.call('HINCRBY', table_key('expiry'), 'instances', -#removed)
 end
-return { #removed > 0 and DONE or UNCHANGED, current_version(), looked_at, departure_notices(offline), unpack(removed) }
+return { #removed > 0 and DONE or UNCHANGED, current_version(), handled, smallest_id_notices(departed), to_stage, unpack(removed) }

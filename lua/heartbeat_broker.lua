@@ -30,5 +30,5 @@ if not known[1] then
   return { UNKNOWN, current_version(), '', -1 }
 end
 local deadline_now, server_now, version = deadline_clock(by)
-local gap = mark_heard(instance_name, known[2], deadline_now, server_now)
+local gap = record_heartbeat(instance_name, known[2], deadline_now, server_now)
 return { UNCHANGED, version, known[3], gap }

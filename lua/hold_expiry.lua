@@ -18,7 +18,7 @@ reply     {status, version} DONE, UNCHANGED (held already), FENCED
 
 local by, lease, brokers = ARGV[1], ARGV[2], ARGV[3]
 local expiry = table_key('expiry')
-if not leads(lease) then
+if not is_leader(lease) then
   return { FENCED, current_version() }
 end
 redis.call('HSET', expiry, 'brokers', brokers)

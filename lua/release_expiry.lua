@@ -20,7 +20,7 @@ reply     {status, version} DONE, UNCHANGED (nothing is held), FENCED
 
 local by, expire_due, lease = ARGV[1], ARGV[2] == '1', ARGV[3]
 local expiry = table_key('expiry')
-if lease ~= '' and not leads(lease) then
+if lease ~= '' and not is_leader(lease) then
   return { FENCED, current_version() }
 end
 local held = redis.call('HMGET', expiry, 'held_since_ms', 'brokers')

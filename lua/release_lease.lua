@@ -14,7 +14,7 @@ reply    {status, version} DONE, FENCED (it was lost before)
 
 local lease = ARGV[1]
 
-if not leads(lease) then
+if not is_leader(lease) then
   return { FENCED, current_version() }
 end
 redis.call('DEL', table_key('leader'))

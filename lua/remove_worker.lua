@@ -23,7 +23,7 @@ reply    {status, version} DONE, STALE (there is more: call again), UNCHANGED (i
 local by, lease, worker, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local MEMBERS_PER_CALL = 1000
 
-if lease ~= '' and not leads(lease) then
+if lease ~= '' and not is_leader(lease) then
   return { FENCED, current_version() }
 end
 local deadline_now, server_now = deadline_clock(by)
@@ -50,6 +50,6 @@ if redis.call('EXISTS', sessions) == 1 then
 end
 redis.call('ZREM', table_key('workers'), worker)
 if lease ~= '' and lease_end then
-  note_vanished(server_now - (deadline_now - heard_ms), heard_ms)
+  record_vanished_worker(server_now - (deadline_now - heard_ms), heard_ms)
 end
 return { DONE, current_version() }

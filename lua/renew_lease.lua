@@ -15,7 +15,7 @@ reply    {status, version} DONE, FENCED (it was lost)
 
 local lease, lease_ms = ARGV[1], ARGV[2]
 
-if not leads(lease) then
+if not is_leader(lease) then
   return { FENCED, current_version() }
 end
 redis.call('PEXPIRE', table_key('leader'), lease_ms)

@@ -10,13 +10,13 @@ reply     {status, version, settled} UNCHANGED
 -- include: statuses
 -- include: keys
 -- include: version
--- include: losses
+-- include: lost_connections
 
 local FIRST_LOSS, LOSS_LENGTH = 1, 3
 
 local settled = 0
 for at = FIRST_LOSS, #ARGV, LOSS_LENGTH do
-  if settle_loss(join_instance_name(ARGV[at], ARGV[at + 1]), ARGV[at + 2]) then
+  if remove_lost_connection(join_instance_name(ARGV[at], ARGV[at + 1]), ARGV[at + 2]) then
     settled = settled + 1
   end
 end

@@ -24,7 +24,7 @@ reply     {status, version, deadline clock, instances, due, those that count tow
 -- include: cut_off
 
 local by, lease, limit, window = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-if not leads(lease) then
+if not is_leader(lease) then
   return { FENCED, current_version() }
 end
 

@@ -1,14 +1,15 @@
 --[[
-Takes the write permission of all of a broker's topics away, or gives them read and write exactly (it drops the inherit bit,
-as Apache's does).
+Takes the write permission from all topics of a group, or gives them exactly read and write (which drops the inherit bit, as Apache's
+name server does).
 
 KEYS[1]   meta
 
 ARGV[1]   by        JSON members `"actor":…,"source":…` for the history
 ARGV[2]   broker    name of the group
 ARGV[3]   writable  1 or 0
+ARGV[4]   staged    staged table with the new permissions, see write_permission; empty at first
 
-reply     {status, version, topics of that broker} DONE, UNCHANGED, UNKNOWN (no topic has such a broker)
+reply     {status, version, number of topics} DONE, UNCHANGED, UNKNOWN (the group has no topics), STALE (stage them first)
 ]]
 -- include: statuses
 -- include: keys
@@ -18,24 +19,24 @@ reply     {status, version, topics of that broker} DONE, UNCHANGED, UNKNOWN (no 
 -- include: changes
 -- include: groups
 -- include: slices
+-- include: staging
 -- include: write_permission
 
-local by, broker, writable = ARGV[1], ARGV[2], ARGV[3] == '1'
-local PERM_READ_WRITE = 6
+local by, broker, writable, staged = ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4]
 
-local function read_and_write()
-  return PERM_READ_WRITE
+local group = redis.call('HMGET', key_of('broker', broker), 'cluster', 'rev')
+local cluster, revision = group[1], group[2] or '0'
+if must_stage_permissions(broker, staged, revision) then
+  return { STALE, current_version(), 0 }
 end
-
-local total, touched = change_permissions(broker, writable and read_and_write or without_write)
+local total, touched = change_permissions(broker, writable and read_and_write or without_write, staged, revision)
 if total == 0 then
   return { UNKNOWN, current_version(), 0 }
 end
 if touched == 0 then
   return { UNCHANGED, current_version(), total }
 end
-local version = append_change('write-permission', by,
-  '"cluster":' .. quote(redis.call('HGET', key_of('broker', broker), 'cluster')) .. ',"broker":' .. quote(broker)
+local version = append_change('write-permission', by, '"cluster":' .. quote(cluster) .. ',"broker":' .. quote(broker)
   .. ',"rule":"' .. (writable and 'set' or 'clear-write') .. '","perm":' .. (writable and PERM_READ_WRITE or PERM_WRITE)
   .. ',"touched":' .. touched .. ',"cause":"operator"')
 set_revision(broker, version)

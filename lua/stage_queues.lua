@@ -1,32 +1,28 @@
 --[[
-Prepares a large queue table in parts, out of everyone's sight; register_broker then puts it in place in one step. The first
-part starts from a copy of the table that stands. Left-overs vanish by themselves.
+Puts topics into a staged table and removes others from it. Nothing becomes visible.
 
 KEYS[1]   meta
 
-ARGV[1]   staged   name of the preparation, random
-ARGV[2]   broker   name of the group
-ARGV[3]   first    1: the first part
-ARGV[4]   put      number of topics to put
-ARGV[5…]  topic, packed queue data · then topics to remove
+ARGV[1]   staged   name of the staged table, random
+ARGV[2]   entries  number of entries that the script before left in it
+ARGV[3]   put      number of topics to put
+ARGV[4…]  topic, packed queue data · then topics to remove
 
-reply     {status, version} DONE, UNKNOWN (the preparation is gone: start over)
+reply     {status, version, entries} DONE, UNKNOWN (the staged table has expired: start over)
 ]]
 -- include: statuses
 -- include: keys
 -- include: version
 -- include: slices
+-- include: staging
 
-local staged, broker, is_first, put = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
-local FIRST_ITEM, STAGED_FOR_MS = 5, 60000
+local staged, entries, put = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local FIRST_ITEM = 4
 local key = key_of('staged', staged)
 
-if is_first then
-  redis.call('COPY', key_of('queues', broker), key, 'REPLACE')
-elseif redis.call('EXISTS', key) == 0 then
-  return { UNKNOWN, current_version() }
+if not has_staged(staged, entries) then
+  return { UNKNOWN, current_version(), 0 }
 end
 call_in_slices('HSET', key, ARGV, FIRST_ITEM, FIRST_ITEM + 2 * put - 1)
 call_in_slices('HDEL', key, ARGV, FIRST_ITEM + 2 * put, #ARGV)
-redis.call('PEXPIRE', key, STAGED_FOR_MS)
-return { DONE, current_version() }
+return { DONE, current_version(), keep_staged(staged) }

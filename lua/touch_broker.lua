@@ -38,7 +38,7 @@ if not is_same then
 end
 
 local deadline_now, server_now, version = deadline_clock(by)
-local gap = mark_heard(instance_name, known[4], deadline_now, server_now)
+local gap = record_heartbeat(instance_name, known[4], deadline_now, server_now)
 if worker ~= '' then
   open_session(worker, stamp, instance_name, known[1], deadline_now)
 end

@@ -1,19 +1,20 @@
 --[[
-A batch of departures: a broker says so (104, HTTP), or its last connection was lost. Removal is by address, as Apache's is;
-one that names an incarnation leaves a newer one alone (a broker's own word still removes what its address is seated in when
-none is live any more), and a lost connection leaves an instance alone that another connection is held of. The batch stops after
-DEPARTURES_PER_BATCH, or QUEUE_ENTRIES_PER_BATCH queue entries: the store is blocked meanwhile.
+Unregisters a batch of instances: the broker asked for it (104, HTTP), an operator did, or its last connection was lost. As in Apache's
+name server, an address loses all its seats in the group. A request with an incarnation leaves a newer incarnation alone; a broker's own
+request still removes the seats of its address when no incarnation is live. A lost connection leaves alone an instance that has
+another session. The batch stops after REQUESTS_PER_BATCH, or after QUEUE_ENTRIES_PER_BATCH queue entries, since it blocks the store.
 
 KEYS[1]   meta
 
-ARGV[1…]  by (JSON members `"actor":…,"source":…` for the history), cause (unregistered, connection-lost or operator), lost ms
-          (when the connection went; empty unless cause is connection-lost), carried (1: workers still show what the store has
-          lost; say in the history that it is gone, even if it is not here), cluster, broker, id, address (empty: whoever sits
-          in seat id), incarnation (empty: the current one)
+ARGV[1…]  by (JSON members `"actor":…,"source":…` for the history), cause (unregistered, connection-lost or operator), lost ms (when
+          the connection was lost; empty for other causes), carried (1: workers still show what the store has lost, so
+          append its removal even if it is not here), cluster, broker, id, address (empty: the address in seat id),
+          incarnation (empty: the current one), staged (see write_permission; usually empty)
 
-reply     {status, version, statuses, notices} DONE, UNCHANGED (none was there)
-          statuses: of each that was looked at: DONE, UNKNOWN, STALE (another incarnation, or still connected); call again
-          with the others. notices: of each acting group that lost its smallest id: broker, address that left, id, address, …
+reply     {status, version, statuses, notices, broker to stage} DONE, UNCHANGED (nothing was removed)
+          statuses: one per request that was handled: DONE, UNKNOWN, STALE (another incarnation, or still connected); call again
+          with the others. notices: for each acting group that lost its smallest id: broker, the address that left, id, address, …
+          broker to stage: empty, or the next request takes write permission from that group's topics, which have to be staged first
 ]]
 -- include: statuses
 -- include: keys
@@ -23,18 +24,36 @@ reply     {status, version, statuses, notices} DONE, UNCHANGED (none was there)
 -- include: clock
 -- include: changes
 -- include: sessions
--- include: losses
+-- include: lost_connections
 -- include: groups
 -- include: slices
+-- include: staging
 -- include: write_permission
 -- include: removal
--- include: min_broker
+-- include: smallest_id
 
-local FIRST_REQUEST, REQUEST_LENGTH, QUEUE_ENTRIES_PER_BATCH = 1, 9, 10000
-local DEPARTURES_PER_BATCH = math.min(100, members_per_call())
+local FIRST_REQUEST, REQUEST_LENGTH, QUEUE_ENTRIES_PER_BATCH = 1, 10, 10000
+local REQUESTS_PER_BATCH = math.min(100, instances_per_call())
 
-local touched_in_all, offline = 0, {}
+local touched_in_all, departed = 0, {}
 
+local function remove(by, removal, carried, id)
+  local touched, changed, lost_smallest = remove_instance(removal, by)
+  touched_in_all = touched_in_all + touched
+  if lost_smallest then
+    departed[removal.broker] = removal.address
+  end
+  if changed then
+    return DONE
+  end
+  if carried then
+    append_change('broker-removed', by, removed_fields(removal, id, {}, false))
+    return DONE
+  end
+  return UNKNOWN
+end
+
+-- Returns a status, or nil when queue entries have to be staged first.
 local function unregister(by, removal, carried, incarnation)
   local broker, id = removal.broker, removal.id
   local by_seat = removal.address == ''
@@ -59,38 +78,30 @@ local function unregister(by, removal, carried, incarnation)
     end
     removal.id = nil
     if holds_no_seat(removal.cluster, removal.address, broker) then
-      drop_alone(removal.cluster, broker, instance_name, by)
+      remove_seatless_instance(removal.cluster, broker, instance_name, by)
       return DONE
     end
   end
-  local touched, changed, lost_smallest = remove_member(removal, by)
-  touched_in_all = touched_in_all + touched
-  if lost_smallest then
-    offline[broker] = removal.address
-  end
-  if changed then
-    return DONE
-  end
-  if carried then
-    append_change('broker-removed', by, removed_fields(removal, id, {}, false))
-    return DONE
-  end
-  return UNKNOWN
+  return not must_stage_removal(removal) and remove(by, removal, carried, id) or nil
 end
 
-local statuses, overall = {}, UNCHANGED
+local statuses, overall, to_stage = {}, UNCHANGED, ''
 for at = FIRST_REQUEST, #ARGV, REQUEST_LENGTH do
-  if #statuses >= DEPARTURES_PER_BATCH or touched_in_all >= QUEUE_ENTRIES_PER_BATCH then
+  if #statuses >= REQUESTS_PER_BATCH or touched_in_all >= QUEUE_ENTRIES_PER_BATCH then
     break
   end
   local by, cause, lost_ms, carried = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == '1'
-  local cluster, broker, id, address, incarnation = unpack(ARGV, at + 4, at + 8)
-  local removal = { cluster = cluster, broker = broker, id = id, address = address, cause = cause, lost_ms = lost_ms }
+  local cluster, broker, id, address, incarnation, staged = unpack(ARGV, at + 4, at + 9)
+  local removal = { cluster = cluster, broker = broker, id = id, address = address, cause = cause, lost_ms = lost_ms, staged = staged }
   local status = unregister(by, removal, carried, incarnation)
+  if not status then
+    to_stage = broker
+    break
+  end
   if cause == 'connection-lost' then
-    settle_loss(join_instance_name(cluster, address), incarnation)
+    remove_lost_connection(join_instance_name(cluster, address), incarnation)
   end
   statuses[#statuses + 1] = status
   overall = status == DONE and DONE or overall
 end
-return { overall, current_version(), statuses, departure_notices(offline) }
+return { overall, current_version(), statuses, smallest_id_notices(departed), to_stage }

@@ -1,16 +1,20 @@
 --[[
-The one writer of the history. An entry's id is `<ms>-<version>`: ms never falls, versions have no holes, and both are kept
-in `meta` by the script that makes the change, so they commit together. So is the number of bytes ever written, about; now and
-then it is noted beside the version it belongs to, so that a bound in bytes finds its place without reading the entries.
+Appends to the history; nothing else does. An entry's id is `<ms>-<version>`: ms never falls, and versions have no holes.
+The script that makes a change also raises both in `meta`, so they are committed together. `meta` also counts about how many bytes
+were ever appended. Once per MiB that count is noted with the version, so that a limit in bytes can be applied without
+reading entries.
 Uses: keys, clock.
 ]]
 local BYTES_BESIDE_PAYLOAD, BYTES_PER_MARK = 40, 1048576
 
-local function append_change(kind, by, fields)
+-- `queues`: the items of a field `queues` that ends the entry, or nil. It is a parameter of its own because it may have 200 KB,
+-- and every expression with `..` copies it.
+local function append_change(kind, by, fields, queues)
   local head = redis.call('HMGET', META, 'version', 'ms', 'bytes')
   local version, written = tonumber(head[1] or '0') + 1, tonumber(head[3] or '0')
   local ms = ms_text(math.max(server_ms(), tonumber(head[2] or '0')))
-  local payload = '{"v":1,"kind":"' .. kind .. '",' .. by .. (fields ~= '' and ',' or '') .. fields .. '}'
+  local opening = '{"v":1,"kind":"' .. kind .. '",' .. by .. (fields ~= '' and ',' or '') .. fields
+  local payload = queues and opening .. ',"queues":[' .. queues .. ']}' or opening .. '}'
   local bytes = written + #payload + BYTES_BESIDE_PAYLOAD
   redis.call('HSET', META, 'version', ms_text(version), 'ms', ms, 'bytes', ms_text(bytes))
   redis.call('XADD', table_key('changes'), ms .. '-' .. ms_text(version), 'd', payload)

@@ -1,5 +1,5 @@
 --[[
-The server's clock: the only one that decides anything.
+The store's clock. No decision uses another one.
 ]]
 local function server_ms()
   local time = redis.call('TIME')

@@ -1,33 +1,33 @@
 --[[
-Whether it is us who are cut off, and not the brokers who are silent: most workers vanished without a farewell, and nobody at all
-was heard since by those that are left. Then the store and they are on one side of a network that broke, the fleet and the other
-workers on the other. `expiry` holds how many `vanished`, and when the last of them gave its last sign of life: `vanished_ms` on the
-server's clock, `vanished_at` on the deadline clock. Uses: keys, clock.
+Decides whether the workers that remain are cut off from the brokers. They are when more workers vanished without deregistering than
+remain, and no broker has sent a heartbeat since: then the network probably separates the store and these workers from
+everything else, and silent brokers may well be alive. `expiry` has how many workers `vanished`, and the latest moment at which one of
+them was alive: `vanished_ms` on the store's clock, `vanished_at` on the deadline clock. Uses: keys, clock.
 ]]
-local HEARD_LATER_MS = 3000  -- so long after its own last sign of life a worker may still have heard a broker
+local HEARTBEAT_AFTER_MS = 3000  -- a worker may receive a heartbeat this long after it last renewed its lease
 
-local function heard_after(ms)
+local function has_heartbeat_after(ms)
   local newest = redis.call('ZRANGE', table_key('heartbeats'), -1, -1, 'WITHSCORES')
-  return newest[2] ~= nil and tonumber(newest[2]) > ms + HEARD_LATER_MS
+  return newest[2] ~= nil and tonumber(newest[2]) > ms + HEARTBEAT_AFTER_MS
 end
 
-local function note_vanished(last_sign_ms, last_sign_at)
+local function record_vanished_worker(alive_ms, alive_at)
   local expiry = table_key('expiry')
   local known = redis.call('HMGET', expiry, 'vanished', 'vanished_ms', 'vanished_at')
   local count, ms, at = tonumber(known[1] or '0'), tonumber(known[2] or '0'), tonumber(known[3] or '0')
-  if heard_after(ms) then  -- another time, and over
+  if has_heartbeat_after(ms) then  -- those belong to an earlier incident, which is over
     count, ms, at = 0, 0, 0
   end
-  redis.call('HSET', expiry, 'vanished', count + 1, 'vanished_ms', ms_text(math.max(ms, last_sign_ms)),
-    'vanished_at', ms_text(math.max(at, last_sign_at)))
+  redis.call('HSET', expiry, 'vanished', count + 1, 'vanished_ms', ms_text(math.max(ms, alive_ms)),
+    'vanished_at', ms_text(math.max(at, alive_at)))
 end
 
--- The deadline clock's reading when the last of them was there; false: we are not cut off.
+-- Returns the value of the deadline clock when the last vanished worker was alive, or false when the workers are not cut off.
 local function cut_off_since(deadline_now)
   local known = redis.call('HMGET', table_key('expiry'), 'vanished', 'vanished_ms', 'vanished_at')
-  if not known[1] or heard_after(tonumber(known[2])) then
+  if not known[1] or has_heartbeat_after(tonumber(known[2])) then
     return false
   end
-  local left = redis.call('ZCOUNT', table_key('workers'), ms_text(deadline_now), '+inf')
-  return tonumber(known[1]) > left and tonumber(known[3])
+  local remaining = redis.call('ZCOUNT', table_key('workers'), ms_text(deadline_now), '+inf')
+  return tonumber(known[1]) > remaining and tonumber(known[3])
 end

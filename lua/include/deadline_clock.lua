@@ -1,9 +1,10 @@
 --[[
-The clock deadlines run on: TIME − paused_ms. It stops while nobody could be heard, so that an outage of ours expires nobody,
-and it neither leaps nor goes back when the server's clock does: between two signs of life of any worker it moves on by at
-most PAUSE_AFTER_MS. Every worker gives a sign once a second (renew_worker_lease). Who comes first after an outage writes it down, in
-the same step, so the history has it once. A clock set back is no outage. Returns the deadline clock, the server's, and the
-version, which costs nothing here: this is on the path of every heartbeat. Uses: keys, clock, changes.
+The clock that deadlines use: TIME − paused_ms. It stops while no worker can receive heartbeats, so an outage of the service
+expires no broker. It does not jump when the store's clock is set, either: between two renewals of worker leases it
+advances by at most PAUSE_AFTER_MS. Every worker renews its lease once a second (renew_worker_lease). The first script after an
+outage adds the gap to paused_ms and appends `expiry-paused`, so the history has it once. A clock that was set back is no
+outage and gets no entry. Returns the deadline clock, the store's clock and the version of the route table. Every heartbeat runs this
+function; the version costs nothing here, because `meta` is read anyway. Uses: keys, clock, changes.
 ]]
 local PAUSE_AFTER_MS = 5000
 

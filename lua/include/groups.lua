@@ -1,6 +1,6 @@
 --[[
-Groups: the brokers that share a name. `broker:<name>` holds cluster, zone, acting, rev and `addr:<id>`; the revision is the
-version of the last change to seats, flags, queues or mappings, and what a learnt digest or a worked-out difference rests on.
+Reads and marks groups. `broker:<name>` has cluster, zone, acting, rev and `addr:<id>` for each seat. `rev`, the revision, is
+the version of the last change of seats, flags, queues or mappings; registration digests and differences are valid for one revision.
 Uses: keys, json.
 ]]
 local function seats_of(group)
@@ -28,15 +28,16 @@ local function set_revision(broker, version)
   redis.call('HSET', key_of('broker', broker), 'rev', version)
 end
 
-local function clusters_naming(broker)
-  local naming = {}
+-- The names of the clusters that list this group.
+local function clusters_of(broker)
+  local found = {}
   for _, cluster in ipairs(redis.call('SMEMBERS', table_key('clusters'))) do
     if redis.call('SISMEMBER', key_of('cluster', cluster), broker) == 1 then
-      naming[#naming + 1] = cluster
+      found[#found + 1] = cluster
     end
   end
-  table.sort(naming)
-  return naming
+  table.sort(found)
+  return found
 end
 
 local function all_broker_names()
@@ -53,12 +54,13 @@ local function all_broker_names()
   return names
 end
 
--- The fields of a `group-changed` entry: what the group looks like now. `instance_names` are those that changed or went with it;
--- `group_removed` says that there is no group (any more), nor any queues.
+-- The fields of a `group-changed` entry: the group after the change, and the instances that changed or were removed with it.
+-- `group_removed` says that there is no group, and no queue entry of it either.
 local function group_fields(cluster, broker, instance_names)
   local flags = redis.call('HMGET', key_of('broker', broker), 'zone', 'acting')
   return '"cluster":' .. quote(cluster) .. ',"broker":' .. quote(broker)
-    .. ',"clusters":' .. string_list(clusters_naming(broker))
+    .. ',"clusters":' .. string_list(clusters_of(broker))
     .. ',"zone":' .. (flags[1] and quote(flags[1]) or 'null') .. ',"acting":' .. (flags[2] and 'true' or 'false')
-    .. ',"instances":' .. string_list(instance_names) .. (redis.call('EXISTS', key_of('broker', broker)) == 0 and ',"group_removed":true' or '')
+    .. ',"instances":' .. string_list(instance_names)
+    .. (redis.call('EXISTS', key_of('broker', broker)) == 0 and ',"group_removed":true' or '')
 end

@@ -1,5 +1,5 @@
 --[[
-A whole hash as a Lua table. For small hashes only (a group, an instance): the store is blocked meanwhile.
+Reads a whole hash into a Lua table. Only for small hashes, such as a group or an instance: it blocks the store meanwhile.
 ]]
 local function read_hash(key)
   local flat, fields = redis.call('HGETALL', key), {}

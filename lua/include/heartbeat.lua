@@ -1,8 +1,8 @@
 --[[
-A sign of life: who was heard when (server's clock), and until when it counts (deadline clock). Returns the gap since the one
-before it in ms, -1 when there was none. Uses: keys, clock.
+Records a heartbeat: when it arrived (store's clock), and the new deadline (deadline clock). Returns the ms since the heartbeat
+before, or -1 if there was none. Uses: keys, clock.
 ]]
-local function mark_heard(instance_name, timeout_ms, deadline_now, server_now)
+local function record_heartbeat(instance_name, timeout_ms, deadline_now, server_now)
   local heartbeats = table_key('heartbeats')
   local before = redis.call('ZSCORE', heartbeats, instance_name)
   redis.call('ZADD', heartbeats, ms_text(server_now), instance_name)

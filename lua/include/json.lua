@@ -1,6 +1,6 @@
 --[[
-JSON text by concatenation: an empty Lua table cannot say whether it is a list or an object, and numbers of more than 14
-digits lose some in cjson. Numbers travel as the text they came in.
+Builds JSON text by concatenation. cjson is used for single strings only: an empty Lua table does not say whether it is a list
+or an object, and cjson rounds numbers of more than 14 digits. Numbers stay the text that they arrived as.
 ]]
 local function quote(text)
   return cjson.encode(text)

@@ -1,6 +1,6 @@
 --[[
-The names of all keys, built from the one key that every script is given. All of a namespace lives in one hash slot, since
-its slot tag `{namespace}` is part of the prefix; so a script may touch what it builds here, on a Cluster too.
+Builds the names of all keys from the one key that every script is given. The prefix contains the slot tag `{namespace}`, so all keys
+of a namespace are in one hash slot, and a script may use the keys that it builds here on a Cluster too.
 ]]
 local prefix = string.match(KEYS[1], '^(rb:{[^}]+}:)meta$')
 local META = KEYS[1]

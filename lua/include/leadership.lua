@@ -1,6 +1,6 @@
 --[[
-Fencing: whoever acts as leader names its whole lease, and an older token, or another holder of it, is refused. Uses: keys.
+Fencing: a script of the leader passes its whole lease, and is refused when that lease is no longer in force. Uses: keys.
 ]]
-local function leads(lease)
+local function is_leader(lease)
   return redis.call('GET', table_key('leader')) == lease
 end

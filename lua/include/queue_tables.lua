@@ -1,8 +1,7 @@
 --[[
-What a registration does to the queue table of its group, and how that is written into the history. Uses: keys, json,
-changes, slices.
+Applies the topics and the static mappings of a registration to the tables of its group. Uses: keys, slices, staging.
 ]]
--- Cuts the arguments from `first` on into the lists that register_broker's header names.
+-- Finds the lists among the arguments from `first` on, in the order of register_broker's header.
 local function read_items(list, first, counts)
   local at = first
   local function take(number)
@@ -16,23 +15,21 @@ local function read_items(list, first, counts)
   return items
 end
 
--- Returns the history's chunks of what was applied: {number, JSON items}.
-local function apply_queues(broker, items, replaces, staged)
+-- Returns the chunks of the history for what was applied: {number of items, the items as JSON}.
+local function apply_queues(broker, items, replaces_topics, staged)
   local key = key_of('queues', broker)
   if staged ~= '' then
-    redis.call('UNLINK', key)
-    redis.call('RENAME', key_of('staged', staged), key)
-    redis.call('PERSIST', key)
+    put_staged_in_place(staged, broker)
   else
     call_in_slices('HSET', key, items.list, items.new.from, items.new.to)
-    if replaces then
+    if replaces_topics then
       call_in_slices('HSET', key, items.list, items.differing.from, items.differing.to)
     end
     call_in_slices('HDEL', key, items.list, items.dropped.from, items.dropped.to)
   end
   local chunks = {}
   for at = items.chunks.from, items.chunks.to, 3 do
-    if items.list[at] ~= 'd' or replaces then
+    if items.list[at] ~= 'd' or replaces_topics then
       chunks[#chunks + 1] = { tonumber(items.list[at + 1]), items.list[at + 2] }
     end
   end
@@ -41,51 +38,19 @@ end
 
 -- Returns the names of the host brokers whose mappings were written.
 local function apply_mappings(items)
-  local hosts, seen = {}, {}
+  local hosts, of_host = {}, {}
   for at = items.mappings.from, items.mappings.to, 3 do
-    local host, topic, mapping = items.list[at], items.list[at + 1], items.list[at + 2]
-    redis.call('HSET', key_of('mapping', host), topic, mapping)
-    redis.call('SADD', table_key('mapped'), host)
-    if not seen[host] then
-      seen[host] = true
+    local host = items.list[at]
+    if not of_host[host] then
+      of_host[host] = {}
       hosts[#hosts + 1] = host
     end
-  end
-  return hosts
-end
-
--- What one entry of the history holds at most; its other fields fit into what is left of 256 KiB.
-local ITEMS_PER_ENTRY, BYTES_PER_ENTRY = 1000, 200000
-
--- Chunks of queue items, then the hosts of mappings: small ones travel together.
-local function cut_into_parts(chunks, hosts)
-  local parts, count, bytes = { { queues = {}, hosts = {} } }, 0, 0
-  local function place_for(items, size)
-    if count > 0 and (count + items > ITEMS_PER_ENTRY or bytes + size > BYTES_PER_ENTRY) then
-      parts[#parts + 1] = { queues = {}, hosts = {} }
-      count, bytes = 0, 0
-    end
-    count, bytes = count + items, bytes + size + 1
-    return parts[#parts]
-  end
-  for _, chunk in ipairs(chunks) do
-    table.insert(place_for(chunk[1], #chunk[2]).queues, chunk[2])
+    table.insert(of_host[host], items.list[at + 1])
+    table.insert(of_host[host], items.list[at + 2])
   end
   for _, host in ipairs(hosts) do
-    table.insert(place_for(1, #quote(host)).hosts, host)
+    call_in_slices('HSET', key_of('mapping', host), of_host[host], 1, #of_host[host])
+    redis.call('SADD', table_key('mapped'), host)
   end
-  return parts
-end
-
--- Returns the version of the last entry. A seat that is taken has `queues` even if they are none.
-local function append_parts(kind, by, fields, chunks, hosts)
-  local parts, version = cut_into_parts(chunks, hosts)
-  for i, part in ipairs(parts) do
-    local numbering = #parts > 1 and ',"part":' .. (i - 1) .. ',"parts":' .. #parts or ''
-    local mapped = #part.hosts > 0 and ',"mapped":' .. string_list(part.hosts) or ''
-    local has_queues = #part.queues > 0 or kind == 'broker-registered'
-    local queues = has_queues and ',"queues":[' .. table.concat(part.queues, ',') .. ']' or ''
-    version = append_change(kind, by, fields .. numbering .. mapped .. queues)
-  end
-  return version
+  return hosts
 end

@@ -1,23 +1,23 @@
 --[[
-The single effects of a registration, each in a function of its own; register_broker tells the story. `said` is what the
-broker said, `decision` what decide_seat made of it. Uses: keys, hashes, json,
-changes, groups, removal.
+The effects of a registration, one function each; register_broker calls them in order. `registration` has the fields that the broker
+sent, `decision` is the result of decide_seat. Uses: keys, hashes, json, changes, groups, removal.
 ]]
--- Cluster entry, group and its flags: they are marked even by one that is turned down or refused. Says whether they changed.
-local function mark_group(said, group)
-  local key = key_of('broker', said.broker)
-  redis.call('SADD', table_key('clusters'), said.cluster)
-  local has_joined = redis.call('SADD', key_of('cluster', said.cluster), said.broker) == 1
+-- Records the cluster, the group and its flags. They are recorded even when the registration is turned down or refused. Returns
+-- whether they changed.
+local function mark_group(registration, group)
+  local key = key_of('broker', registration.broker)
+  redis.call('SADD', table_key('clusters'), registration.cluster)
+  local has_joined = redis.call('SADD', key_of('cluster', registration.cluster), registration.broker) == 1
   local is_new = group.cluster == nil
   if is_new then
-    redis.call('HSET', key, 'cluster', said.cluster)
+    redis.call('HSET', key, 'cluster', registration.cluster)
   end
-  local acts, acted = said.acting == '1', group.acting == '1'
-  local flags_changed = (group.zone or '') ~= said.zone or acts ~= acted
+  local acts, acted = registration.acting == '1', group.acting == '1'
+  local flags_changed = (group.zone or '') ~= registration.zone or acts ~= acted
   if flags_changed then
     redis.call('HDEL', key, 'zone', 'acting')
-    if said.zone ~= '' then
-      redis.call('HSET', key, 'zone', said.zone)
+    if registration.zone ~= '' then
+      redis.call('HSET', key, 'zone', registration.zone)
     end
     if acts then
       redis.call('HSET', key, 'acting', '1')
@@ -26,79 +26,81 @@ local function mark_group(said, group)
   return is_new or has_joined or flags_changed
 end
 
-local function tell_seat_left(said, id, address, cause)
-  local instance_name = join_instance_name(said.cluster, address)
-  set_revision(said.broker, append_change('broker-removed', said.by, removed_fields({ cluster = said.cluster,
-    broker = said.broker, address = address, cause = cause, lost_ms = '',
+local function append_seat_removed(registration, id, address, cause)
+  local instance_name = join_instance_name(registration.cluster, address)
+  set_revision(registration.broker, append_change('broker-removed', registration.by, removed_fields({
+    cluster = registration.cluster, broker = registration.broker, address = address, cause = cause, lost_ms = '',
     last_heartbeat = redis.call('ZSCORE', table_key('heartbeats'), instance_name) }, id,
     read_hash(key_of('instance', instance_name)), false)))
 end
 
-local function leave_former_ids(said, decision, cause)
+local function leave_former_seats(registration, decision, cause)
   for _, id in ipairs(decision.former_ids) do
-    redis.call('HDEL', key_of('broker', said.broker), 'addr:' .. id)
-    tell_seat_left(said, id, said.address, cause)
+    redis.call('HDEL', key_of('broker', registration.broker), 'addr:' .. id)
+    append_seat_removed(registration, id, registration.address, cause)
   end
 end
 
--- Turned down or refused: what was marked stays, an id it held before is lost, and one that was turned down is not alive.
-local function decline(said, decision, instance, group_marked)
-  local instance_name = join_instance_name(said.cluster, said.address)
-  leave_former_ids(said, decision, 'turned-down')
-  if decision.turned_down then
-    drop_instance(instance_name)
+-- Turned down or refused: the address also loses the seats that it had under other ids, and one that is turned down is not live.
+local function decline(registration, decision, instance, group_marked)
+  local instance_name = join_instance_name(registration.cluster, registration.address)
+  leave_former_seats(registration, decision, 'turned-down')
+  if decision.is_turned_down then
+    delete_instance(instance_name)
   end
-  if group_marked or (decision.turned_down and instance.inc) then
-    set_revision(said.broker, append_change('group-changed', said.by, group_fields(said.cluster, said.broker, { instance_name })))
+  if group_marked or (decision.is_turned_down and instance.inc) then
+    set_revision(registration.broker, append_change('group-changed', registration.by,
+      group_fields(registration.cluster, registration.broker, { instance_name })))
   end
 end
 
-local function take_seat(said, decision)
-  leave_former_ids(said, decision, 'moved')
+local function take_seat(registration, decision)
+  leave_former_seats(registration, decision, 'moved')
   if decision.takes_seat and decision.holder then
-    tell_seat_left(said, said.id, decision.holder, 'replaced')
+    append_seat_removed(registration, registration.id, decision.holder, 'replaced')
   end
-  redis.call('HSET', key_of('broker', said.broker), 'addr:' .. said.id, said.address)
+  redis.call('HSET', key_of('broker', registration.broker), 'addr:' .. registration.id, registration.address)
 end
 
--- Says whether the stored list is another one now.
-local function store_filters(said, instance_name)
+-- Returns whether the stored list of filter servers changed.
+local function store_filters(registration, instance_name)
   local key = table_key('filters')
-  if said.filters == '[]' then
+  if registration.filters == '[]' then
     return redis.call('HDEL', key, instance_name) == 1
   end
-  if said.filters == '' or redis.call('HGET', key, instance_name) == said.filters then
+  if registration.filters == '' or redis.call('HGET', key, instance_name) == registration.filters then
     return false
   end
-  redis.call('HSET', key, instance_name, said.filters)
+  redis.call('HSET', key, instance_name, registration.filters)
   return true
 end
 
-local function seat_fields(said, decision, incarnation, filters_changed)
-  return '"cluster":' .. quote(said.cluster) .. ',"broker":' .. quote(said.broker) .. ',"id":' .. said.id
-    .. ',"addr":' .. quote(said.address) .. ',"incarnation":"' .. incarnation .. '","first":'
-    .. tostring(decision.is_first) .. ',"zone":' .. (said.zone ~= '' and quote(said.zone) or 'null') .. ',"acting":'
-    .. tostring(said.acting == '1') .. ',"ha":' .. quote(said.ha) .. ',"timeout_ms":' .. said.timeout
-    .. (filters_changed and ',"filters":true' or '')
+local function seat_fields(registration, decision, incarnation, filters_changed)
+  return '"cluster":' .. quote(registration.cluster) .. ',"broker":' .. quote(registration.broker)
+    .. ',"id":' .. registration.id .. ',"addr":' .. quote(registration.address) .. ',"incarnation":"' .. incarnation
+    .. '","first":' .. tostring(decision.is_first)
+    .. ',"zone":' .. (registration.zone ~= '' and quote(registration.zone) or 'null')
+    .. ',"acting":' .. tostring(registration.acting == '1') .. ',"ha":' .. quote(registration.ha)
+    .. ',"timeout_ms":' .. registration.timeout .. (filters_changed and ',"filters":true' or '')
 end
 
--- The group of a host whose static mappings were written here has changed too.
-local function raise_revisions(said, mapped, version)
-  set_revision(said.broker, version)
+-- The hosts whose static mappings were written have changed too.
+local function raise_revisions(registration, mapped, version)
+  set_revision(registration.broker, version)
   for _, host in ipairs(mapped) do
-    if host ~= said.broker and redis.call('EXISTS', key_of('broker', host)) == 1 then
+    if host ~= registration.broker and redis.call('EXISTS', key_of('broker', host)) == 1 then
       set_revision(host, version)
     end
   end
 end
 
--- A digest says: this very registration would change nothing. It holds as long as the group does not change; several are
--- kept, since a broker may send its table in parts.
+-- A registration digest is stored when repeating that registration would change nothing, and holds for one revision of the group.
+-- Several are kept, because a broker may send its table in parts.
 local DIGEST_LENGTH, DIGESTS_KEPT = 32, 16
 
-local function learnt_digests(said, instance, has_changed, revision)
+local function digests_after(registration, instance, has_changed, revision)
   if has_changed or instance.rev ~= revision then
-    return said.digest
+    return registration.digest
   end
-  return string.sub((instance.digests or '') .. said.digest, -DIGEST_LENGTH * DIGESTS_KEPT)
+  return string.sub((instance.digests or '') .. registration.digest, -DIGEST_LENGTH * DIGESTS_KEPT)
 end

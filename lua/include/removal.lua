@@ -1,17 +1,17 @@
 --[[
-How an instance leaves, whatever the reason (unregistered, lost, expired): its live entry and filters go; every seat of the
-named group that holds its address is emptied; an emptied group goes with all its queues in one step; an acting group
-without a master loses the write bit. Static mappings stay, as they do in Apache's. Returns the queue entries touched,
-whether anything was there, and whether the group lives on without its smallest id. Uses: keys, hashes, json, changes, groups, write_permission.
+Removes an instance, whatever the reason (unregistered, connection lost, expired). Its instance entry and filters are deleted, and so is
+every seat of the group that has its address. A group without seats is removed with all its queues in the same step. An acting group
+without a master loses the write permission of its topics. Static mappings stay, as they do in Apache's name server.
+Uses: keys, hashes, json, changes, groups, write_permission.
 ]]
-local function drop_instance(instance_name)
+local function delete_instance(instance_name)
   redis.call('DEL', key_of('instance', instance_name))
   redis.call('ZREM', table_key('heartbeats'), instance_name)
   redis.call('ZREM', table_key('deadlines'), instance_name)
   redis.call('HDEL', table_key('lost'), instance_name)
 end
 
-local function leave_cluster(cluster, broker)
+local function remove_from_cluster(cluster, broker)
   local key = key_of('cluster', cluster)
   redis.call('SREM', key, broker)
   if redis.call('EXISTS', key) == 0 then
@@ -27,11 +27,25 @@ local function removed_fields(removal, id, instance, group_removed)
     .. ',"group_removed":' .. (group_removed and 'true' or 'false') .. ',"cause":"' .. removal.cause .. '"'
 end
 
+-- Whether the group remains, acts without a master, and has too many queue entries to change in this script (see write_permission).
+local function must_stage_removal(removal)
+  local group = read_hash(key_of('broker', removal.broker))
+  if not group.acting or (group['addr:0'] and group['addr:0'] ~= removal.address) then
+    return false
+  end
+  for _, address in pairs(seats_of(group)) do
+    if address ~= removal.address then
+      return must_stage_permissions(removal.broker, removal.staged, group.rev or '0')
+    end
+  end
+  return false
+end
+
 local function remove_write_when_masterless(removal, by, group)
   if not group.acting or group['addr:0'] then
     return 0
   end
-  local total, touched = change_permissions(removal.broker, without_write)
+  local total, touched = change_permissions(removal.broker, without_write, removal.staged, group.rev or '0')
   if touched > 0 then
     set_revision(removal.broker, append_change('write-permission', by, '"cluster":' .. quote(removal.cluster)
       .. ',"broker":' .. quote(removal.broker) .. ',"rule":"clear-write","perm":' .. PERM_WRITE
@@ -40,17 +54,19 @@ local function remove_write_when_masterless(removal, by, group)
   return total
 end
 
--- An instance that holds no seat (any more) leaves alone.
-local function drop_alone(cluster, broker, instance_name, by)
-  drop_instance(instance_name)
+-- Removes an instance that holds no seat.
+local function remove_seatless_instance(cluster, broker, instance_name, by)
+  delete_instance(instance_name)
   redis.call('HDEL', table_key('filters'), instance_name)
   append_change('group-changed', by, group_fields(cluster, broker, { instance_name }))
 end
 
--- Its address was replaced in its seat, or is registered under two clusters, of which the group's own one keeps the seat.
+-- True when another address replaced it in its seat, and when the same address is registered under two clusters: the seat then
+-- belongs to the instance of the group's own cluster.
 local function holds_no_seat(cluster, address, broker)
   local group = read_hash(key_of('broker', broker))
-  if group.cluster ~= cluster and redis.call('EXISTS', key_of('instance', join_instance_name(group.cluster or '', address))) == 1 then
+  local own_instance = key_of('instance', join_instance_name(group.cluster or '', address))
+  if group.cluster ~= cluster and redis.call('EXISTS', own_instance) == 1 then
     return true
   end
   for _, holder in pairs(seats_of(group)) do
@@ -61,12 +77,14 @@ local function holds_no_seat(cluster, address, broker)
   return true
 end
 
--- removal: cluster, broker, address, cause, lost_ms ('' unless a connection was lost), id (nil: whichever the address has)
-local function remove_member(removal, by)
+-- `removal`: cluster, broker, address, cause, lost_ms ('' unless a connection was lost), id (nil: any that the address has), staged.
+-- Returns the number of queue entries that were touched, whether anything was removed, and whether the group remains without
+-- its smallest id.
+local function remove_instance(removal, by)
   local instance_name = join_instance_name(removal.cluster, removal.address)
   local instance = read_hash(key_of('instance', instance_name))
   removal.last_heartbeat = redis.call('ZSCORE', table_key('heartbeats'), instance_name)
-  drop_instance(instance_name)
+  delete_instance(instance_name)
   local had_filters = redis.call('HDEL', table_key('filters'), instance_name) == 1
 
   local group_key = key_of('broker', removal.broker)
@@ -92,7 +110,7 @@ local function remove_member(removal, by)
     touched = redis.call('HLEN', key_of('queues', removal.broker))
     redis.call('UNLINK', key_of('queues', removal.broker))
     redis.call('DEL', group_key)
-    leave_cluster(removal.cluster, removal.broker)
+    remove_from_cluster(removal.cluster, removal.broker)
   end
   for _, id in ipairs(emptied) do
     local version = append_change('broker-removed', by, removed_fields(removal, id, instance, group_removed))

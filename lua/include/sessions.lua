@@ -1,10 +1,9 @@
 --[[
-Who is connected where: `sessions:<worker>` holds instance_name → "<stamp> <incarnation>". The stamp is the worker's own count of its
-openings, so that a closing which is overtaken by a newer opening closes nothing, and repeating either is harmless. `lost`
-holds those whose last session ended, until that is settled: instance_name → "<incarnation> <lost ms> <worker that looks into it>".
-Uses: keys, clock.
+Sessions: which worker has a connection of which instance. `sessions:<worker>` has instance → "<stamp> <incarnation>". The stamp
+is the worker's own count of the sessions that it opened: a close request with an older stamp than the session's closes nothing, so
+requests may arrive in any order and may be repeated. Uses: keys, clock.
 ]]
-local FIRST_LEASE_MS = 10000  -- of a worker whose own sign of life comes a moment later
+local FIRST_LEASE_MS = 10000  -- for a worker that opens a session before it has renewed its lease for the first time
 
 local function open_session(worker, stamp, instance_name, incarnation, deadline_now)
   local key = key_of('sessions', worker)

@@ -1,5 +1,5 @@
 --[[
-Run-time settings, shared by all workers. Uses: keys, json, changes.
+Stores a run-time setting, which applies to all workers. Uses: keys, json, changes.
 ]]
 local function put_setting(key, value, shown, by)
   redis.call('HSET', table_key('settings'), key, value)

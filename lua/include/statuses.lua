@@ -1,10 +1,10 @@
 --[[
-What a script says of what it did. The same list in the same order is `routebook.store.namespace.Status`; a test compares the two.
+How a script ended: the first value of its reply. `routebook.store.namespace.Status` is the same list; a test compares the two.
 ]]
-local DONE = 0         -- something changed, and the history says what
-local UNCHANGED = 1    -- a legal request that found everything as it asked for
-local UNKNOWN = 2      -- what it names is not in the route table
-local STALE = 3        -- the route table is no longer what the caller decided on: look again
-local REFUSED = 4      -- against the rules
-local TURNED_DOWN = 5  -- another instance_name of the group has the higher state version
-local FENCED = 6       -- the caller is not the leader (any more)
+local DONE = 0         -- it changed something, and the history has an entry about it
+local UNCHANGED = 1    -- a valid request that changed nothing
+local UNKNOWN = 2      -- the request names something that is not in the route table
+local STALE = 3        -- the route table has changed since the caller decided: read it again
+local REFUSED = 4      -- the rules of the route table forbid it
+local TURNED_DOWN = 5  -- another instance of the group has a higher state version
+local FENCED = 6       -- the caller is not, or is no longer, the leader

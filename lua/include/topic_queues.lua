@@ -1,7 +1,7 @@
 --[[
-One topic on several brokers: the queue tables are kept by broker. Uses: keys, json, changes, groups.
+Appends the change of one topic in one group. Uses: keys, json, changes, groups.
 ]]
--- `last_cluster`: of a group that the store does not have.
+-- `last_cluster` is used when the store does not have the group.
 local function append_queue_change(broker, item, cause, by, last_cluster)
   local cluster = redis.call('HGET', key_of('broker', broker), 'cluster')
   local version = append_change('queues-changed', by, '"cluster":' .. quote(cluster or last_cluster)

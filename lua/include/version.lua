@@ -1,5 +1,5 @@
 --[[
-How far the route table has come: the number of the last change. Uses: keys.
+The version of the route table: the number of its last change. Uses: keys.
 ]]
 local function current_version()
   return tonumber(redis.call('HGET', META, 'version') or '0')

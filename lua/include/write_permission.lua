@@ -1,12 +1,23 @@
 --[[
-The permission of all of a broker's topics at once. Most topics carry the same few values, so each distinct value is worked
-out once. Returns how many entries there are and how many changed. Uses: keys, slices.
+Changes the permission of all topics of a group. Up to ENTRIES_AT_ONCE queue entries are changed by the script that decides it. More
+are staged beforehand by copy_queues; `staged` then is `<name> <revision> <entries> <changed>`. When the group keeps changing in
+between, the caller passes `-`, which allows any number in one script. Uses: keys, slices, staging.
 ]]
-local PERM_WRITE = 2
+local PERM_WRITE, PERM_READ_WRITE = 2, 6
+local ENTRIES_AT_ONCE = 5000
 
-local function change_permissions(broker, new_permission)
-  local key = key_of('queues', broker)
-  local flat, becomes, changed = redis.call('HGETALL', key), {}, {}
+local function without_write(perm)
+  return bit.band(perm, bit.bnot(PERM_WRITE))
+end
+
+local function read_and_write()
+  return PERM_READ_WRITE
+end
+
+-- Splits topics and packed queue data into those that change and those that do not. Most topics have one of a few values, so each
+-- distinct value is worked out once.
+local function work_out_permissions(flat, new_permission)
+  local becomes, changed, unchanged = {}, {}, {}
   for i = 1, #flat, 2 do
     local packed = flat[i + 1]
     local after = becomes[packed]
@@ -15,15 +26,36 @@ local function change_permissions(broker, new_permission)
       after = new_permission(tonumber(perm)) .. rest
       becomes[packed] = after
     end
-    if after ~= packed then
-      changed[#changed + 1] = flat[i]
-      changed[#changed + 1] = after
-    end
+    local list = after ~= packed and changed or unchanged
+    list[#list + 1] = flat[i]
+    list[#list + 1] = after
   end
-  call_in_slices('HSET', key, changed, 1, #changed)
-  return #flat / 2, #changed / 2
+  return changed, unchanged
 end
 
-local function without_write(perm)
-  return bit.band(perm, bit.bnot(PERM_WRITE))
+-- Returns the name of the staged table, the number of its entries, and how many of them differ; or nil when it may not be used.
+local function read_staged(staged, revision)
+  local name, staged_revision, entries, changed = string.match(staged, '^(%x+) (%d+) (%d+) (%d+)$')
+  if name and staged_revision == revision and has_staged(name, tonumber(entries)) then
+    return name, tonumber(entries), tonumber(changed)
+  end
+end
+
+-- Whether so many entries have to be changed that they must be staged, and are not.
+local function must_stage_permissions(broker, staged, revision)
+  return staged ~= '-' and redis.call('HLEN', key_of('queues', broker)) > ENTRIES_AT_ONCE and not read_staged(staged, revision)
+end
+
+-- Returns how many entries there are, and how many changed.
+local function change_permissions(broker, new_permission, staged, revision)
+  local name, entries, changed_count = read_staged(staged, revision)
+  if name then
+    put_staged_in_place(name, broker)
+    return entries, changed_count
+  end
+  local key = key_of('queues', broker)
+  local flat = redis.call('HGETALL', key)
+  local changed = work_out_permissions(flat, new_permission)
+  call_in_slices('HSET', key, changed, 1, #changed)
+  return #flat / 2, #changed / 2
 end

@@ -3,9 +3,10 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from routebook.store import registration
+from routebook.store import registration, staging
 from routebook.store.connection.client import StoreClient
 from routebook.store.namespace import Namespace
+from tests.properties import namespaces
 from tests.properties import operations as op
 from tests.properties.comparison import Comparison
 from tests.properties.lagging_replica import lagging_replica
@@ -21,6 +22,7 @@ from tests.properties.replay import (
 from tests.properties.states import State, state_of_store
 from tests.properties.whole_worker import whole_worker
 from tests.reference.route_at import queues_at, seats_at
+from tests.support.scripts import with_lua_limit
 
 ON_A_REAL_STORE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 # The quick tests use the same histories each time, so that their result depends on the code alone. The slow tests use
@@ -54,10 +56,11 @@ async def check_registry(client: StoreClient, history: list[op.Operation]) -> No
 
 
 def stage_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stages all registrations, however few topics they have, and one topic at a time."""
+    """Stages all registrations and changes of permissions, however few topics they have, and one topic at a time."""
     monkeypatch.setattr(registration, "STAGE_FROM_TOPICS", 1)
-    monkeypatch.setattr(registration, "TOPICS_PER_STAGE", 1)
+    monkeypatch.setattr(staging, "TOPICS_PER_STAGE", 1)
     monkeypatch.setattr(registration, "ITEMS_PER_CHUNK", 1)
+    monkeypatch.setattr(namespaces, "SCRIPTS", with_lua_limit(namespaces.SCRIPTS, "ENTRIES_AT_ONCE", 0))
 
 
 async def check_history(namespace: Namespace) -> None:
@@ -96,10 +99,10 @@ async def test_the_registry_agrees_with_the_reference_model(client: StoreClient,
 
 @given(op.histories)
 @settings(quick, max_examples=60)
-async def test_staged_registrations_agree_with_the_reference_model(
+async def test_staged_changes_agree_with_the_reference_model(
     client: StoreClient, history: list[op.Operation]
 ) -> None:
-    """Otherwise only registrations with thousands of topics are staged."""
+    """Otherwise only groups with thousands of topics are staged."""
     with pytest.MonkeyPatch.context() as patched:
         stage_in_small_parts(patched)
         await check_registry(client, history)

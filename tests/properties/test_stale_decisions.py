@@ -218,8 +218,8 @@ async def test_an_expiry_of_an_earlier_incarnation_removes_no_broker(namespace: 
     while due:
         reply = await expire_brokers(namespace, lease.whole, due, caller=CALLER)
         assert (reply.status, reply.removed) == (Status.UNCHANGED, ())
-        assert reply.looked_at > 0
-        due = due[reply.looked_at :]
+        assert reply.handled > 0
+        due = due[reply.handled :]
     await assert_all_registered(namespace, fleet)
 
 

@@ -93,9 +93,9 @@ async def test_a_batch_stops_before_it_blocks_the_store_for_long(namespace: Name
     await make_due(namespace, *(registration(f"127.0.1.{n}:10911").instance_name for n in range(250)))
     found = (await scan_deadlines(namespace, lease, caller=CALLER, limit=1000, window_ms=0)).listed
     first = await expire_brokers(namespace, lease, found, caller=CALLER)
-    assert first.looked_at == len(first.removed) == 200
-    rest = await expire_brokers(namespace, lease, found[first.looked_at :], caller=CALLER)
-    assert rest.looked_at == len(rest.removed) == 50
+    assert first.handled == len(first.removed) == 200
+    rest = await expire_brokers(namespace, lease, found[first.handled :], caller=CALLER)
+    assert rest.handled == len(rest.removed) == 50
 
 
 async def test_who_was_heard_since_the_scan_stays(namespace: Namespace) -> None:

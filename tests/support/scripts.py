@@ -1,11 +1,14 @@
-"""Helpers for the tests of the Lua scripts: reading the history and single fields of the route table."""
+"""Helpers for the tests of the Lua scripts: reading the history and single fields, and changing their limits."""
 
+import hashlib
 import json
+import re
 from typing import Any
 
 from routebook.model.names import Caller
 from routebook.store.history import Change, read_changes
 from routebook.store.namespace import Namespace
+from routebook.store.scripts import Script, ScriptSet
 
 CALLER = Caller("worker-1", "127.0.0.1:40000")
 
@@ -40,3 +43,14 @@ async def make_due(namespace: Namespace, *instance_names: str) -> None:
     """Moves the deadlines of these instances into the past."""
     for instance_name in instance_names:
         await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, instance_name)
+
+
+def with_lua_limit(scripts: ScriptSet, name: str, value: int) -> ScriptSet:
+    """The same scripts, with another value of a constant that limits the size of a batch."""
+    changed: dict[str, Script] = {}
+    for script in (scripts[name] for name in scripts.names):
+        source = re.sub(rf"^local {name} = \d+$", f"local {name} = {value}", script.source, flags=re.MULTILINE)
+        digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        changed[script.name] = Script(script.name, source, digest)
+    assert any(changed[script].sha1 != scripts[script].sha1 for script in changed), f"no script has {name}"
+    return ScriptSet(changed)

@@ -239,7 +239,7 @@ class Leader:
                 return
             self._metrics.expired(len(reply.removed))
             self._min_broker_changes.tell(reply.notices)
-            due = due[reply.looked_at :]
+            due = due[reply.handled :]
 
     # -- workers
 

@@ -12,6 +12,7 @@ from routebook.model.names import Caller
 from routebook.model.topic import QueueData
 from routebook.store.namespace import CountedOutcome, Namespace, Outcome, Status, status_of, text
 from routebook.store.packing import pack_caller, queue_item, sha256_of
+from routebook.store.staging import AT_ONCE, STAGING_ATTEMPTS, stage_permissions
 
 CARRIED_PER_PART: Final = 250
 """As many as one part of `delete_topic` looks at."""
@@ -55,7 +56,16 @@ async def delete_topic(
 
 async def set_write_permission(namespace: Namespace, broker: str, *, writable: bool, caller: Caller) -> CountedOutcome:
     """The count is of the broker's topics, changed or not."""
-    return CountedOutcome.of(await namespace.run("set_write_permission", pack_caller(caller), broker, int(writable)))
+    staged, attempts = "", 0
+    while True:
+        outcome = CountedOutcome.of(
+            await namespace.run("set_write_permission", pack_caller(caller), broker, int(writable), staged)
+        )
+        if outcome.status is not Status.STALE:
+            return outcome
+        staged, attempts = AT_ONCE, attempts + 1
+        if attempts <= STAGING_ATTEMPTS:
+            staged = await stage_permissions(namespace, broker, "set" if writable else "clear-write")
 
 
 async def put_kv(namespace: Namespace, kv_namespace: str, key: str, value: str, *, caller: Caller) -> Outcome:

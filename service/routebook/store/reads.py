@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from routebook.model.broker import BrokerGroup, DataVersion, Instance
 from routebook.model.names import split_instance_name
@@ -17,6 +17,12 @@ __all__ = ["GroupImage", "read_groups", "read_history_head", "read_instances"]
 
 _unpack_queue = lru_cache(maxsize=16_384)(QueueData.unpack)
 """A fleet has some dozens of distinct values, and a load reads up to millions of entries."""
+
+ENTRIES_PER_PAGE: Final = 5000
+"""A larger group is read in pages, each of which blocks the store for about 2 ms."""
+
+PAGING_ATTEMPTS: Final = 5
+"""How often the pages are read again because the group changed meanwhile. After that, one script reads all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +60,57 @@ async def list_broker_names(namespace: Namespace) -> list[tuple[str, list[str]]]
 
 
 async def read_groups(namespace: Namespace, wanted: Mapping[str, frozenset[str] | None]) -> dict[str, GroupImage]:
-    """Each group as one script saw it. `wanted` names the topics to read, None all of them."""
+    """Each group as of one instant. `wanted` names the topics to read; None reads all of them."""
     if not wanted:
         return {}
     topics = {broker: None if names is None else sorted(names) for broker, names in wanted.items()}
-    arguments = [[broker, "1"] if names is None else [broker, "0", *names] for broker, names in topics.items()]
-    replies = await namespace.run_all("read_group", arguments)
-    return {
-        broker: _group_image(broker, names, reply)
-        for (broker, names), reply in zip(topics.items(), replies, strict=True)
-    }
+    first_pages = [
+        _first_page(broker) if names is None else _GroupPage(broker, "", 0, names) for broker, names in topics.items()
+    ]
+    replies = await _read_group_pages(namespace, first_pages)
+    images = {}
+    for (broker, names), reply in zip(topics.items(), replies, strict=True):
+        whole = await _read_other_pages(namespace, broker, reply) if names is None else reply
+        images[broker] = _group_image(broker, names, whole)
+    return images
+
+
+class _GroupPage(NamedTuple):
+    """What one run of read_group reads: some topics when the cursor is empty, else one page of all of them."""
+
+    broker: str
+    cursor: str
+    limit: int
+    topics: Sequence[str] = ()
+
+
+def _first_page(broker: str) -> _GroupPage:
+    return _GroupPage(broker, "0", ENTRIES_PER_PAGE)
+
+
+async def _read_group_pages(namespace: Namespace, pages: Sequence[_GroupPage]) -> list[list[Any]]:
+    arguments = [[page.broker, page.cursor, str(page.limit), *page.topics] for page in pages]
+    return await namespace.run_all("read_group", arguments)
+
+
+async def _read_other_pages(namespace: Namespace, broker: str, first: list[Any]) -> list[Any]:
+    """A large group comes in several pages. They are read again if the group changed before the last one."""
+    for _ in range(PAGING_ATTEMPTS):
+        queues, cursor, is_unchanged = list(first[2]), text(first[4]), True
+        while cursor != "0" and is_unchanged:
+            page = _GroupPage(broker, cursor, ENTRIES_PER_PAGE)
+            (reply,) = await _read_group_pages(namespace, [page])
+            queues += reply[2]
+            cursor, is_unchanged = text(reply[4]), reply[1] == first[1]
+        if is_unchanged:
+            return [*first[:2], queues, *first[3:]]
+        (first,) = await _read_group_pages(namespace, [_first_page(broker)])
+    (whole,) = await _read_group_pages(namespace, [_GroupPage(broker, "0", 0)])
+    return whole
 
 
 def _group_image(broker: str, topics: Sequence[str] | None, reply: list[Any]) -> GroupImage:
-    clusters, flat_group, flat_queues, flat_mappings = reply
+    clusters, flat_group, flat_queues, flat_mappings, _ = reply
     queues: dict[str, QueueData | None]
     if topics is None:
         queues = {topic: _unpack_queue(packed) for topic, packed in pairs(flat_queues).items()}

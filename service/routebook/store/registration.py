@@ -1,9 +1,8 @@
-"""register_broker, stage_queues, touch_broker, heartbeat_broker: how a broker comes into the route table and stays."""
+"""register_broker, touch_broker, heartbeat_broker: how a broker enters the route table and remains in it."""
 
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Final
 
 from routebook.model.broker import DataVersion, Instance, Registration
@@ -12,6 +11,7 @@ from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.namespace import Namespace, Status, status_of, text
 from routebook.store.packing import pack_caller, pack_filters, pack_mapping, queue_item, removed_item, unpack_seats
 from routebook.store.sessions import NO_SESSION, SessionMark
+from routebook.store.staging import StagedTable, stage_difference
 
 ITEMS_PER_CHUNK: Final = 1000
 """Queue items of one entry of the history, which no reader expects to exceed 1,000 topics and 256 KiB."""
@@ -20,9 +20,7 @@ CHUNK_BYTES: Final = 200_000
 """Long topic names end a chunk before its number does. The script joins chunks up to the same size."""
 
 STAGE_FROM_TOPICS: Final = 4000
-"""A difference this large is prepared in parts and put in place in one step: the store is never blocked for 20 ms."""
-
-TOPICS_PER_STAGE: Final = 2000
+"""A difference of this many topics is staged in parts and put in place in one step, to block the store only shortly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +33,8 @@ class QueueDifference:
     mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
 
     @property
-    def put_count(self) -> int:
-        """Topics that come or change. Those that merely go are not worth preparing a table for: dropping is quick, and
-        a table prepared without any topic would not exist.
-        """
-        return len(self.new) + len(self.differing)
+    def topic_count(self) -> int:
+        return len(self.new) + len(self.differing) + len(self.dropped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +90,10 @@ async def register_broker(
     `replaces_known` says whether the data version is expected to count as changed; it matters only for a table so
     large that it is staged, since the staged table either has the differing topics in it or has not.
     """
-    staged = ""
-    if difference.put_count >= STAGE_FROM_TOPICS:
-        staged = await _stage(namespace, registration.broker, difference, with_differing=replaces_known)
+    staged: StagedTable | None = None
+    if difference.topic_count >= STAGE_FROM_TOPICS:
+        puts = {**difference.new, **(difference.differing if replaces_known else {})}
+        staged = await stage_difference(namespace, registration.broker, puts, difference.dropped)
         if not staged:
             return SeatReply(Status.STALE, 0, "", "", "")
     acting = registration.acting_master
@@ -119,7 +115,8 @@ async def register_broker(
         pack_filters(registration.filters),
         f"{base[0]}:{base[1]}",
         int(table_size == 1 and not registration.full),
-        staged,
+        staged.name if staged else "",
+        staged.entries if staged else 0,
         int(bool(staged) and replaces_known and bool(difference.differing)),
         session.worker,
         session.stamp,
@@ -171,23 +168,6 @@ def _chunks(kind: str, items: list[str]) -> list[str | int]:
     if chunk:
         arguments += [kind, len(chunk), ",".join(chunk)]
     return arguments
-
-
-async def _stage(namespace: Namespace, broker: str, difference: QueueDifference, *, with_differing: bool) -> str:
-    """Returns the name of the prepared table; empty when it vanished meanwhile (a pause of a minute)."""
-    name = secrets.token_hex(8)
-    puts = iter([*difference.new.items(), *(difference.differing.items() if with_differing else ())])
-    drops = iter(difference.dropped)
-    first = 1
-    while True:
-        part = dict(islice(puts, TOPICS_PER_STAGE))
-        gone = list(islice(drops, TOPICS_PER_STAGE - len(part)))
-        if not part and not gone and not first:
-            return name
-        reply = await namespace.run("stage_queues", name, broker, first, len(part), *_packed(part), *gone)
-        if status_of(reply) is Status.UNKNOWN:
-            return ""
-        first = 0
 
 
 async def touch_broker(

@@ -9,6 +9,7 @@ from routebook.model.broker import MinBrokerChange, after_leaving
 from routebook.model.names import Caller
 from routebook.store.namespace import Namespace, Outcome, Status, status_of, text
 from routebook.store.packing import compact_json, pack_caller, unpack_seats
+from routebook.store.staging import AT_ONCE, STAGING_ATTEMPTS, stage_permissions
 
 Cause = Literal["unregistered", "connection-lost", "operator"]
 
@@ -44,20 +45,40 @@ class DeparturesReply:
 
 
 async def unregister_brokers(namespace: Namespace, departures: Sequence[tuple[Departure, Caller]]) -> DeparturesReply:
-    """Each with who wants it. In as many calls as the store needs not to be blocked."""
+    """In as many calls as the store needs not to be blocked for long. Each departure comes with who asked for it."""
     version, statuses, notices = 0, list[Status](), list[MinBrokerChange]()
+    staging = _Staging(namespace)
     while len(statuses) < len(departures):
+        batch = departures[len(statuses) :][:DEPARTURES_PER_CALL]
         arguments: list[str | int] = []
-        for departure, caller in departures[len(statuses) :][:DEPARTURES_PER_CALL]:
-            arguments += _departure_arguments(departure, caller)
+        for at, (departure, caller) in enumerate(batch):
+            arguments += _departure_arguments(departure, caller, staging.staged if at == 0 else "")
         reply = await namespace.run("unregister_brokers", *arguments)
         version = int(reply[1])
         statuses += [Status(status) for status in reply[2]]
         notices += _departure_notices(reply[3])
+        await staging.prepare(text(reply[4]), handled=len(reply[2]))
     return DeparturesReply(version, tuple(statuses), tuple(notices))
 
 
-def _departure_arguments(departure: Departure, caller: Caller) -> list[str | int]:
+class _Staging:
+    """Stages the permissions of a large group whose removed broker leaves it without a master."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._attempts = 0
+        self.staged = ""
+        """For the first of the next call."""
+
+    async def prepare(self, broker: str, *, handled: int) -> None:
+        """`broker`: the group that the script asked to stage, or empty."""
+        self._attempts = 0 if handled else self._attempts + 1
+        self.staged = AT_ONCE if self._attempts > STAGING_ATTEMPTS else ""
+        if broker and not self.staged:
+            self.staged = await stage_permissions(self._namespace, broker, "clear-write")
+
+
+def _departure_arguments(departure: Departure, caller: Caller, staged: str) -> list[str | int]:
     return [
         pack_caller(caller),
         departure.cause,
@@ -68,6 +89,7 @@ def _departure_arguments(departure: Departure, caller: Caller) -> list[str | int
         departure.broker_id,
         departure.address,
         departure.incarnation,
+        staged,
     ]
 
 
@@ -130,7 +152,8 @@ async def scan_deadlines(namespace: Namespace, lease: str, *, caller: Caller, li
 class ExpiryReply:
     status: Status
     version: int
-    looked_at: int
+    handled: int
+    """How many of the instances were checked."""
     removed: tuple[str, ...] = ()
     notices: tuple[MinBrokerChange, ...] = ()
 
@@ -138,16 +161,22 @@ class ExpiryReply:
 async def expire_brokers(
     namespace: Namespace, lease: str, due_instances: Sequence[DueInstance], *, caller: Caller
 ) -> ExpiryReply:
-    """Stops early after many members or queue entries: call again with the members after `looked_at`."""
-    arguments = [part for due in due_instances for part in (due.instance_name, due.incarnation)]
-    reply = await namespace.run("expire_brokers", pack_caller(caller), lease, *arguments)
-    return ExpiryReply(
-        status=status_of(reply),
-        version=int(reply[1]),
-        looked_at=int(reply[2]),
-        removed=tuple(text(instance_name) for instance_name in reply[4:]),
-        notices=tuple(_departure_notices(reply[3])),
-    )
+    """Stops early after many instances or queue entries: call again with the instances after the first `handled`."""
+    staging, handled, removed, notices = _Staging(namespace), 0, list[str](), list[MinBrokerChange]()
+    while True:
+        arguments: list[str] = []
+        for at, due in enumerate(due_instances[handled:]):
+            arguments += [due.instance_name, due.incarnation, staging.staged if at == 0 else ""]
+        reply = await namespace.run("expire_brokers", pack_caller(caller), lease, *arguments)
+        handled += int(reply[2])
+        removed += [text(name) for name in reply[5:]]
+        notices += _departure_notices(reply[3])
+        if not reply[4]:
+            status = status_of(reply)
+            if status is Status.UNCHANGED and removed:
+                status = Status.DONE
+            return ExpiryReply(status, int(reply[1]), handled, tuple(removed), tuple(notices))
+        await staging.prepare(text(reply[4]), handled=int(reply[2]))
 
 
 async def hold_expiry(namespace: Namespace, lease: str, brokers: Sequence[str], *, caller: Caller) -> Outcome:

@@ -1,6 +1,6 @@
 --[[
-What members of a group are told when its smallest id becomes another one (905): its seats, smallest id first, as id, address,
-id, address, … Uses: hashes, keys, groups.
+Collects what the brokers of a group are sent when its smallest id changes (request 905): its seats as id, address, id, address, …,
+smallest id first. Uses: hashes, keys, groups.
 ]]
 local function seats_in_order(broker)
   local seats = seats_of(read_hash(key_of('broker', broker)))
@@ -17,10 +17,10 @@ local function seats_in_order(broker)
   return listed
 end
 
--- offline: broker → address that left its smallest id, the last one of those; for groups that act without a master.
-local function departure_notices(offline)
+-- `departed`: broker → the address that left its smallest id. Only acting groups are notified.
+local function smallest_id_notices(departed)
   local notices = {}
-  for broker, address in pairs(offline) do
+  for broker, address in pairs(departed) do
     if redis.call('HGET', key_of('broker', broker), 'acting') == '1' then
       notices[#notices + 1] = { broker, address, unpack(seats_in_order(broker)) }
     end
