@@ -99,9 +99,7 @@ async def test_the_registry_agrees_with_the_reference_model(client: StoreClient,
 
 @given(op.histories)
 @settings(quick, max_examples=60)
-async def test_staged_changes_agree_with_the_reference_model(
-    client: StoreClient, history: list[op.Operation]
-) -> None:
+async def test_staged_changes_agree_with_the_reference_model(client: StoreClient, history: list[op.Operation]) -> None:
     """Otherwise only groups with thousands of topics are staged."""
     with pytest.MonkeyPatch.context() as patched:
         stage_in_small_parts(patched)
