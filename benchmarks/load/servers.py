@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from routebook.store.embedded import EmbeddedStore
-from tests.conformance.jars import Unavailable, jars
+from tests.conformance.jars import UnavailableError, jars
 
 STARTUP_SECONDS = 60
 APACHE_VERSION = "5.5.0"
@@ -55,7 +55,7 @@ def find_apache(named: Path | None) -> Path | str:
         return named if any(named.glob("rocketmq-namesrv-*.jar")) else f"{named} holds no rocketmq-namesrv-*.jar"
     try:
         return jars(APACHE_VERSION, "namesrv")
-    except Unavailable as reason:
+    except UnavailableError as reason:
         return f"it {reason}"
 
 

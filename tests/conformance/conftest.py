@@ -1,4 +1,4 @@
-"""Peers of RocketMQ, where this machine can have them."""
+"""RocketMQ's own processes, if they can be fetched and started on this machine."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.frames import addresses
-from tests.conformance.jars import Unavailable, jars
+from tests.conformance.jars import UnavailableError, jars
 from tests.conformance.java_processes import Broker
 from tests.conformance.java_programs import Admin
-from tests.conformance.name_services import ApacheAlone, NameService, RoutebookFleet, everywhere, is_apache
+from tests.conformance.name_services import ApacheService, NameService, RoutebookFleet, is_apache, wait_everywhere
 
 Release = Callable[..., Path]
 
@@ -18,12 +18,12 @@ PROPERTIES = {"supportActingMaster": "true", "orderMessageEnable": "true", "noti
 
 @pytest.fixture(scope="session")
 def release() -> Release:
-    """`release("5.5.0")`, `release("5.5.0", "proxy")`: the folder of these jars, or the test is skipped."""
+    """`release("5.5.0")` or `release("5.5.0", "proxy")` is a folder of these jars. Without them, the test is skipped."""
 
     def find(version: str, *artifacts: str) -> Path:
         try:
             return jars(version, *artifacts)
-        except Unavailable as error:
+        except UnavailableError as error:
             pytest.skip(str(error))
 
     return find
@@ -31,11 +31,11 @@ def release() -> Release:
 
 @pytest.fixture(scope="session")
 def name_service(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameService]:
-    """Of the whole run. Who stops a part of it, starts it again."""
+    """The name service of the whole run. A test that stops a part of it starts that part again."""
     folder = tmp_path_factory.mktemp("name-service")
     libraries = release("5.5.0")
     if is_apache():
-        with ApacheAlone(libraries, folder, PROPERTIES) as apache:
+        with ApacheService(libraries, folder, PROPERTIES) as apache:
             yield apache
     else:
         with RoutebookFleet(folder, PROPERTIES, data_dir=folder / "store") as fleet:
@@ -46,12 +46,12 @@ def name_service(release: Release, tmp_path_factory: pytest.TempPathFactory) -> 
 def brokers(
     release: Release, name_service: NameService, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Broker, Broker]]:
-    """Two masters of one cluster, a new one and an older one, for whoever sends messages. They stay up."""
+    """Two masters of one cluster, of a new and an older release, for tests that send messages. They run to the end."""
     folder = tmp_path_factory.mktemp("brokers")
     names = ("broker-a", "5.5.0"), ("broker-b", "5.3.3")
     first, second = (Broker(release(version), folder / name, name_service.address, name) for name, version in names)
     with first, second:
-        everywhere(name_service, lambda address: len(addresses(address, "DefaultCluster")) == 2, "both brokers")
+        wait_everywhere(name_service, lambda address: len(addresses(address, "DefaultCluster")) == 2, "both brokers")
         yield first, second
 
 

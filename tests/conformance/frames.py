@@ -1,6 +1,6 @@
-"""What peers and name server said to each other, cut out of the bytes that pass a balancer; and a peer of our own.
+"""Records the frames that pass a balancer, and sends requests of our own.
 
-Shares no code with `routebook.protocol`: an error there must not agree with itself.
+This module shares no code with `routebook.protocol`, so that a fault there cannot hide itself.
 """
 
 import itertools
@@ -21,7 +21,7 @@ ASK_SECONDS = 10.0
 class Frame:
     connection: int
     from_peer: bool
-    """Else from the name server."""
+    """False for a frame of the name server."""
     code: int
     flag: int
     version: int
@@ -41,32 +41,32 @@ class Frame:
 
 
 class FrameLog:
-    """The observer of a `TcpBalancer`."""
+    """An observer for a `TcpBalancer` that records frames."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.unreadable: set[int] = set()
-        """Connections that do not speak in frames: TLS."""
-        self._rest: dict[tuple[int, bool], bytes] = {}
+        """Connections whose bytes are not frames, because they use TLS."""
+        self._incomplete: dict[tuple[int, bool], bytes] = {}
         self._lock = threading.Lock()
 
     def __call__(self, connection: int, from_peer: bool, data: bytes) -> None:
         key = (connection, from_peer)
         if not data:
-            self._rest.pop(key, None)
+            self._incomplete.pop(key, None)
         elif connection not in self.unreadable:
-            rest = self._rest.pop(key, b"") + data
-            if rest[0] != 0:
+            received = self._incomplete.pop(key, b"") + data
+            if received[0] != 0:
                 self.unreadable.add(connection)
                 return
             with self._lock:
-                while len(rest) >= 4 and len(rest) >= (size := 4 + int.from_bytes(rest[:4])):
-                    self.frames.append(_frame(connection, from_peer, rest[4:size]))
-                    rest = rest[size:]
-            self._rest[key] = rest
+                while len(received) >= 4 and len(received) >= (size := 4 + int.from_bytes(received[:4])):
+                    self.frames.append(_frame(connection, from_peer, received[4:size]))
+                    received = received[size:]
+            self._incomplete[key] = received
 
     def requests(self, *codes: int, since: float = 0.0) -> list[Frame]:
-        """Of peers, with one of these codes (or any), of which `ext` is searched by the caller."""
+        """The requests of peers with one of these codes, or with any code."""
         with self._lock:
             frames = self.frames.copy()
         return [
@@ -137,12 +137,12 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        """Also with the unquoted integer keys of the old dialect."""
+        """The parsed body. Unquoted integer keys, which older releases send, are accepted."""
         return json.loads(re.sub(rb"([{,])(-?\d+):", rb'\1"\2":', self.body))
 
 
 def ask(address: str, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Answer:
-    """One question on a connection of its own."""
+    """Sends one request over a new connection, and returns the answer."""
     host, _, port = address.rpartition(":")
     header = {"code": code, "flag": 0, "language": "JAVA", "opaque": next(_opaques), "version": 513}
     data = json.dumps({**header, "serializeTypeCurrentRPC": "JSON", "extFields": ext or {}}).encode()
@@ -153,16 +153,16 @@ def ask(address: str, code: int, ext: dict[str, str] | None = None, body: bytes 
             received = answers.read(size)
     header_size = int.from_bytes(received[1:4])
     if received[0] == 1:
-        # A peer that is set to binary headers answers everybody so.
-        found, (answered, *_), remark = _binary_header(received[4 : 4 + header_size])
-        return Answer(answered, remark, found, received[4 + header_size :])
+        # A peer configured for binary headers sends them in every answer.
+        ext, (answer_code, *_), remark = _binary_header(received[4 : 4 + header_size])
+        return Answer(answer_code, remark, ext, received[4 + header_size :])
     fields = json.loads(received[4 : 4 + header_size])
     ext = fields.get("extFields") or {}
     return Answer(fields["code"], fields.get("remark") or "", ext, received[4 + header_size :])
 
 
 def route(address: str, topic: str) -> dict[str, Any] | None:
-    """As a client of today asks; None: no such topic."""
+    """The route as a current client gets it. None if the topic does not exist."""
     answer = ask(address, 105, {"topic": topic, "acceptStandardJsonOnly": "true"})
     if answer.code == 17:
         return None
@@ -172,6 +172,6 @@ def route(address: str, topic: str) -> dict[str, Any] | None:
 
 
 def addresses(address: str, topic: str) -> dict[str, dict[str, str]]:
-    """Of the route: broker name → id → address; empty when there is none."""
+    """The addresses in the route: broker name → id → address. Empty without a route."""
     found = route(address, topic)
     return {group["brokerName"]: dict(group["brokerAddrs"]) for group in found["brokerDatas"]} if found else {}

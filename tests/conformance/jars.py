@@ -1,5 +1,6 @@
-"""What peers are made of: RocketMQ's own jars by Maven, a package of npm. Kept in the user's cache folder: fetched
-once a machine and version.
+"""Fetches RocketMQ's jars with Maven and packages with npm.
+
+They are kept in the user's cache folder, so that each version is fetched once per machine.
 """
 
 import contextlib
@@ -13,9 +14,9 @@ from pathlib import Path
 
 FETCH_SECONDS = 600
 ALL_PARTS = ("namesrv", "broker", "client", "tools")
-"""Every version of `VERSIONS` has these; 5.x has also `proxy` and `container`."""
+"""The artifacts that all of `VERSIONS` have. 5.x also has `proxy` and `container`."""
 VERSIONS = ("5.5.0", "5.3.3", "4.9.7", "4.9.3")
-"""Not every version of RocketMQ is whole in Maven; these are."""
+"""Versions of which Maven has all artifacts. Other versions are incomplete there."""
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>routebook</groupId><artifactId>peers</artifactId><version>1</version>
@@ -28,44 +29,44 @@ _DEPENDENCY = (
 _failures: dict[str, str] = {}
 
 
-class Unavailable(Exception):  # noqa: N818 not a failure: a reason to skip
-    """What this machine lacks, for `pytest.skip`."""
+class UnavailableError(Exception):
+    """The text says what this machine lacks, for `pytest.skip`."""
 
 
 def jars(version: str, *artifacts: str) -> Path:
-    """A folder with these artifacts of RocketMQ (without the prefix `rocketmq-`; default: `ALL_PARTS`) and all
-    they need. For `java -cp 'FOLDER/*'`.
+    """A folder with these artifacts of RocketMQ and their dependencies, for `java -cp 'FOLDER/*'`. The names have no
+    prefix `rocketmq-`, and the default is `ALL_PARTS`.
     """
     names = sorted(artifacts or ALL_PARTS)
-    return _had("-".join((version, *names)), ("java", "mvn"), lambda folder: _fetch_jars(folder, version, names))
+    return _cached("-".join((version, *names)), ("java", "mvn"), lambda folder: _fetch_jars(folder, version, names))
 
 
 def node_modules(package: str, version: str) -> Path:
-    """A package of npm and all it needs, for NODE_PATH."""
+    """A folder with an npm package and its dependencies, for NODE_PATH."""
 
     def fetch(folder: Path) -> Path:
         words = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder))
         _run("npm", "install", *words, f"{package}@{version}", cwd=folder, what=f"{package} {version}")
         return folder / "node_modules"
 
-    return _had(f"{package}-{version}", ("node", "npm"), fetch)
+    return _cached(f"{package}-{version}", ("node", "npm"), fetch)
 
 
-def _had(key: str, tools: Sequence[str], fetch: Callable[[Path], Path]) -> Path:
-    """From the cache; `fetch` makes it in a folder of its own and says where."""
+def _cached(key: str, tools: Sequence[str], fetch: Callable[[Path], Path]) -> Path:
+    """The folder in the cache. If it is missing, `fetch` creates it in a temporary folder and returns its path."""
     if missing := [tool for tool in tools if not shutil.which(tool)]:
-        raise Unavailable(f"needs {' and '.join(missing)}")
+        raise UnavailableError(f"needs {' and '.join(missing)}")
     if key in _failures:
-        # Without this a machine that is offline would ask again in every test.
-        raise Unavailable(_failures[key])
+        # An offline machine must not try again in every test.
+        raise UnavailableError(_failures[key])
     target = _cache() / key
-    with _alone(_cache()):
+    with _locked(_cache()):
         if not target.is_dir():
             try:
                 with tempfile.TemporaryDirectory(dir=_cache(), prefix="fetching-") as unfinished:
-                    # In place at once or not at all.
+                    # Renamed only when it is complete.
                     fetch(Path(unfinished)).rename(target)
-            except Unavailable as error:
+            except UnavailableError as error:
                 _failures[key] = str(error)
                 raise
     return target
@@ -78,8 +79,8 @@ def _cache() -> Path:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Two runs that fetch the same wait for each other; Maven's own store does not like company either."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Lets one run fetch at a time, since Maven's local repository does not support several."""
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -100,4 +101,4 @@ def _run(tool: str, *words: str, cwd: Path, what: str) -> None:
         try:
             subprocess.run(command, cwd=cwd, stdout=output, stderr=output, timeout=FETCH_SECONDS, check=True)
         except subprocess.SubprocessError:
-            raise Unavailable(f"{tool} could not fetch {what} (see {log})") from None
+            raise UnavailableError(f"{tool} could not fetch {what} (see {log})") from None

@@ -1,7 +1,7 @@
-"""Apache's own processes: name server, broker, tools. Each with a home, a store and ports of its own.
+"""RocketMQ's own processes: name server, broker and tools, each with its own home folder, store and ports.
 
-None outlives the test process, however that ends: `store/keeper.py` stands between, as it does for the store.
-A process that ended badly leaves its output in its folder, and the last of it in the error.
+`store/keeper.py` ends them when the test process ends for whatever reason, as it does for the embedded store. The
+output of a process is in its folder, and the end of it is part of the error when the process fails.
 """
 
 import os
@@ -20,13 +20,13 @@ from tests.support.ports import lasting_free_port
 from tests.support.waiting import wait_until
 
 START_SECONDS = 120.0
-"""A broker takes 4 s on an idle machine, but eight of them share two cores with everything else."""
+"""A broker takes 4 s on an idle machine, but eight brokers share two cores with everything else."""
 STOP_SECONDS = 60.0
 HOST = "127.0.0.1"
 
 _CONFIGURATION = '<configuration><root level="WARN"/></configuration>'
 _JVM = (
-    # Short-lived and many: start quickly, stay small.
+    # Many short-lived processes: they should start quickly and stay small.
     *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"),
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -37,7 +37,7 @@ _JVM = (
 
 
 def home_of(folder: Path) -> Path:
-    """What ROCKETMQ_HOME must hold: 4.9 does not start without these."""
+    """Writes the files that 4.9 requires in ROCKETMQ_HOME."""
     (folder / "conf").mkdir(parents=True, exist_ok=True)
     for name in ("namesrv", "broker", "tools"):
         (folder / "conf" / f"logback_{name}.xml").write_text(_CONFIGURATION)
@@ -49,13 +49,13 @@ def java_command(classpath: Path, *words: str, heap_mb: int = 128, options: Sequ
 
 
 class JavaProcess:
-    """`with` starts it and waits until it says that it is ready; killed at the end if it still runs."""
+    """A process that `with` starts. It waits until the process is ready, and kills it at the end if it still runs."""
 
     main: ClassVar[str]
     heap_mb: ClassVar[int] = 256
 
     def __init__(self, classpath: Path, folder: Path, *, env: Mapping[str, str] | None = None) -> None:
-        """`folder`: its home; kept, so that the next start finds what this one stored."""
+        """`folder` is the home of the process. It is kept, so that the next start finds the stored data."""
         self.folder = home_of(folder)
         self._classpath = classpath
         self._env = dict(env or {})
@@ -82,7 +82,7 @@ class JavaProcess:
 
     @property
     def log(self) -> str:
-        """What it wrote to its outputs since its last start."""
+        """Its output since the last start."""
         return self._log.read_text(errors="replace")
 
     @property
@@ -90,14 +90,14 @@ class JavaProcess:
         return self._keeper is not None and self._keeper.poll() is None
 
     def launch(self) -> None:
-        """Without waiting: several can start side by side, then `wait_ready` for each."""
-        assert not self.running, f"{self.folder.name} runs already"
+        """Starts without waiting, so that several can start in parallel. Call `wait_ready` for each afterwards."""
+        assert not self.running, f"{self.folder.name} is already running"
         self._close()
         shutil.rmtree(self._run_folder, ignore_errors=True)
         self._run_folder.mkdir()
         self._log = self.folder / f"log-{len(list(self.folder.glob('log-*')))}"
         user_home = f"-Duser.home={self.folder}"
-        # The tools of a platform must not come along: they change what peers send.
+        # Settings of RocketMQ in the environment would change what peers send.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("ROCKETMQ", "NAMESRV"))}
         command = java_command(
             self._classpath, self.main, *self.arguments(), heap_mb=self.heap_mb, options=[user_home, *self.options()]
@@ -116,11 +116,11 @@ class JavaProcess:
             )
 
     def wait_ready(self, within: float = START_SECONDS) -> None:
-        def ready_or_ended() -> bool:
+        def is_ready_or_ended() -> bool:
             return not self.running or self.is_ready()
 
-        wait_until(ready_or_ended, f"{self.folder.name} starts", timeout_s=within, every_s=0.1)
-        assert self.running, f"{self.folder.name} ended at once: {self.log[-2000:]}"
+        wait_until(is_ready_or_ended, f"{self.folder.name} starts", timeout_s=within, every_s=0.1)
+        assert self.running, f"{self.folder.name} ended during its start: {self.log[-2000:]}"
 
     def start(self) -> None:
         self.launch()
@@ -131,21 +131,24 @@ class JavaProcess:
             raise
 
     def stop(self) -> int:
-        """Orderly, as `mqshutdown` does it; the exit code."""
+        """Stops it with SIGTERM, as `mqshutdown` does, and returns the exit code."""
         self.signal(signal.SIGTERM)
         return self._wait()
 
     def kill(self) -> None:
-        """kill -9. Does nothing when it has ended already."""
+        """Kills it with SIGKILL if it is running."""
         if self.running:
-            wait_until(lambda: not self.running or (self._run_folder / keeper.PROCESS_ID_FILE).exists(), "it has an id")
+            wait_until(
+                lambda: not self.running or (self._run_folder / keeper.PROCESS_ID_FILE).exists(),
+                "the keeper has written the process id",
+            )
             self.signal(signal.SIGKILL)
             self._wait()
         self._close()
 
-    def signal(self, one: signal.Signals) -> None:
+    def signal(self, number: signal.Signals) -> None:
         if self.running:
-            os.kill(int((self._run_folder / keeper.PROCESS_ID_FILE).read_text()), one)
+            os.kill(int((self._run_folder / keeper.PROCESS_ID_FILE).read_text()), number)
 
     @property
     def _run_folder(self) -> Path:
@@ -187,7 +190,7 @@ class ApacheNameServer(JavaProcess):
         return f"{HOST}:{self.port}"
 
     def options(self) -> list[str]:
-        # The later one counts.
+        # Java uses the last one of repeated options.
         return [f"-Xmx{self._heap_mb}m", f"-Xms{self._heap_mb}m"]
 
     def arguments(self) -> list[str]:
@@ -195,7 +198,7 @@ class ApacheNameServer(JavaProcess):
 
 
 class Broker(JavaProcess):
-    """`mqbroker`; by default a master that creates topics when asked for them."""
+    """`mqbroker`. By default it is a master that creates topics automatically."""
 
     main = "org.apache.rocketmq.broker.BrokerStartup"
 
@@ -214,7 +217,7 @@ class Broker(JavaProcess):
     ) -> None:
         super().__init__(classpath, folder, env=env)
         self.name, self.broker_id, self.cluster = name, broker_id, cluster
-        # Beside its own port it listens on the one two below, and for its slaves on the one above.
+        # It also listens on the port two below, and for its slaves on the one above.
         self.port = lasting_free_port((-2, 1))
         self._options = list(options)
         self._lines = {
@@ -231,7 +234,7 @@ class Broker(JavaProcess):
             "storePathCommitLog": folder / "store" / "commitlog",
             "mappedFileSizeCommitLog": 16 << 20,
             "mappedFileSizeConsumeQueue": 600_000,
-            # A full disk of the machine must not refuse messages.
+            # Otherwise the broker refuses messages when the disk of the machine is nearly full.
             "diskMaxUsedSpaceRatio": 99,
             **(properties or {}),
         }
@@ -246,7 +249,7 @@ class Broker(JavaProcess):
         return self.folder / "broker.conf"
 
     def change(self, **properties: object) -> None:
-        """Holds from the next start."""
+        """Changes properties. They take effect at the next start."""
         self._lines |= properties
         self._write()
 
@@ -261,7 +264,7 @@ class Broker(JavaProcess):
     ) -> None:
         super().__exit__(kind, error, trace)
         if error is None:
-            # Hundreds of megabytes, and pytest keeps the folders of three runs.
+            # The store has hundreds of megabytes, and pytest keeps the folders of three runs.
             shutil.rmtree(self.folder / "store", ignore_errors=True)
 
     def _write(self) -> None:
@@ -270,7 +273,7 @@ class Broker(JavaProcess):
 
 
 class BrokerContainer(JavaProcess):
-    """`mqbrokercontainer` with some brokers, which are not started themselves."""
+    """`mqbrokercontainer` with brokers. Their own processes are not started."""
 
     main = "org.apache.rocketmq.container.BrokerContainerStartup"
     heap_mb = 384
@@ -293,7 +296,7 @@ class BrokerContainer(JavaProcess):
 
 
 def mqadmin(classpath: Path, folder: Path, *words: str, within: float = START_SECONDS) -> str:
-    """What the tool prints, both outputs. It exits with 0 whatever happens."""
+    """The output of the tool, including standard error. Its exit code is always 0."""
     home = home_of(folder)
     command = java_command(
         classpath, "org.apache.rocketmq.tools.command.MQAdminStartup", *words, options=[f"-Duser.home={home}"]

@@ -1,4 +1,4 @@
-"""Small Java programs of our own that use RocketMQ's client: started from source, told what to do line by line."""
+"""Small Java programs that use RocketMQ's clients. They are started from source and take one command per line."""
 
 import os
 import queue
@@ -16,7 +16,7 @@ SOURCES = Path(__file__).parent / "java"
 
 
 class Program:
-    """Answers each line with some lines and a last one that begins with "done". Ends with its standard input."""
+    """Answers each command with some lines and a last one that begins with "done". Ends with its standard input."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class Program:
             stream.close()
         self._errors.close()
 
-    def tell(self, line: str) -> None:
-        """Without waiting for the answer."""
+    def send(self, line: str) -> None:
+        """Sends a command without waiting for its answer."""
         assert self.process.stdin
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
 
     def read(self, until: str = "done", within: float = START_SECONDS) -> list[str]:
-        """Lines up to the first that begins so, with it."""
+        """The lines up to and including the first one that begins with `until`."""
         deadline = time.monotonic() + within
         lines: list[str] = []
         while not (lines and lines[-1].startswith(until)):
@@ -78,13 +78,13 @@ class Program:
             except queue.Empty:
                 raise AssertionError(f"no {until!r} within {within:g} s, but {lines}: {self.errors}") from None
             if line is None:
-                raise AssertionError(f"ended after {lines}: {self.errors}")
+                raise AssertionError(f"the program ended after {lines}: {self.errors}")
             lines.append(line)
         return lines
 
     def ask(self, line: str, within: float = 2 * START_SECONDS) -> str:
-        """What the last line says after "done"."""
-        self.tell(line)
+        """Sends a command, and returns the text of the last line after "done"."""
+        self.send(line)
         return self.read(within=within)[-1].removeprefix("done").strip()
 
     @property
@@ -99,7 +99,7 @@ class Program:
 
 
 class Messages(Program):
-    """A producer and consumers; `java/Messages.java` says what it can."""
+    """A producer and consumers. `java/Messages.java` documents the commands."""
 
     def __init__(
         self,
@@ -111,13 +111,13 @@ class Messages(Program):
         env: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
     ) -> None:
-        """`poll_ms`: how often it asks for routes; the client's own default is 30 s."""
+        """`poll_ms`: period of its route lookups. The client's own default is 30 s."""
         words = (str(SOURCES / "Messages.java"), name_server, str(poll_ms))
         options = (f"-Duser.home={folder}", *options)
         super().__init__(java_command(classpath, *words, options=options), folder, env=env)
 
-    def exchange(self, topic: str, count: int, *, group: str = "") -> None:
-        """Sends so many and gets each; nothing is lost, nothing fails."""
+    def assert_exchange(self, topic: str, count: int, *, group: str = "") -> None:
+        """Asserts that it can send and receive this many messages without a loss or failure."""
         sent = self.ask(f"send {topic} 0 {count}")
         assert f"sent {count} failures 0" in sent, sent
         group = group or f"group-of-{topic}"
@@ -127,7 +127,7 @@ class Messages(Program):
 
 
 class Grpc(Program):
-    """The other Java client, for proxies; `java/Grpc.java`."""
+    """The Java client for proxies, `java/Grpc.java`."""
 
     def __init__(self, classpath: Path, folder: Path, endpoint: str) -> None:
         words = (str(SOURCES / "Grpc.java"), endpoint)
@@ -135,14 +135,14 @@ class Grpc(Program):
 
 
 class Admin(Program):
-    """mqadmin that starts once; `java/Admin.java`."""
+    """mqadmin as one process for many commands, `java/Admin.java`."""
 
     def __init__(self, classpath: Path, folder: Path) -> None:
         words = (str(SOURCES / "Admin.java"),)
         super().__init__(java_command(classpath, *words, options=[f"-Duser.home={folder}"]), folder)
 
     def run(self, *words: str) -> str:
-        """What the command prints, both outputs."""
-        self.tell("\t".join(words))
-        # The first use of its log says how that was set up.
+        """The output of the command, including standard error."""
+        self.send("\t".join(words))
+        # The logging library prints its configuration at its first use.
         return "\n".join(line for line in self.read()[:-1] if "|-INFO in org.apache" not in line).strip()

@@ -1,7 +1,7 @@
-"""The name service that peers are given: always one address, a balancer's, that keeps what it saw.
+"""The name service of the tests: one address of a balancer that records frames.
 
-Behind it are two workers of Routebook, two processes on one store; or, with ROUTEBOOK_TEST_NAME_SERVER=apache,
-Apache's own name server: a test that fails there too is wrong.
+Behind the balancer are two workers of Routebook on one store. With ROUTEBOOK_TEST_NAME_SERVER=apache it is Apache's
+name server instead: a test that fails there as well is wrong.
 """
 
 import os
@@ -29,7 +29,7 @@ def is_apache() -> bool:
 
 
 class NameService(Protocol):
-    """What every test may use, whichever it is."""
+    """The interface that Routebook and Apache's name server have in common here."""
 
     log: FrameLog
     balancer: TcpBalancer
@@ -39,31 +39,28 @@ class NameService(Protocol):
 
     @property
     def each(self) -> list[str]:
-        """The addresses behind the balancer."""
+        """The addresses of the name servers behind the balancer."""
         ...
 
 
-def everywhere(
+def wait_everywhere(
     names: NameService, condition: Callable[[str], object], what: str, *, within: float = START_SECONDS
 ) -> None:
-    """Waits until it holds of each address behind the balancer."""
+    """Waits until the condition is true for each name server behind the balancer."""
     for address in names.each:
         wait_until(partial(condition, address), f"{what} at {address}", timeout_s=within, every_s=0.05)
 
 
 def await_answers(log: FrameLog, requests: Sequence[Frame]) -> list[Frame]:
-    """One for each of them, in their order. A request is logged before it is passed on: the answer to one that was
-    sent just now comes later. Not for requests on a connection that has been cut.
+    """Waits for the answers to these requests, and returns them in the same order. A request is recorded before it is
+    passed on, so its answer may be missing yet. Requests on a connection that was cut have no answer.
     """
 
     def unanswered() -> list[Frame]:
         return [frame for frame in requests if not log.answer_to(frame)]
 
-    def all_answered() -> bool:
-        return not unanswered()
-
     try:
-        wait_until(all_answered, "each request is answered")
+        wait_until(lambda: not unanswered(), "each request is answered")
     except AssertionError as error:
         error.add_note("\n".join(["without an answer:", *map(repr, unanswered())]))
         raise
@@ -71,17 +68,17 @@ def await_answers(log: FrameLog, requests: Sequence[Frame]) -> list[Frame]:
 
 
 class Worker:
-    """One `routebook serve` with a port that it keeps when it is started again."""
+    """A `routebook serve` that has the same port after a restart."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *arguments: str) -> None:
         self.port = lasting_free_port()
         self._folder = folder
-        self._words = words
+        self._arguments = arguments
         self.process = self._new()
 
     def _new(self) -> Running:
         ports = ("--remoting-port", str(self.port), "--http-port", "0", "--admin-port", "0")
-        return Running("serve", *self._words, *ports, folder=self._folder, ports=False)
+        return Running("serve", *self._arguments, *ports, folder=self._folder, ports=False)
 
     @property
     def address(self) -> str:
@@ -106,7 +103,7 @@ class Worker:
         self.process.__exit__(None, None, None)
 
     def restart(self) -> None:
-        """Orderly: it drains."""
+        """Stops it with draining, and starts it again."""
         self.stop()
         self.start()
 
@@ -116,7 +113,7 @@ class Worker:
 
 
 class RoutebookFleet:
-    """Two workers, two processes, one store."""
+    """Two workers in two processes, on one store."""
 
     def __init__(
         self,
@@ -127,8 +124,8 @@ class RoutebookFleet:
         workers: int = 2,
         data_dir: Path | None = None,
     ) -> None:
-        """`properties`: of namesrv.conf, as Apache's. `flags`: of `routebook serve`. `data_dir`: a store that keeps
-        its data when it restarts.
+        """`properties` are written to namesrv.conf, as for Apache's name server. `flags` are for `routebook serve`.
+        With `data_dir`, the store keeps its data over a restart.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self._configuration = folder / "namesrv.conf"
@@ -166,15 +163,15 @@ class RoutebookFleet:
     ) -> None:
         self._stack.close()
 
-    def new_worker(self, folder: Path, *words: str) -> Worker:
-        """Not started. Of this fleet, not behind its balancer."""
+    def new_worker(self, folder: Path, *arguments: str) -> Worker:
+        """A worker of this fleet that is neither started nor behind the balancer."""
         folder.mkdir()
         store = ("--redis-url", self.store.url, "--namespace", self.namespace)
-        return Worker(folder, *store, "-c", str(self._configuration), *words)
+        return Worker(folder, *store, "-c", str(self._configuration), *arguments)
 
 
-class ApacheAlone:
-    """Apache's name server behind the same balancer."""
+class ApacheService:
+    """Apache's name server behind the same kind of balancer."""
 
     def __init__(self, classpath: Path, folder: Path, properties: Mapping[str, str] | None = None) -> None:
         self.log = FrameLog()

@@ -1,4 +1,4 @@
-"""A master and its slave with acting masters on, both ways of keeping in touch: 322 and 105, or 904 and 901."""
+"""A master and a slave with acting masters enabled, with both kinds of heartbeats: 322 and 105, or 904 and 901."""
 
 import re
 import time
@@ -10,8 +10,8 @@ import pytest
 from tests.conformance.conftest import Release
 from tests.conformance.frames import addresses, ask, route
 from tests.conformance.java_processes import Broker
-from tests.conformance.name_services import NameService, everywhere
-from tests.conformance.side_by_side import Outcomes, side_by_side
+from tests.conformance.name_services import NameService, wait_everywhere
+from tests.conformance.parallel import Outcomes, run_in_parallel
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
@@ -21,22 +21,22 @@ READ_ONLY, READ_WRITE = 4, 6
 
 
 @pytest.fixture(scope="module")
-def lives(
+def outcomes(
     request: pytest.FixtureRequest,
     release: Release,
     name_service: NameService,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Outcomes]:
-    def live(kind: str) -> None:
-        _Pair(kind, release(kind.partition("-")[0]), name_service, tmp_path_factory.mktemp(kind)).live()
+    def run(kind: str) -> None:
+        _Pair(kind, release(kind.partition("-")[0]), name_service, tmp_path_factory.mktemp(kind)).check()
 
-    with side_by_side(request, "kind", live) as outcomes:
+    with run_in_parallel(request, "kind", run) as outcomes:
         yield outcomes
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_slave_acts_while_its_master_is_away(kind: str, lives: Outcomes) -> None:
-    lives[kind].result()
+def test_a_slave_is_the_acting_master_while_its_master_is_away(kind: str, outcomes: Outcomes) -> None:
+    outcomes[kind].result()
 
 
 class _Pair:
@@ -60,38 +60,36 @@ class _Pair:
             for broker_id in (0, 1)
         )
 
-    def live(self) -> None:
+    def check(self) -> None:
         with self.master, self.slave:
             both = {"0": self.master.address, "1": self.slave.address}
-            self._becomes(both, READ_WRITE)
-            self._keeps_in_touch()
+            self._wait_for_route(both, READ_WRITE)
+            self._check_heartbeats()
             notified = self._notified()
             self.master.kill()
-            self._becomes({"0": self.slave.address}, READ_ONLY)
-            members = self._members()
-            # Who it is really, for brokers that ask.
-            assert members == {"1": self.slave.address}
-            wait_until(lambda: len(self._notified()) > len(notified), "the slave hears of it (905)")
+            self._wait_for_route({"0": self.slave.address}, READ_ONLY)
+            # Brokers see the slave with its own id.
+            assert self._members() == {"1": self.slave.address}
+            wait_until(lambda: len(self._notified()) > len(notified), "the slave is notified (905)")
             self.master.start()
-            self._becomes(both, READ_WRITE)
-            wait_until(lambda: self._notified()[-1] == "0", "the slave hears that its master is back (905)")
-            # Once each, however many workers there are.
+            self._wait_for_route(both, READ_WRITE)
+            wait_until(lambda: self._notified()[-1] == "0", "the slave is notified that its master is back (905)")
+            # Each change is notified once, for any number of workers.
             assert self._notified() == [*notified, "1", "0"]
             self.slave.stop()
-            self._becomes({"0": self.master.address}, READ_WRITE)
+            self._wait_for_route({"0": self.master.address}, READ_WRITE)
 
-    def _becomes(self, seats: dict[str, str], perm: int) -> None:
-        everywhere(self.names, lambda address: addresses(address, self.name) == {self.name: seats}, f"{seats}")
-        everywhere(self.names, lambda address: self._perm(address) == perm, f"perm {perm}")
+    def _wait_for_route(self, seats: dict[str, str], perm: int) -> None:
+        wait_everywhere(self.names, lambda address: addresses(address, self.name) == {self.name: seats}, f"{seats}")
+        wait_everywhere(self.names, lambda address: self._perm(address) == perm, f"perm {perm}")
 
     def _perm(self, address: str) -> int | None:
-        """Of the cluster's own topic, which every broker makes with permission 7: without the inherit bit, as a
-        topic of users has it."""
+        """The permission of the cluster's own topic without the inherit bit. Brokers create this topic with permission 7."""
         found = route(address, self.name.replace("pair", "cluster-pair"))
         return found["queueDatas"][0]["perm"] & 6 if found else None
 
     def _notified(self) -> list[str]:
-        """The lowest ids that it was told, as its log has them."""
+        """The smallest ids of which the slave was notified, from its log."""
         log = self.slave.folder / "logs" / "rocketmqlogs" / "broker.log"
         return re.findall(r"min broker id changed, prev \d+, new (\d+)", log.read_text(errors="replace"))
 
@@ -101,22 +99,22 @@ class _Pair:
         members: dict[str, str] = answer.json()["brokerMemberGroup"]["brokerAddrs"]
         return members
 
-    def _keeps_in_touch(self) -> None:
-        """Once a second, without an answer; every heartbeat of each broker arrives."""
+    def _check_heartbeats(self) -> None:
+        """Both brokers send heartbeats every second as one-way requests, and query their group."""
         since = time.monotonic()
-        heartbeat, question = (322, 105) if self.is_compatible else (904, 901)
+        heartbeat, query = (322, 105) if self.is_compatible else (904, 901)
         for broker in (self.master, self.slave):
 
-            def beats(address: str = broker.address) -> bool:
+            def has_sent_heartbeats(address: str = broker.address) -> bool:
                 sent = self.names.log.of_broker(self.name, heartbeat, since=since)
                 return len([frame for frame in sent if frame.ext["brokerAddr"] == address]) >= 3
 
-            wait_until(beats, f"{heartbeat} of {broker.address}")
+            wait_until(has_sent_heartbeats, f"{heartbeat} of {broker.address}")
         assert all(frame.is_oneway for frame in self.names.log.of_broker(self.name, heartbeat, since=since))
 
-        def asks() -> bool:
-            asked = self.names.log.requests(question, since=since)
-            words = [frame.ext.get("topic", "") + frame.ext.get("brokerName", "") for frame in asked]
-            return any(word.endswith(self.name) for word in words)
+        def queries_group() -> bool:
+            queries = self.names.log.requests(query, since=since)
+            names = [frame.ext.get("topic", "") + frame.ext.get("brokerName", "") for frame in queries]
+            return any(name.endswith(self.name) for name in names)
 
-        wait_until(asks, "it asks for its group")
+        wait_until(queries_group, "a broker queries its group")

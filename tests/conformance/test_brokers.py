@@ -1,4 +1,4 @@
-"""The life of a broker, of each kind there is: registers, serves a new topic, is killed, returns, stops in order."""
+"""Brokers of several releases and configurations register, add a topic, are killed, return and stop."""
 
 import json
 import time
@@ -11,16 +11,16 @@ import pytest
 from tests.conformance.conftest import Release
 from tests.conformance.frames import Frame, addresses, ask, route
 from tests.conformance.java_processes import Broker
-from tests.conformance.name_services import NameService, await_answers, everywhere
-from tests.conformance.side_by_side import Outcomes, side_by_side
+from tests.conformance.name_services import NameService, await_answers, wait_everywhere
+from tests.conformance.parallel import Outcomes, run_in_parallel
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
 REGISTERS_WITHIN = 15.0
-"""The first attempt can go nowhere; the next one is ten seconds later."""
-GONE_WITHIN = 4.0
-"""The grace of a lost connection and a second."""
+"""If the first attempt fails, the next one is ten seconds later."""
+REMOVED_WITHIN = 4.0
+"""The grace time of a lost connection and a second."""
 SPLIT_SIZE = 5
 QUEUES = {
     "readQueueNums": "3",
@@ -52,22 +52,22 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def lives(
+def outcomes(
     request: pytest.FixtureRequest,
     release: Release,
     name_service: NameService,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Outcomes]:
-    def live(kind: str) -> None:
-        _Life(kind, release(KINDS[kind].version), name_service, tmp_path_factory.mktemp(kind)).live()
+    def run(kind: str) -> None:
+        _Scenario(kind, release(KINDS[kind].version), name_service, tmp_path_factory.mktemp(kind)).check()
 
-    with side_by_side(request, "kind", live) as outcomes:
+    with run_in_parallel(request, "kind", run) as outcomes:
         yield outcomes
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_broker_registers_serves_dies_and_returns(kind: str, lives: Outcomes) -> None:
-    lives[kind].result()
+def test_a_broker_registers_is_killed_and_returns(kind: str, outcomes: Outcomes) -> None:
+    outcomes[kind].result()
 
 
 def test_a_slave_of_4_9_publishes_no_topics(release: Release, name_service: NameService, tmp_path: Path) -> None:
@@ -77,16 +77,16 @@ def test_a_slave_of_4_9_publishes_no_topics(release: Release, name_service: Name
         for number in (0, 1)
     )
     with slave:
-        # Its topics wait for a master; only who asks for clusters sees it.
-        everywhere(name_service, lambda address: slave.address in ask(address, 106).body.decode(), "the slave")
+        # Its topics are published with a master; until then only the cluster information has the slave.
+        wait_everywhere(name_service, lambda address: slave.address in ask(address, 106).body.decode(), "the slave")
         for address in name_service.each:
             assert route(address, "old-pair") is None
         with master:
             seats = {"old-pair": {"0": master.address, "1": slave.address}}
-            everywhere(name_service, lambda address: addresses(address, "old-pair") == seats, "both")
+            wait_everywhere(name_service, lambda address: addresses(address, "old-pair") == seats, "both")
 
 
-class _Life:
+class _Scenario:
     def __init__(self, kind: str, libraries: Path, name_service: NameService, folder: Path) -> None:
         self.kind, self.names = kind, name_service
         self.name = f"broker-{kind}"
@@ -100,66 +100,66 @@ class _Life:
             properties=KINDS[kind].properties,
         )
 
-    def live(self) -> None:
+    def check(self) -> None:
         with self.broker:
-            self._is_there()
+            self._wait_until_registered()
             self._check_registration()
-            self._new_topic("first")
-            self._ask_first()
+            self._check_new_topic("first")
+            self._check_version_query()
             self.broker.kill()
-            self._is_gone(GONE_WITHIN)
+            self._wait_until_removed(REMOVED_WITHIN)
             self.broker.start()
-            self._is_there()
-            self._new_topic("second")
+            self._wait_until_registered()
+            self._check_new_topic("second")
             since = time.monotonic()
             self.broker.stop()
-            wait_until(lambda: self._sent(104, since), "it says that it goes")
-            self._is_gone(GONE_WITHIN)
+            wait_until(lambda: self._sent(104, since), "the broker unregisters")
+            self._wait_until_removed(REMOVED_WITHIN)
             assert len(self._sent(104, since)) == 1
 
-    def _is_there(self) -> None:
+    def _wait_until_registered(self) -> None:
         seats = {self.name: {"0": self.broker.address}}
 
-        def is_there(address: str) -> bool:
+        def is_registered(address: str) -> bool:
             return addresses(address, self.name) == addresses(address, self.broker.cluster) == seats
 
-        everywhere(self.names, is_there, self.name, within=REGISTERS_WITHIN)
+        wait_everywhere(self.names, is_registered, self.name, within=REGISTERS_WITHIN)
 
-    def _is_gone(self, within: float) -> None:
+    def _wait_until_removed(self, within: float) -> None:
         since = time.monotonic()
-        everywhere(self.names, lambda address: route(address, self.name) is None, "gone", within=within)
+        wait_everywhere(self.names, lambda address: route(address, self.name) is None, "removed", within=within)
         for address in self.names.each:
             assert route(address, self._topic("first")) is None
-        print(f"{self.name}: gone everywhere after {time.monotonic() - since:.2f} s")
+        print(f"{self.name}: removed everywhere after {time.monotonic() - since:.2f} s")
 
     def _topic(self, prefix: str) -> str:
         return f"{prefix}-{self.kind}".replace(".", "_")
 
-    def _new_topic(self, prefix: str) -> None:
-        """Made at the broker, as a tool does; it tells its name server at once, not with its next registration."""
+    def _check_new_topic(self, prefix: str) -> None:
+        """Creates a topic at the broker, as the tool does. The broker registers it at once."""
         topic, since = self._topic(prefix), time.monotonic()
-        made = ask(self.broker.address, 17, {"topic": topic, "defaultTopic": "TBW102", "order": "false", **QUEUES})
-        assert made.code == 0, made
-        everywhere(self.names, lambda address: route(address, topic), topic, within=REGISTERS_WITHIN)
+        created = ask(self.broker.address, 17, {"topic": topic, "defaultTopic": "TBW102", "order": "false", **QUEUES})
+        assert created.code == 0, created
+        wait_everywhere(self.names, lambda address: route(address, topic), topic, within=REGISTERS_WITHIN)
         for address in self.names.each:
             found = route(address, topic)
             assert found
             assert [(data["readQueueNums"], data["perm"]) for data in found["queueDatas"]] == [(3, 6)]
         if self.kind.endswith("single-topics"):
 
-            def told() -> bool:
+            def is_registered_alone() -> bool:
                 return topic in [frame.ext["topic"] for frame in self.names.log.requests(217, since=since)]
 
-            # Its periodic registration may have been first.
-            wait_until(told, f"{topic} in a registration of its own")
+            # The periodic registration may have come first.
+            wait_until(is_registered_alone, f"{topic} in a registration of its own")
 
     def _sent(self, code: int, since: float = 0.0) -> list[Frame]:
         return self.names.log.of_broker(self.name, code, since=since)
 
     def _check_registration(self) -> None:
         if self.kind.endswith("split"):
-            # It is there with the first part of its registration.
-            wait_until(lambda: len(self._sent(103)) > 1, "its registration comes in parts")
+            # The broker is in the route table with the first part of its registration.
+            wait_until(lambda: len(self._sent(103)) > 1, "the second part of the registration")
         registrations = self._sent(103)
         first = registrations[0]
         assert first.ext.get("enableActingMaster") == ("false" if self.kind.startswith("5") else None)
@@ -176,16 +176,16 @@ class _Life:
             ]
             assert max(sizes) <= SPLIT_SIZE
 
-    def _ask_first(self) -> None:
+    def _check_version_query(self) -> None:
         if not self.kind.endswith("asks-first"):
             return
 
-        def unchanged() -> bool:
+        def is_unchanged() -> bool:
             answers = [self.names.log.answer_to(frame) for frame in self._sent(322)]
             return any(answer and answer.code == 0 and answer.ext.get("changed") == "false" for answer in answers)
 
-        wait_until(unchanged, "it asks, and hears that nothing has changed")
-        question = self._sent(322)[-1]
-        assert not question.is_oneway
-        later = [frame for frame in self._sent(103, question.at) if frame.at > question.at + 1]
-        assert not later, "it registers only what has changed"
+        wait_until(is_unchanged, "an answer that nothing has changed")
+        query = self._sent(322)[-1]
+        assert not query.is_oneway
+        later = [frame for frame in self._sent(103, query.at) if frame.at > query.at + 1]
+        assert not later, "the broker must not register without a change"

@@ -1,4 +1,4 @@
-"""A broker container: several brokers, one process, one connection to the name server."""
+"""A broker container has several brokers in one process, with one connection to the name server."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ import pytest
 from tests.conformance.conftest import Release
 from tests.conformance.frames import addresses, route
 from tests.conformance.java_processes import Broker, BrokerContainer
-from tests.conformance.name_services import NameService, everywhere
+from tests.conformance.name_services import NameService, wait_everywhere
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
 
-def test_both_brokers_of_a_container_register_and_leave(
+def test_both_brokers_of_a_container_register_and_are_removed(
     release: Release, name_service: NameService, tmp_path: Path
 ) -> None:
     libraries = release("5.5.0", "container")
@@ -21,9 +21,9 @@ def test_both_brokers_of_a_container_register_and_leave(
     ]
     with BrokerContainer(libraries, tmp_path / "container", name_service.address, brokers) as container:
         seats = {broker.name: {"0": broker.address} for broker in brokers}
-        everywhere(name_service, lambda address: addresses(address, "contained") == seats, "both brokers")
+        wait_everywhere(name_service, lambda address: addresses(address, "contained") == seats, "both brokers")
         registered = {frame.connection for broker in brokers for frame in name_service.log.of_broker(broker.name, 103)}
         assert len(registered) == 1
         container.kill()
-        # Apache's forgets all but one of them until they expire: docs/compatibility.md.
-        everywhere(name_service, lambda address: route(address, "contained") is None, "both are gone")
+        # Apache's name server removes only one of them at once, and the others when they expire: docs/compatibility.md.
+        wait_everywhere(name_service, lambda address: route(address, "contained") is None, "both brokers are removed")

@@ -1,4 +1,4 @@
-"""Java producers and consumers of three versions through one address, and workers that come and go behind it."""
+"""Java producers and consumers of three releases use one address while workers behind it stop and start."""
 
 from pathlib import Path
 
@@ -17,30 +17,30 @@ TOPICS, EACH = 5, 200
 
 
 @pytest.mark.parametrize("version", ["5.5.0", "4.9.7", "4.9.3"])
-def test_a_thousand_messages_arrive_though_a_worker_is_killed(
+def test_a_thousand_messages_arrive_while_a_worker_is_killed(
     version: str, release: Release, name_service: NameService, tmp_path: Path
 ) -> None:
     topics = [f"thousand-{version.replace('.', '_')}-{number}" for number in range(TOPICS)]
-    # It asks every second, so that it asks before, while and after the worker dies.
+    # It looks up routes every second: before, while and after the worker is killed.
     with Messages(release(version), tmp_path, name_service.address, poll_ms=1000) as peer:
         assert peer.ask(f"subscribe thousand-{version.replace('.', '_')} {','.join(topics)}") == "subscribed"
         for number, topic in enumerate(topics):
-            peer.tell(f"send {topic} 0 {EACH}")
+            peer.send(f"send {topic} 0 {EACH}")
             if number == TOPICS // 2:
                 peer.read("sent 100")
                 killed = _kill_worker_of(topic, name_service)
             sent = peer.read()[-1]
-            # Each topic is new: it asks for it, then for TBW102, and the broker registers it.
+            # Each topic is new: the client looks it up, then TBW102, and the broker registers it.
             assert f"sent {EACH} failures 0" in sent
         got = peer.ask(f"await thousand-{version.replace('.', '_')} {TOPICS * EACH}")
         assert got.startswith(f"got {TOPICS * EACH} ")
         if isinstance(name_service, RoutebookFleet):
             name_service.workers[killed].start()
-    _check_dialect(version, topics, name_service)
+    _check_keys_of_answers(version, topics, name_service)
 
 
-def _check_dialect(version: str, topics: list[str], name_service: NameService) -> None:
-    """4.9.3 is answered with unquoted integer keys, as it was by the name servers of its time."""
+def _check_keys_of_answers(version: str, topics: list[str], name_service: NameService) -> None:
+    """4.9.3 gets unquoted integer keys, as name servers of that release sent them."""
     asked = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] in topics]
     answers = [name_service.log.answer_to(frame) for frame in asked]
     bodies = [answer.body for answer in answers if answer and answer.code == 0]
@@ -50,7 +50,7 @@ def _check_dialect(version: str, topics: list[str], name_service: NameService) -
 
 
 def _kill_worker_of(topic: str, name_service: NameService) -> int:
-    """The one that this topic's producer speaks with."""
+    """Kills the worker to which the producer of this topic is connected, and returns its number."""
     if not isinstance(name_service, RoutebookFleet):
         return 0
     asked = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] == topic]
@@ -60,7 +60,7 @@ def _kill_worker_of(topic: str, name_service: NameService) -> int:
     return number
 
 
-def test_a_new_topic_is_made_from_tbw102_and_gets_a_route_of_its_own(
+def test_a_new_topic_is_created_from_tbw102_and_gets_its_own_route(
     release: Release, name_service: NameService, brokers: tuple[Broker, Broker], tmp_path: Path
 ) -> None:
     with Messages(release("5.5.0"), tmp_path, name_service.address) as peer:
@@ -70,9 +70,10 @@ def test_a_new_topic_is_made_from_tbw102_and_gets_a_route_of_its_own(
         fallback = next(frame for frame in asked if frame.ext["topic"] == "TBW102" and frame.at >= first.at)
         answers = await_answers(name_service.log, [first, fallback])
         assert [answer.code for answer in answers] == [17, 0], answers
-        # Brokers register it at once, each that got a message.
+        # Each broker that received a message registers the topic at once.
         wait_until(
-            lambda: len((route(name_service.address, "fallback") or {"queueDatas": ()})["queueDatas"]) == 2, "it"
+            lambda: len((route(name_service.address, "fallback") or {"queueDatas": ()})["queueDatas"]) == 2,
+            "the topic on both brokers",
         )
         found = route(name_service.address, "fallback")
         assert found
@@ -88,23 +89,23 @@ def test_a_client_with_binary_headers_sends_and_receives(
     topic = f"binary-{version.replace('.', '_')}"
     env = {"ROCKETMQ_SERIALIZE_TYPE": "ROCKETMQ"}
     with Messages(release(version), tmp_path, name_service.address, env=env) as peer:
-        peer.exchange(topic, 50)
+        peer.assert_exchange(topic, 50)
     asked = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] == topic]
     assert asked
     assert all(frame.is_binary for frame in asked)
 
 
-def test_a_client_with_two_name_servers_goes_on_when_one_stops(
+def test_a_client_with_two_name_servers_continues_when_one_stops(
     release: Release, name_service: NameService, tmp_path: Path
 ) -> None:
     if not isinstance(name_service, RoutebookFleet):
         pytest.skip("needs two workers")
     with Messages(release("5.5.0"), tmp_path, ";".join(name_service.each), poll_ms=1000) as peer:
         for number, worker in enumerate(name_service.workers):
-            # It begins before the worker stops, and goes on with a topic that it must ask the other one for.
+            # The second topic is new, so the client has to look it up at the other worker.
             assert "sent 20 failures 0" in peer.ask(f"send two-{number}-before 0 20")
             worker.stop()
             sent = peer.ask(f"send two-{number}-after 0 20")
-            # The call that finds the dead one fails; the next one takes the other.
+            # One call fails because of the stopped worker. The next one uses the other.
             assert "sent 20" in sent
             worker.start()

@@ -1,4 +1,4 @@
-"""A client that is not Java's: npm's `ali-ons`, JavaScript from the first byte."""
+"""A client that is not in Java: the npm package `ali-ons`, which is pure JavaScript."""
 
 import shutil
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.frames import addresses
-from tests.conformance.jars import Unavailable, node_modules
+from tests.conformance.jars import UnavailableError, node_modules
 from tests.conformance.java_programs import Admin, Program
-from tests.conformance.name_services import NameService, await_answers, everywhere
+from tests.conformance.name_services import NameService, await_answers, wait_everywhere
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance, pytest.mark.usefixtures("brokers")]
 
@@ -18,21 +18,21 @@ PROGRAM = Path(__file__).parent / "node" / "messages.js"
 def test_a_javascript_client_sends_and_receives(name_service: NameService, admin: Admin, tmp_path: Path) -> None:
     try:
         modules = node_modules("ali-ons", "3.12.0")
-    except Unavailable as error:
+    except UnavailableError as error:
         pytest.skip(str(error))
     node = shutil.which("node")
     assert node
-    # It takes 17 for the end and never asks for TBW102.
-    said = admin.run("updateTopic", "-n", name_service.address, "-c", "DefaultCluster", "-t", "by-node")
-    assert "success" in said, said
-    everywhere(name_service, lambda address: len(addresses(address, "by-node")) == 2, "the topic")
+    # The client gives up at answer 17 and never looks up TBW102, so the topic is created beforehand.
+    output = admin.run("updateTopic", "-n", name_service.address, "-c", "DefaultCluster", "-t", "by-node")
+    assert "success" in output, output
+    wait_everywhere(name_service, lambda address: len(addresses(address, "by-node")) == 2, "the topic")
     command = [node, str(PROGRAM), name_service.address]
-    # Its places of offsets and logs are below its home.
+    # It writes offsets and logs below its home folder.
     with Program(command, tmp_path, env={"NODE_PATH": str(modules), "HOME": str(tmp_path)}) as peer:
         assert peer.ask("subscribe by-node by-node") == "subscribed"
         assert peer.ask("send by-node 0 100") == "sent 100 failures 0"
         assert peer.ask("await by-node 100") == "got 100 messages"
-    asked = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] == "by-node"]
-    assert asked
-    # Its last question may have been on its way when it was stopped; the first one made it send.
-    assert await_answers(name_service.log, asked[:1])[0].code == 0
+    lookups = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] == "by-node"]
+    assert lookups
+    # The answer to the last lookup may be missing, since the client was stopped.
+    assert await_answers(name_service.log, lookups[:1])[0].code == 0

@@ -1,6 +1,6 @@
-"""What mqadmin prints of Routebook is what it prints of Apache's name server.
+"""mqadmin prints the same for Routebook as for Apache's name server.
 
-The same brokers are registered with both, so both hold the same; each command is run once for either.
+The same brokers register with both, so both have the same table. Each command is run with each of them.
 """
 
 import json
@@ -15,64 +15,64 @@ from tests.conformance.conftest import PROPERTIES, Release
 from tests.conformance.frames import addresses
 from tests.conformance.java_processes import ApacheNameServer, Broker
 from tests.conformance.java_programs import Admin
-from tests.conformance.name_services import RoutebookFleet, everywhere
+from tests.conformance.name_services import RoutebookFleet, wait_everywhere
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
 AGREE_WITHIN = 30.0
-"""A changed topic reaches each name server with a registration of its own."""
+"""A broker registers a changed topic with each name server separately."""
 CLUSTER = "admin-cluster"
 
 
 class Both:
-    """Apache's and ours, with the same brokers."""
+    """Apache's name server and ours, with the same brokers."""
 
     def __init__(self, admin: Admin, apache: str, ours: str, brokers: dict[str, str]) -> None:
         self._admin, self.apache, self.ours, self._brokers = admin, apache, ours, brokers
 
-    def run(self, line: str) -> None:
-        """One command, {BROKER_A} and the like filled in; each name server's own output is the same."""
+    def assert_same(self, line: str) -> None:
+        """Runs a command with both name servers until its outputs are the same. {ADMIN_A} is replaced by an address."""
 
-        def agree() -> bool:
-            said = self._of_each(line)
-            return said[0] == said[1]
+        def is_same() -> bool:
+            apaches, our = self._outputs(line)
+            return apaches == our
 
         try:
-            wait_until(agree, line, timeout_s=AGREE_WITHIN, every_s=0.5)
+            wait_until(is_same, line, timeout_s=AGREE_WITHIN, every_s=0.5)
         except AssertionError:
-            apaches, our = self._of_each(line)
+            apaches, our = self._outputs(line)
             assert our == apaches
 
-    def once(self, line: str) -> str:
-        """For commands that change something: not repeated until they agree."""
-        apaches, our = self._of_each(line)
+    def assert_same_once(self, line: str) -> str:
+        """The same for a command that changes something and therefore must not be repeated."""
+        apaches, our = self._outputs(line)
         assert our == apaches
         return our
 
-    def raw(self, line: str) -> tuple[str, str]:
-        apaches, our = (self._said(line, address) for address in (self.apache, self.ours))
+    def run(self, line: str) -> tuple[str, str]:
+        apaches, our = (self._output(line, address) for address in (self.apache, self.ours))
         return apaches, our
 
-    def _of_each(self, line: str) -> tuple[str, str]:
-        apaches, our = self.raw(line)
+    def _outputs(self, line: str) -> tuple[str, str]:
+        apaches, our = self.run(line)
         print(f"--- {line}\n{our}")
         return _normal(apaches), _normal(our)
 
-    def _said(self, line: str, address: str) -> str:
+    def _output(self, line: str, address: str) -> str:
         words = line.format(**self._brokers).split()
         if words[0] == "library":
             return self._admin.run("library", address, *words[1:])
         return self._admin.run(words[0], "-n", address, *words[1:]).replace(address, "NAME-SERVER")
 
 
-def _normal(said: str) -> str:
-    """Without the order of hash maps, and what brokers answer differently from second to second."""
+def _normal(output: str) -> str:
+    """Without the order of hash maps and without values of brokers that change every second."""
     try:
-        return json.dumps(_ordered(json.loads(said)), indent=1, sort_keys=True)
+        return json.dumps(_ordered(json.loads(output)), indent=1, sort_keys=True)
     except ValueError:
         pass
-    lines = [_plain(line) for line in said.splitlines()]
+    lines = [_plain(line) for line in output.splitlines()]
     return "\n".join(sorted(line for line in lines if line))
 
 
@@ -84,9 +84,9 @@ def _plain(line: str) -> str:
 
 def _ordered(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _ordered(one) for name, one in value.items()}
+        return {name: _ordered(item) for name, item in value.items()}
     if isinstance(value, list):
-        return sorted((_ordered(one) for one in value), key=lambda one: json.dumps(one, sort_keys=True))
+        return sorted((_ordered(item) for item in value), key=lambda item: json.dumps(item, sort_keys=True))
     return value
 
 
@@ -105,11 +105,11 @@ def both(release: Release, admin: Admin, tmp_path_factory: pytest.TempPathFactor
             broker = Broker(release(version), folder / name, names, name, broker_id, cluster=CLUSTER)
             stack.enter_context(broker)
             brokers[name.upper().replace("-", "_")] = broker.address
-        everywhere(ours, lambda address: len(addresses(address, CLUSTER)) == 2, "both brokers")
+        wait_everywhere(ours, lambda address: len(addresses(address, CLUSTER)) == 2, "both brokers")
         wait_until(lambda: len(addresses(apache.address, CLUSTER)) == 2, "both brokers")
-        said = admin.run("updateTopic", "-n", ours.address, "-c", CLUSTER, "-t", "plain", "-r", "4", "-w", "4")
-        assert "success" in said
-        everywhere(ours, lambda address: len(addresses(address, "plain")) == 2, "the topic")
+        output = admin.run("updateTopic", "-n", ours.address, "-c", CLUSTER, "-t", "plain", "-r", "4", "-w", "4")
+        assert "success" in output
+        wait_everywhere(ours, lambda address: len(addresses(address, "plain")) == 2, "the topic")
         wait_until(lambda: len(addresses(apache.address, "plain")) == 2, "the topic")
         yield Both(admin, apache.address, ours.address, brokers)
 
@@ -149,82 +149,82 @@ def both(release: Release, admin: Admin, tmp_path_factory: pytest.TempPathFactor
         "library getKVListByNamespace ORDER_TOPIC_CONFIG",
     ],
 )
-def test_a_command_that_reads(command: str, both: Both) -> None:
-    both.run(command)
+def test_a_reading_command_prints_the_same(command: str, both: Both) -> None:
+    both.assert_same(command)
 
 
-def test_topics_are_made_changed_and_deleted(both: Both) -> None:
-    both.run("updateTopic -c admin-cluster -t made -r 6 -w 6")
-    both.run("topicRoute -t made")
-    both.run("updateTopicPerm -c admin-cluster -t made -p 4")
-    both.run("topicRoute -t made")
-    both.run("updateTopic -b {ADMIN_A} -t made-at-one -r 2 -w 2 -a +message.type=NORMAL")
-    both.run("topicRoute -t made-at-one")
-    # The tool deletes at the brokers, which do not tell; then at the name server it was given.
-    both.once("deleteTopic -c admin-cluster -t made")
-    both.run("topicRoute -t made")
-    both.run("topicList")
+def test_creating_changing_and_deleting_topics_prints_the_same(both: Both) -> None:
+    both.assert_same("updateTopic -c admin-cluster -t made -r 6 -w 6")
+    both.assert_same("topicRoute -t made")
+    both.assert_same("updateTopicPerm -c admin-cluster -t made -p 4")
+    both.assert_same("topicRoute -t made")
+    both.assert_same("updateTopic -b {ADMIN_A} -t made-at-one -r 2 -w 2 -a +message.type=NORMAL")
+    both.assert_same("topicRoute -t made-at-one")
+    # The tool deletes the topic at the brokers, which do not report that, and then at its name server.
+    both.assert_same_once("deleteTopic -c admin-cluster -t made")
+    both.assert_same("topicRoute -t made")
+    both.assert_same("topicList")
     for address in (both.apache, both.ours):
-        # As the dashboard does: without a cluster.
+        # Without a cluster, as the dashboard does.
         deleted = f"library deleteTopicInNameServer {address} made-at-one"
-        both.raw(deleted)
-    both.run("topicRoute -t made-at-one")
-    both.run("topicList -c")
+        both.run(deleted)
+    both.assert_same("topicRoute -t made-at-one")
+    both.assert_same("topicList -c")
 
 
-def test_an_ordered_topic(both: Both) -> None:
-    both.once("updateTopic -c admin-cluster -t in-order -o true -r 4 -w 4")
-    both.run("topicRoute -t in-order")
-    both.run("updateOrderConf -t in-order -m get")
-    both.once("updateOrderConf -t in-order -m put -v admin-a:2")
-    both.run("topicRoute -t in-order")
-    both.run("library getKVListByNamespace ORDER_TOPIC_CONFIG")
-    both.once("updateTopic -b {ADMIN_B} -t in-order -o true -r 4 -w 4")
-    both.run("updateOrderConf -t in-order -m get")
-    both.once("updateOrderConf -t in-order -m delete")
-    both.run("updateOrderConf -t in-order -m get")
-    both.run("topicRoute -t in-order")
+def test_an_ordered_topic_prints_the_same(both: Both) -> None:
+    both.assert_same_once("updateTopic -c admin-cluster -t in-order -o true -r 4 -w 4")
+    both.assert_same("topicRoute -t in-order")
+    both.assert_same("updateOrderConf -t in-order -m get")
+    both.assert_same_once("updateOrderConf -t in-order -m put -v admin-a:2")
+    both.assert_same("topicRoute -t in-order")
+    both.assert_same("library getKVListByNamespace ORDER_TOPIC_CONFIG")
+    both.assert_same_once("updateTopic -b {ADMIN_B} -t in-order -o true -r 4 -w 4")
+    both.assert_same("updateOrderConf -t in-order -m get")
+    both.assert_same_once("updateOrderConf -t in-order -m delete")
+    both.assert_same("updateOrderConf -t in-order -m get")
+    both.assert_same("topicRoute -t in-order")
 
 
-def test_a_static_topic(both: Both) -> None:
-    first, second = both.raw("updateStaticTopic -t held -qn 4 -c admin-cluster")
+def test_a_static_topic_prints_the_same(both: Both) -> None:
+    first, second = both.run("updateStaticTopic -t held -qn 4 -c admin-cluster")
     assert "failed" not in first.lower(), first
-    # The same brokers: what the first made, the second finds.
+    # The brokers are the same, so the topic exists at the second run.
     assert "equal the existed queue num" in second, second
-    both.run("topicRoute -t held")
-    assert "topicQueueMappingByBroker" in both.raw("topicRoute -t held")[1]
-    both.run("library examineTopicRouteInfo held")
+    both.assert_same("topicRoute -t held")
+    assert "topicQueueMappingByBroker" in both.run("topicRoute -t held")[1]
+    both.assert_same("library examineTopicRouteInfo held")
 
 
-def test_key_values(both: Both) -> None:
-    both.once("updateKvConfig -s space -k name -v value")
-    both.run("library getKVListByNamespace space")
-    both.run("library getKVConfig space name")
-    both.once("deleteKvConfig -s space -k name")
-    both.run("library getKVListByNamespace space")
-    both.run("library getKVConfig space name")
-    both.once("deleteKvConfig -s space -k name")
+def test_key_values_print_the_same(both: Both) -> None:
+    both.assert_same_once("updateKvConfig -s space -k name -v value")
+    both.assert_same("library getKVListByNamespace space")
+    both.assert_same("library getKVConfig space name")
+    both.assert_same_once("deleteKvConfig -s space -k name")
+    both.assert_same("library getKVListByNamespace space")
+    both.assert_same("library getKVConfig space name")
+    both.assert_same_once("deleteKvConfig -s space -k name")
 
 
-def test_write_permission_is_wiped_and_added(both: Both) -> None:
-    assert "OK" in both.once("wipeWritePerm -b admin-a")
-    both.run("topicRoute -t plain")
-    both.once("wipeWritePerm -b admin-a")
-    both.once("wipeWritePerm -b not-there")
-    assert "OK" in both.once("addWritePerm -b admin-a")
-    both.run("topicRoute -t plain")
+def test_changing_write_permission_prints_the_same(both: Both) -> None:
+    assert "OK" in both.assert_same_once("wipeWritePerm -b admin-a")
+    both.assert_same("topicRoute -t plain")
+    both.assert_same_once("wipeWritePerm -b admin-a")
+    both.assert_same_once("wipeWritePerm -b not-there")
+    assert "OK" in both.assert_same_once("addWritePerm -b admin-a")
+    both.assert_same("topicRoute -t plain")
 
 
-def test_the_configuration_reads_and_changes(both: Both) -> None:
-    apaches, our = (_properties(said) for said in both.raw("getNamesrvConfig"))
+def test_reading_and_changing_the_configuration_prints_the_same(both: Both) -> None:
+    apaches, our = (_properties(output) for output in both.run("getNamesrvConfig"))
     for name in ("supportActingMaster", "orderMessageEnable", "enableTopicList", "scanNotActiveBrokerInterval"):
         assert our[name] == apaches[name]
-    both.once("updateNamesrvConfig -k enableTopicList -v false")
-    both.run("topicList")
-    both.run("library getTopicListFromNameServer")
-    both.once("updateNamesrvConfig -k enableTopicList -v true")
-    both.run("topicList")
+    both.assert_same_once("updateNamesrvConfig -k enableTopicList -v false")
+    both.assert_same("topicList")
+    both.assert_same("library getTopicListFromNameServer")
+    both.assert_same_once("updateNamesrvConfig -k enableTopicList -v true")
+    both.assert_same("topicList")
 
 
-def _properties(said: str) -> dict[str, str]:
-    return {match[1]: match[2] for match in re.finditer(r"^(\w+)\s*=\s*(.*?)\s*$", said, re.MULTILINE)}
+def _properties(output: str) -> dict[str, str]:
+    return {match[1]: match[2] for match in re.finditer(r"^(\w+)\s*=\s*(.*?)\s*$", output, re.MULTILINE)}

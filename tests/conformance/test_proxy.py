@@ -1,4 +1,4 @@
-"""RocketMQ's proxy in cluster mode: its clients speak with it, and it with the name service."""
+"""RocketMQ's proxy in cluster mode: clients use the proxy, and the proxy uses the name service."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from tests.conformance.conftest import Release
 from tests.conformance.frames import addresses
 from tests.conformance.java_processes import HOST, JavaProcess
 from tests.conformance.java_programs import Admin, Grpc, Messages
-from tests.conformance.name_services import NameService, everywhere
+from tests.conformance.name_services import NameService, wait_everywhere
 from tests.support.ports import lasting_free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance, pytest.mark.usefixtures("brokers")]
@@ -51,16 +51,16 @@ def proxy(release: Release, name_service: NameService, tmp_path_factory: pytest.
         yield proxy
 
 
-def _make_topic(admin: Admin, name_service: NameService, topic: str) -> None:
-    said = admin.run("updateTopic", "-n", name_service.address, "-c", "DefaultCluster", "-t", topic)
-    assert "success" in said, said
-    everywhere(name_service, lambda address: len(addresses(address, topic)) == 2, topic)
+def _create_topic(admin: Admin, name_service: NameService, topic: str) -> None:
+    output = admin.run("updateTopic", "-n", name_service.address, "-c", "DefaultCluster", "-t", topic)
+    assert "success" in output, output
+    wait_everywhere(name_service, lambda address: len(addresses(address, topic)) == 2, topic)
 
 
 def test_a_grpc_client_sends_and_receives(
     release: Release, name_service: NameService, admin: Admin, proxy: Proxy, tmp_path: Path
 ) -> None:
-    _make_topic(admin, name_service, "by-grpc")
+    _create_topic(admin, name_service, "by-grpc")
     with Grpc(release("5.0.8", "client-java"), tmp_path, proxy.grpc) as peer:
         assert peer.ask("subscribe grpc-group by-grpc") == "subscribed"
         assert peer.ask("send by-grpc 0 100") == "sent"
@@ -68,13 +68,13 @@ def test_a_grpc_client_sends_and_receives(
         missing = peer.ask("send not-there 0 1")
         assert "NotFoundException" in missing
         assert "No topic route info in name server for the topic: not-there" in missing
-    asked = {frame.ext["topic"] for frame in name_service.log.requests(105)}
-    assert {"by-grpc", "not-there", "DefaultCluster"} <= asked
+    looked_up = {frame.ext["topic"] for frame in name_service.log.requests(105)}
+    assert {"by-grpc", "not-there", "DefaultCluster"} <= looked_up
 
 
 def test_a_remoting_client_sends_and_receives(
     release: Release, name_service: NameService, admin: Admin, proxy: Proxy, tmp_path: Path
 ) -> None:
-    _make_topic(admin, name_service, "by-proxy")
+    _create_topic(admin, name_service, "by-proxy")
     with Messages(release("5.5.0"), tmp_path, proxy.remoting) as peer:
-        peer.exchange("by-proxy", 100)
+        peer.assert_exchange("by-proxy", 100)

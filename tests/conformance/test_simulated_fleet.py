@@ -1,4 +1,4 @@
-"""What holds for simulated brokers must hold for Apache's name server too, else they prove nothing about brokers."""
+"""Apache's name server handles simulated brokers as the tests expect, so they stand for real ones."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
 
-async def test_apaches_name_server_takes_simulated_brokers_for_real_ones(release: Release, tmp_path: Path) -> None:
+async def test_apaches_name_server_has_the_table_of_a_simulated_fleet(release: Release, tmp_path: Path) -> None:
     path = tmp_path / "journal"
     layout = Layout(brokers=6, slaves=1, clusters=2, topics=10, first_address=first_address())
     churn = Churn(

@@ -1,4 +1,4 @@
-"""Java brokers and clients over TLS, against a port that takes nothing else, and one that takes both."""
+"""Java brokers and clients with TLS, at a port that accepts nothing else and at one that accepts both."""
 
 from pathlib import Path
 
@@ -16,17 +16,17 @@ TLS = ("-Dtls.enable=true",)
 
 
 @pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
-def test_brokers_and_clients_with_tls_find_each_other_through_an_enforcing_port(
+def test_brokers_and_clients_with_tls_work_with_an_enforcing_port(
     version: str, release: Release, tmp_path: Path
 ) -> None:
-    """With Apache's defaults on their side: any certificate is trusted, so the one of test mode too."""
+    """By default, Apache's clients trust any certificate, so that of the test mode as well."""
     libraries = release(version)
     with (
         RoutebookFleet(tmp_path / "names", {"tls.server.mode": "enforcing"}, workers=1) as names,
         Broker(libraries, tmp_path / "broker", names.address, options=TLS),
         Messages(libraries, tmp_path / "peer", names.address, options=TLS) as peer,
     ):
-        peer.exchange("secret", 20)
+        peer.assert_exchange("secret", 20)
         assert names.log.unreadable
         assert not names.log.frames
         with pytest.raises((ConnectionError, IndexError)):
@@ -35,11 +35,11 @@ def test_brokers_and_clients_with_tls_find_each_other_through_an_enforcing_port(
 
 @pytest.mark.usefixtures("brokers")
 @pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
-def test_a_client_with_tls_is_served_beside_others_without(
+def test_a_port_serves_clients_with_and_without_tls(
     version: str, release: Release, name_service: NameService, tmp_path: Path
 ) -> None:
     before = len(name_service.log.unreadable)
-    # Its connections to the brokers have TLS too: the client has it for all or for none.
+    # Its connections to brokers use TLS as well, since the client uses it for all connections or for none.
     with Messages(release(version), tmp_path, name_service.address, options=TLS) as peer:
-        peer.exchange(f"tls-{version.replace('.', '_')}", 20)
+        peer.assert_exchange(f"tls-{version.replace('.', '_')}", 20)
     assert len(name_service.log.unreadable) > before

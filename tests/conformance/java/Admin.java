@@ -9,8 +9,8 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
- * mqadmin, many commands in one process: one a line, words separated by tabs. After the output of each a line "done". A first
- * word "library" calls a method of the client library instead: library NAME_SERVER METHOD ARGUMENT….
+ * mqadmin as one process for many commands: one per line, with tabs between the words. A line "done" follows the output of
+ * each. The command "library NAME_SERVER METHOD ARGUMENT…" calls a method of the client library instead.
  */
 public class Admin {
     static final PrintStream out = System.out;
@@ -19,8 +19,8 @@ public class Admin {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         out.println("done");
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            ByteArrayOutputStream said = new ByteArrayOutputStream();
-            PrintStream captured = new PrintStream(said, true);
+            ByteArrayOutputStream output = new ByteArrayOutputStream();
+            PrintStream captured = new PrintStream(output, true);
             System.setOut(captured);
             System.setErr(captured);
             String[] words = line.split("\t");
@@ -35,14 +35,14 @@ public class Admin {
                 captured.println("failed: " + cause);
             }
             captured.flush();
-            out.print(said);
+            out.print(output);
             out.println();
             out.println("done");
         }
         Runtime.getRuntime().halt(0);
     }
 
-    /** A method of the admin interface, else of the client's own calls (those take a last argument: milliseconds). */
+    /** Calls a method of the admin interface or of the client, whose methods have a timeout in milliseconds as last argument. */
     static Object call(String nameServer, String name, String[] arguments) throws Exception {
         DefaultMQAdminExt admin = new DefaultMQAdminExt(10_000);
         admin.setInstanceName("admin" + System.nanoTime());

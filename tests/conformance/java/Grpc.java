@@ -11,14 +11,14 @@ import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.producer.Producer;
 
-/** Grpc ENDPOINT: the client of RocketMQ 5 that speaks to a proxy only. Commands as in Messages. */
+/** Grpc ENDPOINT: the client of RocketMQ 5 for proxies, with the commands of Messages. */
 public class Grpc {
     static final Set<String> received = ConcurrentHashMap.newKeySet();
 
     public static void main(String[] args) {
         ClientServiceProvider provider = ClientServiceProvider.loadService();
         ClientConfiguration configuration = ClientConfiguration.newBuilder().setEndpoints(args[0]).enableSsl(false)
-            .setRequestTimeout(Duration.ofSeconds(30)).build();  // 3 s is little for a first call on a busy machine
+            .setRequestTimeout(Duration.ofSeconds(30)).build();  // 3 s are too short for a first call on a busy machine
         System.out.println("done");
         try {
             BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
@@ -26,7 +26,7 @@ public class Grpc {
                 String[] words = line.split(" ");
                 String answer;
                 try {
-                    answer = obey(provider, configuration, words);
+                    answer = execute(provider, configuration, words);
                 } catch (Throwable e) {
                     e.printStackTrace();
                     while (e.getCause() != null) e = e.getCause();
@@ -40,7 +40,7 @@ public class Grpc {
         Runtime.getRuntime().halt(0);
     }
 
-    static String obey(ClientServiceProvider provider, ClientConfiguration configuration, String[] words) throws Exception {
+    static String execute(ClientServiceProvider provider, ClientConfiguration configuration, String[] words) throws Exception {
         switch (words[0]) {
             case "send":  // TOPIC FROM TO
                 try (Producer producer = provider.newProducerBuilder().setClientConfiguration(configuration).setTopics(words[1]).build()) {

@@ -16,11 +16,11 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * Messages NAME_SERVER POLL_MS: one producer and any number of consumers, told what to do by lines on standard input. Every
- * command ends with a line "done …". Uses what 4.9.3 and 5.5.0 have in common.
+ * Messages NAME_SERVER POLL_MS: a producer and any number of consumers, with one command per line of standard input. A line
+ * "done …" ends the answer to each. Uses only what 4.9.3 and 5.5.0 have in common.
  */
 public class Messages {
-    static final long PATIENCE_MS = 120_000;
+    static final long TIMEOUT_MS = 120_000;
     static final Map<String, Set<String>> received = new ConcurrentHashMap<>();
     static final Map<String, AtomicInteger> deliveries = new ConcurrentHashMap<>();
     static String nameServer;
@@ -34,21 +34,21 @@ public class Messages {
             producer = new DefaultMQProducer("producers" + System.nanoTime());
             producer.setNamesrvAddr(nameServer);
             producer.setPollNameServerInterval(pollMs);
-            producer.setSendMsgTimeout(20_000);  // 3 s is little for a first message on a busy machine
+            producer.setSendMsgTimeout(20_000);  // 3 s are too short for a first message on a busy machine
             producer.start();
             System.out.println("done");
             BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
             for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-                obey(line.split(" "));
+                execute(line.split(" "));
             }
-        } catch (Throwable e) {  // client threads would keep the process alive
+        } catch (Throwable e) {  // threads of the client would keep the process running
             e.printStackTrace();
             Runtime.getRuntime().halt(2);
         }
         Runtime.getRuntime().halt(0);
     }
 
-    static void obey(String[] words) {
+    static void execute(String[] words) {
         String answer;
         try {
             switch (words[0]) {
@@ -70,7 +70,7 @@ public class Messages {
         return String.join(",", names);
     }
 
-    /** send TOPIC FROM TO [PAUSE_MS]: one message a number. */
+    /** send TOPIC FROM TO [PAUSE_MS]: sends one message for each number. */
     static String send(String[] words) throws InterruptedException {
         String topic = words[1];
         int from = Integer.parseInt(words[2]), to = Integer.parseInt(words[3]);
@@ -79,7 +79,7 @@ public class Messages {
         String last = "";
         Set<String> brokers = new TreeSet<>();
         for (int i = from; i < to; i++) {
-            for (long end = System.currentTimeMillis() + PATIENCE_MS; ; ) {
+            for (long end = System.currentTimeMillis() + TIMEOUT_MS; ; ) {
                 try {
                     SendResult sent = producer.send(new Message(topic, "tag", "key" + i, (topic + "/" + i).getBytes()));
                     brokers.add(sent.getMessageQueue().getBrokerName());
@@ -96,7 +96,7 @@ public class Messages {
         return "sent " + (to - from) + " failures " + failures + " through " + String.join(",", brokers) + " " + last;
     }
 
-    /** subscribe GROUP TOPIC,… [pop]: from the first message on; with pop the broker balances. */
+    /** subscribe GROUP TOPIC,… [pop]: from the first message on. With pop, the broker assigns the queues. */
     static String subscribe(String group, String[] topics, boolean pop) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameServer);
@@ -115,10 +115,10 @@ public class Messages {
         return "subscribed";
     }
 
-    /** await GROUP N: until so many different ones came. */
+    /** await GROUP N: waits for N different messages. */
     static String await(String group, int count) throws Exception {
         Set<String> bodies = received.get(group);
-        for (long end = System.currentTimeMillis() + PATIENCE_MS; bodies.size() < count && System.currentTimeMillis() < end; ) {
+        for (long end = System.currentTimeMillis() + TIMEOUT_MS; bodies.size() < count && System.currentTimeMillis() < end; ) {
             Thread.sleep(20);
         }
         return "got " + bodies.size() + " of " + deliveries.get(group) + " deliveries";

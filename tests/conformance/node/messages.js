@@ -1,16 +1,16 @@
-// messages.js NAME_SERVER: a producer and consumers in JavaScript. Commands as in java/Messages.java.
+// messages.js NAME_SERVER: a producer and consumers in JavaScript, with the commands of java/Messages.java.
 'use strict';
 
 const readline = require('readline');
 const { Consumer, Producer, Message } = require('ali-ons');
 
 const nameSrv = process.argv[2];
-// Without keys it signs nothing; it fetches no address list when it is given a name server.
+// Without keys, the client signs nothing. With a name server, it fetches no list of addresses.
 const common = { nameSrv, httpclient: { request() { throw new Error('no network'); } }, onsAddr: '' };
 const received = new Map();
 let producer;
 
-async function obey([command, ...words]) {
+async function execute([command, ...words]) {
   switch (command) {
     case 'send': {
       const [topic, from, to] = words;
@@ -52,7 +52,7 @@ async function main() {
   for await (const line of readline.createInterface({ input: process.stdin })) {
     let answer;
     try {
-      answer = await obey(line.split(' '));
+      answer = await execute(line.split(' '));
     } catch (error) {
       answer = `failed ${String(error).replace(/\n/g, ' ')}`;
     }

@@ -1,4 +1,4 @@
-"""Several cases of a test at once, each still a test of its own: JVMs spend most of a life waiting."""
+"""Runs several cases of a test in parallel, because Java processes spend most of their time waiting."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -6,15 +6,15 @@ from contextlib import contextmanager
 
 import pytest
 
-AT_ONCE = 3
+CASES_AT_ONCE = 3
 
 Outcomes = dict[str, "Future[None]"]
 
 
 @contextmanager
-def side_by_side(request: pytest.FixtureRequest, parameter: str, live: Callable[[str], None]) -> Iterator[Outcomes]:
-    """Calls `live` with each value of the parameter that this module's selected tests have. The test itself is
-    `outcomes[value].result()`: what happened, happens there.
+def run_in_parallel(request: pytest.FixtureRequest, parameter: str, run: Callable[[str], None]) -> Iterator[Outcomes]:
+    """Calls `run` with each value that the parameter has in the selected tests of this module. A test then calls
+    `outcomes[value].result()`, which raises what `run` raised.
     """
     chosen = [
         str(item.callspec.params[parameter])
@@ -22,8 +22,8 @@ def side_by_side(request: pytest.FixtureRequest, parameter: str, live: Callable[
         if isinstance(item, pytest.Function) and item.module is request.module and hasattr(item, "callspec")
         if parameter in item.callspec.params
     ]
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix=parameter) as pool:
-        outcomes = {value: pool.submit(live, value) for value in dict.fromkeys(chosen)}
+    with ThreadPoolExecutor(CASES_AT_ONCE, thread_name_prefix=parameter) as pool:
+        outcomes = {value: pool.submit(run, value) for value in dict.fromkeys(chosen)}
         try:
             yield outcomes
         finally:
