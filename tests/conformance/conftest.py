@@ -18,7 +18,7 @@ PROPERTIES = {"supportActingMaster": "true", "orderMessageEnable": "true", "noti
 
 @pytest.fixture(scope="session")
 def release() -> Release:
-    """`release("5.5.0")` or `release("5.5.0", "proxy")` is a folder of these jars. Without them, the test is skipped."""
+    """`release("5.5.0")` or `release("5.5.0", "proxy")` is a folder of these jars. Without it, the test is skipped."""
 
     def find(version: str, *artifacts: str) -> Path:
         try:

@@ -84,7 +84,7 @@ class _Pair:
         wait_everywhere(self.names, lambda address: self._perm(address) == perm, f"perm {perm}")
 
     def _perm(self, address: str) -> int | None:
-        """The permission of the cluster's own topic without the inherit bit. Brokers create this topic with permission 7."""
+        """The permission of the topic that each broker creates for its cluster, 7, without the inherit bit."""
         found = route(address, self.name.replace("pair", "cluster-pair"))
         return found["queueDatas"][0]["perm"] & 6 if found else None
 
