@@ -24,7 +24,7 @@ from tests.pipeline.oracle.states import DOWN, Interval, all_intervals, counted,
 from tests.pipeline.oracle.states import UNKNOWN as NOT_KNOWN
 from tests.pipeline.oracle.states import UP as IS_UP
 
-BEGIN = "/* Pictures; "
+BEGIN = "/* Charts; "
 
 
 def style() -> str:
@@ -118,7 +118,7 @@ def gaps() -> str:
         [f"≤ {duration(upper_edge_ms(bucket))}" for bucket in buckets],
         [charts.Part("gaps", "up", [counted_in.get(bucket, 0) for bucket in buckets])],
         marks=[(late, "late from here")],
-        magnitudes=True,
+        logarithmic=True,
     )
     return alone(drawn)
 

@@ -1,1 +1,1 @@
-"""One self-contained page of all answers."""
+"""The report: one self-contained HTML page with all answers."""

@@ -1,4 +1,4 @@
-"""What a report is made of: the answers as plain rows, and what they rest on. Who asks the questions fills it in."""
+"""The input of a report: the answers as plain rows, and what they rest on. `answers.report_data` collects it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Final
 from routebook_pipeline.history import DEFAULTS, Thresholds, Window
 
 Row = Mapping[str, Any]
-"""A row of an answer, by the columns of `shapes.py`; a struct inside is a mapping, too."""
+"""A row of an answer, with the columns of `schemas`. A struct inside a row is a mapping, too."""
 Rows = Sequence[Row]
 
 UP: Final = "up"
@@ -17,12 +17,12 @@ UNKNOWN: Final = "unknown"
 STATES: Final = (UP, UNPLANNED, PLANNED, UNKNOWN)
 
 BANDS: Final = 30
-"""So many brokers have their ups and downs drawn."""
+"""The number of brokers whose ups and downs are drawn."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch of one state of a seat. What is between two bands of a seat counts for nothing."""
+    """A stretch of time during which a seat was in one state. Time between two bands of a seat does not count."""
 
     cluster: str
     broker: str
@@ -35,42 +35,42 @@ class Band:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Row lists are as the questions give them, in any order: the page chooses the worst and bounds itself."""
+    """Rows come in any order and number: the page sorts them and shows the worst."""
 
     namespace: str
     window: Window
     integrity: Rows = ()
     complete_until_ms: int | None = None
     asked_until_ms: int | None = None
-    """The end that was asked for, when the history does not reach that far and the window was cut."""
+    """The end that was asked for; later than the window's end if the history does not reach that far."""
     notes: Sequence[str] = ()
-    """What the reader must know besides: a snapshot built on the way, a day made again."""
+    """Other things that the reader must know, such as a store that did not answer."""
     availability_by_cluster: Rows = ()
     availability_by_group: Rows = ()
     availability_by_seat: Rows = ()
     bands: Sequence[Band] = ()
-    """Of the seats of `worst_seats`, cut to the window."""
+    """The bands of the seats that `worst_seats` selects, cut to the window."""
     failures_by_cluster: Rows = ()
     failures_by_seat: Rows = ()
     flaps: Rows = ()
     heartbeat_gaps_by_cluster: Rows = ()
     heartbeat_gaps_by_seat: Rows = ()
     gap_buckets: Mapping[int, int] = field(default_factory=dict)
-    """Heartbeat gaps of the whole namespace: bucket of the pulse -> number. Empty: no picture, the tables stay."""
+    """Heartbeat gaps of the whole namespace: bucket -> number. If empty, the tables are shown without a chart."""
     exposure_by_cluster: Rows = ()
     exposure_by_group: Rows = ()
     capacity: Rows = ()
-    """At every midnight of the window, and at its ends where they are none."""
+    """At every midnight of the window, and at its end."""
     churn: Rows = ()
     failovers: Rows = ()
     failovers_by_group: Rows = ()
     anomalies: Rows = ()
     totals: Mapping[str, int] = field(default_factory=dict)
-    """Field of this class -> number of rows there are, where only the worst were brought along."""
+    """Field of this class -> total number of rows, for fields that only contain the worst rows."""
     thresholds: Thresholds = DEFAULTS
     made_ms: int | None = None
     made_by: str = ""
-    """Version of the program, and how it was called."""
+    """The program that made the page."""
 
     @property
     def is_partial(self) -> bool:
@@ -81,7 +81,7 @@ class ReportData:
 
 
 def worst_seats(availability_by_seat: Rows, limit: int = BANDS) -> list[Row]:
-    """Those whose bands are worth drawing: most unplanned time first, then planned, then unknown, then by name."""
+    """The seats to draw: most unplanned time down first, then planned, then unknown, then by name."""
     return sorted(
         availability_by_seat,
         key=lambda row: (

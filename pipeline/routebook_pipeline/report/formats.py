@@ -1,4 +1,4 @@
-"""Figures as people read them. Nothing is rounded into looking better than it is."""
+"""Formats figures for the page. Rounding never makes a figure look better than it is."""
 
 import math
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Final
 from routebook_pipeline.history import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 NOTHING: Final = "—"
-"""There was nothing to divide by, or it never happened."""
+"""Shown for null: nothing to divide by, or it never happened."""
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNITS: Final = (
     (HOUR_MS, (MINUTE_MS, SECOND_MS, ("min", "s"))),
@@ -48,7 +48,7 @@ def share(ratio: float | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Two units at most, the smaller one left out when it is zero."""
+    """In at most two units; the smaller one is left out if it is zero."""
     if ms is None:
         return NOTHING
     if ms < 0:
@@ -63,7 +63,7 @@ def duration(ms: float | None) -> str:
 
 
 def instant(ms: int | None) -> str:
-    """UTC, to the second; the page says once that all times are UTC."""
+    """UTC, to the second. The page says once that all times are UTC."""
     at = _datetime(ms)
     return NOTHING if ms is None else f"{ms} ms" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
 
@@ -79,7 +79,7 @@ def clock(ms: int) -> str:
 
 
 def period(start_ms: int, end_ms: int) -> str:
-    """`17 Nov 2026 to 24 Nov 2026` when it is of whole days, else with the time."""
+    """`17 Nov 2026 to 24 Nov 2026` for whole days, else with the time of day."""
     if start_ms % DAY_MS or end_ms % DAY_MS:
         return f"{instant(start_ms)} to {instant(end_ms)}"
     years = [at.year if at else "" for at in (_datetime(start_ms), _datetime(end_ms))]
@@ -87,7 +87,7 @@ def period(start_ms: int, end_ms: int) -> str:
 
 
 def _datetime(ms: int | None) -> datetime | None:
-    """None for what no calendar knows: a clock may say anything."""
+    """None for times outside the calendar, which a wrong clock can produce."""
     if ms is None:
         return None
     try:

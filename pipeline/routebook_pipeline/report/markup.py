@@ -16,23 +16,23 @@ from routebook_pipeline.report import formats
 from routebook_pipeline.report.data import ReportData, Row
 
 LONGEST_NAME: Final = 300
-"""RocketMQ's own limit for a topic is 127, and 255 for others; what is longer is cut and says so."""
+"""Longer texts are cut, and show that they are. RocketMQ's limits are 127 for topics and 255 for other names."""
 
-_VISIBLE_ANYWAY: Final = {"\n": " ", "\t": " "}
-# Not printable, half a character, or able to turn the text around it.
+_SHOWN_AS_SPACE: Final = "\n\t"
+# Control characters, surrogates, and characters that change the direction of the text around them.
 _HIDDEN: Final = re.compile(
     r"[^\x20-\x7e\xa0-\U0010ffff]|[\x80-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 
 
 class Html(str):
-    """Text that is markup already. Only this module makes it from what is not."""
+    """Text that is markup already. Only this module creates it."""
 
     __slots__ = ()
 
 
 def escape(value: object) -> Html:
-    """As text for people, also inside an attribute: what cannot be seen is spelled out."""
+    """Escapes a value for text and attributes. Invisible characters are written as `\\u{…}`."""
     if isinstance(value, Html):
         return value
     text = value if isinstance(value, str) else str(value)
@@ -43,15 +43,13 @@ def escape(value: object) -> Html:
 
 def _spelled_out(found: re.Match[str]) -> str:
     letter = found[0]
-    if letter in _VISIBLE_ANYWAY:
-        return _VISIBLE_ANYWAY[letter]
-    return f"\\u{{{ord(letter):x}}}"
+    return " " if letter in _SHOWN_AS_SPACE else f"\\u{{{ord(letter):x}}}"
 
 
 def tag(name: str, *inside: object, **attributes: object) -> Html:
-    """`class_` is class, `data_x` is data-x. None and False leave an attribute out, True gives it without a value."""
-    said = "".join(_attribute(key, value) for key, value in attributes.items())
-    return Html(f"<{name}{said}>{''.join(escape(one) for one in inside if one is not None)}</{name}>")
+    """An element. `class_` becomes class, `data_x` data-x. None and False omit an attribute; True leaves it empty."""
+    spelled = "".join(_attribute(key, value) for key, value in attributes.items())
+    return Html(f"<{name}{spelled}>{''.join(escape(child) for child in inside if child is not None)}</{name}>")
 
 
 def join(parts: "list[Html] | tuple[Html, ...]", between: str = "") -> Html:
@@ -59,7 +57,7 @@ def join(parts: "list[Html] | tuple[Html, ...]", between: str = "") -> Html:
 
 
 def name(value: object) -> Html:
-    """A name of the fleet. In a run of its own: a name in another script does not reorder its neighbours."""
+    """A name from the fleet, isolated so that a right-to-left name does not reorder the text around it."""
     return tag("bdi", "—" if value is None else value)
 
 
@@ -74,12 +72,12 @@ def _attribute(key: str, value: object) -> str:
 
 
 def width_of(text: str) -> float:
-    """Roughly, in letters of the page's font: what a label needs in a picture."""
+    """The approximate width of a text in a chart, in letters."""
     return sum(1.8 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def shortened(text: str, letters: int) -> str:
-    """The middle goes: names of a fleet differ at their ends."""
+    """Cuts the middle, since the names of a fleet usually differ at their ends."""
     if width_of(text) <= letters:
         return text
     half = (letters - 1) // 2
@@ -87,24 +85,24 @@ def shortened(text: str, letters: int) -> str:
 
 
 WORST: Final = 30
-"""Rows of a table of brokers; 10,000 brokers make no longer page than 30 do."""
+"""The maximum number of rows of a table of brokers, so that 10,000 brokers make no longer page than 30."""
 
 
 @dataclass(frozen=True)
 class Column:
     title: str
     show: Callable[[Row], object]
-    """What is not `Html` is escaped."""
+    """Anything but `Html` is escaped."""
     is_figure: bool = True
     is_row_name: bool = False
 
 
 def named(title: str, *keys: str) -> Column:
-    """Names of the fleet, joined by slashes; the row is known by them."""
-    return Column(title, lambda row: name("/".join(_said(row[key]) for key in keys)), is_figure=False, is_row_name=True)
+    """The column with the row's name: names from the fleet, joined by slashes."""
+    return Column(title, lambda row: name("/".join(_text(row[key]) for key in keys)), is_figure=False, is_row_name=True)
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     return formats.NOTHING if value is None else str(value)
 
 
@@ -125,19 +123,19 @@ def table(
     more: str = "",
     limit: int = WORST,
 ) -> Html:
-    """`rows` in their order, the worst first; `total`: how many there are; `more`: the command that has them all."""
+    """A table of the first `limit` rows. `total`: the number of all rows; `more`: the command that prints them."""
     rows = list(rows)
     shown = rows[:limit]
     left_out = max(total or 0, len(rows)) - len(shown)
     head = [tag("th", column.title, scope="col", class_="n" if column.is_figure else None) for column in columns]
     body = [tag("tr", *(_cell(column, row) for column in columns)) for row in shown]
     grid = tag("table", tag("caption", caption), tag("thead", tag("tr", *head)), tag("tbody", *body))
-    # Wide tables scroll by themselves, with the keyboard, too; the page never does.
+    # A wide table scrolls, also with the keyboard; the page itself never scrolls sideways.
     framed = tag("div", grid, class_="scroll", tabindex="0", role="region", aria_label=caption)
     if left_out <= 0:
         return framed
-    ask = tag("span", ", ask ", tag("code", more)) if more else None
-    return Html(framed + tag("p", f"and {left_out:,} more", ask, class_="more"))
+    how = tag("span", ": ", tag("code", more)) if more else None
+    return Html(framed + tag("p", f"and {left_out:,} more", how, class_="more"))
 
 
 def _cell(column: Column, row: Row) -> Html:
@@ -148,41 +146,42 @@ def _cell(column: Column, row: Row) -> Html:
 
 
 def chart(caption: str, drawn: Html, key: Html | None, tabled: Html, *, is_open: bool = False) -> Html:
-    """A picture and its table. There is no other way to put a picture on the page."""
+    """A chart with its table. Every chart on the page is made here, so none lacks its table."""
     return tag(
         "figure",
         tag("figcaption", caption),
         tag("div", drawn, class_="picture"),
         key,
-        tag("details", tag("summary", "The figures as a table"), tabled, open=is_open),
+        tag("details", tag("summary", "Figures as a table"), tabled, open=is_open),
     )
 
 
-def nothing(said: str) -> Html:
-    return tag("p", said, class_="nothing")
+def nothing(message: str) -> Html:
+    return tag("p", message, class_="nothing")
 
 
 @dataclass(frozen=True)
 class Section:
     anchor: str
     title: str
-    gist: str
+    summary: str
     body: tuple[Html, ...]
 
 
-def command(findings: ReportData, question: str, by: str | None = None) -> str:
-    """What prints the whole of what a table here begins."""
-    window = findings.window
+def command(data: ReportData, question: str, by: str | None = None) -> str:
+    """The command that prints all rows of a question."""
+    window = data.window
     level = f" --by {by}" if by else ""
-    space = "" if findings.namespace == "default" else f" --namespace {findings.namespace}"
+    namespace = "" if data.namespace == "default" else f" --namespace {data.namespace}"
     return (
-        f"routebook pipeline run {question}{level}{space} --from {_given(window.start_ms)} --to {_given(window.end_ms)}"
+        f"routebook pipeline run {question}{level}{namespace}"
+        f" --from {_option(window.start_ms)} --to {_option(window.end_ms)}"
     )
 
 
-def _given(ms: int) -> str:
-    said = formats.instant(ms).replace(" ", "T") + "Z"
-    return said.removesuffix("T00:00:00Z") + "T00:00Z" if ms % DAY_MS == 0 else said
+def _option(ms: int) -> str:
+    spelled = formats.instant(ms).replace(" ", "T") + "Z"
+    return spelled.removesuffix("T00:00:00Z") + "T00:00Z" if ms % DAY_MS == 0 else spelled
 
 
 def seat_name(row: Row) -> str:
@@ -198,5 +197,5 @@ def many(number: int, one: str, more: str | None = None) -> str:
 
 
 def ranked(low: float | None) -> tuple[bool, float]:
-    """For sorting by a ratio that may be null: those last."""
+    """A sort key for a ratio that may be null: null comes last."""
     return (low is None, low or 0.0)

@@ -1,4 +1,4 @@
-"""The whole page. One file: no script, no font, no picture from anywhere, so it can be mailed, kept and printed."""
+"""Renders the page: one file without scripts and without anything from elsewhere, to be mailed, archived or printed."""
 
 from importlib import resources
 from typing import Final
@@ -9,7 +9,7 @@ from routebook_pipeline.report.markup import Html, Section, escape, join, name, 
 from routebook_pipeline.report.sections import ALL
 from routebook_pipeline.report.summary import Verdict, tiles
 
-# Said once more to the browser, for whoever serves the file without headers.
+# Repeated in the file for servers that send no such header.
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 _PAGE: Final = """<!doctype html>
@@ -32,46 +32,46 @@ _PAGE: Final = """<!doctype html>
 """
 
 
-def render(findings: ReportData) -> str:
-    sections = [make(findings) for make in ALL]
-    period = formats.period(findings.window.start_ms, findings.window.end_ms)
-    main = tag("main", _summary(findings), _contents(sections), *(_section(one) for one in sections))
-    body = join([_header(findings, period), main, _footer(findings)], "\n")
-    title = escape(f"Fleet {findings.namespace}, {period}")
+def render(data: ReportData) -> str:
+    sections = [make(data) for make in ALL]
+    period = formats.period(data.window.start_ms, data.window.end_ms)
+    main = tag("main", _summary(data), _contents(sections), *(_section(one) for one in sections))
+    body = join([_header(data, period), main, _footer(data)], "\n")
+    title = escape(f"Fleet {data.namespace}, {period}")
     style = resources.files("routebook_pipeline.report").joinpath("style.css").read_text("utf-8")
     return _PAGE.format(policy=POLICY, title=title, style=style, body=body)
 
 
-def _header(findings: ReportData, period: str) -> Html:
+def _header(data: ReportData, period: str) -> Html:
     return tag(
         "header",
         tag("p", "Routebook · fleet report", class_="kicker"),
-        tag("h1", name(findings.namespace)),
+        tag("h1", name(data.namespace)),
         tag("p", period, tag("span", "all times UTC", class_="aside"), class_="period"),
     )
 
 
-def _summary(findings: ReportData) -> Html:
+def _summary(data: ReportData) -> Html:
     return tag(
         "section",
-        _card("Is my fleet meeting its objective?", summary.objective(findings), "#objectives"),
-        _card("Can I trust this page?", summary.trust(findings), "#integrity"),
-        tag("ul", *tiles(findings), class_="tiles"),
+        _card("Is my fleet meeting its objective?", summary.objective(data), "#objectives"),
+        _card("Can I trust this page?", summary.trust(data), "#integrity"),
+        tag("ul", *tiles(data), class_="tiles"),
         class_="summary",
         aria_label="Summary",
     )
 
 
-def _card(question: str, given: Verdict, target: str) -> Html:
-    mark = tag("span", summary.MARKS[given.word], class_="mark", aria_hidden="true")
-    reasons = [tag("p", reason) for reason in given.reasons]
+def _card(question: str, verdict: Verdict, target: str) -> Html:
+    mark = tag("span", summary.MARKS[verdict.word], class_="mark", aria_hidden="true")
+    reasons = [tag("p", reason) for reason in verdict.reasons]
     return tag(
         "div",
         tag("h2", question),
-        tag("p", mark, given.answer, class_="answer"),
+        tag("p", mark, verdict.answer, class_="answer"),
         *reasons,
         tag("a", "Why", href=target, aria_label=f"Why: {question}"),
-        class_=f"card {given.word}",
+        class_=f"card {verdict.word}",
     )
 
 
@@ -85,14 +85,14 @@ def _section(one: Section) -> Html:
     return tag(
         "section",
         heading,
-        tag("p", one.gist, class_="gist"),
+        tag("p", one.summary, class_="lead"),
         *one.body,
         id=one.anchor,
         aria_labelledby=f"{one.anchor}-heading",
     )
 
 
-def _footer(findings: ReportData) -> Html:
-    made = f"Made {formats.instant(findings.made_ms)} UTC" if findings.made_ms is not None else "Made"
-    by = f" by {findings.made_by}" if findings.made_by else " by routebook pipeline report"
-    return tag("footer", tag("p", f"{made}{by}. This file needs no network and runs no script."))
+def _footer(data: ReportData) -> Html:
+    made = f"Created {formats.instant(data.made_ms)} UTC" if data.made_ms is not None else "Created"
+    by = f" by {data.made_by}" if data.made_by else " by routebook pipeline report"
+    return tag("footer", tag("p", f"{made}{by}. This file needs no network and runs no scripts."))

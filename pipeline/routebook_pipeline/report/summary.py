@@ -18,7 +18,7 @@ class Word(StrEnum):
 
 
 MARKS: Final = {Word.YES: "✓", Word.CARE: "!", Word.NO: "✕", Word.NOTHING: "?"}
-"""Shapes, since not everybody sees the colours."""
+"""A sign for each verdict, for readers who cannot tell the colours apart."""
 
 
 @dataclass(frozen=True)
@@ -28,83 +28,82 @@ class Verdict:
     reasons: tuple[str, ...]
 
 
-def objective(findings: ReportData) -> Verdict:
-    rows = findings.availability_by_cluster
-    wanted = formats.objective(findings.thresholds.objective)
-    judged = [row for row in rows if row["met"] is not None]
-    missed = sorted((row for row in judged if not row["met"]), key=lambda row: (row["availability"], row["cluster"]))
-    if not judged:
-        return Verdict(
-            Word.NOTHING, "Nothing to judge", ("No broker that can be written to was heard of in this time.",)
-        )
+def objective(data: ReportData) -> Verdict:
+    rows = data.availability_by_cluster
+    wanted = formats.objective(data.thresholds.objective)
+    known = [row for row in rows if row["met"] is not None]
+    missed = sorted((row for row in known if not row["met"]), key=lambda row: (row["availability"], row["cluster"]))
+    if not known:
+        return Verdict(Word.NOTHING, "Nothing to assess", ("The history has no master in this period.",))
     if not missed:
-        spent, budget = sum(row["spent_ms"] for row in judged), sum(row["budget_ms"] for row in judged)
+        spent, budget = sum(row["spent_ms"] for row in known), sum(row["budget_ms"] for row in known)
         used = f"{formats.share(spent / budget)} of the error budget is spent." if budget else ""
-        all_of = "The cluster meets" if len(judged) == 1 else f"All {len(judged)} clusters meet"
-        return Verdict(Word.YES, "Yes", tuple(filter(None, (f"{all_of} {wanted}.", used))))
+        clusters = "The cluster meets" if len(known) == 1 else f"All {len(known)} clusters meet"
+        return Verdict(Word.YES, "Yes", tuple(filter(None, (f"{clusters} the objective of {wanted}.", used))))
     worst = missed[0]
-    all_of = "The cluster misses" if len(judged) == 1 else f"{len(missed)} of {len(judged)} clusters fall short of"
-    reasons = [f"{all_of} {wanted}."]
-    reasons.append(f"Lowest: {worst['cluster']} with {formats.availability(worst['availability'])}.")
-    return Verdict(Word.NO, "No", tuple(reasons))
+    miss = "misses" if len(missed) == 1 else "miss"
+    clusters = "The cluster misses" if len(known) == 1 else f"{len(missed)} of {len(known)} clusters {miss}"
+    lowest = f"Lowest: {worst['cluster']} with {formats.availability(worst['availability'])}."
+    return Verdict(Word.NO, "No", (f"{clusters} the objective of {wanted}.", lowest))
 
 
-def trust(findings: ReportData) -> Verdict:
-    """No: something that happened is missing or cannot be read. With care: nothing is, but a figure may surprise."""
-    wrong, odd = _missing(findings), _odd(findings)
-    if wrong:
-        return Verdict(Word.NO, "Not in full", tuple(wrong + odd))
-    if odd:
-        return Verdict(Word.CARE, "With care", tuple(odd))
-    entries = sum(row["entries"] for row in findings.integrity)
+def trust(data: ReportData) -> Verdict:
+    """No: changes are missing or unreadable. With care: nothing is missing, but a figure needs an explanation."""
+    faults, caveats = _faults(data), _caveats(data)
+    if faults:
+        return Verdict(Word.NO, "Not fully", tuple(faults + caveats))
+    if caveats:
+        return Verdict(Word.CARE, "With care", tuple(caveats))
+    entries = sum(row["entries"] for row in data.integrity)
     if entries == 1:
-        return Verdict(Word.YES, "Yes", ("The one change of this time is here.",))
-    return Verdict(Word.YES, "Yes", (f"All {formats.count(entries)} changes of this time are here, each once.",))
+        return Verdict(Word.YES, "Yes", ("The only change of this period is present.",))
+    return Verdict(Word.YES, "Yes", (f"All {formats.count(entries)} changes of this period are present, each once.",))
 
 
 def _changes_are(number: int) -> str:
     return "1 change is" if number == 1 else f"{formats.count(number)} changes are"
 
 
-def _missing(findings: ReportData) -> list[str]:
-    rows = findings.integrity
-    said = []
+def _faults(data: ReportData) -> list[str]:
+    rows = data.integrity
+    faults = []
     if missing := sum(row["missing"] or 0 for row in rows):
-        said.append(f"{_changes_are(missing)} missing from the history.")
+        faults.append(f"{_changes_are(missing)} missing from the history.")
     if forks := sum(row["forks"] or 0 for row in rows):
-        said.append(f"The store lost its last changes or was emptied, {_times(forks)}.")
+        faults.append(f"The store lost its last changes or was emptied, {_times(forks)}.")
     if unreadable := sum(sum((row["unreadable"] or {}).values()) for row in rows):
-        said.append(f"{_changes_are(unreadable)} not readable.")
+        faults.append(f"{_changes_are(unreadable)} not readable.")
     if duplicates := sum(row["duplicates"] or 0 for row in rows):
-        said.append(f"{_changes_are(duplicates)} here more than once.")
-    if not said and any(not row["ok"] for row in rows):
-        said.append("The versions of the changes do not add up.")
-    return said
+        faults.append(f"{_changes_are(duplicates)} present more than once.")
+    if not faults and any(not row["ok"] for row in rows):
+        faults.append("The version numbers do not add up.")
+    return faults
 
 
-def _odd(findings: ReportData) -> list[str]:
-    said = []
-    if findings.is_partial:
-        said.append(f"The history reaches only to {formats.instant(findings.window.end_ms)}; asked was for more.")
-    if not findings.integrity:
-        said.append("No change fell into this time: everything is as it was before.")
-    if late := sum(row["late"] or 0 for row in findings.integrity):
-        said.append(f"The store's clock stepped back: {_changes_are(late)} late.")
-    unknown = sum(row["unknown_ms"] or 0 for row in findings.availability_by_cluster)
-    known = sum((row["up_ms"] or 0) + (row["unplanned_ms"] or 0) for row in findings.availability_by_cluster)
+def _caveats(data: ReportData) -> list[str]:
+    caveats = []
+    if data.is_partial:
+        caveats.append(f"The history ends at {formats.instant(data.window.end_ms)}, before the requested end.")
+    if not data.integrity:
+        caveats.append("There was no change in this period: everything is as it was before.")
+    if late := sum(row["late"] or 0 for row in data.integrity):
+        caveats.append(f"The store's clock stepped back: {_changes_are(late)} late.")
+    unknown = sum(row["unknown_ms"] or 0 for row in data.availability_by_cluster)
+    known = sum((row["up_ms"] or 0) + (row["unplanned_ms"] or 0) for row in data.availability_by_cluster)
     if unknown:
-        said.append(f"For {formats.share(unknown / (unknown + known))} of the time nobody knows which brokers were up.")
-    if paused := max((row["paused_ms"] or 0 for row in findings.availability_by_cluster), default=0):
-        said.append(f"The service itself could not receive heartbeats for {formats.duration(paused)}.")
-    return said
+        share = formats.share(unknown / (unknown + known))
+        caveats.append(f"For {share} of the time it is unknown which brokers were up.")
+    if paused := max((row["paused_ms"] or 0 for row in data.availability_by_cluster), default=0):
+        caveats.append(f"The service itself could not receive heartbeats for {formats.duration(paused)}.")
+    return caveats
 
 
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def tiles(findings: ReportData) -> Iterator[Html]:
-    rows = findings.availability_by_cluster
+def tiles(data: ReportData) -> Iterator[Html]:
+    rows = data.availability_by_cluster
     up, unplanned = _sum(rows, "up_ms"), _sum(rows, "unplanned_ms")
     ratio = up / (up + unplanned) if up + unplanned else None
     yield _tile(
@@ -112,21 +111,21 @@ def tiles(findings: ReportData) -> Iterator[Html]:
         formats.availability(ratio),
         f"{many(int(_sum(rows, 'groups')), 'group')} in {len(rows)} {'cluster' if len(rows) == 1 else 'clusters'}",
     )
-    failures = findings.failures_by_cluster
-    yield _tile("Unplanned failures", formats.count(_sum(failures, "unplanned")), _until_back(failures))
-    longest = max((row["max_ms"] or 0 for row in findings.exposure_by_cluster), default=None)
-    yield _tile("Longest exposure", formats.duration(longest), "a dead address was handed out")
-    gaps = findings.heartbeat_gaps_by_cluster
+    failures = data.failures_by_cluster
+    yield _tile("Unplanned failures", formats.count(_sum(failures, "unplanned")), _time_to_repair(failures))
+    longest = max((row["max_ms"] or 0 for row in data.exposure_by_cluster), default=None)
+    yield _tile("Longest exposure", formats.duration(longest), "a dead address stayed in routes")
+    gaps = data.heartbeat_gaps_by_cluster
     number = _sum(gaps, "number")
     late = _sum(gaps, "late") / number if number else None
     yield _tile("Late heartbeats", formats.share(late), f"of {formats.count(number)}")
-    failovers = findings.failovers_by_group
+    failovers = data.failovers_by_group
     yield _tile(
         "Failovers",
         formats.count(_sum(failovers, "failovers")),
-        f"{formats.duration(_sum(failovers, 'headless_ms'))} headless",
+        f"{formats.duration(_sum(failovers, 'headless_ms'))} without a master",
     )
-    yield _tile("Anomalies", formats.count(findings.total("anomalies")), "see the versions that prove them")
+    yield _tile("Anomalies", formats.count(data.total("anomalies")), "listed with the versions that show them")
 
 
 def _tile(title: str, value: str, more: str) -> Html:
@@ -137,10 +136,10 @@ def _sum(rows: Rows, key: str) -> float:
     return sum(row[key] or 0 for row in rows)
 
 
-def _until_back(rows: Rows) -> str:
-    """The mean over all that ended, so each cluster's counts as often as it had any."""
+def _time_to_repair(rows: Rows) -> str:
+    """The mean over all failures that ended, in all clusters."""
     ended = [(row["unplanned"] - row["unfinished"], row["mttr_ms"]) for row in rows if row["mttr_ms"] is not None]
-    number = sum(one for one, _ in ended)
-    if not number:
-        return "none came back yet" if _sum(rows, "unplanned") else "none"
-    return f"{formats.duration(sum(one * mean for one, mean in ended) / number)} until back, in the mean"
+    total = sum(number for number, _ in ended)
+    if not total:
+        return "none repaired yet" if _sum(rows, "unplanned") else "none"
+    return f"{formats.duration(sum(number * mean for number, mean in ended) / total)} mean time to repair"

@@ -1,8 +1,8 @@
-"""Findings of a made-up fleet: absences by a seeded dice, and every figure counted from them in plain Python.
+"""A sample report about a made-up fleet: random downtimes, and every figure computed from them in plain Python.
 
     python -m tests.pipeline.report.sample report.html
 
-writes the page that the documents show.
+writes the page that docs/pipeline.md shows.
 """
 
 import math
@@ -18,7 +18,7 @@ from routebook_pipeline.history import DAY_MS, DEFAULTS, HOUR_MS, MINUTE_MS, SEC
 from routebook_pipeline.report.data import PLANNED, UNPLANNED, UP, Band, ReportData, Row, worst_seats
 from routebook_pipeline.report.page import render
 from routebook_pipeline.transforms.anomalies import SEVERITIES
-from tests.pipeline.report.absences import FIRST_VERSION, START_MS, Absence, Absences, Seat, make_absences
+from tests.pipeline.report.downtimes import FIRST_VERSION, START_MS, Downtime, Downtimes, Seat, make_downtimes
 
 CLUSTERS = {"payments": 8, "orders-eu": 12, "orders-us": 10, "telemetry": 16}
 
@@ -26,39 +26,39 @@ CLUSTERS = {"payments": 8, "orders-eu": 12, "orders-us": 10, "telemetry": 16}
 def fleet(
     *, seed: int = 7, days: int = 14, clusters: Mapping[str, int] = CLUSTERS, namespace: str = "production"
 ) -> ReportData:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     window = Window(START_MS, START_MS + days * DAY_MS)
-    absences = make_absences(dice, window, clusters)
-    seats = [_seat_row(seat, gone, window) for seat, gone in absences.items()]
+    downtimes = make_downtimes(rng, window, clusters)
+    seats = [_seat_row(seat, downs, window) for seat, downs in downtimes.items()]
     by_cluster = [_cluster_row(cluster, seats) for cluster in clusters]
     drawn = worst_seats(seats)
     return ReportData(
         namespace=namespace,
         window=window,
-        integrity=[_integrity(absences, window)],
+        integrity=[_integrity(downtimes, window)],
         complete_until_ms=window.end_ms + 40 * SECOND_MS,
         availability_by_cluster=by_cluster,
-        availability_by_group=[_group_row(row, absences) for row in seats if row["broker_id"] == 0],
+        availability_by_group=[_group_row(row, downtimes) for row in seats if row["broker_id"] == 0],
         availability_by_seat=seats,
-        bands=[band for row in drawn for band in _bands(row, absences, window)],
-        failures_by_cluster=[_failures(absences, window, cluster) for cluster in clusters],
-        failures_by_seat=[_failures({seat: gone}, window, *seat) for seat, gone in absences.items()],
-        flaps=_flaps(absences),
-        heartbeat_gaps_by_cluster=[_gaps(dice, days * 5760 * groups, cluster) for cluster, groups in clusters.items()],
-        heartbeat_gaps_by_seat=[_gaps(dice, days * 2880, *seat) for seat in absences],
-        gap_buckets=_gap_buckets(dice, days * 5760 * sum(clusters.values())),
-        exposure_by_cluster=_exposure(absences),
-        exposure_by_group=_exposed_groups(absences),
-        capacity=(capacity := _capacity(dice, absences, clusters, days)),
-        churn=[_churn(dice, cluster, groups) for cluster, groups in clusters.items()],
-        failovers=(failovers := _failovers(dice, absences)),
+        bands=[band for row in drawn for band in _bands(row, downtimes, window)],
+        failures_by_cluster=[_failures(downtimes, window, cluster) for cluster in clusters],
+        failures_by_seat=[_failures({seat: downs}, window, *seat) for seat, downs in downtimes.items()],
+        flaps=_flaps(downtimes),
+        heartbeat_gaps_by_cluster=[_gaps(rng, days * 5760 * groups, cluster) for cluster, groups in clusters.items()],
+        heartbeat_gaps_by_seat=[_gaps(rng, days * 2880, *seat) for seat in downtimes],
+        gap_buckets=_gap_buckets(rng, days * 5760 * sum(clusters.values())),
+        exposure_by_cluster=_exposure(downtimes),
+        exposure_by_group=_exposed_groups(downtimes),
+        capacity=(capacity := _capacity(rng, downtimes, clusters, days)),
+        churn=[_churn(rng, cluster, groups) for cluster, groups in clusters.items()],
+        failovers=(failovers := _failovers(rng, downtimes)),
         failovers_by_group=_failovers_by_group(failovers),
-        anomalies=_anomalies(absences, capacity),
+        anomalies=_anomalies(downtimes, capacity),
         made_ms=window.end_ms + 3 * HOUR_MS,
     )
 
 
-def _inside(one: Absence, window: Window) -> int:
+def _inside(one: Downtime, window: Window) -> int:
     return max(0, min(one.end_ms, window.end_ms) - one.start_ms)
 
 
@@ -66,9 +66,9 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _seat_row(seat: Seat, gone: list[Absence], window: Window) -> dict[str, Any]:
-    unplanned = sum(_inside(one, window) for one in gone if not one.is_planned)
-    planned = sum(_inside(one, window) for one in gone if one.is_planned)
+def _seat_row(seat: Seat, downs: list[Downtime], window: Window) -> dict[str, Any]:
+    unplanned = sum(_inside(one, window) for one in downs if not one.is_planned)
+    planned = sum(_inside(one, window) for one in downs if one.is_planned)
     up = window.length_ms - unplanned - planned
     return {
         "cluster": seat[0],
@@ -84,9 +84,9 @@ def _seat_row(seat: Seat, gone: list[Absence], window: Window) -> dict[str, Any]
     }
 
 
-def _group_row(master: dict[str, Any], absences: Absences) -> dict[str, Any]:
+def _group_row(master: dict[str, Any], downtimes: Downtimes) -> dict[str, Any]:
     cluster, broker = master["cluster"], master["broker"]
-    masters, slaves = absences[cluster, broker, 0], absences[cluster, broker, 1]
+    masters, slaves = downtimes[cluster, broker, 0], downtimes[cluster, broker, 1]
     both = sum(max(0, min(a.end_ms, b.end_ms) - max(a.start_ms, b.start_ms)) for a in masters for b in slaves)
     whole = master["up_ms"] + master["unplanned_ms"] + master["planned_ms"]
     kept = {key: value for key, value in master.items() if key not in {"broker_id", "since_ms"}}
@@ -117,10 +117,10 @@ def _cluster_row(cluster: str, seats: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _bands(row: Row, absences: Absences, window: Window) -> list[Band]:
+def _bands(row: Row, downtimes: Downtimes, window: Window) -> list[Band]:
     seat = (row["cluster"], row["broker"], row["broker_id"])
     made, at = [], window.start_ms
-    for one in absences[seat]:
+    for one in downtimes[seat]:
         end = min(one.end_ms, window.end_ms)
         made.append(Band(*seat, UP, at, one.start_ms))
         made.append(Band(*seat, PLANNED if one.is_planned else UNPLANNED, one.start_ms, end))
@@ -129,34 +129,34 @@ def _bands(row: Row, absences: Absences, window: Window) -> list[Band]:
 
 
 def _failures(
-    absences: Absences, window: Window, cluster: str, broker: str | None = None, broker_id: int | None = None
+    downtimes: Downtimes, window: Window, cluster: str, broker: str | None = None, broker_id: int | None = None
 ) -> dict[str, Any]:
-    gone = [one for seat, some in absences.items() if seat[0] == cluster for one in some]
-    unplanned = [one for one in gone if not one.is_planned]
+    downs = [one for seat, some in downtimes.items() if seat[0] == cluster for one in some]
+    unplanned = [one for one in downs if not one.is_planned]
     ended = [one.length_ms for one in unplanned if one.end_ms < window.end_ms]
-    up = window.length_ms * sum(1 for seat in absences if seat[0] == cluster) - sum(
-        _inside(one, window) for one in gone
+    up = window.length_ms * sum(1 for seat in downtimes if seat[0] == cluster) - sum(
+        _inside(one, window) for one in downs
     )
     return {
         "cluster": cluster,
         "broker": broker,
         "broker_id": broker_id,
         "unplanned": len(unplanned),
-        "planned": len(gone) - len(unplanned),
+        "planned": len(downs) - len(unplanned),
         "unfinished": len(unplanned) - len(ended),
-        "causes": dict(Counter(one.cause for one in gone)),
+        "causes": dict(Counter(one.cause for one in downs)),
         "up_ms": up,
         "mtbf_ms": _ratio(up, len(unplanned)),
         "mttr_ms": _ratio(sum(ended), len(ended)),
     }
 
 
-def _flaps(absences: Absences) -> list[dict[str, Any]]:
+def _flaps(downtimes: Downtimes) -> list[dict[str, Any]]:
     rows = []
-    for (cluster, broker, broker_id), gone in absences.items():
-        flaps = sum(1 for one in gone if one.length_ms < DEFAULTS.flap_ms)
-        runs: list[list[Absence]] = []
-        for one in gone:
+    for (cluster, broker, broker_id), downs in downtimes.items():
+        flaps = sum(1 for one in downs if one.length_ms < DEFAULTS.flap_ms)
+        runs: list[list[Downtime]] = []
+        for one in downs:
             if runs and one.start_ms - runs[-1][-1].start_ms <= DEFAULTS.episode_gap_ms:
                 runs[-1].append(one)
             else:
@@ -174,28 +174,28 @@ def _flaps(absences: Absences) -> list[dict[str, Any]]:
 
 
 def _gaps(
-    dice: random.Random, number: int, cluster: str, broker: str | None = None, broker_id: int | None = None
+    rng: random.Random, number: int, cluster: str, broker: str | None = None, broker_id: int | None = None
 ) -> dict[str, Any]:
-    late = int(number * dice.random() ** 4 * 0.004)
+    late = int(number * rng.random() ** 4 * 0.004)
     edges = [100 * 2 ** (bucket / 8) for bucket in (66, 66, 67 + (late > 40), 68 + 2 * (late > 40))]
-    longest = 30_100 + dice.randint(0, 400) + (dice.randint(15_000, 80_000) if late else 0)
+    longest = 30_100 + rng.randint(0, 400) + (rng.randint(15_000, 80_000) if late else 0)
     percentiles = [min(edge, longest) for edge in edges]
     named = dict(zip(("p50_ms", "p90_ms", "p99_ms", "p999_ms"), percentiles, strict=True))
     row = {"cluster": cluster, "broker": broker, "broker_id": broker_id, "number": number, "max_ms": longest}
     return row | named | {"late": late, "late_share": _ratio(late, number)}
 
 
-def _gap_buckets(dice: random.Random, number: int) -> dict[int, int]:
+def _gap_buckets(rng: random.Random, number: int) -> dict[int, int]:
     buckets = Counter({66: int(number * 0.78), 65: int(number * 0.13), 67: int(number * 0.06), 64: int(number * 0.02)})
     for bucket in range(52, 80):
-        buckets[bucket] += int(number * 0.012 / (1 + abs(bucket - 66)) ** 1.7 * dice.uniform(0.6, 1.4))
+        buckets[bucket] += int(number * 0.012 / (1 + abs(bucket - 66)) ** 1.7 * rng.uniform(0.6, 1.4))
     return dict(buckets)
 
 
-def _exposure(absences: Absences) -> list[dict[str, Any]]:
+def _exposure(downtimes: Downtimes) -> list[dict[str, Any]]:
     found: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for seat, gone in absences.items():
-        for one in gone:
+    for seat, downs in downtimes.items():
+        for one in downs:
             if not one.is_planned:
                 found[seat[0], one.start_ms // DAY_MS].append(one.detection_ms)
     rows = []
@@ -218,28 +218,28 @@ def _exposure(absences: Absences) -> list[dict[str, Any]]:
     return rows
 
 
-def _exposed_groups(absences: Absences) -> list[dict[str, Any]]:
+def _exposed_groups(downtimes: Downtimes) -> list[dict[str, Any]]:
     rows = []
-    for cluster, broker in sorted({seat[:2] for seat in absences}):
-        gone = [one for seat in (0, 1) for one in absences[cluster, broker, seat] if not one.is_planned]
-        detected = sum(one.detection_ms for one in gone)
-        figures = {"number": len(gone), "detection_ms": detected, "exposed_ms": detected}
+    for cluster, broker in sorted({seat[:2] for seat in downtimes}):
+        downs = [one for seat in (0, 1) for one in downtimes[cluster, broker, seat] if not one.is_planned]
+        detected = sum(one.detection_ms for one in downs)
+        figures = {"number": len(downs), "detection_ms": detected, "exposed_ms": detected}
         rows.append({"cluster": cluster, "broker": broker, **figures, "queue_seconds": detected / 1000 * 64})
     return [row for row in rows if row["number"]]
 
 
-def _capacity(dice: random.Random, absences: Absences, clusters: Mapping[str, int], days: int) -> list[dict[str, Any]]:
+def _capacity(rng: random.Random, downtimes: Downtimes, clusters: Mapping[str, int], days: int) -> list[dict[str, Any]]:
     rows = []
     for cluster, groups in clusters.items():
-        queues = [dice.randint(40, 90) for _ in range(groups)]
+        queues = [rng.randint(40, 90) for _ in range(groups)]
         if cluster == "telemetry":
             queues[0] *= 4
         for day in range(days):
             at = START_MS + day * DAY_MS
-            queues = [max(8, one + dice.choice((0, 0, 0, 4, 8, -4))) for one in queues]
+            queues = [max(8, one + rng.choice((0, 0, 0, 4, 8, -4))) for one in queues]
             up = [
                 0
-                if any(one.start_ms <= at < one.end_ms for one in absences[cluster, f"broker-{n + 1:02d}", 0])
+                if any(one.start_ms <= at < one.end_ms for one in downtimes[cluster, f"broker-{n + 1:02d}", 0])
                 else one
                 for n, one in enumerate(queues)
             ]
@@ -267,8 +267,8 @@ def _capacity_row(cluster: str, at: int, queues: list[int]) -> dict[str, Any]:
     }
 
 
-def _churn(dice: random.Random, cluster: str, groups: int) -> dict[str, Any]:
-    before, created, removed, passing = groups * 14, dice.randint(2, 30), dice.randint(0, 18), dice.randint(0, 5)
+def _churn(rng: random.Random, cluster: str, groups: int) -> dict[str, Any]:
+    before, created, removed, passing = groups * 14, rng.randint(2, 30), rng.randint(0, 18), rng.randint(0, 5)
     return {
         "cluster": cluster,
         "topics_before": before,
@@ -276,17 +276,17 @@ def _churn(dice: random.Random, cluster: str, groups: int) -> dict[str, Any]:
         "created": created,
         "removed": removed,
         "passing": passing,
-        "resized": dice.randint(0, 12),
+        "resized": rng.randint(0, 12),
         "rate": (created + removed + 2 * passing) / before,
     }
 
 
-def _failovers(dice: random.Random, absences: Absences) -> list[dict[str, Any]]:
+def _failovers(rng: random.Random, downtimes: Downtimes) -> list[dict[str, Any]]:
     rows = []
-    for (cluster, broker, broker_id), gone in absences.items():
-        for one in gone if broker_id == 0 else ():
-            if dice.random() < 0.4:
-                host = dice.randint(10, 250)
+    for (cluster, broker, broker_id), downs in downtimes.items():
+        for one in downs if broker_id == 0 else ():
+            if rng.random() < 0.4:
+                host = rng.randint(10, 250)
                 rows.append(
                     {
                         "cluster": cluster,
@@ -320,28 +320,28 @@ def _failovers_by_group(failovers: list[dict[str, Any]]) -> list[dict[str, Any]]
     ]
 
 
-def _anomalies(absences: Absences, capacity: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _anomalies(downtimes: Downtimes, capacity: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     lost = [
         one
-        for seat, gone in absences.items()
-        for one in gone
+        for seat, downs in downtimes.items()
+        for one in downs
         if seat[0] == "telemetry" and one.is_expired_with_the_rack
     ]
     if lost:
         first, last = min(one.start_ms for one in lost), max(one.start_ms for one in lost)
         versions = [lost[0].version + n for n in range(len(lost))]
         rows.append(_anomaly("mass-loss", "telemetry", first, last, len(lost) / 32, 0.2, versions))
-    for (cluster, broker, broker_id), gone in absences.items():
-        for one in gone:
+    for (cluster, broker, broker_id), downs in downtimes.items():
+        for one in downs:
             if broker_id == 0 and one.length_ms > 5 * MINUTE_MS and not one.is_planned:
                 group = f"{cluster}/{broker}"
                 rows.append(_anomaly("headless", group, one.start_ms, one.end_ms, one.length_ms, 60_000, [one.version]))
-    for row in _flaps(absences):
+    for row in _flaps(downtimes):
         for episode in row["episodes"]:
             subject = f"{row['cluster']}/{row['broker']}/{row['broker_id']}"
             times = (episode["first_ms"], episode["last_ms"])
-            versions = [one.version + n for n, one in enumerate(absences[_seat(row)]) if _is_of(one, episode)]
+            versions = [one.version + n for n, one in enumerate(downtimes[_seat(row)]) if _is_of(one, episode)]
             rows.append(_anomaly("flapping", subject, *times, episode["number"], 3, versions))
     uneven = [row for row in capacity if row["peak"] > DEFAULTS.skew_peak]
     rows += [_anomaly("skew", row["cluster"], row["at_ms"], None, row["peak"], 2.0, []) for row in uneven[:2]]
@@ -352,7 +352,7 @@ def _seat(row: dict[str, Any]) -> Seat:
     return row["cluster"], row["broker"], row["broker_id"]
 
 
-def _is_of(one: Absence, episode: dict[str, int]) -> bool:
+def _is_of(one: Downtime, episode: dict[str, int]) -> bool:
     return episode["first_ms"] <= one.start_ms <= episode["last_ms"]
 
 
@@ -361,7 +361,7 @@ def _anomaly(rule: str, subject: str, *figures: Any) -> dict[str, Any]:
     return {"rule": rule, "severity": SEVERITIES[rule], "subject": subject, **dict(zip(names, figures, strict=True))}
 
 
-def _integrity(absences: Absences, window: Window) -> dict[str, Any]:
+def _integrity(downtimes: Downtimes, window: Window) -> dict[str, Any]:
     entries = window.length_ms // DAY_MS * 88
     return {
         "era": 0,

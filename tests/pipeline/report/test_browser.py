@@ -1,4 +1,4 @@
-"""The page in a real browser, in both colour schemes: it complains of nothing, asks for nothing, and can be read."""
+"""The page in a real browser, in both colour schemes: no console messages, no requests, and sufficient contrast."""
 
 from pathlib import Path
 
@@ -21,16 +21,16 @@ CONTRASTS = """(() => {
     }
     return [255, 255, 255];
   };
-  const said = new Set();
+  const faults = new Set();
   for (const one of document.querySelectorAll('body *')) {
     if (![...one.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
     const style = getComputedStyle(one), svg = one.closest('svg');
     if (one.tagName === 'title' || svg && one.tagName === 'tspan') continue;
     const [a, b] = [light(parts(svg ? style.fill : style.color).slice(0, 3)), light(behind(svg || one))];
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) said.add(one.tagName + '.' + (one.getAttribute('class') || '') + ' ' + ratio.toFixed(2));
+    if (ratio < 4.5) faults.add(one.tagName + '.' + (one.getAttribute('class') || '') + ' ' + ratio.toFixed(2));
   }
-  return [...said];
+  return [...faults];
 })()"""
 
 
@@ -42,13 +42,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def background(page: Page) -> int:
-    """How light, 0 to 255."""
+    """The brightness of the background, 0 to 255."""
     red = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]")
     return int(red)
 
 
 @pytest.mark.parametrize(("scheme", "is_light"), [("light", True), ("dark", False)])
-def test_it_is_shown_in_both_schemes_without_a_complaint(report: Path, scheme: Scheme, is_light: bool) -> None:
+def test_both_colour_schemes_render_without_console_messages(report: Path, scheme: Scheme, is_light: bool) -> None:
     with chromium_page(report.as_uri(), scheme) as page:
         assert (background(page) > 127) is is_light
         assert page.evaluate("document.querySelectorAll('svg rect').length") > 100
@@ -63,7 +63,7 @@ def test_a_narrow_screen_does_not_scroll_sideways(report: Path) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_paper_is_white_and_shows_every_table_whole(report: Path) -> None:
+def test_the_print_version_is_white_and_shows_every_table(report: Path) -> None:
     a4 = 720
     with chromium_page(report.as_uri(), "dark", width=a4) as page:
         page.command(
@@ -72,13 +72,13 @@ def test_paper_is_white_and_shows_every_table_whole(report: Path) -> None:
         assert background(page) == 255
         assert page.evaluate("document.documentElement.scrollWidth") <= a4
         heights = page.evaluate(
-            "[...document.querySelectorAll('table')].map(one => one.getBoundingClientRect().height)"
+            "[...document.querySelectorAll('table')].map(table => table.getBoundingClientRect().height)"
         )
         assert min(heights) > 0
 
 
-def test_the_browser_test_would_notice(tmp_path: Path) -> None:
-    """A page that breaks the rules: what the tests above look for is really seen."""
+def test_the_checks_of_this_module_detect_faults(tmp_path: Path) -> None:
+    """A faulty page, to prove that the checks above can fail."""
     bad = tmp_path / "bad.html"
     bad.write_text(
         "<body style='background:#fff'><p style='color:#ccc'>pale</p>"

@@ -1,4 +1,4 @@
-"""Figures for people, ticks, and bands that would overlap."""
+"""Formatted figures, the ticks of charts, and bands that would overlap."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from routebook_pipeline.report.sections.heartbeats import upper_edge_ms
 
 
 @pytest.mark.parametrize(
-    ("ratio", "said"),
+    ("ratio", "shown"),
     [
         (None, "—"),
         (1.0, "100 %"),
@@ -21,12 +21,12 @@ from routebook_pipeline.report.sections.heartbeats import upper_edge_ms
         (0, "0.0000 %"),
     ],
 )
-def test_availability_is_never_rounded_up(ratio: float | None, said: str) -> None:
-    assert formats.availability(ratio) == said
+def test_availability_is_never_rounded_up(ratio: float | None, shown: str) -> None:
+    assert formats.availability(ratio) == shown
 
 
 @pytest.mark.parametrize(
-    ("ms", "said"),
+    ("ms", "shown"),
     [
         (None, "—"),
         (0, "0 s"),
@@ -42,12 +42,12 @@ def test_availability_is_never_rounded_up(ratio: float | None, said: str) -> Non
         (-1500, "-1.5 s"),
     ],
 )
-def test_durations(ms: int | None, said: str) -> None:
-    assert formats.duration(ms) == said
+def test_a_duration_has_at_most_two_units(ms: int | None, shown: str) -> None:
+    assert formats.duration(ms) == shown
 
 
-def test_shares_do_not_vanish() -> None:
-    assert [formats.share(one) for one in (None, 0, 1e-9, 0.0027, 0.05, 1)] == [
+def test_small_shares_are_not_rounded_to_zero() -> None:
+    assert [formats.share(ratio) for ratio in (None, 0, 1e-9, 0.0027, 0.05, 1)] == [
         "—",
         "0 %",
         "< 0.01 %",
@@ -57,7 +57,7 @@ def test_shares_do_not_vanish() -> None:
     ]
 
 
-def test_ticks_are_round_and_reach_the_highest() -> None:
+def test_ticks_are_round_and_reach_the_highest_value() -> None:
     assert value_ticks(0) == [0, 1]
     assert value_ticks(3) == [0, 1, 2, 3]
     assert value_ticks(98) == [0, 25, 50, 75, 100]
@@ -66,17 +66,17 @@ def test_ticks_are_round_and_reach_the_highest() -> None:
     assert both_ways(0, 3) == [0, 1, 2, 3]
 
 
-def test_time_ticks_stand_at_round_times_inside() -> None:
+def test_time_ticks_are_at_round_times_inside_the_window() -> None:
     start = 1_793_491_200_000
     assert time_ticks(start, start + 6 * HOUR_MS) == [
         (start + n * HOUR_MS, "1 Nov" if n == 0 else f"{n:02d}:00") for n in range(7)
     ]
-    assert [named for _, named in time_ticks(start, start + 14 * DAY_MS)][:3] == ["1 Nov", "3 Nov", "5 Nov"]
+    assert [label for _, label in time_ticks(start, start + 14 * DAY_MS)][:3] == ["1 Nov", "3 Nov", "5 Nov"]
     assert time_ticks(start, start) == []
     assert time_ticks(start, start + 10**15) == []
 
 
-def test_bands_that_would_overlap_are_drawn_as_one_and_up_comes_first() -> None:
+def test_bands_that_would_overlap_are_joined_and_up_comes_first() -> None:
     def band(state: str, start: int, end: int) -> Band:
         return Band("c", "b", 0, state, start, end)
 
@@ -94,7 +94,7 @@ def test_bands_that_would_overlap_are_drawn_as_one_and_up_comes_first() -> None:
     assert [len(group) for group in joined(far, across)] == [1, 1]
 
 
-def test_the_worst_seats_are_those_that_hurt() -> None:
+def test_the_worst_seats_have_the_most_unplanned_time_down() -> None:
     def row(broker: str, unplanned: int, planned: int) -> dict[str, object]:
         return {"cluster": "c", "broker": broker, "broker_id": 0, "unknown_ms": 0} | {
             "unplanned_ms": unplanned,
@@ -102,13 +102,13 @@ def test_the_worst_seats_are_those_that_hurt() -> None:
         }
 
     rows = [row("a", 0, 90), row("d", 1, 0), row("b", 0, 90), row("c", 5, 0)]
-    assert [one["broker"] for one in worst_seats(rows, 3)] == ["c", "d", "a"]
+    assert [seat["broker"] for seat in worst_seats(rows, 3)] == ["c", "d", "a"]
 
 
-def test_long_names_keep_their_ends() -> None:
+def test_long_names_are_cut_in_the_middle() -> None:
     assert shortened("a-very-long-cluster/broker-17/0", 13) == "a-very…r-17/0"
 
 
-def test_edges_of_buckets_are_those_of_the_pulse() -> None:
+def test_the_buckets_have_the_edges_that_the_service_uses() -> None:
     assert upper_edge_ms(0) == 100
     assert upper_edge_ms(8) == 200

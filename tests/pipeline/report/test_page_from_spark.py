@@ -20,7 +20,7 @@ from routebook_pipeline.transforms import (
     integrity,
 )
 from tests.pipeline.example import WINDOW, day_scenario
-from tests.pipeline.report.reading import pictures, read
+from tests.pipeline.report.strict_html import charts, read
 
 pytestmark = pytest.mark.slow
 
@@ -74,6 +74,6 @@ def test_the_anomalies_of_the_day_are_those_of_the_document(data: ReportData) ->
 def test_the_rows_of_spark_are_rendered(data: ReportData) -> None:
     page = render(data)
     read(page)
-    pictures(page)
-    for figure in ("97.8703 %", "99.9305 %", "98.9277 %", "30 min 40 s", "3 absences, 2026-11-02 14:00:00", "1,476"):
+    charts(page)
+    for figure in ("97.8703 %", "99.9305 %", "98.9277 %", "30 min 40 s", "3 downtimes, 2026-11-02 14:00:00", "1,476"):
         assert figure in page

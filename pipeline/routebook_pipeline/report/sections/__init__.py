@@ -1,4 +1,4 @@
-"""The parts of the page, one module each, in the order in which they are read."""
+"""The sections of the page, in their order."""
 
 from collections.abc import Callable
 from typing import Final

@@ -23,24 +23,25 @@ from routebook_pipeline.report.markup import (
 )
 
 DRAWN = 12
-MOST_TIMES = 4.0
-"""A bar ends at so many budgets: one lost cluster must not flatten the picture of the others."""
+MOST_OVERSPENT = 4.0
+"""Bars beyond the budget are cut at this many budgets, so that one lost cluster does not flatten the others."""
 
 
-def objective_section(findings: ReportData) -> Section:
-    rows = sorted(findings.availability_by_cluster, key=lambda row: (ranked(row["availability"]), row["cluster"]))
-    wanted = formats.objective(findings.thresholds.objective)
+def objective_section(data: ReportData) -> Section:
+    rows = sorted(data.availability_by_cluster, key=lambda row: (ranked(row["availability"]), row["cluster"]))
+    wanted = formats.objective(data.thresholds.objective)
     if not rows:
         return Section(
-            "objectives", "Objectives", f"Objective {wanted}.", (nothing("No cluster was heard of before the end."),)
+            "objectives", "Objectives", f"Objective {wanted}.", (nothing("The history has no cluster yet."),)
         )
-    judged = [row for row in rows if row["met"] is not None]
-    met = sum(1 for row in judged if row["met"])
-    gist = f"{met} of {many(len(judged), 'cluster')} {'meets' if met == 1 else 'meet'} {wanted} of time writable."
-    return Section("objectives", "Objectives", gist, (_clusters(findings, rows, judged), _groups(findings)))
+    known = [row for row in rows if row["met"] is not None]
+    met = sum(1 for row in known if row["met"])
+    meet = "was" if met == 1 else "were"
+    summary = f"{met} of {many(len(known), 'cluster')} {meet} writable for at least {wanted} of the time."
+    return Section("objectives", "Objectives", summary, (_clusters(data, rows, known), _groups(data)))
 
 
-def _clusters(findings: ReportData, rows: list[Row], judged: list[Row]) -> Html:
+def _clusters(data: ReportData, rows: list[Row], known: list[Row]) -> Html:
     tabled = table(
         "Time writable, by cluster, the lowest first",
         [
@@ -56,26 +57,28 @@ def _clusters(findings: ReportData, rows: list[Row], judged: list[Row]) -> Html:
             words("Worst group", _worst),
         ],
         rows,
-        total=findings.total("availability_by_cluster"),
-        more=command(findings, "availability", "cluster"),
+        total=data.total("availability_by_cluster"),
+        more=command(data, "availability", "cluster"),
     )
-    drawn = [row for row in judged if row["budget_ms"]][:DRAWN]
+    drawn = [row for row in known if row["budget_ms"]][:DRAWN]
     if not drawn:
         return tabled
     spent = [row["spent_ms"] / row["budget_ms"] for row in drawn]
     picture = charts.bars(
-        "Share of the error budget that is spent, by cluster",
+        "Share of the error budget that was spent, by cluster",
         [row["cluster"] for row in drawn],
         [
-            charts.Part("within the budget", "up", [min(1.0, one) for one in spent]),
-            charts.Part("beyond it", "unplanned", [min(MOST_TIMES, max(0.0, one - 1)) for one in spent]),
+            charts.Part("within the budget", "up", [min(1.0, share) for share in spent]),
+            charts.Part(
+                "beyond the budget", "unplanned", [min(MOST_OVERSPENT, max(0.0, share - 1)) for share in spent]
+            ),
         ],
         formats.share,
         limit=1.0,
     )
     key = charts.legend(
         ("up", "spent, within the budget"),
-        ("unplanned", "beyond it, five budgets at most drawn"),
+        ("unplanned", "beyond the budget (drawn up to five budgets)"),
         ("mark", "the whole budget"),
     )
     return chart("Error budget spent", picture, key, tabled, is_open=True)
@@ -88,17 +91,17 @@ def _met(row: Row) -> Html:
 
 
 def _worst(row: Row) -> Html:
-    said = formats.availability(row["worst_availability"]).replace(" ", "\N{NO-BREAK SPACE}")
-    return Html(name(row["worst_group"]) + escape(f", {said}" if row["worst_group"] is not None else ""))
+    ratio = formats.availability(row["worst_availability"]).replace(" ", "\N{NO-BREAK SPACE}")
+    return Html(name(row["worst_group"]) + escape(f", {ratio}" if row["worst_group"] is not None else ""))
 
 
-def _groups(findings: ReportData) -> Html:
+def _groups(data: ReportData) -> Html:
     rows = sorted(
-        findings.availability_by_group,
+        data.availability_by_group,
         key=lambda row: (ranked(row["availability"]), ranked(row["readable"]), row["cluster"], row["broker"]),
     )
     if not rows:
-        return nothing("No broker group was heard of before the end.")
+        return nothing("The history has no broker group yet.")
     return table(
         "Broker groups, the lowest first",
         [
@@ -111,8 +114,8 @@ def _groups(findings: ReportData) -> Html:
             figure("Unreadable", "unreadable_ms", formats.duration),
         ],
         rows,
-        total=findings.total("availability_by_group"),
-        more=command(findings, "availability", "group"),
+        total=data.total("availability_by_group"),
+        more=command(data, "availability", "group"),
         limit=10,
     )
 
@@ -120,12 +123,12 @@ def _groups(findings: ReportData) -> Html:
 TABLED = 60
 
 
-def band_section(findings: ReportData) -> Section:
+def band_section(data: ReportData) -> Section:
     title = "Ups and downs"
-    total = findings.total("availability_by_seat")
-    worst = worst_seats(findings.availability_by_seat)
+    total = data.total("availability_by_seat")
+    worst = worst_seats(data.availability_by_seat)
     by_seat: dict[tuple[str, str, int], list[Band]] = defaultdict(list)
-    for band in findings.bands:
+    for band in data.bands:
         by_seat[seat_of(band)].append(band)
     lanes = [
         charts.Lane(seat_name(row), by_seat[seat_of(row)], formats.availability(row["availability"]))
@@ -134,34 +137,34 @@ def band_section(findings: ReportData) -> Section:
     ]
     if not lanes:
         if worst:
-            return Section("bands", title, f"{many(total, 'broker')}, the longest away first.", (_seats(findings),))
-        return Section("bands", title, "No broker was heard of before the end.", (nothing("Nothing to draw."),))
-    gist = f"The {len(lanes)} of {many(total, 'broker')} that were away longest; short absences are drawn wider."
+            return Section("bands", title, f"{many(total, 'broker')}, the longest down first.", (_seats(data),))
+        return Section("bands", title, "The history has no broker yet.", (nothing("Nothing to draw."),))
+    summary = f"The {len(lanes)} of {many(total, 'broker')} that were down longest; short downtimes are drawn wider."
     if total <= BANDS:
-        gist = f"All {many(total, 'broker')}, the longest away first; short absences are drawn wider."
-    window = findings.window
+        summary = f"All {many(total, 'broker')}, the longest down first; short downtimes are drawn wider."
+    window = data.window
     picture = charts.bands("When each broker was up", lanes, window.start_ms, window.end_ms)
     key = charts.legend(
-        ("up", "up"), ("unplanned", "down, unplanned"), ("planned", "down, planned"), ("unknown", "nobody knows")
+        ("up", "up"), ("unplanned", "down, unplanned"), ("planned", "down, planned"), ("unknown", "unknown")
     )
-    tabled = Html(_seats(findings) + _tables(findings))
-    return Section("bands", title, gist, (chart("When each broker was up", picture, key, tabled),))
+    tabled = Html(_seats(data) + _tables(data))
+    return Section("bands", title, summary, (chart("When each broker was up", picture, key, tabled),))
 
 
-def _tables(findings: ReportData) -> Html:
-    away = sorted(
-        (band for band in findings.bands if band.state != UP), key=lambda one: (one.start_ms - one.end_ms, seat_of(one))
+def _tables(data: ReportData) -> Html:
+    down = sorted(
+        (band for band in data.bands if band.state != UP), key=lambda band: (band.start_ms - band.end_ms, seat_of(band))
     )
-    if not away:
-        return nothing("None of them was ever away.")
+    if not down:
+        return nothing("None of them was ever down.")
     return table(
-        "Times away, the longest first",
+        "Downtimes, the longest first",
         [
             named("Broker", "seat"),
             named("State", "state"),
             figure("From", "start_ms", formats.instant),
             figure("To", "end_ms", formats.instant),
-            figure("Lasted", "length_ms", formats.duration),
+            figure("Duration", "length_ms", formats.duration),
         ],
         [
             {
@@ -171,17 +174,17 @@ def _tables(findings: ReportData) -> Html:
                 "end_ms": band.end_ms,
                 "length_ms": band.end_ms - band.start_ms,
             }
-            for band in away[:TABLED]
+            for band in down[:TABLED]
         ],
-        total=len(away),
+        total=len(down),
         limit=TABLED,
-        more=command(findings, "availability", "seat"),
+        more=command(data, "availability", "seat"),
     )
 
 
-def _seats(findings: ReportData) -> Html:
+def _seats(data: ReportData) -> Html:
     return table(
-        "Brokers by time away",
+        "Brokers by time down",
         [
             named("Broker", "cluster", "broker", "broker_id"),
             figure("Availability", "availability", formats.availability),
@@ -192,7 +195,7 @@ def _seats(findings: ReportData) -> Html:
             figure("Unknown", "unknown_ms", formats.duration),
             figure("Known since", "since_ms", formats.instant),
         ],
-        worst_seats(findings.availability_by_seat),
-        total=findings.total("availability_by_seat"),
-        more=command(findings, "availability", "seat"),
+        worst_seats(data.availability_by_seat),
+        total=data.total("availability_by_seat"),
+        more=command(data, "availability", "seat"),
     )

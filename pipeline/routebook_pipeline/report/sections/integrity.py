@@ -25,15 +25,15 @@ from routebook_pipeline.report.markup import (
 HOLES_SHOWN = 5
 
 
-def integrity_section(findings: ReportData) -> Section:
-    rows = findings.integrity
+def integrity_section(data: ReportData) -> Section:
+    rows = data.integrity
     if rows:
-        sound = all(row["ok"] for row in rows)
-        gist = "Every change is here, once." if sound else "Something is missing, or cannot be read: see below."
+        is_whole = all(row["ok"] for row in rows)
+        summary = "Every change is present, once." if is_whole else "Changes are missing or unreadable, see below."
         tables = table(
-            "Changes of this time, by history",
+            "Changes of this period, by era",
             [
-                Column("History", lambda row: f"{row['era']}", is_figure=False, is_row_name=True),
+                Column("Era", lambda row: f"{row['era']}", is_figure=False, is_row_name=True),
                 words(
                     "Whole",
                     lambda row: tag("strong", "yes" if row["ok"] else "no", class_="ok" if row["ok"] else "bad"),
@@ -46,24 +46,24 @@ def integrity_section(findings: ReportData) -> Section:
                 figure("Forks", "forks"),
                 words("Unreadable", _unreadable),
                 figure("Late", "late"),
-                figure("Twice", "duplicates"),
+                figure("Duplicates", "duplicates"),
                 figure("Baselines", "baselines"),
             ],
             rows,
-            more=command(findings, "integrity"),
+            more=command(data, "integrity"),
         )
     else:
-        gist = "No change fell into this time."
-        tables = nothing("No change fell into this time. States are as the changes before it left them.")
-    extent = tag(
+        summary = "There was no change in this period."
+        tables = nothing("There was no change in this period. The states are those that earlier changes left.")
+    requested = tag(
         "p",
-        f"Asked for {formats.instant(findings.window.start_ms)} to "
-        f"{formats.instant(findings.asked_until_ms or findings.window.end_ms)}; the history is complete until "
-        f"{formats.instant(findings.complete_until_ms)}.",
-        " This answer ends where the history does." if findings.is_partial else None,
+        f"Requested: {formats.instant(data.window.start_ms)} to "
+        f"{formats.instant(data.asked_until_ms or data.window.end_ms)}; the history is complete until "
+        f"{formats.instant(data.complete_until_ms)}.",
+        " The report ends where the history ends." if data.is_partial else None,
     )
-    notes = tag("ul", *(tag("li", note) for note in findings.notes), class_="notes") if findings.notes else Html("")
-    return Section("integrity", "Integrity and completeness", gist, (extent, notes, tables))
+    notes = tag("ul", *(tag("li", note) for note in data.notes), class_="notes") if data.notes else Html("")
+    return Section("integrity", "Integrity and completeness", summary, (requested, notes, tables))
 
 
 def _holes(row: Row) -> Html:
@@ -85,51 +85,51 @@ def _unreadable(row: Row) -> Html:
 SHOWN: Final = 50
 VERSIONS_SHOWN: Final = 4
 SEVERITIES: Final = ("critical", "error", "high", "warning", "medium", "low", "info")
-"""From worst to least; an unknown word stands between."""
+"""In falling order. An unknown severity is treated as medium."""
 
 _DURATIONS: Final = {"headless", "slow-detection", "read-only"}
 _SHARES: Final = {"mass-loss", "late-heartbeats"}
 
 
-def anomaly_section(findings: ReportData) -> Section:
+def anomaly_section(data: ReportData) -> Section:
     title = "Anomalies"
-    rows = sorted(
-        findings.anomalies, key=lambda row: (rank(row["severity"]), row["from_ms"] or 0, row["subject"] or "")
-    )
+    rows = sorted(data.anomalies, key=lambda row: (rank(row["severity"]), row["from_ms"] or 0, row["subject"] or ""))
     if not rows:
-        return Section("anomalies", title, "No rule found anything.", (nothing("No rule found anything."),))
-    total = findings.total("anomalies")
+        return Section("anomalies", title, "No anomaly was found.", (nothing("No anomaly was found."),))
+    total = data.total("anomalies")
     rules = Counter(row["rule"] for row in rows)
-    gist = f"{many(total, 'finding')}: " + ", ".join(f"{number} {rule}" for rule, number in rules.most_common(6)) + "."
+    summary = (
+        f"{many(total, 'finding')}: " + ", ".join(f"{number} {rule}" for rule, number in rules.most_common(6)) + "."
+    )
     tabled = table(
         "Findings, the most severe first",
         [
             words("Severity", _badge),
             words("Rule", lambda row: tag("code", row["rule"])),
-            named("What", "subject"),
+            named("Subject", "subject"),
             figure("From", "from_ms", formats.instant),
-            Column("For", _lasted),
+            Column("Duration", _duration),
             Column("Value", lambda row: shown(row, "value")),
             Column("Threshold", lambda row: shown(row, "threshold")),
-            words("Proved by versions", _versions),
+            words("Versions", _versions),
         ],
         rows,
         total=total,
-        more=command(findings, "anomalies"),
+        more=command(data, "anomalies"),
         limit=SHOWN,
     )
     advice = tag(
         "p",
-        "What the table of routes was at such a version: ",
+        "A topic's route at version N: ",
         tag("code", "routebook pipeline route-at TOPIC --version N"),
-        ". What the entry says: ",
+        ". The change itself, as long as it is in the store: ",
         tag("code", "GET /v1/changes?since=N-1&limit=1"),
-        ", while it is in the store.",
+        ".",
     )
-    return Section("anomalies", title, gist, (tabled, advice))
+    return Section("anomalies", title, summary, (tabled, advice))
 
 
-def _lasted(row: Row) -> str:
+def _duration(row: Row) -> str:
     return (
         formats.NOTHING
         if row["from_ms"] is None or not row["to_ms"]
@@ -149,7 +149,7 @@ def _badge(row: Row) -> Html:
 
 
 def shown(row: Row, key: str) -> str:
-    """In the rule's own unit."""
+    """The value or threshold, in the rule's unit."""
     value = row[key]
     if value is None:
         return formats.NOTHING
@@ -162,6 +162,6 @@ def _versions(row: Row) -> Html:
     versions = row["versions"] or ()
     if not versions:
         return escape(formats.NOTHING)
-    head = ", ".join(str(one) for one in versions[:VERSIONS_SHOWN])
+    head = ", ".join(str(version) for version in versions[:VERSIONS_SHOWN])
     rest = len(versions) - VERSIONS_SHOWN
     return Html(name(head) + (f" and {rest:,} more" if rest > 0 else ""))

@@ -1,4 +1,4 @@
-"""A page, taken apart by a strict reader: every element that is opened is closed, in order."""
+"""A strict HTML parser for tests: it fails if elements are not closed in the right order."""
 
 import re
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ class Element:
     text: str = ""
 
     def all(self, name: str) -> list["Element"]:
-        here = [self] if self.name == name else []
-        return here + [found for child in self.children for found in child.all(name)]
+        own = [self] if self.name == name else []
+        return own + [found for child in self.children for found in child.all(name)]
 
     @property
     def words(self) -> str:
@@ -31,14 +31,14 @@ class _Reader(HTMLParser):
         self.open = [self.root]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert len(dict(attrs)) == len(attrs), f"an attribute twice: {attrs}"
+        assert len(dict(attrs)) == len(attrs), f"duplicate attribute: {attrs}"
         element = Element(tag, dict(attrs))
         self.open[-1].children.append(element)
         if tag not in VOID:
             self.open.append(element)
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop().name == tag, f"</{tag}> closes something else"
+        assert self.open.pop().name == tag, f"</{tag}> closes another element"
 
     def handle_data(self, data: str) -> None:
         self.open[-1].text += data
@@ -48,10 +48,10 @@ def read(page: str) -> Element:
     reader = _Reader()
     reader.feed(page)
     reader.close()
-    assert reader.open == [reader.root], f"never closed: {[one.name for one in reader.open[1:]]}"
+    assert reader.open == [reader.root], f"not closed: {[element.name for element in reader.open[1:]]}"
     return reader.root
 
 
-def pictures(page: str) -> list[ElementTree.Element]:
-    """Each as XML, which forgives nothing."""
+def charts(page: str) -> list[ElementTree.Element]:
+    """All charts of the page, parsed as XML."""
     return [ElementTree.fromstring(found) for found in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
