@@ -96,7 +96,7 @@ class Worker:
     def start(self) -> None:
         self.process = self._new()
         self.process.__enter__()
-        wait_until(lambda: self.process.ask_admin("/readyz").status_code == 200, "the worker is ready")
+        wait_until(lambda: self.process.get_admin("/readyz").status_code == 200, "the worker is ready")
 
     def kill(self) -> None:
         self.process.kill()

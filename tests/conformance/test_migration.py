@@ -78,7 +78,7 @@ async def test_a_fleet_moves_to_routebook_and_back(migration: Migration, tmp_pat
 
         with migration.service:  # 1
             new = migration.service.remoting
-            assert f"address {new}" in migration.service.said
+            assert f"address {new}" in migration.service.output
 
             code, output = migration.routebook("compare", old.address)  # 2
             assert code == 1

@@ -98,7 +98,7 @@ async def test_idle_connections_above_the_limit_displace_no_broker(
 
             await until(is_accepted)
             assert (await lookup(broker, "TopicA")).code == 0
-            metrics = (await asyncio.to_thread(service.ask_admin, "/metrics")).text
+            metrics = (await asyncio.to_thread(service.get_admin, "/metrics")).text
             lines = [line for line in metrics.splitlines() if line.startswith("routebook_connections")]
             print(lines)
             (open_now,) = [

@@ -90,7 +90,7 @@ class Site:
         """How many lost connections had each outcome, over all workers."""
         found: dict[str, int] = {}
         for worker in self.workers:
-            text = (await asyncio.to_thread(worker.ask_admin, "/metrics")).text
+            text = (await asyncio.to_thread(worker.get_admin, "/metrics")).text
             for line in text.splitlines():
                 if line.startswith("routebook_lost_connections_total{") and not line.endswith(" 0.0"):
                     outcome = line.split('"')[1]
@@ -220,7 +220,7 @@ async def test_an_expiry_closes_the_connection_at_each_worker(
 
 
 async def _has_no_session(worker: Running) -> bool:
-    text = (await asyncio.to_thread(worker.ask_admin, "/metrics")).text
+    text = (await asyncio.to_thread(worker.get_admin, "/metrics")).text
     return "routebook_sessions 0.0" in text
 
 

@@ -19,7 +19,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 def scrape(service: Running) -> Samples:
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(service.ask_admin("/metrics").text)
+        for family in text_string_to_metric_families(service.get_admin("/metrics").text)
         for sample in family.samples
     }
 

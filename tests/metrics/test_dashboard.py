@@ -130,7 +130,7 @@ def _raw() -> list[tuple[str, str]]:
 
 def _exposed(service: Running) -> set[str]:
     """Metrics that a real worker exposes, and those that only several processes have (`test_documentation.py`)."""
-    text = service.ask_admin("/metrics").text
+    text = service.get_admin("/metrics").text
     return {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")} | ONLY_WITH_PROCESSES
 
 

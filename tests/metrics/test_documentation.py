@@ -71,13 +71,13 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
 
 
 def test_a_worker_exposes_exactly_the_documented_metrics(used_worker: Running) -> None:
-    exposed = _types_by_name(used_worker.ask_admin("/metrics").text)
+    exposed = _types_by_name(used_worker.get_admin("/metrics").text)
     assert exposed == {row.name: row.kind for row in ROWS if row.name not in ONLY_WITH_PROCESSES}
 
 
 @pytest.mark.slow
 def test_several_processes_expose_all_documented_metrics(used_processes: Running) -> None:
-    assert _types_by_name(used_processes.ask_admin("/metrics").text) == {row.name: row.kind for row in ROWS}
+    assert _types_by_name(used_processes.get_admin("/metrics").text) == {row.name: row.kind for row in ROWS}
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.combined], ids=lambda row: row.name)
@@ -96,7 +96,7 @@ def test_several_processes_are_combined_as_documented(row: Row) -> None:
 
 def test_labels_do_not_grow_with_the_fleet(used_worker: Running) -> None:
     """No label contains a topic, broker or address of the traffic."""
-    text = used_worker.ask_admin("/metrics").text
+    text = used_worker.get_admin("/metrics").text
     for word in ("Topic", "broker-", "127.0.0", "demo"):
         assert word not in re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
     assert len(text.splitlines()) < 1_000

@@ -1,10 +1,11 @@
-"""The service as its users start it: a process of its own, watched from outside."""
+"""Starts the service as users do, in its own process, and observes it from outside."""
 
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -13,15 +14,16 @@ from typing import Self
 import httpx
 import psutil  # type: ignore[import-untyped]
 
-START_SECONDS = 30.0
-_LAST_LINE = "Ctrl-C stops all of it"
+START_SECONDS = 60.0
+"""A process that is not ready by this time is killed, and the test fails with its log."""
+_LAST_LINE = "Ctrl-C stops everything"
 _REMOTING = re.compile(r"(?:RocketMQ +|serves RocketMQ on )([^ ,\n]+:[0-9]+)")
 _HTTP = re.compile(r"(?:HTTP API +|serves RocketMQ on [^ ]+ and )(https?://[^ ,\n]+)")
 _ADMIN = re.compile(r"(?:health +|health and metrics )(http://[^ ,/\n]+//[^ ,/\n]+|http://[^ ,/\n]+)")
 
 
 class Running:
-    """`with Running("up", ...) as service:` — killed at the end, whatever happened."""
+    """`with Running("up", ...) as service:` — the process is killed at the end in any case."""
 
     def __init__(self, *arguments: str, folder: Path, env: dict[str, str] | None = None, ports: bool = True) -> None:
         self._arguments = [
@@ -31,7 +33,7 @@ class Running:
         self._log_path = folder / f"log-{len(list(folder.glob('log-*')))}"
         self._env = {**os.environ, **(env or {})}
         self._folder = folder
-        self._said = ""
+        self._output = ""
         self.remoting = ""
         self.http = ""
         self.admin = ""
@@ -67,12 +69,12 @@ class Running:
         return self._log_path.read_text()
 
     @property
-    def said(self) -> str:
-        """What it wrote to standard output until it was ready."""
-        return self._said
+    def output(self) -> str:
+        """Standard output until the process was ready."""
+        return self._output
 
     def stop(self, one: signal.Signals = signal.SIGTERM, *, within: float = 15.0) -> int:
-        """The exit code."""
+        """Sends the signal and returns the exit code."""
         self.process.send_signal(one)
         return self.process.wait(within)
 
@@ -89,7 +91,7 @@ class Running:
     def delete(self, path: str) -> httpx.Response:
         return httpx.delete(self.http + path, timeout=10, trust_env=False)
 
-    def ask_admin(self, path: str) -> httpx.Response:
+    def get_admin(self, path: str) -> httpx.Response:
         return httpx.get(self.admin + path, timeout=10, trust_env=False)
 
     def register(self, broker: str = "broker-a", *topics: str) -> None:
@@ -98,7 +100,7 @@ class Running:
         self.put(f"/v1/clusters/demo/brokers/{broker}/0", body).raise_for_status()
 
     def children(self, word: str = "") -> list[int]:
-        """Ids of its direct child processes with that word in their command line."""
+        """Ids of direct child processes whose command line contains `word`."""
         return [pid for pid, parent, command in processes() if parent == self.process.pid and word in command]
 
     def descendants(self) -> list[int]:
@@ -106,11 +108,20 @@ class Running:
 
     def _wait_for_start_line(self) -> None:
         assert self.process.stdout
-        while not (self.http and self.admin and (self._arguments[0] != "up" or _LAST_LINE in self._said)):
+        watchdog = threading.Timer(START_SECONDS, self.process.kill)
+        watchdog.start()
+        try:
+            self._read_start_lines()
+        finally:
+            watchdog.cancel()
+
+    def _read_start_lines(self) -> None:
+        assert self.process.stdout
+        while not (self.http and self.admin and (self._arguments[0] != "up" or _LAST_LINE in self._output)):
             line = self.process.stdout.readline().decode()
             if not line:
-                raise AssertionError(f"ended with {self.process.wait(5)} before it was ready: {self.log}")
-            self._said += line
+                raise AssertionError(f"ended with {self.process.wait(5)} before it was ready: {self._output}{self.log}")
+            self._output += line
             if found := _REMOTING.search(line):
                 self.remoting = found[1]
             if found := _HTTP.search(line):
@@ -120,7 +131,7 @@ class Running:
 
 
 def run(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-    """A command that ends by itself."""
+    """Runs a command that ends by itself."""
     return subprocess.run(
         [sys.executable, "-m", "routebook", *arguments],
         capture_output=True,
@@ -143,7 +154,7 @@ def processes() -> list[tuple[int, int, str]]:
 
 
 def descendants(parent: int) -> list[int]:
-    """Children, their children, and so on."""
+    """Ids of all descendants of a process."""
     listed = processes()
     found = [parent]
     for one in found:

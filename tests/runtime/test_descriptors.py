@@ -29,8 +29,8 @@ def test_the_soft_limit_is_raised_to_what_connections_need(soft: int, hard: int,
     assert ask(soft, hard, count) == [f"{after} {hard}"]
 
 
-def test_a_limit_that_is_too_low_is_said() -> None:
+def test_a_limit_that_is_too_low_is_logged() -> None:
     said, limits = ask(256, 1000, 20_000)
     assert limits == "1000 1000"
     assert "may open 1000 files" in said
-    assert "beyond some 744 in all newcomers" in said
+    assert "beyond about 744 in total, new connections" in said

@@ -36,7 +36,7 @@ async def test_every_line_is_an_object(store_url: str, tmp_path: Path, workers: 
         for pid in service.children("worker-process"):
             os.kill(pid, signal.SIGKILL)
         if workers > 1:
-            await until(lambda: service.ask_admin("/readyz").json().get("ready_workers") == workers, timeout_s=60)
+            await until(lambda: service.get_admin("/readyz").json().get("ready_workers") == workers, timeout_s=60)
         await asyncio.to_thread(service.stop, within=30)
         lines = _lines(service)
     for line in lines:

@@ -42,7 +42,7 @@ async def test_every_worker_answers_the_whole_file(
 ) -> None:
     with serving(store_url, namespace_name, tmp_path, "--workers", workers) as service:
         # Scripts wait for this line of Apache's, by itself.
-        first = service.said.splitlines()[0]
+        first = service.output.splitlines()[0]
         assert first == f"The Name Server boot success. serializeType=JSON, address {service.remoting}"
         answers = await asyncio.gather(*(shown_by(service) for _ in range(16)))
         for shown in answers:

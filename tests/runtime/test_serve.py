@@ -118,12 +118,12 @@ async def test_a_stop_writes_down_the_heartbeats_of_its_last_minute(
 
 def test_readyz_says_what_is_missing_and_metrics_count(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     with serving(store_url, namespace_name, tmp_path) as service:
-        assert service.ask_admin("/livez").status_code == 200
-        assert service.ask_admin("/readyz").json()["missing"] == []
+        assert service.get_admin("/livez").status_code == 200
+        assert service.get_admin("/readyz").json()["missing"] == []
         service.register()
         service.register()
         service.get("/v1/routes/TopicA")
-        metrics = service.ask_admin("/metrics").text
+        metrics = service.get_admin("/metrics").text
         assert 'routebook_lookups_total{port="http",result="found"} 1.0' in metrics
         assert 'routebook_registrations_total{kind="changed"}' in metrics
         assert re.search(r'routebook_store_calls_total\{result="ok",script="register_broker"\} [12]\.0', metrics)
@@ -173,11 +173,11 @@ def _wait_until_refused(host: str, port: int) -> None:
 
 
 def _check_that_the_parent_sums_its_workers(service: Running) -> None:
-    assert service.ask_admin("/readyz").json()["ready_workers"] == 2
+    assert service.get_admin("/readyz").json()["ready_workers"] == 2
     service.register()
     for _ in range(20):
         service.get("/v1/routes/TopicA", min_version=1)
-    metrics = service.ask_admin("/metrics").text
+    metrics = service.get_admin("/metrics").text
     assert 'routebook_lookups_total{port="http",result="found"} 20.0' in metrics
     assert "routebook_workers 2" in metrics
     assert len(service.get("/v1/status").json()["workers"]) == 2
@@ -191,8 +191,8 @@ def _check_that_a_dead_worker_is_replaced(service: Running) -> None:
         # The other worker answers meanwhile.
         assert service.get("/v1/status").status_code == 200
         return (
-            "routebook_worker_restarts_total 1" in service.ask_admin("/metrics").text
-            and service.ask_admin("/readyz").json()["ready_workers"] == 2
+            "routebook_worker_restarts_total 1" in service.get_admin("/metrics").text
+            and service.get_admin("/readyz").json()["ready_workers"] == 2
         )
 
     wait_until(is_replaced, "a new worker is ready")

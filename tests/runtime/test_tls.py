@@ -36,7 +36,7 @@ def test_workers_take_up_a_new_certificate_and_drop_nobody(store_url: str, names
         )
         assert asked.returncode == 0, asked.stderr
         assert run("status", "--url", f"https://localhost:{port}", cwd=tmp_path).returncode != 0
-        assert 'routebook_connections{port="http"}' in service.ask_admin("/metrics").text
+        assert 'routebook_connections{port="http"}' in service.get_admin("/metrics").text
         assert service.stop() == 0
 
 

@@ -18,7 +18,7 @@ def test_it_answers_and_keeps_its_data_across_restarts(tmp_path: Path) -> None:
             if start == 0:
                 service.register()
             assert service.get("/v1/routes/TopicA").json()["queueDatas"][0]["brokerName"] == "broker-a"
-            assert "Try next" in service.said
+            assert "Try next" in service.output
             started = service.descendants()
             assert started
             assert service.stop(signal.SIGINT) == 0

@@ -65,7 +65,7 @@ def test_an_unknown_mode_stops_the_start_where_apaches_becomes_permissive(mode: 
     [
         ({"tls_test_mode": "false", "tls_key_path": "k"}, "Set both"),
         ({"tls_test_mode": "false", "tls_cert_path": "c"}, "Set both"),
-        ({"tls_test_mode": "false", "tls_mode": "enforcing"}, "nobody could connect"),
+        ({"tls_test_mode": "false", "tls_mode": "enforcing"}, "no client could connect"),
         (OWN | {"tls_auth_client": "true"}, "Set tls_trust_path"),
     ],
 )
