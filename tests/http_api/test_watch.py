@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from routebook.http_api.watch_streams import ONE_BY_ONE, EventId, Wanted, Watch
+from routebook.http_api.watch_streams import ONE_BY_ONE, EventId, Watch, WatchRequest
 from routebook.model.names import Caller
 from routebook.store.history import write_baseline
 from routebook.store.namespace import Namespace
@@ -237,7 +237,7 @@ async def test_a_new_history_is_a_reset(worker: Worker, namespace: Namespace) ->
 
 
 async def test_keep_alive_comments_are_sent(worker: Worker) -> None:
-    watch = Watch(worker.registry, worker.app._watchers, Wanted("A", resumes=False), keep_alive_seconds=0.02)
+    watch = Watch(worker.registry, worker.app._watchers, WatchRequest("A", resumes=False), keep_alive_seconds=0.02)
     async with aclosing(watch.stream()) as stream:  # type: ignore[type-var]
         opening, comment = await anext(stream), await anext(stream)
     assert opening.startswith(b"retry:")
@@ -245,7 +245,7 @@ async def test_keep_alive_comments_are_sent(worker: Worker) -> None:
 
 
 async def test_a_watcher_that_does_not_keep_up_is_let_go(worker: Worker) -> None:
-    watch = Watch(worker.registry, worker.app._watchers, Wanted("A", resumes=False))
+    watch = Watch(worker.registry, worker.app._watchers, WatchRequest("A", resumes=False))
     async with aclosing(watch.stream()) as stream:  # type: ignore[type-var]
         await anext(stream)
         for version in range(1, 1002):

@@ -1,8 +1,8 @@
-"""The admin port of one worker: is it alive, can it answer, what has it counted.
+"""The admin port of one worker: `/livez`, `/readyz` and `/metrics`.
 
-`/livez` looks at nothing: a worker whose store is away still answers from memory, and to end it would only
-add harm. `/readyz` fails before the first complete load and while draining; how old the table is it reports,
-and never judges.
+`/livez` checks nothing: a worker without its store still answers lookups from memory, and a restart would lose that
+memory. `/readyz` fails before the first complete load and while the worker drains. It reports the age of the table, but
+no age makes it fail.
 """
 
 from collections.abc import Callable
@@ -20,47 +20,35 @@ from routebook.registry.registry import Registry
 
 
 def create_admin_app(registry: Registry, metrics: Metrics, *, draining: Callable[[], bool]) -> Starlette:
-    admin = _Admin(registry, metrics, draining)
-    return Starlette(
-        routes=[
-            Route("/livez", admin.show_life),
-            Route("/readyz", admin.show_readiness),
-            Route("/metrics", admin.show_metrics),
-        ],
-        exception_handlers={
-            HTTPException: problems.answer_http_exception,
-            Exception: problems.answer_unexpected,
-        },
-    )
-
-
-class _Admin:
-    def __init__(self, registry: Registry, metrics: Metrics, draining: Callable[[], bool]) -> None:
-        self._registry = registry
-        self._metrics = metrics
-        self._draining = draining
-
-    async def show_life(self, _: Request) -> Response:
+    async def show_liveness(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
-    async def show_readiness(self, _: Request) -> Response:
-        missing = self._missing()
+    async def show_readiness(_: Request) -> Response:
+        missing = []
+        if not registry.complete:
+            missing.append("the first complete load of the table from the store")
+        if draining():
+            missing.append("nothing: this worker is draining and accepts no new work")
         body: dict[str, Any] = {
             "status": "not ready" if missing else "ok",
             "missing": missing,
-            "version": self._registry.version,
-            "history": self._registry.history,
-            "stale_seconds": self._registry.stale_seconds,
+            "version": registry.version,
+            "history": registry.history,
+            "stale_seconds": registry.stale_seconds,
         }
         return JSONResponse(body, status_code=503 if missing else 200)
 
-    async def show_metrics(self, _: Request) -> Response:
-        return Response(self._metrics.exposition(), headers={"content-type": CONTENT_TYPE})
+    async def show_metrics(_: Request) -> Response:
+        return Response(metrics.exposition(), headers={"content-type": CONTENT_TYPE})
 
-    def _missing(self) -> list[str]:
-        missing = []
-        if not self._registry.complete:
-            missing.append("the first complete load of the table from the store")
-        if self._draining():
-            missing.append("nothing: this worker is draining and takes no new work")
-        return missing
+    return Starlette(
+        routes=[
+            Route("/livez", show_liveness),
+            Route("/readyz", show_readiness),
+            Route("/metrics", show_metrics),
+        ],
+        exception_handlers={
+            HTTPException: problems.handle_http_exception,
+            Exception: problems.handle_unexpected_error,
+        },
+    )

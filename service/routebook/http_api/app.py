@@ -1,4 +1,6 @@
-"""Builds the HTTP application: path operations in the middle, thin layers around, the short way in front."""
+"""Builds the HTTP application: FastAPI's path operations, the middleware around them, and the two endpoints in front of
+FastAPI (lookups and registrations).
+"""
 
 import asyncio
 
@@ -10,13 +12,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from routebook import __version__
 from routebook.errors import RoutebookError
 from routebook.http_api import openapi, problems
-from routebook.http_api.body_layer import BodyLayer
-from routebook.http_api.dependencies import Parts, ReadLayer
-from routebook.http_api.measuring import MeasuringLayer
-from routebook.http_api.pages import add_pages
+from routebook.http_api.dependencies import AppContext
+from routebook.http_api.lookup import LookupEndpoint
+from routebook.http_api.middleware import BodyMiddleware, MetricsMiddleware, ReadMiddleware
 from routebook.http_api.registration import RegistrationEndpoint
 from routebook.http_api.routers import ALL_ROUTERS
-from routebook.http_api.short_way import ShortWay
 from routebook.http_api.watch_streams import Watchers
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
@@ -24,48 +24,49 @@ from routebook.settings.live import LiveSettings
 
 
 class HttpApp:
-    """The ASGI application, and the one thing that its server must be able to say to it."""
+    """The ASGI application with its stop signal."""
 
     def __init__(self, app: ASGIApp, watchers: Watchers) -> None:
         self._app = app
         self._watchers = watchers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        is_started = False
 
-        async def send_on(message: Message) -> None:
-            nonlocal begun
-            begun = True
+        async def send_and_note_start(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
             await send(message)
 
         try:
-            await self._app(scope, receive, send_on)
+            await self._app(scope, receive, send_and_note_start)
         except asyncio.CancelledError:
-            # Only a server that stops does this, to those who outlast its patience. What is half said stays so.
-            if not begun:
+            # Only a stopping server cancels requests, at the end of its drain time. A response that has started
+            # remains incomplete.
+            if not is_started:
                 response = problems.problem_response(
-                    problems.STOPPING, "This worker is stopping.", advice="Ask again: another one, or soon this one."
+                    problems.STOPPING, "This worker is stopping.", advice="Send the request again."
                 )
                 await response(scope, receive, send)
 
     def stop(self) -> None:
-        """Ends every watch; called when the server drains (`serving.HttpServer` does)."""
+        """Ends all watches. `serving.HttpServer` calls it when it begins to drain."""
         self._watchers.stopping.set()
 
 
 def create_app(registry: Registry, live_settings: LiveSettings, metrics: Metrics) -> HttpApp:
     watchers = Watchers(metrics)
-    app: ASGIApp = build_operations(Parts(registry, live_settings, metrics, watchers))
+    app: ASGIApp = build_operations(AppContext(registry, live_settings, metrics, watchers))
     app = RegistrationEndpoint(app, registry)
-    app = MeasuringLayer(app, metrics)
-    app = BodyLayer(app, live_settings)
-    app = ReadLayer(app, registry)
-    app = ShortWay(app, registry, metrics)
+    app = MetricsMiddleware(app, metrics)
+    app = BodyMiddleware(app, live_settings)
+    app = ReadMiddleware(app, registry)
+    app = LookupEndpoint(app, registry, metrics)
     return HttpApp(app, watchers)
 
 
-def build_operations(parts: Parts | None) -> FastAPI:
-    """Without parts it can still describe itself: that is all `/openapi.json` needs."""
+def build_operations(context: AppContext | None) -> FastAPI:
+    """Without a context, the application can only describe itself in `/openapi.json`."""
     app = FastAPI(
         title=openapi.TITLE,
         version=__version__,
@@ -78,14 +79,14 @@ def build_operations(parts: Parts | None) -> FastAPI:
         separate_input_output_schemas=False,
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.parts = parts
+    app.state.context = context
     for router in ALL_ROUTERS:
         app.include_router(router)
-    add_pages(app)
-    openapi.describe_with_problems(app)
-    app.add_exception_handler(RoutebookError, problems.answer_routebook_error)
-    app.add_exception_handler(problems.Problem, problems.answer_problem)
-    app.add_exception_handler(HTTPException, problems.answer_http_exception)
-    app.add_exception_handler(RequestValidationError, problems.answer_validation_error)
-    app.add_exception_handler(Exception, problems.answer_unexpected)
+    openapi.add_pages(app)
+    openapi.install_openapi(app)
+    app.add_exception_handler(RoutebookError, problems.handle_routebook_error)
+    app.add_exception_handler(problems.Problem, problems.handle_problem)
+    app.add_exception_handler(HTTPException, problems.handle_http_exception)
+    app.add_exception_handler(RequestValidationError, problems.handle_validation_error)
+    app.add_exception_handler(Exception, problems.handle_unexpected_error)
     return app

@@ -1,9 +1,9 @@
-"""Who asks, and may they? The one home of the rule for administrative verbs.
+"""Who sent a request, and whether they may use administrative verbs. The only place of that rule.
 
-From loopback freely, from elsewhere with the token. What a request may *say* about itself only ever takes
-permission away: a forwarding header means that somebody else stands behind the loopback connection, a
-foreign `Origin` that a web page does, and a `Host` that is a domain name may be a page's own name made to
-point here (DNS rebinding).
+Administrative verbs need no token from loopback and need it from elsewhere. The headers of a request can only take
+permission away: a forwarding header shows that a proxy relays the request of another client, a foreign `Origin` shows
+that the page of another site sent it, and a `Host` with a domain name may belong to a page whose name was made to
+resolve to this machine (DNS rebinding).
 """
 
 import hmac
@@ -19,7 +19,7 @@ from fastapi.security.http import HTTPAuthorizationCredentials
 
 from routebook.errors import ForbiddenError, RoutebookError
 from routebook.http_api import problems
-from routebook.http_api.dependencies import LiveSettingsOf, RegistryOf
+from routebook.http_api.dependencies import LiveSettingsDep, RegistryDep
 from routebook.http_api.problems import Problem
 from routebook.model.names import Caller
 
@@ -43,25 +43,25 @@ _bearer = HTTPBearer(
 
 
 def source_of(request: Request) -> str:
-    """The peer's address as the change history shall name it."""
+    """The peer's address, in the form used in the change history."""
     if request.client is None:
         return "unix"
     host = f"[{request.client.host}]" if ":" in request.client.host else request.client.host
     return f"{host}:{request.client.port}"
 
 
-def caller_of(request: Request, registry: RegistryOf) -> Caller:
-    """Whoever writes; open to all, but not to the pages of other sites. It acts through this worker."""
+def caller_of(request: Request, registry: RegistryDep) -> Caller:
+    """The caller of a write that needs no token. It refuses pages of other sites."""
     _refuse_foreign_origin(request)
     return Caller(actor=registry.worker, source=source_of(request))
 
 
 async def administrator_of(
     request: Request,
-    live_settings: LiveSettingsOf,
+    live_settings: LiveSettingsDep,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
 ) -> AsyncIterator[Caller]:
-    """Allows or refuses an administrative verb, and writes down who asked and how it ended."""
+    """Allows or refuses an administrative verb, and writes the caller and the result to the audit log."""
     verb = f"{request.method} {request.url.path[:300]!r}"
     source = source_of(request)
     try:
@@ -78,8 +78,8 @@ async def administrator_of(
     audit.info("administrative %s from %s by %s: done", verb, source, actor)
 
 
-CallerOf = Annotated[Caller, Depends(caller_of)]
-AdministratorOf = Annotated[Caller, Depends(administrator_of)]
+CallerDep = Annotated[Caller, Depends(caller_of)]
+AdministratorDep = Annotated[Caller, Depends(administrator_of)]
 
 
 def _actor(request: Request, secret: str, credentials: HTTPAuthorizationCredentials | None) -> str:
@@ -89,18 +89,18 @@ def _actor(request: Request, secret: str, credentials: HTTPAuthorizationCredenti
         return "operator"
     if secret:
         raise ForbiddenError(
-            "Administrative verbs from off loopback need the token.",
+            "Administrative verbs need the token when they do not come from loopback.",
             advice="Send `Authorization: Bearer <ROUTEBOOK_ADMIN_TOKEN>`.",
         )
     raise ForbiddenError(
         "Administrative verbs are allowed from loopback only.",
-        advice="Set ROUTEBOOK_ADMIN_TOKEN on the service and send it as a bearer token, or ask from the same "
-        "host without a proxy, by address or as localhost.",
+        advice="Set ROUTEBOOK_ADMIN_TOKEN on the service and send it as a bearer token, or send the request "
+        "from the same host, without a proxy, to its address or to localhost.",
     )
 
 
 def is_from_loopback(request: Request) -> bool:
-    """A Unix socket has no peer address: whoever sits in front of it is unknown, so it does not count."""
+    """A Unix socket is not loopback: it has no peer address, and the client of a proxy in front of it is unknown."""
     if request.client is None or any(name in request.headers for name in _FORWARDING_HEADERS):
         return False
     return _is_loopback_address(request.client.host) and not _is_domain_name(request.headers.get("host", ""))
@@ -117,7 +117,7 @@ def _is_loopback_address(host: str) -> bool:
 
 
 def _is_domain_name(host_header: str) -> bool:
-    """Nobody can register `localhost` or a name without a dot, so those cannot be a stranger's page."""
+    """`localhost` and names without a dot cannot be registered, so no page of another site can have them."""
     try:
         name = (urlsplit(f"//{host_header}").hostname or "").rstrip(".")
         ip_address(name)
@@ -133,18 +133,18 @@ def _is_local_name(host_header: str) -> bool:
 
 
 def _refuse_foreign_origin(request: Request) -> None:
-    """Browsers name the page's origin with every write; other clients do not."""
+    """Browsers send the page's origin with every write; other clients do not."""
     origin = request.headers.get("origin")
-    if origin is None or _same_place(origin, request.headers.get("host", "")):
+    if origin is None or _is_same_origin(origin, request.headers.get("host", "")):
         return
     raise Problem(
         problems.FOREIGN_ORIGIN,
-        f"A page from {origin[:200]!r} may not do this.",
-        advice="Use the pages that Routebook serves itself, by the same address.",
+        f"A page from {origin[:200]!r} may not send this request.",
+        advice="Use the pages that Routebook serves, at the same address.",
     )
 
 
-def _same_place(origin: str, host_header: str) -> bool:
+def _is_same_origin(origin: str, host_header: str) -> bool:
     try:
         page = urlsplit(origin)
         here = urlsplit(f"//{host_header}")

@@ -1,13 +1,15 @@
-"""How problems look in `/openapi.json`: one schema, and one short entry for each status a path can answer
-with.
+"""The description of the API: the texts and schemas of `/openapi.json`, and Swagger UI at `/docs`.
 
-The texts of `/openapi.json`, and the schema of problems put into it.
+Swagger UI is served from our own files. No page loads anything from another host; a content security policy makes the
+browser enforce that.
 """
 
+from pathlib import Path
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Response
 from fastapi.openapi.utils import get_openapi
+from starlette.staticfiles import StaticFiles
 
 from routebook.http_api import problems
 from routebook.http_api.problems import MEDIA_TYPE, Kind
@@ -20,14 +22,14 @@ SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["type", "title", "status", "detail"],
     "properties": {
-        "type": {"type": "string", "description": "A short stable word for programs to compare."},
-        "title": {"type": "string", "description": "The same for people."},
-        "status": {"type": "integer", "description": "The HTTP status again."},
+        "type": {"type": "string", "description": "A short stable word that programs compare."},
+        "title": {"type": "string", "description": "The same as text for people."},
+        "status": {"type": "integer", "description": "The HTTP status."},
         "detail": {"type": "string", "description": "What happened, with values."},
         "advice": {"type": "string", "description": "What to do."},
         "errors": {
             "type": "array",
-            "description": "With invalid-input: each fault and where it is.",
+            "description": "With invalid-input: each fault and its place.",
             "items": {
                 "type": "object",
                 "properties": {"where": {"type": "string"}, "fault": {"type": "string"}},
@@ -49,8 +51,8 @@ ADMIN: Final = (problems.FORBIDDEN, problems.FOREIGN_ORIGIN)
 WRITE: Final = (problems.FOREIGN_ORIGIN, problems.STORE_UNAVAILABLE)
 
 
-def answers_with(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a path operation; kinds that share a status share an entry."""
+def problem_responses(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a path operation. Kinds with the same status share an entry."""
     by_status: dict[int, list[Kind]] = {}
     for kind in kinds:
         listed = by_status.setdefault(kind.status, [])
@@ -73,50 +75,51 @@ def _entry(kinds: list[Kind]) -> dict[str, Any]:
 TITLE: Final = "Routebook"
 
 DESCRIPTION: Final = """
-The name service for RocketMQ fleets: which brokers hold a topic, and who lives.
+The name service for RocketMQ fleets: which brokers have a topic, and which brokers are alive.
 
-* **Reads** are answered from this worker's memory. Each says how new it is: `X-Routebook-Version` rises
-  with every change within one history, `X-Routebook-History` names the history, and
-  `X-Routebook-Stale-Seconds` appears while the store is out of touch. `?min_version=N` waits, bounded,
-  until this worker has seen version N.
-* **Writes** are visible on the worker that answered them at once, and on every other one within a second.
-* **Errors** are `application/problem+json`: compare `type`, read `detail`, do what `advice` says. 404 means
-  that the table is complete and does not hold it; in doubt the answer is 503.
-* **Administrative** requests (marked with a lock) are free from loopback; from elsewhere they want the token.
+* **Reads** are answered from this worker's memory. Their headers state how current they are:
+  `X-Routebook-Version` rises with every change within one history, `X-Routebook-History` names the history,
+  and `X-Routebook-Stale-Seconds` is present while the worker has no contact with the store.
+  `?min_version=N` waits for a limited time until this worker has seen version N.
+* **Writes** are visible at once on the worker that answered them, and within a second on all others.
+* **Errors** are `application/problem+json`: compare `type`, read `detail`, follow `advice`. 404 means that
+  the table is complete and does not contain the object; when the worker cannot be sure, the answer is 503.
+* **Administrative** requests (marked with a lock) need no token from loopback; from elsewhere they need the
+  administration token.
 """
 
 TAGS: Final = [
-    {"name": "lookup", "description": "Where does a topic live, and what changes?"},
-    {"name": "brokers", "description": "Announce a broker, keep it alive, take it away."},
-    {"name": "topics", "description": "Which topics there are and on which brokers."},
-    {"name": "clusters", "description": "Which brokers belong together."},
+    {"name": "lookup", "description": "Find the route of a topic, and watch routes change."},
+    {"name": "brokers", "description": "Register brokers, send heartbeats, deregister them."},
+    {"name": "topics", "description": "The topics, and the brokers that have them."},
+    {"name": "clusters", "description": "The broker groups listed under each cluster."},
     {
         "name": "key-values",
-        "description": "Name-space configuration, ordered topics among it. Administrative.",
+        "description": "Namespace configuration, such as that of ordered topics. Administrative.",
     },
-    {"name": "operation", "description": "State of the service, its history and settings."},
-    {"name": "peers", "description": "What RocketMQ peers poll for their name-server list."},
+    {"name": "operation", "description": "Status of the service, its history, settings, snapshots and reports."},
+    {"name": "peers", "description": "The name-server list that RocketMQ peers poll."},
 ]
 
 
-_MARKS: Final[dict[str, Any]] = {
+_FRESHNESS_HEADERS: Final[dict[str, Any]] = {
     "X-Routebook-Version": {
         "description": "Rises with every change within one history.",
         "schema": {"type": "integer"},
     },
     "X-Routebook-History": {
-        "description": "A store that lost data starts a new one.",
+        "description": "Names the history. A store that lost data starts a new one.",
         "schema": {"type": "string"},
     },
     "X-Routebook-Stale-Seconds": {
-        "description": "Only while the store is out of touch: since when.",
+        "description": "Seconds since the last contact with the store; absent while there is contact.",
         "schema": {"type": "integer"},
     },
 }
 
 
-def describe_with_problems(app: FastAPI) -> None:
-    """Problems are not made by FastAPI's response models, so their schema is added by hand, once."""
+def install_openapi(app: FastAPI) -> None:
+    """Adds the schema of problems, which are not response models of FastAPI, and the freshness headers of reads."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -129,7 +132,7 @@ def describe_with_problems(app: FastAPI) -> None:
                 license_info=app.license_info,
                 separate_input_output_schemas=app.separate_input_output_schemas,
             )
-            _describe_marks(document)
+            _describe_freshness_headers(document)
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas[SCHEMA_NAME] = SCHEMA
             for unused in ("HTTPValidationError", "ValidationError"):
@@ -140,7 +143,49 @@ def describe_with_problems(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to extend it
 
 
-def _describe_marks(document: dict[str, Any]) -> None:
+def _describe_freshness_headers(document: dict[str, Any]) -> None:
     for item in document["paths"].values():
-        for answer in item.get("get", {}).get("responses", {}).values():
-            answer["headers"] = _MARKS
+        for response in item.get("get", {}).get("responses", {}).values():
+            response["headers"] = _FRESHNESS_HEADERS
+
+
+_ASSETS: Final = Path(__file__).with_name("assets")
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Routebook HTTP API</title>
+<link rel="icon" type="image/png" href="docs/assets/swagger-ui/favicon-32x32.png">
+<link rel="stylesheet" href="docs/assets/swagger-ui/swagger-ui.css">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="docs/assets/swagger-ui/swagger-ui-bundle.js"></script>
+<script src="docs/assets/start.js"></script>
+</body>
+</html>
+"""
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/docs")
+async def show_docs() -> Response:
+    return Response(_PAGE, media_type="text/html", headers=_HEADERS)
+
+
+def add_pages(app: FastAPI) -> None:
+    app.include_router(router)
+    app.mount("/docs/assets", StaticFiles(directory=_ASSETS))

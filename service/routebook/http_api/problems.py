@@ -1,7 +1,6 @@
-"""What went wrong, as `application/problem+json` (RFC 9457). The one table from errors to HTTP statuses.
+"""Error responses as `application/problem+json` (RFC 9457), and the only table from errors to HTTP statuses.
 
-`type` is a short stable word that programs compare; `detail` says what happened with values; `advice` what
-to do.
+Programs compare `type`, a short stable word. `detail` says what happened, with values; `advice` says what to do.
 """
 
 import json
@@ -26,15 +25,17 @@ from routebook.errors import (
     StoreRefusalError,
     StoreUnavailableError,
 )
-from routebook.http_api.measuring import REFUSAL
 from routebook.observability.metrics import reason_of
 
 MEDIA_TYPE: Final = "application/problem+json"
 
+REFUSAL_REASON: Final = "routebook.refusal_reason"
+"""Scope key: the metric's reason for an error of the route table. `MetricsMiddleware` reads it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One sort of problem: its word, its status, and headers that go with it."""
+    """One kind of problem: its `type`, its HTTP status, its title, and additional headers."""
 
     type: str
     status: int
@@ -48,25 +49,25 @@ _CLOSE: Final = {"Connection": "close"}
 BROKEN_JSON = Kind("broken-json", 400, "The body is not JSON")
 BAD_REQUEST = Kind("bad-request", 400, "The request cannot be understood")
 FORBIDDEN = Kind("forbidden", 403, "Not allowed from here")
-FOREIGN_ORIGIN = Kind("foreign-origin", 403, "A page of another site may not do this")
+FOREIGN_ORIGIN = Kind("foreign-origin", 403, "Not allowed for pages of other sites")
 NOT_FOUND = Kind("not-found", 404, "Not in the route table")
 UNKNOWN_BROKER = Kind("unknown-broker", 404, "No such broker is registered")
-NO_REPORTS = Kind("no-reports-folder", 404, "There is no folder with reports")
+NO_REPORTS = Kind("no-reports-folder", 404, "No readable folder with reports")
 NO_SUCH_PATH = Kind("no-such-path", 404, "There is nothing at this path")
-WRONG_METHOD = Kind("method-not-allowed", 405, "This path does not take that method")
+WRONG_METHOD = Kind("method-not-allowed", 405, "This path does not support that method")
 TOO_SLOW = Kind("request-too-slow", 408, "The request did not arrive in time", _CLOSE)
-REFUSED = Kind("refused", 409, "The rules of the route table say no")
+REFUSED = Kind("refused", 409, "The rules of the route table do not allow it")
 TOO_LARGE = Kind("body-too-large", 413, "The body is larger than allowed", _CLOSE)
 INVALID = Kind("invalid-input", 422, "A value is not allowed")
-INTERNAL = Kind("internal-error", 500, "Routebook made a mistake")
-NOT_READY = Kind("not-ready", 503, "The table cannot be trusted yet", _RETRY_SOON)
+INTERNAL = Kind("internal-error", 500, "Internal error")
+NOT_READY = Kind("not-ready", 503, "The route table may be incomplete or outdated", _RETRY_SOON)
 STORE_UNAVAILABLE = Kind("store-unavailable", 503, "The store does not answer", _RETRY_SOON)
-STORE_TROUBLE = Kind("store-trouble", 503, "The store refused the work", _RETRY_SOON)
-BUSY = Kind("busy", 503, "Too much at once", _RETRY_SOON | _CLOSE)
+STORE_TROUBLE = Kind("store-trouble", 503, "The store refused the command", _RETRY_SOON)
+BUSY = Kind("busy", 503, "A limit of this worker is reached", _RETRY_SOON | _CLOSE)
 STOPPING = Kind("stopping", 503, "This worker is stopping", _RETRY_SOON | _CLOSE)
 NOT_SEEN_YET = Kind("not-seen-yet", 504, "This worker has not seen that version", _RETRY_SOON)
 
-# The first class that fits wins, so the more particular one stands first.
+# The first matching class wins, so a subclass comes before its base class.
 _BY_ERROR: Final[tuple[tuple[type[RoutebookError], Kind], ...]] = (
     (InvalidInputError, INVALID),
     (SettingsError, INVALID),
@@ -84,8 +85,8 @@ _BY_ERROR: Final[tuple[tuple[type[RoutebookError], Kind], ...]] = (
 _BY_STATUS: Final = {404: NO_SUCH_PATH, 405: WRONG_METHOD, 413: TOO_LARGE}
 
 
-class Problem(Exception):  # noqa: N818 - it is what is sent, not only what failed
-    """A problem of this port itself; what the route table reports has an error class of its own."""
+class Problem(Exception):  # noqa: N818 - named after the response it becomes
+    """An error of the HTTP port itself. Errors of the route table are classes in `routebook.errors`."""
 
     def __init__(self, kind: Kind, detail: str, *, advice: str = "") -> None:
         super().__init__(detail)
@@ -102,30 +103,30 @@ def problem_response(kind: Kind, detail: str, *, advice: str = "", **members: An
     return Response(content, kind.status, headers=dict(kind.headers), media_type=MEDIA_TYPE)
 
 
-def response_to_error(error: RoutebookError) -> Response:
+def error_response(error: RoutebookError) -> Response:
     kind = next(kind for error_class, kind in _BY_ERROR if isinstance(error, error_class))
     if isinstance(error, NotFoundError):
         kind = Kind(f"{error.what.replace(' ', '-')}-not-found", kind.status, kind.title)
-    # What the store said in its own words stays in the log: it may name hosts and keys.
+    # The store's own message may contain hosts and keys, so it is only logged.
     if kind is STORE_TROUBLE:
-        return problem_response(kind, "The store refused the work.", advice="Run `routebook doctor`.")
+        return problem_response(kind, "The store refused the command.", advice="Run `routebook doctor`.")
     return problem_response(kind, error.message, advice=error.advice)
 
 
-async def answer_routebook_error(request: Request, error: Exception) -> Response:
+async def handle_routebook_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RoutebookError)  # noqa: S101 - registered for this class only
-    request.scope[REFUSAL] = reason_of(error)
-    return response_to_error(error)
+    request.scope[REFUSAL_REASON] = reason_of(error)
+    return error_response(error)
 
 
-async def answer_problem(request: Request, error: Exception) -> Response:
+async def handle_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)  # noqa: S101 - registered for this class only
     del request
     return problem_response(error.kind, error.detail, advice=error.advice)
 
 
-async def answer_http_exception(request: Request, error: Exception) -> Response:
-    """Unknown paths, wrong methods, and bodies that FastAPI could not even read."""
+async def handle_http_exception(request: Request, error: Exception) -> Response:
+    """Unknown paths, wrong methods, and bodies that FastAPI cannot read."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
     kind = _BY_STATUS.get(error.status_code, BAD_REQUEST)
     path = request.url.path[:200]
@@ -135,7 +136,7 @@ async def answer_http_exception(request: Request, error: Exception) -> Response:
         allowed = (error.headers or {}).get("Allow", "")
         response = problem_response(
             kind,
-            f"{path!r} does not take {request.method}.",
+            f"{path!r} does not support {request.method}.",
             advice=f"Allowed: {allowed}." if allowed else "",
         )
         if allowed:
@@ -144,37 +145,35 @@ async def answer_http_exception(request: Request, error: Exception) -> Response:
     return problem_response(kind, str(error.detail), advice="Send one JSON object, in UTF-8.")
 
 
-async def answer_validation_error(request: Request, error: Exception) -> Response:
-    """Says where each fault is and what would do; never repeats the input, which may be a secret or
-    megabytes.
-    """
+async def handle_validation_error(request: Request, error: Exception) -> Response:
+    """Names the place of each fault and what is allowed. It never repeats the input, which may be secret or large."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
     del request
     faults = error.errors()
     if any(fault["type"] == "json_invalid" for fault in faults):
-        reason = faults[0].get("ctx", {}).get("error", "it does not parse")
+        reason = faults[0].get("ctx", {}).get("error", "it cannot be parsed")
         return problem_response(
             BROKEN_JSON, f"The body is not JSON: {reason}.", advice="Send one JSON object, in UTF-8."
         )
-    said = [{"where": _where(fault["loc"]), "fault": _fault(fault)} for fault in faults[:20]]
-    detail = "; ".join(f"{item['where']}: {item['fault']}" for item in said[:3])
+    errors = [{"where": _location(fault["loc"]), "fault": _message(fault)} for fault in faults[:20]]
+    detail = "; ".join(f"{item['where']}: {item['fault']}" for item in errors[:3])
     advice = "See /docs for the fields and their limits."
-    return problem_response(INVALID, f"{detail}.", advice=advice, errors=said)
+    return problem_response(INVALID, f"{detail}.", advice=advice, errors=errors)
 
 
-async def answer_unexpected(request: Request, error: Exception) -> Response:
-    """Nothing of an inner failure leaks to a peer; the server logs it with its trace."""
+async def handle_unexpected_error(request: Request, error: Exception) -> Response:
+    """The peer learns no detail of an internal failure; the server logs it with its traceback."""
     del request, error
-    return problem_response(INTERNAL, "Something failed inside.", advice="Look into the log of this worker.")
+    return problem_response(INTERNAL, "An internal error occurred.", advice="See the log of this worker.")
 
 
-def _where(location: tuple[int | str, ...]) -> str:
-    """A field's place, made printable: keys of an object come from outside."""
+def _location(location: tuple[int | str, ...]) -> str:
+    """The path of a field, in printable ASCII: the keys of an object come from the client."""
     text = ".".join(str(part) for part in location)[:200]
     return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
-def _fault(fault: Mapping[str, Any]) -> str:
+def _message(fault: Mapping[str, Any]) -> str:
     if fault["type"] == "extra_forbidden":
         return "unknown field"
     return str(fault["msg"])[:300].encode("ascii", "backslashreplace").decode("ascii")

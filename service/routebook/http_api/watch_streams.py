@@ -126,7 +126,7 @@ class GapError(Exception):
     """The history does not hold what would be needed."""
 
 
-class Told:
+class PendingEvents:
     """What is to be told, in the order of versions. One by one while it is little, else only the newest of each
     topic: an event carries the route as it is now, so all before it would say the same.
     """
@@ -169,7 +169,7 @@ class Replay:
         if not found or EventId(found[0].ms, found[0].version) != seen:
             raise GapError(f"entry {seen} is not in the history")
         removed = await self._topics_of_removed(seen, upto)
-        told = Told()
+        told = PendingEvents()
         async for change in self._after(seen.version, upto):
             for topic in self._touched(change, removed):
                 told.add(topic, EventId(change.ms, change.version))
@@ -254,7 +254,7 @@ _OPENING: Final = b"retry: 1000\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WatchRequest:
     topic: str | None
     resumes: bool
     """The client says that it has been here, even if what it says makes no sense."""
@@ -266,13 +266,13 @@ class Watch:
         self,
         registry: Registry,
         watchers: Watchers,
-        wanted: Wanted,
+        watched: WatchRequest,
         *,
         keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
     ) -> None:
         self._registry = registry
         self._watchers = watchers
-        self._wanted = wanted
+        self._wanted = watched
         self._keep_alive_seconds = keep_alive_seconds
         self._history = ""
 

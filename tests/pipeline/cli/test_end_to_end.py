@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from routebook.http_api.short_way import find_counted
+from routebook.http_api.lookup import find_and_count
 from tests.pipeline.cli.commands import LIGHT
 from tests.pipeline.cli.documented import example_with
 from tests.pipeline.cli.shell import Result, Shell
@@ -26,7 +26,7 @@ class Fleet:
         self.routes: dict[int, Any] = {}
 
     async def record_route(self) -> None:
-        body = find_counted(self.worker.registry, self.worker.metrics, "orders")
+        body = find_and_count(self.worker.registry, self.worker.metrics, "orders")
         route = json.loads(body)
         # Filter servers are no part of the history.
         self.routes[self.worker.replica.version] = {key: route[key] for key in ("queueDatas", "brokerDatas")}

@@ -1,42 +1,21 @@
-"""One router a noun. Each reads its input, calls one verb of the registry, and shapes the answer."""
+"""The path operations, one module per subject. Each reads its input, calls one verb of the registry, and shapes the
+response.
+"""
 
 from typing import Final
 
 from fastapi import APIRouter
 
-from routebook.http_api import registration
-from routebook.http_api.routers import (
-    brokers,
-    changes,
-    clusters,
-    expiry,
-    kv,
-    members,
-    peers,
-    reports,
-    routes,
-    settings,
-    snapshot,
-    status,
-    topics,
-    watch,
-)
+from routebook.http_api import lookup, registration
+from routebook.http_api.routers import fleet, history, operation, reports, snapshot
 
-# In the order of the pages; within a router the more particular path stands first.
+# In the order of the pages. Within a router, a fixed path comes before a pattern that also matches it.
 ALL_ROUTERS: Final[tuple[APIRouter, ...]] = (
-    routes.router,
-    watch.router,
+    lookup.router,
+    history.router,
     registration.router,
-    members.router,
-    brokers.router,
-    topics.router,
-    clusters.router,
-    kv.router,
-    status.router,
-    changes.router,
-    settings.router,
+    fleet.router,
+    operation.router,
     snapshot.router,
-    expiry.router,
     reports.router,
-    peers.router,
 )

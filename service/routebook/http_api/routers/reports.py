@@ -1,11 +1,7 @@
-"""The reports that `routebook pipeline report` left in a folder. Everything here blocks: call it off the event loop.
+"""The HTML reports that `routebook pipeline report` wrote to a folder: listed, and served unchanged.
 
-Invariant: only regular files that lie in the folder itself are ever opened. A name that is not one of a report never
-reaches the file system, and no symbolic link is followed, so nothing leads out.
-
-Reports that lie ready.
-
-Reports of the pipeline: pages that were written beforehand, listed and handed out as they are.
+Invariant: only regular files directly in that folder are opened. A name that no report can have never reaches the file
+system, and symbolic links are not followed, so no request leaves the folder.
 """
 
 import asyncio
@@ -24,21 +20,21 @@ from fastapi import Path as InPath
 from pydantic import Field
 
 from routebook.http_api import problems
-from routebook.http_api.dependencies import LiveSettingsOf
-from routebook.http_api.openapi import INPUT, answers_with, not_found
+from routebook.http_api.dependencies import LiveSettingsDep
+from routebook.http_api.openapi import INPUT, not_found, problem_responses
 from routebook.http_api.problems import Problem
-from routebook.http_api.schemas.table import Answer
+from routebook.http_api.schemas.table import ResponseBody
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""A report has some hundred KB; what is larger is none, and is held in memory while it is sent."""
+"""A larger file is not a report: those have some hundred KB. A report is in memory while it is sent."""
 
-# One path segment that no shell, log or header needs to quote, and no hidden file.
+# One path segment without characters that a shell, log or header must quote; not a hidden file.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,199}\.html")
 _STAMP: Final = r"\d{4}-\d{2}-\d{2}(?:T\d{4}(?:\d{2})?Z)?"
 _WINDOW: Final = re.compile(rf"(?P<start>{_STAMP})--(?P<end>{_STAMP})\.html$")
 _FORMS: Final = {10: "%Y-%m-%d", 16: "%Y-%m-%dT%H%MZ", 18: "%Y-%m-%dT%H%M%SZ"}
-# A pipe with nobody at its other end would hold the thread.
-_OPENING: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# O_NONBLOCK: opening a pipe without a writer would block the thread.
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ class ReportFile:
 
     @property
     def window_ms(self) -> tuple[int, int] | None:
-        """Start and end, when the name ends in `<start>--<end>.html`."""
+        """Start and end of the reported time, when the name ends in `<start>--<end>.html`."""
         found = _WINDOW.search(self.name)
         if found is None:
             return None
@@ -61,35 +57,37 @@ class ReportFile:
 
 @dataclass(frozen=True, slots=True)
 class ReportFolder:
+    """Its methods block, so they run in a thread."""
+
     path: Path
 
     def newest_first(self) -> list[ReportFile]:
-        """OSError when the folder is not there or may not be read."""
+        """Raises OSError when the folder does not exist or cannot be read."""
         found = []
         with os.scandir(self.path) as entries:
             for entry in entries:
                 if _NAME.fullmatch(entry.name) is None:
                     continue
-                # Replaced or removed by the next report just now.
+                # A report can be replaced or removed at any time.
                 with suppress(FileNotFoundError):
-                    about = entry.stat(follow_symlinks=False)
-                    if _is_report(about):
-                        found.append(ReportFile(entry.name, about.st_size, about.st_mtime_ns // 1_000_000))
+                    status = entry.stat(follow_symlinks=False)
+                    if _is_report(status):
+                        found.append(ReportFile(entry.name, status.st_size, status.st_mtime_ns // 1_000_000))
         return sorted(found, key=lambda report: (-report.modified_ms, report.name))
 
     def read(self, name: str) -> bytes | None:
-        """None: there is no such report. OSError when the folder or the file may not be read."""
+        """Returns None when there is no such report. Raises OSError when the folder or the file cannot be read."""
         if _NAME.fullmatch(name) is None:
             return None
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            file = os.open(name, _OPENING, dir_fd=folder)
+            file = os.open(name, _OPEN_FLAGS, dir_fd=folder)
         except OSError:
-            # Also for a link: what a report is called is nobody's business, where a link leads even less.
+            # This includes a symbolic link.
             return None
         finally:
             os.close(folder)
-        # Asked of what is open, not of what may lie there by now.
+        # Checks the open file, which the name may no longer refer to.
         if not _is_report(os.fstat(file)):
             os.close(file)
             return None
@@ -97,8 +95,8 @@ class ReportFolder:
             return opened.read(MAX_BYTES)
 
 
-def _is_report(about: os.stat_result) -> bool:
-    return stat.S_ISREG(about.st_mode) and about.st_size <= MAX_BYTES
+def _is_report(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES
 
 
 def _ms(stamp: str) -> int:
@@ -106,18 +104,18 @@ def _ms(stamp: str) -> int:
     return int(at.timestamp()) * 1000
 
 
-class ReportWindow(Answer):
+class ReportWindow(ResponseBody):
     from_ms: int = Field(examples=[1793491200000])
     to_ms: int = Field(description="Exclusive.", examples=[1794700800000])
 
 
-class Report(Answer):
+class Report(ResponseBody):
     name: str = Field(examples=["report-default-2026-11-01--2026-11-15.html"])
     bytes: int = Field(examples=[138905])
-    modified_ms: int = Field(description="When it was written.", examples=[1794700840000])
-    window: ReportWindow | None = Field(description="The time it is about, when its name says so.")
+    modified_ms: int = Field(description="When it was written, in milliseconds since 1970.", examples=[1794700840000])
+    window: ReportWindow | None = Field(description="The reported time, when the file name contains it.")
     url: str = Field(
-        description="Where to read it, on this host.",
+        description="Path of the report on this host.",
         examples=["/v1/reports/report-default-2026-11-01--2026-11-15.html"],
     )
 
@@ -133,14 +131,14 @@ class Report(Answer):
         )
 
 
-class Reports(Answer):
+class Reports(ResponseBody):
     reports: list[Report] = Field(description="Newest first.")
-    total: int = Field(description="How many there are, listed or not.", examples=[1])
+    total: int = Field(description="Number of all reports, listed or not.", examples=[1])
 
 
 router = APIRouter(tags=["operation"], prefix="/v1/reports")
 
-# A report runs no script and loads nothing; a file that only looks like one can do neither here.
+# A report needs no scripts and loads nothing, so no file of the folder may do either.
 POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
@@ -153,19 +151,19 @@ _HEADERS: Final = {
     "Cache-Control": "no-cache",
 }
 _NO_REPORT: Final = not_found("report")
-_SHOWN: Final[dict[int | str, dict[str, Any]]] = {
+_PAGE_RESPONSE: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The page.", "content": {"text/html": {"schema": {"type": "string"}}}}
 }
 
 _Found = TypeVar("_Found")
 
 
-def _folder_of(live_settings: LiveSettingsOf) -> ReportFolder:
+def _folder_of(live_settings: LiveSettingsDep) -> ReportFolder:
     folder = live_settings.current.reports_dir
     if not folder:
         raise Problem(
             problems.NO_REPORTS,
-            "This worker has no folder with reports.",
+            "This worker has no report folder.",
             advice="Set reports_dir (--reports-dir, ROUTEBOOK_REPORTS_DIR) to the folder that "
             "`routebook pipeline report --out` writes to.",
         )
@@ -175,14 +173,14 @@ def _folder_of(live_settings: LiveSettingsOf) -> ReportFolder:
 FolderOf = Annotated[ReportFolder, Depends(_folder_of)]
 
 
-@router.get("", summary="List the reports", responses=answers_with(*INPUT, problems.NO_REPORTS))
+@router.get("", summary="List the reports", responses=problem_responses(*INPUT, problems.NO_REPORTS))
 async def list_reports(
     folder: FolderOf,
-    limit: Annotated[int, Query(ge=1, le=1000, description="So many reports at most.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of reports.")] = 100,
 ) -> Reports:
-    """What lies in the folder of the setting `reports_dir`, newest first."""
-    found = await _off_the_loop(folder.newest_first)
-    return Reports(reports=[Report.of(one, f"/v1/reports/{one.name}") for one in found[:limit]], total=len(found))
+    """The reports in the folder of the setting `reports_dir`, newest first."""
+    found = await _in_thread(folder.newest_first)
+    return Reports(reports=[Report.of(file, f"/v1/reports/{file.name}") for file in found[:limit]], total=len(found))
 
 
 @router.get(
@@ -190,14 +188,17 @@ async def list_reports(
     summary="Go to the newest report",
     status_code=307,
     response_class=Response,
-    responses={307: {"description": "`Location` is the newest."}, **answers_with(_NO_REPORT, problems.NO_REPORTS)},
+    responses={
+        307: {"description": "`Location` is the newest report."},
+        **problem_responses(_NO_REPORT, problems.NO_REPORTS),
+    },
 )
 async def show_latest_report(folder: FolderOf) -> Response:
-    """A bookmark that stays."""
-    found = await _off_the_loop(folder.newest_first)
+    """A stable address for bookmarks."""
+    found = await _in_thread(folder.newest_first)
     if not found:
-        raise Problem(_NO_REPORT, "There is no report yet.", advice="Make one with `routebook pipeline report`.")
-    # Relative to this path, whatever a proxy has put before it.
+        raise Problem(_NO_REPORT, "There is no report yet.", advice="Write one with `routebook pipeline report`.")
+    # Relative to this path, because a proxy may add a prefix.
     return Response(status_code=307, headers={"Location": found[0].name, "Cache-Control": "no-store"})
 
 
@@ -205,29 +206,32 @@ async def show_latest_report(folder: FolderOf) -> Response:
     "/{name}",
     summary="Show a report",
     response_class=Response,
-    responses={**_SHOWN, **answers_with(*INPUT, _NO_REPORT, problems.NO_REPORTS)},
+    responses={**_PAGE_RESPONSE, **problem_responses(*INPUT, _NO_REPORT, problems.NO_REPORTS)},
 )
 async def show_report(
     name: Annotated[
-        str, InPath(description="As the list has it.", examples=["report-default-2026-11-01--2026-11-15.html"])
+        str,
+        InPath(
+            description="Name of the report, from the list.", examples=["report-default-2026-11-01--2026-11-15.html"]
+        ),
     ],
     folder: FolderOf,
 ) -> Response:
-    """The file as it is, with headers that let it run and load nothing."""
-    page = await _off_the_loop(lambda: folder.read(name))
+    """The file unchanged, with headers that forbid scripts and loading."""
+    page = await _in_thread(lambda: folder.read(name))
     if page is None:
-        raise Problem(_NO_REPORT, "There is no report of that name.", advice="GET /v1/reports lists those there are.")
+        raise Problem(_NO_REPORT, "There is no report of that name.", advice="GET /v1/reports lists all reports.")
     return Response(page, media_type="text/html; charset=utf-8", headers=_HEADERS)
 
 
-async def _off_the_loop(look: Callable[[], _Found]) -> _Found:
-    """A folder may lie on a network, and a lookup does not wait for it."""
+async def _in_thread(read: Callable[[], _Found]) -> _Found:
+    """Runs it outside the event loop: the folder may be on a network file system, and lookups must not wait for it."""
     try:
-        return await asyncio.to_thread(look)
+        return await asyncio.to_thread(read)
     except OSError as error:
-        # Which folder and why is for the log of whoever set it, not for every caller.
+        # The path and the reason are not for every caller.
         raise Problem(
             problems.NO_REPORTS,
-            "The folder with reports cannot be read.",
-            advice="Check the setting reports_dir: is the folder there, and may this worker read it?",
+            "The report folder cannot be read.",
+            advice="Check the setting reports_dir: the folder must exist and this worker must be able to read it.",
         ) from error

@@ -1,4 +1,4 @@
-"""The whole namespace as one document: out, and in."""
+"""Export and import of the whole namespace as one JSON document."""
 
 from typing import Annotated, Any, Final
 
@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from routebook.http_api import problems
-from routebook.http_api.callers import AdministratorOf
-from routebook.http_api.dependencies import RegistryOf, Seen
-from routebook.http_api.openapi import ADMIN, BODY, READ, STORE, answers_with
-from routebook.http_api.schemas.snapshot import SNAPSHOT_EXAMPLE, ImportShown, SnapshotGiven
+from routebook.http_api.callers import AdministratorDep
+from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, RegistryDep
+from routebook.http_api.openapi import ADMIN, BODY, READ, STORE, problem_responses
+from routebook.http_api.schemas.snapshot import SNAPSHOT_EXAMPLE, ImportResult, SnapshotInput
 from routebook.snapshots.document import encode_document
 from routebook.snapshots.importing import Snapshots
 
@@ -17,10 +17,10 @@ router = APIRouter(tags=["operation"], prefix="/v1/snapshot")
 
 _DOCUMENT: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "description": "The document; one group a line.",
+        "description": "The document, with one group per line.",
         "content": {
             "application/json": {
-                "schema": {"$ref": "#/components/schemas/SnapshotGiven"},
+                "schema": {"$ref": "#/components/schemas/SnapshotInput"},
                 "example": SNAPSHOT_EXAMPLE,
             }
         },
@@ -32,33 +32,33 @@ _DOCUMENT: Final[dict[int | str, dict[str, Any]]] = {
     "",
     summary="Export a snapshot",
     response_class=StreamingResponse,
-    responses=_DOCUMENT | answers_with(*READ, *ADMIN, problems.NOT_READY),
-    dependencies=[Seen],
+    responses=_DOCUMENT | problem_responses(*READ, *ADMIN, problems.NOT_READY),
+    dependencies=[WAIT_FOR_MIN_VERSION],
 )
-async def export_snapshot(registry: RegistryOf, caller: AdministratorOf) -> StreamingResponse:
-    """Everything that this worker holds, of one version: brokers with their topics, key-values (secrets among
-    them, if somebody put some there), settings changed at run time (secrets not among them).
+async def export_snapshot(registry: RegistryDep, caller: AdministratorDep) -> StreamingResponse:
+    """Everything in this worker's table at one version: brokers with their topics, key-values (including secrets, if
+    they contain any), and settings changed at run time (without secrets).
     """
     del caller
-    # A plain generator: it runs in a thread, so lookups go on while a large fleet is written.
+    # A synchronous generator: it runs in a thread, so a large export does not delay lookups.
     return StreamingResponse(encode_document(Snapshots(registry).take()), media_type="application/json")
 
 
-@router.put("", summary="Import a snapshot", responses=answers_with(*BODY, *ADMIN, *STORE, problems.NOT_READY))
+@router.put("", summary="Import a snapshot", responses=problem_responses(*BODY, *ADMIN, *STORE, problems.NOT_READY))
 async def import_snapshot(
-    given: SnapshotGiven,
-    registry: RegistryOf,
-    caller: AdministratorOf,
-    dry_run: Annotated[bool, Query(description="Only say what would change.")] = False,
+    body: SnapshotInput,
+    registry: RegistryDep,
+    caller: AdministratorDep,
+    dry_run: Annotated[bool, Query(description="Only report what would change.")] = False,
     replace: Annotated[
-        bool, Query(description="Where the route table says something else, take the snapshot's word.")
+        bool, Query(description="Where the snapshot differs from the route table, write the snapshot's value.")
     ] = False,
-) -> ImportShown:
-    """Brings what is not there. Checked as a whole before anything is written; the same again changes nothing, so an
-    import that was interrupted is simply repeated.
+) -> ImportResult:
+    """Adds what the route table does not have. The whole document is checked before anything is written. Importing the
+    same document again changes nothing, so after an interruption, repeat the import.
 
-    Brokers are registered as if they had come themselves: those that do not exist expire. Nothing is deleted. A large
-    snapshot is brought in parts, as `routebook snapshot import` does.
+    Brokers are registered as if they had done it themselves, and expire when they do not exist. Nothing is deleted.
+    Send a large snapshot in parts, as `routebook snapshot import` does.
     """
-    imported = await Snapshots(registry).bring(given.as_snapshot(), caller, replace_known=replace, dry_run=dry_run)
-    return ImportShown.of(imported, dry_run=dry_run)
+    result = await Snapshots(registry).bring(body.as_snapshot(), caller, replace_known=replace, dry_run=dry_run)
+    return ImportResult.of(result, dry_run=dry_run)

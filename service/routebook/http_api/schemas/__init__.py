@@ -1,1 +1,1 @@
-"""What goes in and comes out, as pydantic models: the shapes that `/openapi.json` shows."""
+"""Request and response bodies as pydantic models: the schemas in `/openapi.json`."""

@@ -1,10 +1,10 @@
-"""A broker announces itself."""
+"""Registrations of brokers and topics."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from routebook.http_api.schemas.table import INT32_MAX, INT64_MAX, Answer, Given, Version
+from routebook.http_api.schemas.table import INT32_MAX, INT64_MAX, RequestBody, ResponseBody, Version
 from routebook.model.broker import DataVersion, Registration, RegistrationResult
 from routebook.model.names import check_address, check_broker_id, check_name
 from routebook.model.topic import QueueData, TopicMapping
@@ -24,8 +24,8 @@ REGISTRATION_EXAMPLE: dict[str, Any] = {
 }
 
 
-class QueuesGiven(Given):
-    """What a broker offers of one topic."""
+class QueuesInput(RequestBody):
+    """The queues of one topic on one broker."""
 
     read_queues: _COUNT = _DEFAULTS.read_queues
     write_queues: _COUNT = _DEFAULTS.write_queues
@@ -36,8 +36,8 @@ class QueuesGiven(Given):
         return QueueData(self.read_queues, self.write_queues, self.perm, self.flags)
 
 
-class DataVersionGiven(Given):
-    """The version a broker gives its topic table; equal only when all three numbers are."""
+class DataVersionInput(RequestBody):
+    """The version that a broker gives its topic table. Two are equal when all three numbers are."""
 
     state_version: _LONG = 0
     timestamp: _LONG = 0
@@ -47,10 +47,10 @@ class DataVersionGiven(Given):
         return DataVersion(self.state_version, self.timestamp, self.counter)
 
 
-class MappingGiven(Given):
-    """A static topic: which logical queue lives in which physical one."""
+class MappingInput(RequestBody):
+    """A static topic on one broker: the physical queue of each logical queue."""
 
-    bname: str = Field(description="The host broker's name.")
+    bname: str = Field(description="Name of the broker that holds the queues.")
     total_queues: _COUNT = 0
     epoch: _LONG = 0
     dirty: bool = False
@@ -63,30 +63,28 @@ class MappingGiven(Given):
         return TopicMapping(topic, bname, self.total_queues, self.epoch, self.dirty, self.scope, ids)
 
 
-class RegistrationGiven(Given):
-    """A full registration: even one topic is enough for a new broker. Topics merge with those registered
-    before.
-    """
+class RegistrationInput(RequestBody):
+    """A full registration. Its topics are merged with those registered before."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [REGISTRATION_EXAMPLE]})
 
-    address: str = Field(description="`host:port` of the broker's own listener; IPv6 in brackets.")
-    topics: dict[str, QueuesGiven] = Field(default_factory=dict, description="By topic name.")
+    address: str = Field(description="`host:port` of the broker's listener; IPv6 in brackets.")
+    topics: dict[str, QueuesInput] = Field(default_factory=dict, description="By topic name.")
     timeout_ms: int | None = Field(
         None,
         ge=1,
         le=INT32_MAX,
-        description="Removed after so long without a sign of life; null takes the service's (120 000).",
+        description="Milliseconds without a heartbeat until removal; null = `broker_timeout_ms` (120 000).",
     )
-    data_version: DataVersionGiven | None = Field(None, description="Null counts as changed every time.")
-    ha_address: str = Field("", max_length=255, description="Replication address, handed to slaves.")
+    data_version: DataVersionInput | None = Field(None, description="Null = every registration counts as changed.")
+    ha_address: str = Field("", max_length=255, description="Replication address, passed on to slaves.")
     zone: str | None = Field(None, max_length=255)
     acting_master: bool | None = Field(
-        False, description="Whether the smallest slave may stand in for a lost master; null = a 4.x broker."
+        False, description="Whether the smallest slave may act for a lost master; null = a 4.x broker."
     )
-    mappings: dict[str, MappingGiven] = Field(default_factory=dict, description="Static topics, by topic name.")
+    mappings: dict[str, MappingInput] = Field(default_factory=dict, description="Static topics, by topic name.")
     filters: list[str] | None = Field(
-        None, max_length=1000, description="Filter servers; null leaves the list alone, [] removes it."
+        None, max_length=1000, description="Filter servers; null leaves the list unchanged, [] removes it."
     )
 
     def as_registration(self, cluster: str, broker: str, broker_id: int, *, replace: bool) -> Registration:
@@ -108,21 +106,26 @@ class RegistrationGiven(Given):
         )
 
 
-class Registered(Answer):
-    """What a broker is told."""
+class RegistrationResponse(ResponseBody):
+    """The response to a registration."""
 
     status: Literal["unchanged", "changed", "turned-down"] = Field(
-        description="turned-down: another member has the seat with a higher state version.",
+        description="turned-down: another instance holds the seat with a higher state version.",
         examples=["changed"],
     )
     version: Version
-    master_address: str | None = Field(description="Of a slave's master, when it lives.", examples=[None])
-    master_ha_address: str | None = Field(description="Where to replicate from.", examples=[None])
-    incarnation: str = Field(description="Names this stay of this address in its seat.", examples=["5f0c9a1be2d34c77"])
+    master_address: str | None = Field(
+        description="For a slave: its master's address, when the master is registered.", examples=[None]
+    )
+    master_ha_address: str | None = Field(description="For a slave: the address to replicate from.", examples=[None])
+    incarnation: str = Field(
+        description="Id of this incarnation: the uninterrupted time of this address in its seat.",
+        examples=["5f0c9a1be2d34c77"],
+    )
 
     @classmethod
-    def of(cls, result: RegistrationResult) -> "Registered":
-        assert result.status != "refused"  # noqa: S101 - a problem by then
+    def of(cls, result: RegistrationResult) -> Self:
+        assert result.status != "refused"  # noqa: S101 - raised as RefusedError before
         return cls(
             status=result.status,
             version=result.version,
@@ -132,14 +135,14 @@ class Registered(Answer):
         )
 
 
-class TopicGiven(Given):
-    """Queues of one topic on brokers that are registered already."""
+class TopicInput(RequestBody):
+    """Queues of one topic on broker groups that are registered already."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"queues": {"broker-a": {"read_queues": 4, "write_queues": 4}}}]}
     )
 
-    queues: dict[str, QueuesGiven] = Field(min_length=1, description="By broker name.")
+    queues: dict[str, QueuesInput] = Field(min_length=1, description="By broker name.")
 
     def as_queues(self) -> dict[str, QueueData]:
         return {check_name("broker", name): queues.as_queue_data() for name, queues in self.queues.items()}

@@ -1,11 +1,11 @@
-"""A whole namespace as a document, and what its import did."""
+"""A whole namespace as a document, and the result of its import."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from routebook.http_api.schemas.registration import DataVersionGiven, MappingGiven
-from routebook.http_api.schemas.table import INT32_MAX, INT64_MAX, Answer, Given, Version
+from routebook.http_api.schemas.registration import DataVersionInput, MappingInput
+from routebook.http_api.schemas.table import INT32_MAX, INT64_MAX, RequestBody, ResponseBody, Version
 from routebook.model.names import check_name
 from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot, Taken
 from routebook.model.topic import QueueData
@@ -13,7 +13,7 @@ from routebook.snapshots.importing import Imported
 from routebook.snapshots.planning import Step
 
 _INT32 = Annotated[int, Field(ge=-(2**31), le=INT32_MAX)]
-"""Wider than what may be registered over HTTP: what a broker once brought shall come back."""
+"""Wider than the range for registrations over HTTP, so that every value a broker registered can be imported."""
 
 SNAPSHOT_EXAMPLE: dict[str, Any] = {
     "snapshot": 1,
@@ -45,8 +45,8 @@ SNAPSHOT_EXAMPLE: dict[str, Any] = {
 }
 
 
-class TakenGiven(Given):
-    """Where the snapshot is from. Told to people; an import does not look at it."""
+class TakenInput(RequestBody):
+    """Where the snapshot was taken. Information for people; an import ignores it."""
 
     source: str = "unknown"
     namespace: str | None = None
@@ -55,29 +55,31 @@ class TakenGiven(Given):
     ms: int | None = None
 
 
-class SnapshotQueues(Given):
+class SnapshotQueues(RequestBody):
     read_queues: _INT32 = 0
     write_queues: _INT32 = 0
     perm: _INT32 = 0
     flags: _INT32 = 0
-    by_request: bool = Field(False, description="It came from register-topic: no broker brings it.")
+    by_request: bool = Field(
+        False, description="It was added by registering the topic; no broker's registration contains it."
+    )
 
     def as_queue_data(self) -> QueueData:
         return QueueData(self.read_queues, self.write_queues, self.perm, self.flags, self.by_request)
 
 
-class SnapshotMember(Given):
-    """One seat. What is null or empty stays as it is in the route table."""
+class SnapshotInstance(RequestBody):
+    """The instance in one seat. Fields that are null or empty leave the route table unchanged."""
 
     id: int = Field(ge=0, le=INT64_MAX)
     address: str
-    cluster: str | None = Field(None, description="The group's, if null.")
+    cluster: str | None = Field(None, description="Null = the group's cluster.")
     ha_address: str = ""
     timeout_ms: int | None = Field(None, ge=1, le=INT32_MAX)
-    data_version: DataVersionGiven | None = None
+    data_version: DataVersionInput | None = None
     filters: list[str] = Field(default_factory=list)
 
-    def as_member(self, cluster: str) -> MemberSnapshot:
+    def as_instance(self, cluster: str) -> MemberSnapshot:
         return MemberSnapshot(
             broker_id=self.id,
             address=self.address,
@@ -89,16 +91,16 @@ class SnapshotMember(Given):
         )
 
 
-class SnapshotGroup(Given):
-    """All brokers sharing a name, with their topics."""
+class SnapshotGroup(RequestBody):
+    """All brokers that share a broker name, with their topics."""
 
     name: str
     cluster: str
     zone: str | None = None
     acting_master: bool = False
-    members: list[SnapshotMember] = Field(default_factory=list)
+    members: list[SnapshotInstance] = Field(default_factory=list)
     topics: dict[str, SnapshotQueues] = Field(default_factory=dict)
-    mappings: dict[str, MappingGiven] = Field(default_factory=dict, description="Static topics, by topic name.")
+    mappings: dict[str, MappingInput] = Field(default_factory=dict, description="Static topics, by topic name.")
 
     def as_group(self) -> GroupSnapshot:
         return GroupSnapshot(
@@ -106,21 +108,21 @@ class SnapshotGroup(Given):
             cluster=self.cluster,
             zone=check_name("zone", self.zone) if self.zone else None,
             acting_master=self.acting_master,
-            members=tuple(member.as_member(self.cluster) for member in self.members),
+            members=tuple(member.as_instance(self.cluster) for member in self.members),
             queues={topic: queues.as_queue_data() for topic, queues in self.topics.items()},
             mappings={topic: mapping.as_mapping(topic) for topic, mapping in self.mappings.items()},
         )
 
 
-class SnapshotGiven(Given):
-    """As `GET /v1/snapshot` answers it."""
+class SnapshotInput(RequestBody):
+    """The document that `GET /v1/snapshot` returns."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [SNAPSHOT_EXAMPLE]})
 
-    snapshot: Literal[1] = Field(description="The version of this form.")
-    taken: TakenGiven = TakenGiven()
-    left_out: list[str] = Field(default_factory=list, description="What the source has and a snapshot cannot hold.")
-    settings: dict[str, str] = Field(default_factory=dict, description="Those changed at run time; no secrets.")
+    snapshot: Literal[1] = Field(description="Version of the document format.")
+    taken: TakenInput = TakenInput()
+    left_out: list[str] = Field(default_factory=list, description="What the source has but a snapshot cannot contain.")
+    settings: dict[str, str] = Field(default_factory=dict, description="Settings changed at run time, without secrets.")
     key_values: dict[str, dict[str, str]] = Field(default_factory=dict)
     groups: list[SnapshotGroup] = Field(default_factory=list)
 
@@ -133,26 +135,27 @@ class SnapshotGiven(Given):
         )
 
 
-class StepShown(Answer):
-    """One thing that an import is about."""
+class ImportStep(ResponseBody):
+    """One object that an import compares with the route table."""
 
     kind: Literal["setting", "key-value", "group", "broker", "topic", "mapping"]
     name: str = Field(examples=["TopicA @ broker-a"])
     action: Literal["create", "replace", "keep"] = Field(
-        description="keep: the route table says something else, and stays as it is; `?replace=true` replaces it."
+        description="keep: the route table has a different value, which stays; `?replace=true` replaces it."
     )
     fields: dict[str, list[Any]] = Field(
-        description="What differs: as it is in the route table, and in the snapshot.", examples=[{"perm": [6, 4]}]
+        description="What differs: the value in the route table, and the value in the snapshot.",
+        examples=[{"perm": [6, 4]}],
     )
 
     @classmethod
-    def of(cls, step: Step) -> "StepShown":
+    def of(cls, step: Step) -> Self:
         fields = {name: [_json(now), _json(then)] for name, (now, then) in step.fields.items()}
         return cls.model_validate({"kind": step.kind, "name": step.name, "action": step.action, "fields": fields})
 
 
-class Counted(Answer):
-    """How many things of one kind; `same` needs nothing."""
+class ActionCounts(ResponseBody):
+    """Number of objects of one kind by action. `same`: nothing to do."""
 
     create: int = Field(examples=[2])
     replace: int = Field(examples=[0])
@@ -160,30 +163,30 @@ class Counted(Answer):
     same: int = Field(examples=[5])
 
 
-class ImportShown(Answer):
-    """What an import did, or with `dry_run` would do."""
+class ImportResult(ResponseBody):
+    """What an import did, or would do with `dry_run`."""
 
     dry_run: bool
-    counts: dict[str, Counted] = Field(description="By kind.")
-    steps: list[StepShown] = Field(
-        description="Each thing that is not the same. Topics of a group that is new are counted, not listed."
+    counts: dict[str, ActionCounts] = Field(description="By kind.")
+    steps: list[ImportStep] = Field(
+        description="Every object that is not the same. Topics of new groups are counted but not listed."
     )
-    left_out: list[str] = Field(description="What no verb can bring, with the reason.", examples=[[]])
+    left_out: list[str] = Field(description="What cannot be imported, with the reason.", examples=[[]])
     turned_down: list[str] = Field(
-        description="Members whose seat another one holds with a higher state version.", examples=[[]]
+        description="Instances whose seat another instance holds with a higher state version.", examples=[[]]
     )
     version: Version
 
     @classmethod
-    def of(cls, imported: Imported, *, dry_run: bool) -> "ImportShown":
-        plan = imported.plan
+    def of(cls, result: Imported, *, dry_run: bool) -> Self:
+        plan = result.plan
         return cls(
             dry_run=dry_run,
-            counts={kind: Counted.model_validate(counted) for kind, counted in plan.counts.items()},
-            steps=[StepShown.of(step) for step in plan.steps],
+            counts={kind: ActionCounts.model_validate(counts) for kind, counts in plan.counts.items()},
+            steps=[ImportStep.of(step) for step in plan.steps],
             left_out=list(plan.left_out),
-            turned_down=list(imported.turned_down),
-            version=imported.version,
+            turned_down=list(result.turned_down),
+            version=result.version,
         )
 
 

@@ -1,10 +1,7 @@
-"""What all schemas share.
-
-What is in the table: topics, brokers, clusters, key-values.
-"""
+"""Base classes of all schemas, and the contents of the table: topics, brokers, clusters, key-values."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,39 +13,39 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
 
-class Given(BaseModel):
-    """A body from outside: a field that is not known is a mistake to hear about, not to pass over."""
+class RequestBody(BaseModel):
+    """A request body. An unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Answer(BaseModel):
-    """A body of ours."""
+class ResponseBody(BaseModel):
+    """A response body."""
 
     model_config = ConfigDict(frozen=True)
 
 
-Version = Annotated[int, Field(description="The version of the table that holds this change.", examples=[42])]
+Version = Annotated[int, Field(description="Version of the table that contains this change.", examples=[42])]
 NextCursor = Annotated[
-    str | None, Field(description="Give it as `cursor` to read on; null at the end.", examples=[None])
+    str | None, Field(description="Pass it as `cursor` to read the next page; null on the last page.", examples=[None])
 ]
 
 
-class Written(Answer):
-    """A change was made, or was there already; this worker has seen `version`."""
+class WriteResult(ResponseBody):
+    """The change was made, or was there already. This worker has seen `version`."""
 
     version: Version
 
 
-class Touched(Answer):
-    """How much a change reached."""
+class TopicWriteResult(ResponseBody):
+    """Result of a change of topic entries (one entry: one topic on one broker group)."""
 
-    count: int = Field(description="The number of topic entries it was about.", examples=[2])
+    count: int = Field(description="Number of topic entries it applied to.", examples=[2])
     version: Version
 
 
-class Queues(Answer):
-    """One topic on one broker."""
+class Queues(ResponseBody):
+    """One topic on one broker group."""
 
     read_queues: int = Field(examples=[8])
     write_queues: int = Field(examples=[8])
@@ -56,49 +53,49 @@ class Queues(Answer):
     flags: int = Field(examples=[0])
 
     @classmethod
-    def of(cls, queue: QueueData) -> "Queues":
+    def of(cls, queue: QueueData) -> Self:
         return cls(read_queues=queue.read_queues, write_queues=queue.write_queues, perm=queue.perm, flags=queue.flags)
 
 
-class Topic(Answer):
-    """A topic and where it has queues."""
+class Topic(ResponseBody):
+    """A topic with its queues on each broker group."""
 
     topic: str = Field(examples=["TopicA"])
     queues: dict[str, Queues] = Field(description="By broker name.")
 
     @classmethod
-    def of(cls, topic: str, queues: Mapping[str, QueueData]) -> "Topic":
+    def of(cls, topic: str, queues: Mapping[str, QueueData]) -> Self:
         return cls(topic=topic, queues={name: Queues.of(queue) for name, queue in sorted(queues.items())})
 
 
-class Topics(Answer):
+class Topics(ResponseBody):
     topics: list[Topic]
     next_cursor: NextCursor
 
 
-class DataVersionShown(Answer):
+class DataVersionResult(ResponseBody):
     state_version: int
     timestamp: int
     counter: int
 
     @classmethod
-    def of(cls, version: DataVersion) -> "DataVersionShown":
+    def of(cls, version: DataVersion) -> Self:
         return cls(state_version=version.state_version, timestamp=version.timestamp, counter=version.counter)
 
 
-class Member(Answer):
-    """One seat of a broker group. What only a live entry knows is null when there is none."""
+class InstanceResult(ResponseBody):
+    """The instance in one seat of a broker group. What its registration contained is null when it is not known."""
 
     id: int = Field(description="0 is the master.", examples=[0])
     address: str = Field(examples=["127.0.0.11:10911"])
     ha_address: str | None = Field(examples=["127.0.0.11:10912"])
     timeout_ms: int | None = Field(examples=[30000])
-    data_version: DataVersionShown | None
+    data_version: DataVersionResult | None
     filters: list[str]
     incarnation: str | None = Field(examples=["5f0c9a1be2d34c77"])
 
     @classmethod
-    def of(cls, broker_id: int, address: str, instance: Instance | None) -> "Member":
+    def of(cls, broker_id: int, address: str, instance: Instance | None) -> Self:
         if instance is None:
             return cls(
                 id=broker_id,
@@ -115,24 +112,24 @@ class Member(Answer):
             address=address,
             ha_address=instance.ha_address or None,
             timeout_ms=instance.timeout_ms,
-            data_version=DataVersionShown.of(version) if version else None,
+            data_version=DataVersionResult.of(version) if version else None,
             filters=list(instance.filters),
             incarnation=instance.incarnation,
         )
 
 
-class Broker(Answer):
-    """All brokers sharing a name."""
+class Broker(ResponseBody):
+    """A broker group: all brokers that share a broker name."""
 
     name: str = Field(examples=["broker-a"])
-    cluster: str = Field(description="The cluster of its first registration.", examples=["DefaultCluster"])
+    cluster: str = Field(description="Cluster of its first registration.", examples=["DefaultCluster"])
     zone: str | None
     acting_master: bool
-    members: list[Member]
-    topics: int = Field(description="The number of topics it has.", examples=[2])
+    members: list[InstanceResult]
+    topics: int = Field(description="Number of its topics.", examples=[2])
 
     @classmethod
-    def of(cls, view: BrokerView) -> "Broker":
+    def of(cls, view: BrokerView) -> Self:
         group = view.group
         return cls(
             name=group.name,
@@ -140,49 +137,49 @@ class Broker(Answer):
             zone=group.zone,
             acting_master=group.acting_master,
             members=[
-                Member.of(broker_id, address, view.instances.get(broker_id))
+                InstanceResult.of(broker_id, address, view.instances.get(broker_id))
                 for broker_id, address in sorted(group.addresses.items())
             ],
             topics=view.topics,
         )
 
 
-class Brokers(Answer):
+class Brokers(ResponseBody):
     brokers: list[Broker]
     next_cursor: NextCursor
 
 
-class Cluster(Answer):
-    """The names listed under a cluster; a name may stand under several."""
+class Cluster(ResponseBody):
+    """The broker groups listed under a cluster. A group can be listed under several clusters."""
 
     name: str = Field(examples=["DefaultCluster"])
     brokers: list[str] = Field(examples=[["broker-a", "broker-b"]])
-    members: int = Field(description="The number of seats taken in those groups.", examples=[4])
-    topics: int = Field(description="The number of topics on them.", examples=[12])
+    members: int = Field(description="Number of occupied seats in those groups.", examples=[4])
+    topics: int = Field(description="Number of topics on them.", examples=[12])
 
     @classmethod
-    def of(cls, view: ClusterView) -> "Cluster":
+    def of(cls, view: ClusterView) -> Self:
         return cls(name=view.name, brokers=list(view.brokers), members=view.instances, topics=view.topics)
 
 
-class Clusters(Answer):
+class Clusters(ResponseBody):
     clusters: list[Cluster]
     next_cursor: NextCursor
 
 
-class KvGiven(Given):
+class KvInput(RequestBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{"value": "broker-a:8"}]})
 
     value: str
 
 
-class KvShown(Answer):
+class KvValue(ResponseBody):
     namespace: str = Field(examples=["ORDER_TOPIC_CONFIG"])
     key: str = Field(examples=["TopicA"])
     value: str = Field(examples=["broker-a:8"])
 
 
-class KvTable(Answer):
+class KvTable(ResponseBody):
     namespace: str = Field(examples=["ORDER_TOPIC_CONFIG"])
     table: dict[str, str] = Field(examples=[{"TopicA": "broker-a:8"}])
     next_cursor: NextCursor

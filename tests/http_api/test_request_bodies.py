@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from routebook.http_api.body_layer import BODIES_AT_ONCE, BodyLayer
+from routebook.http_api.middleware import MAX_BODIES_IN_MEMORY, BodyMiddleware
 from routebook.settings import LiveSettings, load
 from tests.http_api.ports import served
 
@@ -22,9 +22,9 @@ async def show_type_and_size(scope: Scope, receive: Receive, send: Send) -> None
     await PlainTextResponse(text)(scope, receive, send)
 
 
-def layer() -> BodyLayer:
+def layer() -> BodyMiddleware:
     loaded = load({"max_body_bytes": str(LIMIT)}, {}, None)
-    return BodyLayer(show_type_and_size, LiveSettings(loaded))
+    return BodyMiddleware(show_type_and_size, LiveSettings(loaded))
 
 
 async def in_parts(size: int, *, pause_after: int | None = None) -> AsyncIterator[bytes]:
@@ -70,7 +70,7 @@ async def test_a_length_that_is_no_number_does_not_open_the_door() -> None:
 
 async def test_all_bodies_together_are_bounded() -> None:
     async with served(layer()) as port:
-        waiting = [asyncio.create_task(put(port, in_parts(LIMIT, pause_after=7))) for _ in range(BODIES_AT_ONCE)]
+        waiting = [asyncio.create_task(put(port, in_parts(LIMIT, pause_after=7))) for _ in range(MAX_BODIES_IN_MEMORY)]
         await asyncio.sleep(0.1)
         answers = [await put(port, in_parts(LIMIT)) for _ in range(1)]
         for task in waiting:
