@@ -1,4 +1,4 @@
-"""docs/pipeline-commands.md says what there is: every command, option and setting of Spark; and its recipe works."""
+"""docs/pipeline-commands.md documents every command, option and Spark setting, and its recipe works."""
 
 import json
 import re
@@ -19,7 +19,7 @@ SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", DOCUMENT, re.MULTILIN
 FOR_THE_CORES = "spark.sql.shuffle.partitions"
 
 
-def told_settings(text: str) -> dict[str, str]:
+def documented_settings(text: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `(spark\.[\w.]+)` \| (.+?) \| \S", text, re.MULTILINE))
 
 
@@ -27,10 +27,10 @@ def in_code(chosen: dict[str, str]) -> dict[str, str]:
     return {name: "twice the cores" if name == FOR_THE_CORES else f"`{value}`" for name, value in chosen.items()}
 
 
-def test_every_setting_of_the_session_is_told_with_its_value_and_reason() -> None:
+def test_every_setting_of_the_session_is_documented_with_its_value_and_reason() -> None:
     everywhere, _, besides = SECTIONS["Spark's settings"].partition("On one machine")
-    assert told_settings(everywhere) == in_code(settings("spark://head:7077"))
-    assert told_settings(everywhere) | told_settings(besides) == in_code(settings("local[2]"))
+    assert documented_settings(everywhere) == in_code(settings("spark://head:7077"))
+    assert documented_settings(everywhere) | documented_settings(besides) == in_code(settings("local[2]"))
     assert settings("local[3]")[FOR_THE_CORES] == "6"
 
 
@@ -41,30 +41,30 @@ def command_of(name: str) -> click.Command:
 
 
 @pytest.mark.parametrize("name", pipeline.list_commands(click.Context(pipeline)))
-def test_every_command_and_option_is_told(name: str) -> None:
+def test_every_command_and_option_is_documented(name: str) -> None:
     assert f"`{name}" in DOCUMENT
     flags = [flag for one in command_of(name).params if isinstance(one, click.Option) for flag in one.opts]
     assert [flag for flag in flags if not re.search(rf"`[^`\n]*{flag}\b", DOCUMENT)] == []
 
 
-def test_every_upkeep_is_told() -> None:
+def test_every_maintenance_command_is_documented() -> None:
     assert [name for name in MAINTENANCE if f"`run {name}`" not in DOCUMENT] == []
 
 
-def test_defaults_of_an_ingest_are_those_of_the_command() -> None:
-    told = dict(re.findall(r"^\| `--([\w-]+)` \| `(\w+)` \|", SECTIONS["Without end"], re.MULTILINE))
+def test_the_documented_defaults_of_an_ingest_are_those_of_the_command() -> None:
+    documented = dict(re.findall(r"^\| `--([\w-]+)` \| `(\w+)` \|", SECTIONS["Continuous ingest"], re.MULTILINE))
     params = command_of("ingest").params
     defaults = {one.name: str(one.default) for one in params if one.name and one.default is not None}
-    assert {name: defaults[name.replace("-", "_")] for name in told} == told
-    assert set(told) == {"trigger", "max-entries", "on-loss", "starting"}
+    assert {name: defaults[name.replace("-", "_")] for name in documented} == documented
+    assert set(documented) == {"trigger", "max-entries", "on-loss", "starting"}
 
 
-def test_exit_codes_are_all_there() -> None:
-    told = re.findall(r"^\| (\d+) \| ", SECTIONS["The commands"], re.MULTILINE)
-    assert told == ["0", "1", "2", "3", "4", "130"]
+def test_all_exit_codes_are_documented() -> None:
+    codes = re.findall(r"^\| (\d+) \| ", SECTIONS["Exit codes"], re.MULTILINE)
+    assert codes == ["0", "1", "2", "3", "4", "130"]
 
 
-def test_the_recipe_for_files_makes_what_export_makes(
+def test_the_recipe_for_files_writes_the_same_file_as_export(
     store_url: str, namespace_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (recipe,) = re.findall(r"^```python\n(.*?)^```", SECTIONS["Files"], re.MULTILINE | re.DOTALL)

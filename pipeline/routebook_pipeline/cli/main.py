@@ -86,14 +86,14 @@ def _run_command(program: str, arguments: list[str] | None) -> int:
 
 
 def _flush_output() -> None:
-    """Without this the interpreter flushes when it exits, and turns the exit code into 120 if the reader has closed the
-    pipe by then. The service's command line does the same; this package runs without it, too.
+    """Without this, the interpreter flushes at exit, and the exit code becomes 120 if the pipe is closed. The service's
+    command line does the same, but this package also runs on its own.
     """
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
         except BrokenPipeError:
-            # What is still buffered has to go somewhere when the interpreter flushes once more.
+            # The interpreter flushes the rest of the buffer once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

@@ -104,7 +104,7 @@ _COMMON_OPTIONS: Final = (
 
 
 def given_flags(flags: Mapping[str, str]) -> list[str]:
-    """Of these options (name in Python -> flag), those on the command line, whatever their value."""
+    """The flags of those `flags` (name in Python -> flag) that are on the command line, whatever their value."""
     context = click.get_current_context()
     return [flag for name, flag in flags.items() if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
 

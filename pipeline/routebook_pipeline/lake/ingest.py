@@ -47,7 +47,7 @@ def ingest(
     """Returns when the lake has everything that is in the streams now (`once`), or after the running batches when
     `stop` is set. Raises a PipelineError when it gives up.
 
-    `starting` counts for an empty lake only: `earliest` (also `lake`) or `latest`. `options`: of the source.
+    `starting` is used only if the lake is empty: `earliest` (or `lake`) or `latest`. `options` are for the source.
     """
     source = {"entries_per_partition": str(_entries_per_partition(spark)), **(options or {})}
     register(spark, source.get("url_env", DEFAULT_URL_ENV))

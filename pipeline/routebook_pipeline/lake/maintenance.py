@@ -143,7 +143,7 @@ class Checked:
 
 
 def check(spark: SparkSession, lake: Lake) -> Checked:
-    """Reads all changes, and trusts neither the stream nor snapshots nor records. Of all other tables it only checks
+    """Reads all changes, and trusts neither the stream nor snapshots nor records. For the other tables it checks only
     that their files exist (UnreachableError otherwise): there is nothing to compare heartbeat gaps with, and snapshots
     and answers can be computed again.
     """

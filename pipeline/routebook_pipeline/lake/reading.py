@@ -38,7 +38,7 @@ class _Bounds:
 def history_for(
     spark: SparkSession,
     lake: Lake,
-    asked: Window | Instant,
+    when: Window | Instant,
     *,
     lookback_ms: int = 0,
     pulses: bool = False,
@@ -46,7 +46,7 @@ def history_for(
 ) -> History:
     """UnreachableError when the lake does not exist, or is empty."""
     changes = pin_changes(lake)
-    bounds = _bounds(changes, asked, lookback_ms)
+    bounds = _bounds(changes, when, lookback_ms)
     snapshot = _snapshot(spark, lake, changes, bounds, log)
     since_ms = snapshot.start_ms if snapshot else 0
     later = changes.read(spark, lambda file: _overlaps(file, since_ms, bounds.end_ms))
@@ -75,19 +75,19 @@ def complete_until(lake: Lake, newest: StreamEnd | None) -> int:
     return changes.observed_ms or 0
 
 
-def _bounds(changes: PinnedTable, asked: Window | Instant, lookback_ms: int) -> _Bounds:
-    if isinstance(asked, Window):
-        return _Bounds(asked.start_ms - lookback_ms, max(asked.end_ms, asked.start_ms))
-    if asked.ms is not None:
-        return _Bounds(asked.ms + 1 - lookback_ms, asked.ms + 1)
-    if asked.ord is None:
+def _bounds(changes: PinnedTable, when: Window | Instant, lookback_ms: int) -> _Bounds:
+    if isinstance(when, Window):
+        return _Bounds(when.start_ms - lookback_ms, max(when.end_ms, when.start_ms))
+    if when.ms is not None:
+        return _Bounds(when.ms + 1 - lookback_ms, when.ms + 1)
+    if when.ord is None:
         raise ValueError("an Instant needs ms or ord")
     # Times rise with ord: no row up to this ord is later than the files that begin at or before it.
-    before = [file for file in changes.files if (file.first_ord or 0) <= asked.ord]
-    containing = [file.first_ms or 0 for file in before if (file.last_ord or 0) >= asked.ord]
+    before = [file for file in changes.files if (file.first_ord or 0) <= when.ord]
+    containing = [file.first_ms or 0 for file in before if (file.last_ord or 0) >= when.ord]
     last_ms = max((file.last_ms or 0 for file in before), default=0)
     start_ms = min(containing, default=last_ms)
-    return _Bounds(start_ms - lookback_ms, last_ms + 1, asked.ord)
+    return _Bounds(start_ms - lookback_ms, last_ms + 1, when.ord)
 
 
 def _snapshot(spark: SparkSession, lake: Lake, changes: PinnedTable, bounds: _Bounds, log: Log) -> Snapshot | None:

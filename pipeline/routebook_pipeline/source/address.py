@@ -49,17 +49,17 @@ def open_client(address: str) -> Client:
     """Connects to a cluster now, to anything else at the first command; both may raise errors of redis-py.
     WrongUsageError for an invalid address.
     """
-    found = _ADDRESS.fullmatch(address.strip())
-    if found is None or (found["scheme"] == "unix" and found["tls"]):
+    match = _ADDRESS.fullmatch(address.strip())
+    if match is None or (match["scheme"] == "unix" and match["tls"]):
         _refuse("has a form that Routebook does not know")
-    options = dict(parse_qsl(found["query"] or "", keep_blank_values=True))
-    allowed = _OPTIONS.get(found["scheme"], frozenset()) | (_TLS_OPTIONS if found["tls"] else frozenset())
+    options = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
+    allowed = _OPTIONS.get(match["scheme"], frozenset()) | (_TLS_OPTIONS if match["tls"] else frozenset())
     if unknown := sorted(options.keys() - allowed):
         _refuse(
-            f"has the option {unknown[0]}, but {found['scheme']}{found['tls']}:// allows {sorted(allowed) or 'none'}"
+            f"has the option {unknown[0]}, but {match['scheme']}{match['tls']}:// allows {sorted(allowed) or 'none'}"
         )
-    security = _tls(options) if found["tls"] else {}
-    client = _OPENERS[found["scheme"]](found, options, _credentials(found["credentials"] or ""), security)
+    security = _tls(options) if match["tls"] else {}
+    client = _OPENERS[match["scheme"]](match, options, _credentials(match["credentials"] or ""), security)
     # redis-py would turn each reply into tuples and dictionaries, which is not needed here and halves the speed.
     for parsing in _parsing_clients(client):
         parsing.set_response_callback("XRANGE", _unparsed)
@@ -102,31 +102,31 @@ def _connection_options() -> dict[str, Any]:
 _Opener = Callable[[re.Match[str], dict[str, str], dict[str, Any], dict[str, Any]], Client]
 
 
-def _single(found: re.Match[str], _: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]) -> Redis:
-    hosts = _hosts(found["hosts"], REDIS_PORT)
+def _single(match: re.Match[str], _: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]) -> Redis:
+    hosts = _hosts(match["hosts"], REDIS_PORT)
     if len(hosts) > 1:
         _refuse("names several hosts, which only sentinel:// and cluster:// allow")
     ((host, port),) = hosts
-    db = _db((found["path"] or "").strip("/"))
+    db = _db((match["path"] or "").strip("/"))
     return Redis(host=host, port=port, db=db, **credentials, **security, **_connection_options())
 
 
-def _socket(found: re.Match[str], options: dict[str, str], credentials: dict[str, Any], _: dict[str, Any]) -> Redis:
-    path = unquote(found["path"] or "")
-    if found["hosts"] or not path.startswith("/"):
+def _socket(match: re.Match[str], options: dict[str, str], credentials: dict[str, Any], _: dict[str, Any]) -> Redis:
+    path = unquote(match["path"] or "")
+    if match["hosts"] or not path.startswith("/"):
         _refuse("names no absolute socket path, as in unix:///run/redis.sock")
     return Redis(unix_socket_path=path, db=_db(options.get("db", "")), **credentials, **_connection_options())
 
 
 def _sentinel(
-    found: re.Match[str], options: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]
+    match: re.Match[str], options: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]
 ) -> Redis:
-    master, _, db = unquote(found["path"] or "").strip("/").partition("/")
+    master, _, db = unquote(match["path"] or "").strip("/").partition("/")
     if not master:
         _refuse("names no master, as in sentinel://host:26379/mymaster")
     own = {name: options.get(f"sentinel_{name}") for name in ("username", "password")}
     sentinels = Sentinel(  # type: ignore[no-untyped-call]
-        _hosts(found["hosts"], SENTINEL_PORT),
+        _hosts(match["hosts"], SENTINEL_PORT),
         sentinel_kwargs={**own, **security, **_connection_options()},
         **credentials,
         **security,
@@ -137,11 +137,11 @@ def _sentinel(
 
 
 def _cluster(
-    found: re.Match[str], _: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]
+    match: re.Match[str], _: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]
 ) -> RedisCluster:
-    if (found["path"] or "").strip("/"):
+    if (match["path"] or "").strip("/"):
         _refuse("names a database, but a cluster has only database 0")
-    hosts = _hosts(found["hosts"], REDIS_PORT)
+    hosts = _hosts(match["hosts"], REDIS_PORT)
     nodes = [ClusterNode(host, port) for host, port in hosts]  # type: ignore[no-untyped-call]
     return RedisCluster(startup_nodes=nodes, **credentials, **security, **_connection_options())
 
@@ -165,11 +165,11 @@ def store_unreachable(error: Exception) -> UnreachableError:
 def _hosts(text: str, default_port: int) -> list[tuple[str, int]]:
     hosts = []
     for part in text.split(","):
-        found = _HOST.fullmatch(part.strip())
-        port = int(found["port"] or default_port) if found else 0
-        if not found or not 1 <= port <= 65535:
+        match = _HOST.fullmatch(part.strip())
+        port = int(match["port"] or default_port) if match else 0
+        if not match or not 1 <= port <= 65535:
             _refuse("has a host that is not host, host:port or [IPv6]:port, with a port from 1 to 65535")
-        hosts.append((found["v6"] or found["name"], port))
+        hosts.append((match["v6"] or match["name"], port))
     return hosts
 
 

@@ -167,7 +167,7 @@ def test_a_file_gets_the_same_text_as_standard_output(
 
 @contextmanager
 def files_no_larger_than(size: int) -> Iterator[None]:
-    """Like a disk with so much space."""
+    """Like a disk with this much space left."""
     before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
     try:

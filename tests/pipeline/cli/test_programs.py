@@ -84,7 +84,7 @@ def test_a_closed_pipe_is_no_error(program: tuple[str, ...], arguments: str, cod
 
 
 def test_the_master_is_refused_under_spark_submit(tmp_path: Path) -> None:
-    """Java is running by then, so the option would be ignored."""
+    """Java is running already, so the option would be ignored."""
     words = ("ingest", "--master", "local[1]", "--lake", str(tmp_path))
     code, _, err = run((str(PROGRAM),), *words, PYSPARK_GATEWAY_PORT="1")
     assert code == 2
