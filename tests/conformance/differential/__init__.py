@@ -1,4 +1,4 @@
-"""The same random requests to Apache's name server and to Routebook, every answer compared.
+"""Sends the same random requests to Apache's name server and to Routebook, and compares every answer.
 
-Nothing here builds or reads a frame with the product's code: an error must not agree with itself.
+No frame is built or read with the product's code, so that a fault there cannot hide itself.
 """

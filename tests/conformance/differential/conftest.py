@@ -1,21 +1,21 @@
-"""The two name servers of these tests. One process of each lives through all histories of a module."""
+"""The two name servers of these tests. One process of each serves all histories of a module."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance.conftest import Release
-from tests.conformance.differential.line import RealSide, SeveralWorkers
+from tests.conformance.differential.connections import RealSide, SeveralWorkers
 from tests.conformance.java_processes import HOST, ApacheNameServer
 from tests.runtime.running import Running
 
 SETTINGS = {
-    # 318 is refused otherwise.
+    # Otherwise 318 is refused.
     "ROUTEBOOK_REMOTING_CONFIG_UPDATES": "true",
-    # The histories wait for each lost connection. That many at once would be taken for the network's illness.
+    # The histories wait until a lost connection has its effect. Losing many at once must not be a mass disconnect.
     "ROUTEBOOK_CONNECTION_GRACE_MS": "100",
     "ROUTEBOOK_MASS_DISCONNECT_MINIMUM": "1000",
-    # All who expire here do so within a minute, which would be taken for the same.
+    # All brokers that expire here do so within a minute, which must not cause a hold.
     "ROUTEBOOK_HOLD_MINIMUM": "1000",
 }
 
@@ -28,10 +28,10 @@ class Apache(ApacheNameServer):
 
 
 def serialize_type_of(request: pytest.FixtureRequest) -> str:
-    """Of all answers of both, by the module's own word."""
-    found = getattr(request.module, "SERIALIZE_TYPE", "JSON")
-    assert isinstance(found, str)
-    return found
+    """The serialization of all answers, which a test module may set."""
+    serialize_type = getattr(request.module, "SERIALIZE_TYPE", "JSON")
+    assert isinstance(serialize_type, str)
+    return serialize_type
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def apache(
     with server:
         side = RealSide("Apache's", HOST, server.port)
         yield side
-        side.hang_up()
+        side.disconnect()
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +51,9 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralWor
     folder = tmp_path_factory.mktemp("workers")
     with Running("up", "--workers", "2", "--data-dir", str(folder / "data"), folder=folder, env=SETTINGS) as service:
         host, _, port = service.remoting.rpartition(":")
-        side = SeveralWorkers("Routebook of two workers", host, int(port))
+        side = SeveralWorkers("Routebook with two workers", host, int(port))
         yield side
-        side.hang_up()
+        side.disconnect()
 
 
 @pytest.fixture(scope="module")
@@ -64,4 +64,4 @@ def routebook(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         host, _, port = service.remoting.rpartition(":")
         side = RealSide("Routebook", host, int(port))
         yield side
-        side.hang_up()
+        side.disconnect()

@@ -1,4 +1,4 @@
-"""Frames of the remoting protocol and the JSON in them, made and read by hand. Owes nothing to the product."""
+"""Builds and reads frames of the remoting protocol without the product's code."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any, Literal
 ONEWAY = 2
 RESPONSE = 1
 NEWEST = 513
-"""What a peer of release 5.5.0 says of itself."""
+"""The version that a peer of release 5.5.0 sends."""
 
 Ext = Mapping[str, object]
 
@@ -24,11 +24,11 @@ class Request:
     header: Literal["json", "binary"] = "json"
     flag: int = 0
     more: Mapping[str, object] = field(default_factory=dict)
-    """Keys of the JSON header that no peer knows, or other values for those that all know."""
+    """Unknown keys of the JSON header, or unusual values of known ones."""
 
     @property
     def is_answered(self) -> bool:
-        """Not a oneway one, nor what says of itself that it is an answer."""
+        """False for a one-way request, and for a request that is marked as an answer."""
         return not self.flag & (ONEWAY | RESPONSE)
 
     def to_bytes(self, opaque: int) -> bytes:
@@ -55,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response without its version, which is not compared."""
+    """An answer without its version, which is not compared."""
 
     code: int
     opaque: int = 0
@@ -71,24 +71,30 @@ def framed(kind: int, header: bytes, body: bytes) -> bytes:
 
 
 def cut_frame(buffer: bytearray) -> Answer | None:
-    """Takes the first answer off the buffer; None when it is not whole yet."""
+    """Removes the first answer from the buffer. None if it is incomplete."""
     if len(buffer) < 4:
         return None
     (total,) = struct.unpack_from(">i", buffer)
     if len(buffer) < 4 + total:
         return None
-    (word,) = struct.unpack_from(">I", buffer, 4)
-    kind, length = word >> 24, word & 0xFFFFFF
+    (prefix,) = struct.unpack_from(">I", buffer, 4)
+    kind, length = prefix >> 24, prefix & 0xFFFFFF
     header, body = bytes(buffer[8 : 8 + length]), bytes(buffer[8 + length : 4 + total])
     del buffer[: 4 + total]
     return _read_json(header, body) if kind == 0 else _read_binary(header, body)
 
 
 def _read_json(header: bytes, body: bytes) -> Answer:
-    said: dict[str, Any] = json.loads(header)
-    assert said["serializeTypeCurrentRPC"] == "JSON"
+    fields: dict[str, Any] = json.loads(header)
+    assert fields["serializeTypeCurrentRPC"] == "JSON"
     return Answer(
-        said["code"], said["opaque"], said["flag"], said["language"], said.get("remark"), said.get("extFields"), body
+        fields["code"],
+        fields["opaque"],
+        fields["flag"],
+        fields["language"],
+        fields.get("remark"),
+        fields.get("extFields"),
+        body,
     )
 
 
@@ -111,10 +117,10 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<before>[{,]\s*)(?P<key>-?[0-9]+)(?=\
 
 
 def read_body(body: bytes) -> tuple[object, bool]:
-    """Parsed, and whether it was standard JSON: integer keys may stand without quotes, which is none."""
+    """The parsed body, and whether it is standard JSON, which has no unquoted integer keys."""
     text = body.decode()
     try:
         return json.loads(text), True
     except ValueError:
-        quoted = _TOKEN.sub(lambda found: f'{found["before"]}"{found["key"]}"' if found["key"] else found[0], text)
+        quoted = _TOKEN.sub(lambda match: f'{match["before"]}"{match["key"]}"' if match["key"] else match[0], text)
         return json.loads(quoted), False

@@ -1,33 +1,33 @@
-"""Random histories over a world so small that everything soon meets everything."""
+"""Random histories with so few brokers, addresses and topics that requests soon affect each other."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
 
-from tests.conformance.differential import said
+from tests.conformance.differential import content
 from tests.conformance.differential.frames import NEWEST
-from tests.conformance.differential.moods import AT_START, ORDER_NAMESPACE, SWITCHES, mood_of, properties
-from tests.conformance.differential.steps import Body, Bytes, Crc, Json, Nothing, Step
+from tests.conformance.differential.profiles import AT_START, ORDER_NAMESPACE, SWITCHES, profile_of, properties
+from tests.conformance.differential.steps import Body, Bytes, Crc, Json, NoBody, Step
 
 STEPS = 150
 READS = frozenset({101, 105, 106, 206, 219, 224, 304, 311, 312, 313, 319, 322, 901, 904})
-"""Without effect that an answer could show, or of the sender's own life alone: these may overtake each other."""
-SAFE_UNANSWERED = frozenset({101, 105, 106, 206, 224, 304, 322, 901, 904})
-"""Sent as oneway requests, or as answers to nothing, they show no effect that would have to be waited for."""
+"""Requests without an effect on other answers. They may be handled in any order."""
+SAFE_WITHOUT_ANSWER = frozenset({101, 105, 106, 206, 224, 304, 322, 901, 904})
+"""Requests that can be sent as one-way requests or as answers, because the history need not wait for an effect."""
 
 
 def history_of(seed: int, steps: int = STEPS) -> list[Step]:
-    return _Writer(seed).write(steps)
+    return _Generator(seed).generate(steps)
 
 
-class _Writer:
+class _Generator:
     def __init__(self, seed: int) -> None:
         self.dice = Random(seed)
-        self.mood = mood_of(seed)
-        self.said: list[Step] = []
+        self.profile = profile_of(seed)
+        self.registrations: list[Step] = []
         self.written = 0
-        self.makers: list[tuple[float, Callable[[], Step]]] = [
+        self.choices: list[tuple[float, Callable[[], Step]]] = [
             (26, self.register),
             (7, self.repeat),
             (6, self.unregister),
@@ -48,30 +48,30 @@ class _Writer:
             (1.5, self.incomplete),
         ]
 
-    def write(self, steps: int) -> list[Step]:
-        weights = [weight for weight, _ in self.makers]
+    def generate(self, steps: int) -> list[Step]:
+        weights = [weight for weight, _ in self.choices]
         written = [Step(318, body=Bytes(properties(AT_START)))]
-        if self.mood.ordered:
-            made = {"namespace": ORDER_NAMESPACE, "key": "@made"}
-            written += [Step(100, made | {"value": "now"}), Step(102, made)]
-        if self.mood.acting:
+        if self.profile.ordered:
+            entry = {"namespace": ORDER_NAMESPACE, "key": "@created"}
+            written += [Step(100, entry | {"value": "now"}), Step(102, entry)]
+        if self.profile.acting:
             written.append(Step(318, body=Bytes(b"supportActingMaster=true")))
-        if self.mood.deleting:
+        if self.profile.deleting:
             written.append(Step(318, body=Bytes(b"deleteTopicWithBrokerRegistration=true")))
         while len(written) < steps:
-            (maker,) = self.dice.choices([maker for _, maker in self.makers], weights)
-            step = maker()
-            written.append(self.dressed(step))
+            (make_step,) = self.dice.choices([make_step for _, make_step in self.choices], weights)
+            step = make_step()
+            written.append(self.with_random_header(step))
         return written
 
-    def dressed(self, step: Step) -> Step:
-        """In some header: binary, from another release, with numbers in quotes, with fields nobody knows."""
+    def with_random_header(self, step: Step) -> Step:
+        """The step with another header: binary, of another release, with numbers as strings, or with unknown fields."""
         dice = self.dice
         if step.version == NEWEST and dice.random() < 0.3:
             step = replace(
                 step, version=dice.choice([0, 36, 37, 399, 400, 401, 475, 479, 613]) if step.code != 103 else NEWEST
             )
-        if step.code <= 2**15 - 1 and dice.random() < self.mood.binary:
+        if step.code <= 2**15 - 1 and dice.random() < self.profile.binary:
             step = replace(step, header="binary")
         elif dice.random() < 0.1:
             step = replace(step, more=self.odd_header(step))
@@ -80,10 +80,10 @@ class _Writer:
                 step, ext={**step.ext, **dice.choice([{"ns": "x"}, {"nsd": "", "lo": "true"}, {"AccessKey": "@k"}])}
             )
         if step.ext is not None and dice.random() < 0.08:
-            step = replace(step, ext={key: as_other_type(value) for key, value in step.ext.items()})
+            step = replace(step, ext={key: with_its_own_type(value) for key, value in step.ext.items()})
         if step.code not in {103, 217, 318, 322} and dice.random() < 0.03:
-            step = replace(step, body=Bytes(b"nobody reads this"))
-        if step.code in SAFE_UNANSWERED and dice.random() < 0.05:
+            step = replace(step, body=Bytes(b"an ignored body"))
+        if step.code in SAFE_WITHOUT_ANSWER and dice.random() < 0.05:
             step = replace(step, flag=dice.choice([2, 2, 2, 3, 1]))
         elif step.code == 100 and {"namespace", "key", "value"} <= (step.ext or {}).keys() and dice.random() < 0.1:
             self.written += 1
@@ -98,7 +98,7 @@ class _Writer:
                 {"code": str(step.code)},
                 {"version": str(step.version), "language": "KLINGON"},
                 {"language": "GO", "remark": "hello"},
-                {"not known": [1, {"a": None}], "serializeTypeCurrentRPC": "ROCKETMQ"},
+                {"unknown": [1, {"a": None}], "serializeTypeCurrentRPC": "ROCKETMQ"},
             ]
         )
 
@@ -107,138 +107,143 @@ class _Writer:
     def register(self) -> Step:
         dice = self.dice
         version = self.version()
-        address = said.address(dice)
-        # Where connections are lost each address is in one group only: in which of two Apache's would look for it,
-        # the hash table decides. And all are of one cluster: in a group that another one made it would not look.
-        name = said.BROKERS[said.ADDRESSES.index(address) % 2] if self.mood.losing else said.broker(dice)
+        address = content.address(dice)
+        # If connections are lost, each address has one group only: with two, the order of a hash map would decide in
+        # which one Apache's name server looks for it. All brokers are in one cluster, since Apache's name server
+        # removes a broker only from a group that its own cluster created.
+        name = content.BROKERS[content.ADDRESSES.index(address) % 2] if self.profile.losing else content.broker(dice)
         broker_id = dice.choice([0, 0, 0, 1, 1, 1, 2, 2, 3])
         if dice.random() < 0.03:
-            broker_id = dice.choice([2**32, 2**53, said.ABOVE_DOUBLES, 2**63 - 1])
+            broker_id = dice.choice([2**32, 2**53, content.ABOVE_DOUBLES, 2**63 - 1])
         ext: dict[str, Any] = {
             "brokerName": name,
             "brokerAddr": address,
-            "clusterName": said.CLUSTERS[0] if self.mood.losing else said.cluster(dice),
+            "clusterName": content.CLUSTERS[0] if self.profile.losing else content.cluster(dice),
             "haServerAddr": address.replace("10911", "10912"),
             "brokerId": str(broker_id),
         }
         compressed = version >= 37 and dice.random() < 0.15
         ext["compressed"] = str(compressed).lower()
-        acting = dice.choice(["true", "true", "TRUE", "false"] if self.mood.acting else [None, None, "false", "true"])
+        acting = dice.choice(
+            ["true", "true", "TRUE", "false"] if self.profile.acting else [None, None, "false", "true"]
+        )
         if acting is not None and version >= 413:
             ext["enableActingMaster"] = acting
         if dice.random() < 0.6:
             ext["heartbeatTimeoutMillis"] = dice.choice(["120000", "600000"])
         if dice.random() < 0.35:
             ext["__ZONE_NAME"] = dice.choice(["az-1", "az-2", "AZ-1"])
-        body: Body = said.compressed_body(dice, name, version) if compressed else said.json_body(dice, name, version)
+        body: Body = (
+            content.compressed_body(dice, name, version) if compressed else content.json_body(dice, name, version)
+        )
         if dice.random() < 0.05:
-            body = said.no_table(dice, version)
+            body = content.no_table(dice, version)
         if dice.random() < 0.03:
             ext["compressed"] = str(not compressed).lower()
         if dice.random() < 0.04:
             ext["brokerId"] = dice.choice(["+1", " 1", "1.0", "one", "", "01", "99999999999999999999"])
-        step = Step(103, ext, body, line=self.line_of(ext), version=version)
+        step = Step(103, ext, body, connection=self.connection_of(ext), version=version)
         sums: list[Crc] = ["none", "right", "right", "right"]
-        # Of two things that are wrong each name server tells another one.
+        # If two things are wrong, each name server reports another one.
         is_whole = ext["brokerId"].isdigit() and int(ext["brokerId"]) < 2**63
         step = replace(step, crc=dice.choice(sums if dice.random() < 0.9 or not is_whole else ["wrong", "garbage"]))
-        self.said.append(step)
-        return self.going(step)
+        self.registrations.append(step)
+        return self.with_loss(step)
 
     def version(self) -> int:
         if self.dice.random() < 0.04:
             return self.dice.choice([0, 36, 37, -1])
-        return self.dice.choice(said.OLD_VERSIONS if self.mood.old_peers else said.NEW_VERSIONS)
+        return self.dice.choice(content.OLD_VERSIONS if self.profile.old_peers else content.NEW_VERSIONS)
 
-    def line_of(self, ext: dict[str, Any]) -> str:
-        """A connection a broker. In histories that lose some, each speaks for one seat only: of several on one
-        connection Apache's forgets all but one.
+    def connection_of(self, ext: dict[str, Any]) -> str:
+        """One connection per broker. If connections are lost, each is for one seat only, since Apache's name server
+        removes only one of several brokers on a lost connection.
         """
-        if self.mood.losing:
+        if self.profile.losing:
             return f"{ext['clusterName']} {ext['brokerName']} {ext['brokerAddr']}"
         return f"broker {ext['brokerAddr']}"
 
-    def going(self, step: Step) -> Step:
-        if self.mood.losing and self.dice.random() < 0.15:
-            return replace(step, then=self.dice.choice(["lose", "lose", "move"]))
+    def with_loss(self, step: Step) -> Step:
+        if self.profile.losing and self.dice.random() < 0.15:
+            return replace(step, then=self.dice.choice(["lose", "lose", "replace"]))
         return step
 
     def repeat(self) -> Step:
-        """Word for word, whatever has happened since; or all but one word."""
-        if not self.said:
+        """Repeats an earlier registration exactly or with one changed field, whatever has happened since."""
+        if not self.registrations:
             return self.register()
-        step = self.dice.choice(self.said[-8:])
+        step = self.dice.choice(self.registrations[-8:])
         if self.dice.random() < 0.2:
-            step = replace(step, body=said.another_table(self.dice, step))
+            step = replace(step, body=content.another_table(self.dice, step))
         if self.dice.random() < 0.3:
             assert step.ext is not None
             changed = {
                 "brokerId": self.dice.choice(["0", "1", "2"]),
-                "brokerAddr": said.address(self.dice),
+                "brokerAddr": content.address(self.dice),
                 "haServerAddr": "127.0.0.9:10912",
                 "heartbeatTimeoutMillis": "700000",
                 "__ZONE_NAME": "az-3",
             }
-            if self.mood.losing:
+            if self.profile.losing:
                 del changed["brokerAddr"]
             key = self.dice.choice(list(changed))
             ext = {**step.ext, key: changed[key]}
-            step = replace(step, ext=ext, line=self.line_of(ext))
-        return self.going(step)
+            step = replace(step, ext=ext, connection=self.connection_of(ext))
+        return self.with_loss(step)
 
-    def member(self) -> dict[str, Any]:
-        """Somebody who has registered, mostly."""
-        if self.said and self.dice.random() < 0.75:
-            ext = self.dice.choice(self.said[-10:]).ext or {}
+    def registered_broker(self) -> dict[str, Any]:
+        """Mostly a broker that has registered."""
+        if self.registrations and self.dice.random() < 0.75:
+            ext = self.dice.choice(self.registrations[-10:]).ext or {}
             return {key: ext[key] for key in ("brokerName", "brokerAddr", "clusterName", "brokerId")}
         return {
-            "brokerName": said.broker(self.dice),
-            "brokerAddr": said.address(self.dice),
-            "clusterName": said.cluster(self.dice),
+            "brokerName": content.broker(self.dice),
+            "brokerAddr": content.address(self.dice),
+            "clusterName": content.cluster(self.dice),
             "brokerId": self.dice.choice(["0", "1", "7"]),
         }
 
     def unregister(self) -> Step:
-        ext = self.member()
-        # Without a number it would throw behind its answer, in the middle of its work.
+        ext = self.registered_broker()
+        # Without a number, Apache's name server would fail halfway, after its answer.
         if self.dice.random() < 0.1 or not ext["brokerId"].isdigit() or int(ext["brokerId"]) >= 2**63:
             ext["brokerId"] = "5"
         if self.dice.random() < 0.1:
-            ext["brokerName"] = "@nobody"
-        return Step(104, ext, line=self.line_of(ext))
+            ext["brokerName"] = "@unknown"
+        return Step(104, ext, connection=self.connection_of(ext))
 
     def heartbeat(self) -> Step:
-        ext = self.member() | {"epoch": "1", "maxOffset": "2"}
-        return Step(904, ext, line=self.line_of(ext))
+        ext = self.registered_broker() | {"epoch": "1", "maxOffset": "2"}
+        return Step(904, ext, connection=self.connection_of(ext))
 
     def query_version(self) -> Step:
-        ext = self.member()
-        # One without a time would be equal, or not, to another such by the clock.
-        bodies: list[Body] = [Json({"timestamp": said.T0} | said.data_version(self.dice))] * 6
-        bodies += [Nothing(), Bytes(b"no json"), Bytes(b"null"), Bytes(b'{"timestamp":1}')]
-        return Step(322, ext, self.dice.choice(bodies), line=self.line_of(ext))
+        ext = self.registered_broker()
+        # Whether two data versions without a timestamp are equal depends on the clock.
+        bodies: list[Body] = [Json({"timestamp": content.T0} | content.data_version(self.dice))] * 6
+        bodies += [NoBody(), Bytes(b"no json"), Bytes(b"null"), Bytes(b'{"timestamp":1}')]
+        return Step(322, ext, self.dice.choice(bodies), connection=self.connection_of(ext))
 
     def member_group(self) -> Step:
-        ext: dict[str, Any] = {"clusterName": said.cluster(self.dice), "brokerName": self.broker_or_not()}
+        ext: dict[str, Any] = {"clusterName": content.cluster(self.dice), "brokerName": self.maybe_unknown_broker()}
         if self.dice.random() < 0.1:
             del ext["clusterName"]
         return Step(901, ext)
 
-    def broker_or_not(self) -> str:
-        return "@nobody" if self.dice.random() < 0.1 else said.broker(self.dice)
+    def maybe_unknown_broker(self) -> str:
+        return "@unknown" if self.dice.random() < 0.1 else content.broker(self.dice)
 
     # Topics
 
     def register_topic(self) -> Step:
         dice = self.dice
-        name = dice.choice([said.topic(dice)])
-        hosts = said.BROKERS[:1] if name == said.SOLO else [*said.BROKERS, "@nobody"]
+        name = dice.choice([content.topic(dice)])
+        hosts = content.BROKERS[:1] if name == content.SOLO else [*content.BROKERS, "@unknown"]
         queues = [
             {
                 "brokerName": host,
                 "perm": dice.choice([6, 4, 7]),
                 "readQueueNums": dice.choice([4, 8, "16"]),
-                "topicSysFlag": said.FLAGS.get(name, 0),
+                "topicSysFlag": content.FLAGS.get(name, 0),
                 "writeQueueNums": 8,
             }
             for host in dice.sample(hosts, min(len(hosts), dice.choice([1, 1, 2, 3])))
@@ -246,21 +251,21 @@ class _Writer:
         if queues and dice.random() < 0.1:
             del queues[0][dice.choice(["perm", "readQueueNums", "writeQueueNums"])]
         bodies: list[Body] = [Json({"brokerDatas": [], "filterServerTable": {}, "queueDatas": queues})] * 8
-        bodies += [Nothing(), Bytes(b"{}"), Bytes(b'{"queueDatas":[]}'), Bytes(b"no json"), Bytes(b"null")]
+        bodies += [NoBody(), Bytes(b"{}"), Bytes(b'{"queueDatas":[]}'), Bytes(b"no json"), Bytes(b"null")]
         return Step(217, {"topic": name}, dice.choice(bodies))
 
     def delete_topic(self) -> Step:
-        ext: dict[str, Any] = {"topic": said.topic(self.dice)}
+        ext: dict[str, Any] = {"topic": content.topic(self.dice)}
         if self.dice.random() < 0.6:
-            ext["clusterName"] = self.dice.choice([*said.CLUSTERS * 3, "@nowhere", ""])
+            ext["clusterName"] = self.dice.choice([*content.CLUSTERS * 3, "@unknown", ""])
         return Step(216, ext)
 
     def permission(self) -> Step:
-        return Step(self.dice.choice([205, 205, 327]), {"brokerName": self.broker_or_not()})
+        return Step(self.dice.choice([205, 205, 327]), {"brokerName": self.maybe_unknown_broker()})
 
     def route(self) -> Step:
         dice = self.dice
-        ext: dict[str, Any] = {"topic": said.topic(dice)}
+        ext: dict[str, Any] = {"topic": content.topic(dice)}
         if dice.random() < 0.3:
             ext["acceptStandardJsonOnly"] = dice.choice(["true", "TRUE", "false", "yes"])
         if dice.random() < 0.3:
@@ -278,20 +283,20 @@ class _Writer:
     def listing(self) -> Step:
         code = self.dice.choice([206, 206, 224, 224, 304, 304, 311, 312, 313])
         if code == 224:
-            return Step(224, {"cluster": self.dice.choice([*said.CLUSTERS, "@nowhere"])})
+            return Step(224, {"cluster": self.dice.choice([*content.CLUSTERS, "@unknown"])})
         return Step(code)
 
     # Key-values and configuration
 
     def namespace(self) -> str:
-        if self.mood.ordered:
+        if self.profile.ordered:
             return self.dice.choice([ORDER_NAMESPACE, ORDER_NAMESPACE, "@config"])
         return "@config"
 
     def put_kv(self) -> Step:
         ext: dict[str, Any] = {
             "namespace": self.namespace(),
-            "key": self.dice.choice([*said.TOPICS[:3], "k"]),
+            "key": self.dice.choice([*content.TOPICS[:3], "k"]),
             "value": self.dice.choice(["@a:8", "@a:4;@b:4", "", "line\nfeed", "é/"]),
         }
         if self.dice.random() < 0.2:
@@ -299,13 +304,13 @@ class _Writer:
         return Step(100, ext)
 
     def delete_kv(self) -> Step:
-        return Step(102, {"namespace": self.namespace(), "key": self.dice.choice([*said.TOPICS[:3], "k", "absent"])})
+        return Step(102, {"namespace": self.namespace(), "key": self.dice.choice([*content.TOPICS[:3], "k", "absent"])})
 
     def read_kv(self) -> Step:
         namespace = self.dice.choice([self.namespace(), "@config", "@absent"])
         if self.dice.random() < 0.5:
             return Step(219, {"namespace": namespace})
-        return Step(101, {"namespace": namespace, "key": self.dice.choice([*said.TOPICS[:3], "k", "absent"])})
+        return Step(101, {"namespace": namespace, "key": self.dice.choice([*content.TOPICS[:3], "k", "absent"])})
 
     def update_config(self) -> Step:
         dice = self.dice
@@ -331,7 +336,7 @@ class _Writer:
         ]
         return Step(318, body=Bytes(text if dice.random() < 0.7 else dice.choice(odd)))
 
-    # The rest
+    # Other requests
 
     def unknown(self) -> Step:
         return Step(
@@ -340,7 +345,7 @@ class _Writer:
         )
 
     def incomplete(self) -> Step:
-        """A field is missing, or none is there at all. What of it leaves debris in Apache's tables is not drawn."""
+        """Removes one field or all. Requests that would leave incomplete entries in Apache's tables are not used."""
         dice = self.dice
         step = dice.choice(
             [
@@ -357,12 +362,12 @@ class _Writer:
         if dice.random() < 0.2:
             return replace(step, ext=None)
         assert step.ext is not None
-        gone = dice.choice([*step.ext, "brokerId"])
-        return replace(step, ext={key: value for key, value in step.ext.items() if key != gone})
+        missing = dice.choice([*step.ext, "brokerId"])
+        return replace(step, ext={key: value for key, value in step.ext.items() if key != missing})
 
 
-def as_other_type(value: object) -> object:
-    """Fields are texts; a peer that writes numbers and truth values as such is understood."""
+def with_its_own_type(value: object) -> object:
+    """Fields are strings, but numbers and booleans are accepted as such."""
     if isinstance(value, str) and value in {"true", "false"}:
         return value == "true"
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value

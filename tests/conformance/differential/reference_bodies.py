@@ -1,4 +1,4 @@
-"""Bodies of answers from the plain tables, in both kinds of JSON."""
+"""Bodies of answers from the reference model, in both kinds of JSON."""
 
 import json
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from tests.reference.registry import Group
 
 
 def broker_data(name: str, group: Group, addresses: Mapping[int, str]) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "brokerAddrs": dict(addresses),
         "brokerName": name,
         "cluster": group.cluster,
         "enableActingMaster": group.acting_master,
     }
-    return said if group.zone is None else said | {"zoneName": group.zone}
+    return fields if group.zone is None else fields | {"zoneName": group.zone}
 
 
 def queue_data(name: str, queues: QueueData) -> dict[str, Any]:
@@ -28,15 +28,15 @@ def queue_data(name: str, queues: QueueData) -> dict[str, Any]:
     }
 
 
-def mapping(one: TopicMapping) -> dict[str, Any]:
+def mapping_data(mapping: TopicMapping) -> dict[str, Any]:
     return {
-        "bname": one.bname,
-        "currIdMap": dict(one.current_ids),
-        "dirty": one.dirty,
-        "epoch": one.epoch,
-        "scope": one.scope,
-        "topic": one.topic,
-        "totalQueues": one.total_queues,
+        "bname": mapping.bname,
+        "currIdMap": dict(mapping.current_ids),
+        "dirty": mapping.dirty,
+        "epoch": mapping.epoch,
+        "scope": mapping.scope,
+        "topic": mapping.topic,
+        "totalQueues": mapping.total_queues,
     }
 
 
@@ -51,7 +51,7 @@ def in_zone(route: dict[str, Any], zone: str) -> dict[str, Any]:
     return route | {
         "brokerDatas": [group for group in route["brokerDatas"] if group["brokerName"] not in names],
         "queueDatas": [queue for queue in route["queueDatas"] if queue["brokerName"] not in names],
-        "filterServerTable": {a: found for a, found in route["filterServerTable"].items() if a not in addresses},
+        "filterServerTable": {a: filters for a, filters in route["filterServerTable"].items() if a not in addresses},
     }
 
 
@@ -59,19 +59,23 @@ def kv_table(table: Mapping[str, str | None]) -> bytes:
     return to_json({"table": {key: value for key, value in table.items() if value is not None}})
 
 
-def to_json(value: object, *, plain: bool = False) -> bytes:
-    return _written(value, plain=plain).encode()
+def to_json(value: object, *, unquoted_keys: bool = False) -> bytes:
+    return _text(value, unquoted_keys=unquoted_keys).encode()
 
 
-def _written(value: object, *, plain: bool) -> str:
+def _text(value: object, *, unquoted_keys: bool) -> str:
     if isinstance(value, dict):
         keys = {
-            key: str(key) if plain and isinstance(key, int) else json.dumps(str(key), ensure_ascii=False)
+            key: str(key) if unquoted_keys and isinstance(key, int) else json.dumps(str(key), ensure_ascii=False)
             for key in value
         }
-        return "{" + ",".join(f"{keys[key]}:{_written(item, plain=plain)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ",".join(f"{keys[key]}:{_text(item, unquoted_keys=unquoted_keys)}" for key, item in value.items())
+            + "}"
+        )
     if isinstance(value, list):
-        return "[" + ",".join(_written(item, plain=plain) for item in value) + "]"
-    if not plain and isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**53:
+        return "[" + ",".join(_text(item, unquoted_keys=unquoted_keys) for item in value) + "]"
+    if not unquoted_keys and isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**53:
         return f'"{value}"'
     return json.dumps(value, ensure_ascii=False)

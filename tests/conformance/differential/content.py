@@ -1,16 +1,18 @@
-"""What a broker says of itself: bodies of registrations in all forms that peers send, and in some that none does."""
+"""Random registrations: bodies in all formats that peers send, and in some that none sends."""
 
 from random import Random
 from typing import Any
 
 from tests.conformance.differential.frames import NEWEST
-from tests.conformance.differential.steps import Body, Bytes, Compressed, IntegerKeys, Json, Nothing, Step
+from tests.conformance.differential.steps import Body, Bytes, Compressed, IntegerKeys, Json, NoBody, Step
 
 CLUSTERS = ("@east", "@west")
 BROKERS = ("@a", "@b")
 ADDRESSES = ("127.0.0.1:10911", "127.0.0.2:10911", "127.0.0.3:10911", "127.0.0.4:10911")
 SOLO = "@solo"
-"""The only topic whose flags vary: one broker alone has it, else "the first entry" would be the hash table's choice."""
+"""The only topic with varying flags. Only one broker has it, since otherwise the order of a hash map would decide which
+flags count.
+"""
 FLAGS = {
     "@orders": 0,
     "@unit": 1,
@@ -39,26 +41,28 @@ def address(dice: Random) -> str:
 
 
 def topic(dice: Random) -> str:
-    return dice.choice([*TOPICS, *TOPICS[:1] * 3, SOLO, "@strange"])
+    return dice.choice([*TOPICS, *TOPICS[:1] * 3, SOLO, "@other"])
 
 
 def data_version(dice: Random) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "counter": dice.choice([0, 0, 1, 2, 3]),
         "stateVersion": dice.choice([0] * 6 + [1, 1, 2]),
         "timestamp": T0 + dice.choice([0, 0, 0, 1]),
     }
     if dice.random() < 0.05:
-        said[dice.choice(["counter", "stateVersion"])] = dice.choice([ABOVE_DOUBLES, ABOVE_DOUBLES - 1, -1, 2**63 - 1])
+        fields[dice.choice(["counter", "stateVersion"])] = dice.choice(
+            [ABOVE_DOUBLES, ABOVE_DOUBLES - 1, -1, 2**63 - 1]
+        )
     if dice.random() < 0.05:
-        said["counter"] = str(said["counter"])
+        fields["counter"] = str(fields["counter"])
     if dice.random() < 0.06:
-        del said[dice.choice(list(said))]
-    return said
+        del fields[dice.choice(list(fields))]
+    return fields
 
 
 def topic_config(dice: Random, name: str) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "topicName": name,
         "perm": dice.choice([6, 6, 6, 7, 4, 2, 0, 15]),
         "readQueueNums": dice.choice([4, 8, 8]),
@@ -69,22 +73,22 @@ def topic_config(dice: Random, name: str) -> dict[str, Any]:
         "attributes": dice.choice([{}, {"+message.type": "FIFO"}]),
     }
     if dice.random() < 0.1:
-        said["readQueueNums"] = dice.choice(["8", -1, 2**31 - 1])
+        fields["readQueueNums"] = dice.choice(["8", -1, 2**31 - 1])
     if dice.random() < 0.06:
-        del said[dice.choice([key for key in said if key not in {"topicName", "topicSysFlag"}])]
+        del fields[dice.choice([key for key in fields if key not in {"topicName", "topicSysFlag"}])]
     if dice.random() < 0.06:
-        said["not known"] = {"to": ["anybody", 1.5, None]}
-    return said
+        fields["unknown"] = {"to": ["any", 1.5, None]}
+    return fields
 
 
 def topic_names(dice: Random, broker_name: str) -> list[str]:
-    """One topic alone is an increment, so two are usual."""
+    """Usually at least two topics, since a single topic counts as an increment."""
     legal = [*TOPICS, *([SOLO] if broker_name == BROKERS[0] else [])]
     return dice.sample(legal, dice.choice([0, 1, 1, 2, 2, 2, 3, 4]))
 
 
 def mapping(dice: Random, name: str, host: str) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "bname": host,
         "currIdMap": IntegerKeys({i: dice.randrange(3) for i in dice.sample(range(12), dice.choice([0, 1, 2, 3]))}),
         "dirty": dice.random() < 0.2,
@@ -94,8 +98,8 @@ def mapping(dice: Random, name: str, host: str) -> dict[str, Any]:
         "totalQueues": dice.choice([0, 4, 8]),
     }
     if dice.random() < 0.15:
-        del said[dice.choice(["currIdMap", "dirty", "epoch", "scope", "totalQueues"])]
-    return said
+        del fields[dice.choice(["currIdMap", "dirty", "epoch", "scope", "totalQueues"])]
+    return fields
 
 
 def mappings(dice: Random, broker_name: str) -> dict[str, dict[str, Any]]:
@@ -114,7 +118,7 @@ def wrapper(dice: Random, broker_name: str) -> dict[str, Any]:
     keys = {name: name for name in names}
     if names and dice.random() < 0.12:
         keys[names[0]] = "@another spelling"
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "dataVersion": data_version(dice),
         "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": T0},
         "topicConfigTable": {keys[name]: topic_config(dice, name) for name in names},
@@ -122,24 +126,24 @@ def wrapper(dice: Random, broker_name: str) -> dict[str, Any]:
         "topicQueueMappingInfoMap": mappings(dice, broker_name),
     }
     if dice.random() < 0.06:
-        del said[dice.choice(["dataVersion", "mappingDataVersion", "topicConfigTable", "topicQueueMappingInfoMap"])]
-    return said
+        del fields[dice.choice(["dataVersion", "mappingDataVersion", "topicConfigTable", "topicQueueMappingInfoMap"])]
+    return fields
 
 
 def json_body(dice: Random, broker_name: str, version: int) -> Body:
     inner = wrapper(dice, broker_name)
     if version < 37:
-        # Nobody of that age has static topics.
+        # No release of that age has static topics.
         inner.pop("topicQueueMappingInfoMap", None)
         return Json(inner)
-    said: dict[str, Any] = {"filterServerList": filters(dice), "topicConfigSerializeWrapper": inner}
+    fields: dict[str, Any] = {"filterServerList": filters(dice), "topicConfigSerializeWrapper": inner}
     if dice.random() < 0.1:
-        del said["filterServerList"]
-    return Json(said, quoted_keys=dice.random() < 0.3)
+        del fields["filterServerList"]
+    return Json(fields, quoted_keys=dice.random() < 0.3)
 
 
 def another_table(dice: Random, step: Step) -> Body:
-    """Under the data version of before: nobody should look at it."""
+    """Another table with the former data version, which must be ignored."""
     value = step.body.value if isinstance(step.body, Json) else None
     before = value.get("topicConfigSerializeWrapper") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(before, dict) or "dataVersion" not in before:
@@ -150,9 +154,9 @@ def another_table(dice: Random, step: Step) -> Body:
 
 def compressed_body(dice: Random, broker_name: str, version: int) -> Body:
     topics = []
-    # Flags are not carried, and a topic's are the same on all brokers here: see SOLO.
+    # This format has no flags, and a topic has the same flags on all brokers here: see SOLO.
     for name in [name for name in topic_names(dice, broker_name) if FLAGS.get(name, 0) == 0]:
-        # The attributes end where the next blank is, so names with blanks cannot be carried.
+        # The attributes end at a blank, so this format cannot have names with blanks.
         text = f"{name} {dice.choice([4, 8])} {dice.choice([4, 8])} {dice.choice([6, 7, 4])} SINGLE_TAG"
         topics.append(text + dice.choice(["", " {}", ' {"+message.type":"FIFO"}', " no-json"]))
     if topics and dice.random() < 0.06:
@@ -170,10 +174,10 @@ def compressed_body(dice: Random, broker_name: str, version: int) -> Body:
 
 
 def no_table(dice: Random, version: int) -> Body:
-    null = Bytes(b"null") if version >= 37 else Nothing()
+    null = Bytes(b"null") if version >= 37 else NoBody()
     return dice.choice(
         [
-            Nothing(),
+            NoBody(),
             null,
             Bytes(b"{}"),
             Bytes(b'{"topicConfigSerializeWrapper":{'),

@@ -1,4 +1,4 @@
-"""What a history is about, and with which settings all of them begin."""
+"""The profile of a random history, and the settings at the beginning of each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,28 +25,29 @@ AT_START = {
     "waitSecondsForService": "0",
     "deleteTopicWithBrokerRegistration": "false",
 }
-"""All that 318 changes at once. The wait is for ever or none: anything between would depend on the clock."""
+"""All settings that 318 changes at once. The waiting time is endless or zero, so that nothing depends on the clock."""
 
 
 @dataclass(frozen=True)
-class Mood:
-    """What one history is about. It is drawn first, so that rules that need several settings get their time."""
+class Profile:
+    """Chosen before the steps of a history, so that rules that depend on several settings are tested often enough."""
 
     acting: bool
-    """Acting masters are on, and nearly all brokers ask for it."""
+    """Acting masters are enabled, and nearly all brokers request them."""
     ordered: bool
-    """The namespace of ordered topics is used; once made it never goes again."""
+    """The key-value namespace of ordered topics is used. It can never be deleted."""
     losing: bool
-    """Connections are lost and moved."""
+    """Connections are lost and replaced."""
     deleting: bool
-    """deleteTopicWithBrokerRegistration is on."""
+    """deleteTopicWithBrokerRegistration is enabled."""
     old_peers: bool
     binary: float
 
 
-def mood_of(seed: int) -> Mood:
+def profile_of(seed: int) -> Profile:
+    # Another text here would change all histories.
     dice = Random(f"mood {seed}")
-    return Mood(
+    return Profile(
         acting=dice.random() < 0.4,
         ordered=seed % 2 == 1,
         losing=seed % 10 == 9,
@@ -56,9 +57,9 @@ def mood_of(seed: int) -> Mood:
     )
 
 
-def in_order(seeds: Iterable[int]) -> list[int]:
-    """A namespace once made stays: histories that must not see the one of ordered topics come first."""
-    return sorted(seeds, key=lambda seed: mood_of(seed).ordered)
+def sort_seeds(seeds: Iterable[int]) -> list[int]:
+    """Histories without the namespace of ordered topics come first, since it cannot be deleted."""
+    return sorted(seeds, key=lambda seed: profile_of(seed).ordered)
 
 
 def properties(values: dict[str, str]) -> bytes:

@@ -1,38 +1,38 @@
-"""After a history: a name server is left as it was found, but for what it never forgets."""
+"""Cleans a name server up after a history. What it never deletes remains."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from tests.conformance.differential.connections import Side, ask
 from tests.conformance.differential.frames import Answer, Request, read_body
-from tests.conformance.differential.line import Side, ask
-from tests.conformance.differential.moods import ORDER_NAMESPACE
+from tests.conformance.differential.profiles import ORDER_NAMESPACE
 from tests.support.waiting import wait_until
 
-MARK = "127.255.0.1:10911"
-"""Of a broker that comes and goes again to show that the queue of departures has been worked off up to it."""
+MARKER_ADDRESS = "127.255.0.1:10911"
+"""The address of a broker that unregisters last. When it is removed, all queued removals before it are done."""
 ROUNDS = 10
 
 
-def mark_of(word: str) -> dict[str, object]:
-    return _seat(f"{word}mark", f"{word}mark", MARK)
+def marker(prefix: str) -> dict[str, object]:
+    return _seat(f"{prefix}mark", f"{prefix}mark", MARKER_ADDRESS)
 
 
 def members_of(side: Side, broker: str) -> dict[str, str]:
     return _members(ask(side, _group(broker)))
 
 
-def empty(side: Side, word: str) -> None:
-    """Unregisters whoever is there, cluster by cluster; then topics, then what an unordered history must not see."""
+def clean_up(side: Side, prefix: str) -> None:
+    """Unregisters all brokers, cluster by cluster, then deletes the topics and the key-values of ordered topics."""
     for _ in range(ROUNDS):
         info: Any = read_body(ask(side, Request(106)).body)[0]
         clusters: dict[str, list[str]] = info["clusterAddrTable"]
         unlisted = info["brokerAddrTable"].keys() - {name for names in clusters.values() for name in names}
         if not clusters and not unlisted:
             break
-        for cluster, names in {**clusters, f"{word}gone": sorted(unlisted)}.items():
-            _empty_cluster(side, cluster, names, word)
+        for cluster, names in {**clusters, f"{prefix}unlisted": sorted(unlisted)}.items():
+            _empty_cluster(side, cluster, names, prefix)
     else:
-        raise AssertionError(f"{side.name} keeps {info}")
+        raise AssertionError(f"{side.name} still has {info}")
     ask(side, Request(318, body=b"enableAllTopicList=true"))
     topics: Any = read_body(ask(side, Request(206)).body)[0]
     _ask_all(side, [Request(216, {"topic": topic}) for topic in topics["topicList"]])
@@ -42,25 +42,27 @@ def empty(side: Side, word: str) -> None:
         _ask_all(side, [Request(102, {"namespace": ORDER_NAMESPACE, "key": key}) for key in table["table"]])
 
 
-def _empty_cluster(side: Side, cluster: str, names: Sequence[str], word: str) -> None:
-    """It forgets a name only with the last member that leaves through it: so one enters through it first."""
+def _empty_cluster(side: Side, cluster: str, names: Sequence[str], prefix: str) -> None:
+    """A cluster loses a broker name only when the last address unregisters with this cluster. So an address registers
+    with it first.
+    """
     if not names:
         return
-    entering = [Request(103, _seat(cluster, name, MARK)) for name in names]
-    _ask_all(side, [*entering, Request(103, mark_of(word))])
+    registrations = [Request(103, _seat(cluster, name, MARKER_ADDRESS)) for name in names]
+    _ask_all(side, [*registrations, Request(103, marker(prefix))])
     groups = [_members(answer) for answer in _ask_all(side, [_group(name) for name in names])]
-    leaving = [
+    departures = [
         Request(104, _seat(cluster, name, address))
         for name, members in zip(names, groups, strict=True)
-        for address in {*members.values(), MARK}
+        for address in {*members.values(), MARKER_ADDRESS}
     ]
-    _ask_all(side, leaving)
-    ask(side, Request(104, mark_of(word)))
-    wait_until(lambda: not members_of(side, f"{word}mark"), f"{side.name} empties {cluster}")
+    _ask_all(side, departures)
+    ask(side, Request(104, marker(prefix)))
+    wait_until(lambda: not members_of(side, f"{prefix}mark"), f"{side.name} removes all brokers of {cluster}")
 
 
 def _ask_all(side: Side, requests: Sequence[Request]) -> list[Answer]:
-    """Side by side: none of them minds in which order they are taken."""
+    """Sends all requests before it reads the answers. Their order does not matter."""
     sent = [side.send("aside", request) for request in requests]
     return [side.receive("aside", opaque) for opaque in sent]
 
@@ -75,5 +77,5 @@ def _group(broker: str) -> Request:
 
 def _members(answer: Answer) -> dict[str, str]:
     parsed: Any = read_body(answer.body)[0]
-    found: dict[str, str] = parsed["brokerMemberGroup"]["brokerAddrs"]
-    return found
+    members: dict[str, str] = parsed["brokerMemberGroup"]["brokerAddrs"]
+    return members

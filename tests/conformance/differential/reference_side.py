@@ -1,6 +1,6 @@
-"""The plain rules of `tests/reference` as a name server: what Apache's answers are held against without a store.
+"""The reference model of `tests/reference` as a name server, for a comparison with Apache's without a store.
 
-Bodies are read by the product's readers, so those are compared with Apache's as well; answers are written here.
+The product's readers parse the bodies, so that they are compared with Apache's as well. The answers are built here.
 """
 
 import itertools
@@ -16,8 +16,15 @@ from routebook.protocol.body_json import BodyError, ChecksumError
 from routebook.protocol.request_bodies import read_data_version, read_queue_datas
 from routebook.settings.files import parse_properties
 from tests.conformance.differential.frames import Answer, Request
-from tests.conformance.differential.moods import AT_START, ORDER_NAMESPACE
-from tests.conformance.differential.plain_bodies import broker_data, in_zone, kv_table, mapping, queue_data, to_json
+from tests.conformance.differential.profiles import AT_START, ORDER_NAMESPACE
+from tests.conformance.differential.reference_bodies import (
+    broker_data,
+    in_zone,
+    kv_table,
+    mapping_data,
+    queue_data,
+    to_json,
+)
 from tests.protocol.bodies.reading import read_registration_body
 from tests.reference.registry import Group, ReferenceRegistry, Unregistration
 
@@ -31,50 +38,50 @@ Ext = Mapping[str, str]
 
 
 class JavaError(Exception):
-    """Code 1 with a Java text."""
+    """The answer is code 1 with the text of a Java exception."""
 
 
-class PlainSide:
-    name = "the plain rules"
+class ReferenceSide:
+    name = "the reference model"
 
     def __init__(self) -> None:
-        self._told: dict[int, Answer] = {}
+        self._answers: dict[int, Answer] = {}
         self._opaques = itertools.count(1)
-        self._speaks: dict[tuple[str, str], tuple[str, str]] = {}
+        self._connections: dict[tuple[str, str], tuple[str, str]] = {}
         self.registry = ReferenceRegistry(now_ms)
         self.kv: dict[str, dict[str, str | None]] = {}
         self.config = dict(AT_START)
 
-    def send(self, line: str, request: Request) -> int:
+    def send(self, connection: str, request: Request) -> int:
         opaque = next(self._opaques)
-        told = self.answer(request)
+        answer = self.answer(request)
         if not request.is_answered:
             return opaque
-        if request.code == 103 and told.code == 0:
+        if request.code == 103 and answer.code == 0:
             ext = _texts(request)
-            self._speaks[ext["clusterName"], ext["brokerAddr"]] = line, ext["brokerName"]
-        self._told[opaque] = told
+            self._connections[ext["clusterName"], ext["brokerAddr"]] = connection, ext["brokerName"]
+        self._answers[opaque] = answer
         return opaque
 
-    def receive(self, line: str, opaque: int) -> Answer:
-        return self._told.pop(opaque)
+    def receive(self, connection: str, opaque: int) -> Answer:
+        return self._answers.pop(opaque)
 
-    def drop(self, line: str) -> None:
-        """Whoever spoke last over this connection goes, if its group was made by its own cluster."""
-        for (cluster, address), (over, broker) in list(self._speaks.items()):
+    def drop(self, connection: str) -> None:
+        """Removes the brokers that registered last over this connection, if their own cluster created the group."""
+        for (cluster, address), (used, broker) in list(self._connections.items()):
             group = self.registry.groups.get(broker)
             is_seated = group is not None and group.cluster == cluster and address in group.addresses.values()
-            if over == line and is_seated and (cluster, address) in self.registry.instances:
+            if used == connection and is_seated and (cluster, address) in self.registry.instances:
                 self.registry.unregister([Unregistration(cluster, address, broker)])
 
-    def settle(self) -> None:
+    def wait_for_last_write(self) -> None:
         return None
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         return None
 
-    def unasked(self) -> list[Answer]:
-        return list(self._told.values())
+    def unexpected_answers(self) -> list[Answer]:
+        return list(self._answers.values())
 
     def answer(self, request: Request) -> Answer:
         handle = _HANDLERS.get(request.code)
@@ -85,7 +92,7 @@ class PlainSide:
         except (JavaError, BodyError) as error:
             return Answer(1, remark=getattr(error, "remark", str(error)))
 
-    def on(self, key: str) -> bool:
+    def is_enabled(self, key: str) -> bool:
         return self.config[key] == "true"
 
     # Brokers
@@ -105,7 +112,7 @@ class PlainSide:
         if broker_id is None:
             raise JavaError("no id")
         acting = ext.get("enableActingMaster")
-        said = Registration(
+        registration = Registration(
             cluster=ext["clusterName"],
             broker=ext["brokerName"],
             broker_id=broker_id,
@@ -120,15 +127,15 @@ class PlainSide:
             mappings=body.mappings,
             filters=body.filters,
         )
-        self.registry.delete_topic_with_broker_registration = self.on("deleteTopicWithBrokerRegistration")
-        told = self.registry.register(said, "stay")
-        if told.outcome == "refused":
+        self.registry.delete_topic_with_broker_registration = self.is_enabled("deleteTopicWithBrokerRegistration")
+        result = self.registry.register(registration, "incarnation")
+        if result.outcome == "refused":
             return Answer(1, remark="register broker failed", ext={})
         answered = {}
-        if told.master_address:
-            answered = {"haServerAddr": told.master_ha_address, "masterAddr": told.master_address}
+        if result.master_address:
+            answered = {"haServerAddr": result.master_ha_address, "masterAddr": result.master_address}
         table = self.kv.get(ORDER_NAMESPACE)
-        has_body = table is not None and self.on("returnOrderTopicConfigToBroker")
+        has_body = table is not None and self.is_enabled("returnOrderTopicConfigToBroker")
         return Answer(0, ext=answered, body=kv_table(table or {}) if has_body else b"")
 
     def unregister(self, request: Request, ext: Ext) -> Answer:
@@ -146,7 +153,7 @@ class PlainSide:
         body = b""
         if known:
             numbers = {"counter": known.counter, "stateVersion": known.state_version, "timestamp": known.timestamp}
-            body = to_json(numbers, plain=True)
+            body = to_json(numbers, unquoted_keys=True)
         return Answer(0, ext={"changed": str(changed).lower()}, body=body)
 
     def heartbeat(self, request: Request, ext: Ext) -> Answer:
@@ -157,12 +164,12 @@ class PlainSide:
     def member_group(self, request: Request, ext: Ext) -> Answer:
         broker = ext.get("brokerName")
         group = self.registry.groups.get(broker) if broker is not None else None
-        said: dict[str, Any] = {"brokerAddrs": group.addresses if group else {}}
+        members: dict[str, Any] = {"brokerAddrs": group.addresses if group else {}}
         if broker is not None:
-            said["brokerName"] = broker
+            members["brokerName"] = broker
         if "clusterName" in ext:
-            said["cluster"] = ext["clusterName"]
-        body = to_json({"brokerMemberGroup": said}, plain=True)
+            members["cluster"] = ext["clusterName"]
+        body = to_json({"brokerMemberGroup": members}, unquoted_keys=True)
         return Answer(0, remark="not set any response code", body=body)
 
     def permission(self, request: Request, ext: Ext) -> Answer:
@@ -172,32 +179,34 @@ class PlainSide:
     # Topics
 
     def route(self, request: Request, ext: Ext) -> Answer:
-        if self.on("needWaitForService") and self.config["waitSecondsForService"] != "0":
+        if self.is_enabled("needWaitForService") and self.config["waitSecondsForService"] != "0":
             return Answer(1, remark="name server not ready")
         topic = ext.get("topic")
-        route = self.pick_up(topic) if topic is not None else None
+        route = self.route_data(topic) if topic is not None else None
         if route is None:
             return Answer(17, remark=NO_ROUTE.format(topic if topic is not None else "null"))
         assert topic is not None
-        if self.on("orderMessageEnable"):
+        if self.is_enabled("orderMessageEnable"):
             conf = self.kv.get(ORDER_NAMESPACE, {}).get(topic)
             if conf is not None:
                 route["orderTopicConf"] = conf
         standard = request.version >= 401 or ext.get("acceptStandardJsonOnly", "").lower() == "true"
         zone = ext.get("__ZONE_NAME", "")
         if ext.get("__ZONE_MODE", "").lower() == "true" and zone.strip():
-            return Answer(0, body=to_json(in_zone(route, zone), plain=True))
-        return Answer(0, body=to_json(route, plain=not standard))
+            return Answer(0, body=to_json(in_zone(route, zone), unquoted_keys=True))
+        return Answer(0, body=to_json(route, unquoted_keys=not standard))
 
-    def pick_up(self, topic: str) -> dict[str, Any] | None:
+    def route_data(self, topic: str) -> dict[str, Any] | None:
         entries = self.registry.topics.get(topic)
         groups = {name: self.registry.groups[name] for name in entries or {} if name in self.registry.groups}
         if not entries or not groups:
             return None
-        promotes = self.on("supportActingMaster") and not topic.startswith(SYNC_MEMBER_TOPIC_PREFIX)
+        has_acting_masters = self.is_enabled("supportActingMaster") and not topic.startswith(SYNC_MEMBER_TOPIC_PREFIX)
         route: dict[str, Any] = {
             "brokerDatas": [
-                broker_data(name, group, _promoted(group, entries[name]) if promotes else group.addresses)
+                broker_data(
+                    name, group, _with_acting_master(group, entries[name]) if has_acting_masters else group.addresses
+                )
                 for name, group in groups.items()
             ],
             "filterServerTable": {
@@ -208,8 +217,8 @@ class PlainSide:
             },
             "queueDatas": [queue_data(name, queues) for name, queues in entries.items()],
         }
-        if found := self.registry.mappings.get(topic):
-            route["topicQueueMappingByBroker"] = {host: mapping(one) for host, one in found.items()}
+        if mappings := self.registry.mappings.get(topic):
+            route["topicQueueMappingByBroker"] = {host: mapping_data(item) for host, item in mappings.items()}
         return route
 
     def register_topic(self, request: Request, ext: Ext) -> Answer:
@@ -227,29 +236,29 @@ class PlainSide:
 
     def cluster_info(self, request: Request, ext: Ext) -> Answer:
         groups = self.registry.groups.items()
-        said = {
+        info = {
             "brokerAddrTable": {name: broker_data(name, group, group.addresses) for name, group in groups},
             "clusterAddrTable": {cluster: sorted(names) for cluster, names in self.registry.clusters.items()},
         }
-        return Answer(0, body=to_json(said, plain=True))
+        return Answer(0, body=to_json(info, unquoted_keys=True))
 
     def listing(self, request: Request, ext: Ext) -> Answer:
         switch = {206: "enableAllTopicList", 304: None}.get(request.code, "enableTopicList")
-        if switch and not self.on(switch):
+        if switch and not self.is_enabled(switch):
             return Answer(1, remark="disable")
         if request.code == 304:
-            # A set: a name in two clusters is there once.
+            # A set: a name in two clusters is listed once.
             names = list({*self.registry.clusters}.union(*self.registry.clusters.values()))
             address = [a for group in self.registry.groups.values() for a in group.addresses.values()][:1]
             return Answer(0, body=to_json({"topicList": names} | ({"brokerAddr": address[0]} if address else {})))
         return Answer(
             0,
             body=to_json(
-                {"topicList": [topic for topic in self.registry.topics if self._listed(topic, request.code, ext)]}
+                {"topicList": [topic for topic in self.registry.topics if self._is_listed(topic, request.code, ext)]}
             ),
         )
 
-    def _listed(self, topic: str, code: int, ext: Ext) -> bool:
+    def _is_listed(self, topic: str, code: int, ext: Ext) -> bool:
         entries = self.registry.topics[topic]
         if code == 206:
             return True
@@ -285,12 +294,12 @@ class PlainSide:
 
     def update_config(self, request: Request, ext: Ext) -> Answer:
         try:
-            said = parse_properties(request.body.decode())
+            values = parse_properties(request.body.decode())
         except Exception:
             return Answer(1, remark="string2Properties error")
-        if any(key in BLACK_LIST for key in said):
+        if any(key in BLACK_LIST for key in values):
             return Answer(16, remark="Can not update config in black list.")
-        for key, value in said.items():
+        for key, value in values.items():
             if key == "waitSecondsForService":
                 self.config[key] = value if value.isdigit() else self.config[key]
             elif key in self.config:
@@ -306,22 +315,22 @@ def now_ms() -> int:
 
 
 def _long(text: str) -> int | None:
-    """As Java reads it: no blanks, a sign perhaps, 64 bits."""
-    found = int(text) if re.fullmatch("[+-]?[0-9]+", text) else None
-    return found if found is not None and -(2**63) <= found < 2**63 else None
+    """Parses a number as Java does: without blanks, with an optional sign, at most 64 bits."""
+    number = int(text) if re.fullmatch("[+-]?[0-9]+", text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def _texts(request: Request) -> Ext:
-    """As they are read: all texts, and in a binary header no empty ones."""
-    said = {
+    """The fields as strings, as a name server reads them. A binary header has no empty ones."""
+    fields = {
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in (request.ext or {}).items()
         if value is not None
     }
-    return {key: value for key, value in said.items() if value or request.header == "json"}
+    return {key: value for key, value in fields.items() if value or request.header == "json"}
 
 
-def _promoted(group: Group, entry: QueueData) -> dict[int, str]:
+def _with_acting_master(group: Group, entry: QueueData) -> dict[int, str]:
     if not group.addresses or 0 in group.addresses or not group.acting_master or entry.is_writable:
         return group.addresses
     smallest = min(group.addresses)
@@ -329,28 +338,28 @@ def _promoted(group: Group, entry: QueueData) -> dict[int, str]:
     return {0: group.addresses[smallest], **rest}
 
 
-_HANDLERS: dict[int, Callable[[PlainSide, Request, Ext], Answer]] = {
-    100: PlainSide.put_kv,
-    101: PlainSide.get_kv,
-    102: PlainSide.delete_kv,
-    103: PlainSide.register,
-    104: PlainSide.unregister,
-    105: PlainSide.route,
-    106: PlainSide.cluster_info,
-    205: PlainSide.permission,
-    206: PlainSide.listing,
-    216: PlainSide.delete_topic,
-    217: PlainSide.register_topic,
-    219: PlainSide.list_kv,
-    224: PlainSide.listing,
-    304: PlainSide.listing,
-    311: PlainSide.listing,
-    312: PlainSide.listing,
-    313: PlainSide.listing,
-    318: PlainSide.update_config,
-    319: PlainSide.get_config,
-    322: PlainSide.query_version,
-    327: PlainSide.permission,
-    901: PlainSide.member_group,
-    904: PlainSide.heartbeat,
+_HANDLERS: dict[int, Callable[[ReferenceSide, Request, Ext], Answer]] = {
+    100: ReferenceSide.put_kv,
+    101: ReferenceSide.get_kv,
+    102: ReferenceSide.delete_kv,
+    103: ReferenceSide.register,
+    104: ReferenceSide.unregister,
+    105: ReferenceSide.route,
+    106: ReferenceSide.cluster_info,
+    205: ReferenceSide.permission,
+    206: ReferenceSide.listing,
+    216: ReferenceSide.delete_topic,
+    217: ReferenceSide.register_topic,
+    219: ReferenceSide.list_kv,
+    224: ReferenceSide.listing,
+    304: ReferenceSide.listing,
+    311: ReferenceSide.listing,
+    312: ReferenceSide.listing,
+    313: ReferenceSide.listing,
+    318: ReferenceSide.update_config,
+    319: ReferenceSide.get_config,
+    322: ReferenceSide.query_version,
+    327: ReferenceSide.permission,
+    901: ReferenceSide.member_group,
+    904: ReferenceSide.heartbeat,
 }
