@@ -1,14 +1,14 @@
 --[[
-Makes a worker the leader when nobody is. Tokens only rise, even over a failover that lost the counter: they start from the
-clock.
+Makes a worker the leader if there is none. Fencing tokens only rise, even when a failover lost the counter, because a
+new one is at least the time.
 
 KEYS[1]  meta
 
 ARGV[1]  worker
 ARGV[2]  nonce     random, so that two leases of one worker differ
-ARGV[3]  lease_ms
+ARGV[3]  lease_ms  until it ends unless it is renewed
 
-reply    {status, version, the lease in force} DONE, UNCHANGED (another one leads)
+reply    {status, version, lease in force} DONE, UNCHANGED (there is a leader)
 ]]
 -- include: statuses
 -- include: keys

@@ -1,5 +1,5 @@
 --[[
-Lost connections whose worker died before it had looked into them: the leader does.
+Gives the leader the lost connections that dead workers were investigating.
 
 KEYS[1]  meta
 
@@ -7,8 +7,8 @@ ARGV[1]  by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]  lease   the leader's whole lease
 ARGV[3]  worker  the leader
 
-reply    {status, version, instance_name, broker, id, incarnation, lost ms, …} UNCHANGED, FENCED. Not more than a thousand or so: the
-         next look finds the others
+reply    {status, version, instance, broker, id, incarnation, lost ms, …} UNCHANGED, FENCED. At most about a thousand;
+         the next call returns others
 ]]
 -- include: statuses
 -- include: keys
@@ -19,32 +19,32 @@ reply    {status, version, instance_name, broker, id, incarnation, lost ms, …}
 -- include: leadership
 
 local by, lease, worker = ARGV[1], ARGV[2], ARGV[3]
-local MEMBERS_PER_CALL = 1000
+local INSTANCES_PER_CALL, VALUES_PER_INSTANCE = 1000, 5
 
 if not is_leader(lease) then
   return { FENCED, current_version() }
 end
 local deadline_now, lost = deadline_clock(by), table_key('lost')
 
-local function is_gone(looker)
-  local lease_end = redis.call('ZSCORE', table_key('workers'), looker)
-  return looker ~= worker and not (lease_end and tonumber(lease_end) >= deadline_now)
+local function is_dead(other)
+  local lease_end = redis.call('ZSCORE', table_key('workers'), other)
+  return other ~= worker and not (lease_end and tonumber(lease_end) >= deadline_now)
 end
 
-local told = {}
-local found = redis.call('HSCAN', lost, '0', 'COUNT', MEMBERS_PER_CALL)[2]
+local adopted = {}
+local found = redis.call('HSCAN', lost, '0', 'COUNT', INSTANCES_PER_CALL)[2]
 for i = 1, #found, 2 do
-  local instance_name, incarnation, lost_ms, looker = found[i], string.match(found[i + 1], '^(%S+) (%d+) (.*)$')
-  if is_gone(looker) then
+  local instance_name, incarnation, lost_ms, investigator = found[i], string.match(found[i + 1], '^(%S+) (%d+) (.*)$')
+  if is_dead(investigator) then
     local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'broker', 'id')
     if known[1] ~= incarnation then
       redis.call('HDEL', lost, instance_name)
-    elseif #told < MEMBERS_PER_CALL * 5 then
+    elseif #adopted < INSTANCES_PER_CALL * VALUES_PER_INSTANCE then
       redis.call('HSET', lost, instance_name, incarnation .. ' ' .. lost_ms .. ' ' .. worker)
       for _, value in ipairs({ instance_name, known[2], known[3], incarnation, lost_ms }) do
-        told[#told + 1] = value
+        adopted[#adopted + 1] = value
       end
     end
   end
 end
-return { UNCHANGED, current_version(), unpack(told) }
+return { UNCHANGED, current_version(), unpack(adopted) }

@@ -1,13 +1,13 @@
 --[[
-A failover lost changes that a worker has seen: versions will be used a second time, so the history needs another name. Once:
-who comes second finds it renamed.
+Gives the history another name after a failover lost changes that a worker had seen, because their versions will be
+used again. All workers notice the loss, and the first one renames.
 
 KEYS[1]  meta
 
-ARGV[1]  lost  name of the history that lost its tail
-ARGV[2]  new   random
+ARGV[1]  lost  name of the history that lost changes
+ARGV[2]  new   random name
 
-reply    {status, version, history in force} DONE, UNCHANGED (renamed before)
+reply    {status, version, current name} DONE, UNCHANGED (it was renamed before)
 ]]
 -- include: statuses
 -- include: keys
@@ -20,6 +20,6 @@ if history ~= lost then
   return { UNCHANGED, current_version(), history }
 end
 redis.call('HSET', META, 'history', new)
--- What this loss took has not been written back yet.
+-- Key-values and settings that were lost have to be restored once more.
 redis.call('HDEL', META, 'restored')
 return { DONE, current_version(), new }

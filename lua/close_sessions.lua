@@ -1,15 +1,15 @@
 --[[
-The last connections of a worker that carried these instances are gone. An instance that no other worker is connected to
-either is lost from now on: the worker looks into it, and the leader does if the worker dies meanwhile.
+Closes sessions: the worker's last connections of these instances have ended. An instance that no other worker has a
+session of is lost from now on. The worker investigates it; if the worker dies meanwhile, the leader does.
 
 KEYS[1]   meta
 
 ARGV[1]   worker
-ARGV[2…]  cluster, address, incarnation (empty: whatever the session stands for), stamp, ms since the connection went
+ARGV[2…]  cluster, address, incarnation (empty: the one of the session), stamp, ms since the connection ended
 
-reply     {status, version, status of each looked at, broker, id, incarnation, lost ms, …} UNCHANGED; each: DONE (lost),
-          UNCHANGED (connected elsewhere), STALE (another stay, or none). Stops after instances_per_call(): call again with
-          the rest
+reply     {status, version, status, broker, id, incarnation, lost ms, …} UNCHANGED. Five values per session that was
+          checked; its status: DONE (lost), UNCHANGED (another worker has a session), STALE (another incarnation, or
+          none). Stops after instances_per_call(): call again with the rest
 ]]
 -- include: statuses
 -- include: keys
@@ -25,39 +25,41 @@ local ENDED_KEPT_MS = 600000
 local now = server_ms()
 local sessions, ended = key_of('sessions', worker), table_key('ended')
 
+-- Returns the incarnation that the session was of.
 local function end_session(instance_name, incarnation, stamp)
-  local held_stamp, held_for = string.match(redis.call('HGET', sessions, instance_name) or '', '^(%d+) (.*)$')
+  local held_stamp, held_incarnation = string.match(redis.call('HGET', sessions, instance_name) or '', '^(%d+) (.*)$')
   if held_stamp and tonumber(held_stamp) <= stamp then
     redis.call('HDEL', sessions, instance_name)
-    return incarnation == '' and held_for or incarnation
+    return incarnation == '' and held_incarnation or incarnation
   end
   return incarnation
 end
 
 local function close_session(instance_name, incarnation, stamp, ago)
-  local stay = end_session(instance_name, incarnation, stamp)
+  local ended_incarnation = end_session(instance_name, incarnation, stamp)
   local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'broker', 'id')
-  if stay == '' or known[1] ~= stay then
+  if ended_incarnation == '' or known[1] ~= ended_incarnation then
     return STALE, '', '', '', ''
   end
   redis.call('ZADD', ended, ms_text(now), worker .. ' ' .. instance_name)
-  if has_session(instance_name, stay) then
+  if has_session(instance_name, ended_incarnation) then
     return UNCHANGED, '', '', '', ''
   end
   local lost_ms = ms_text(now - ago)
-  redis.call('HSET', table_key('lost'), instance_name, stay .. ' ' .. lost_ms .. ' ' .. worker)
-  return DONE, known[2], known[3], stay, lost_ms
+  redis.call('HSET', table_key('lost'), instance_name, ended_incarnation .. ' ' .. lost_ms .. ' ' .. worker)
+  return DONE, known[2], known[3], ended_incarnation, lost_ms
 end
 
 redis.call('ZREMRANGEBYSCORE', ended, '-inf', ms_text(now - ENDED_KEPT_MS))
-local told, limit = {}, instances_per_call()
+local results, limit = {}, instances_per_call()
 for at = FIRST_SESSION, #ARGV, SESSION_LENGTH do
-  if #told >= limit * SESSION_LENGTH then
+  if #results >= limit * SESSION_LENGTH then
     break
   end
   local instance_name = join_instance_name(ARGV[at], ARGV[at + 1])
-  for _, value in ipairs({ close_session(instance_name, ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])) }) do
-    told[#told + 1] = value
+  local incarnation, stamp, ago = ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+  for _, value in ipairs({ close_session(instance_name, incarnation, stamp, ago) }) do
+    results[#results + 1] = value
   end
 end
-return { UNCHANGED, current_version(), unpack(told) }
+return { UNCHANGED, current_version(), unpack(results) }

@@ -1,5 +1,6 @@
 --[[
-Copies one page of a group's queue table into a staged table, and changes permissions on the way if asked to. Nothing becomes visible.
+Copies one page of a group's queue table into a staged table, and changes permissions on the way if asked to. Nothing
+becomes visible.
 
 KEYS[1]  meta
 
@@ -9,8 +10,9 @@ ARGV[3]  broker   name of the group
 ARGV[4]  cursor   where the page before ended, 0 for the first page
 ARGV[5]  rule     empty, or the write permission is to be: set (read and write, nothing else) or clear-write
 
-reply    {status, version, entries, cursor, revision, number changed} DONE, UNKNOWN (the staged table has expired: start over). cursor: 0
-         after the last page. revision: of the group. number changed: entries that the rule changed
+reply    {status, version, entries, cursor, revision, number changed} DONE, UNKNOWN (the staged table has expired:
+         start over). cursor: 0 after the last page. revision: of the group. number changed: entries that the rule
+         changed
 ]]
 -- include: statuses
 -- include: keys

@@ -1,12 +1,13 @@
 --[[
-How many of all sessions ended lately: so many together are no broker's doing, but the network's.
+Counts the sessions that ended recently. When many end together, the network is more likely the cause than the
+brokers.
 
 KEYS[1]  meta
 
-ARGV[1]  since_ms  by the server's clock
+ARGV[1]  since_ms  on the store's clock
 
-reply    {status, version, sessions that ended since, sessions that are open, instances lost and not settled,
-          1 while we are cut off (scan_deadlines)} UNCHANGED
+reply    {status, version, sessions ended since then, open sessions, lost connections without a verdict,
+          1 while the workers are cut off (scan_deadlines)} UNCHANGED
 ]]
 -- include: statuses
 -- include: keys

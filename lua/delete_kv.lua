@@ -1,12 +1,12 @@
 --[[
-Removes one key-value; its namespace stays, possibly empty.
+Deletes one key-value. Its namespace remains, possibly empty.
 
 KEYS[1]  meta
 
 ARGV[1]  by         JSON members `"actor":…,"source":…` for the history
 ARGV[2]  namespace
 ARGV[3]  key
-ARGV[4]  carried    1: workers still show it though the store has lost it; the history says that it is gone
+ARGV[4]  carried    1: workers still show what the store has lost, so append the deletion even if the key is not here
 
 reply    {status, version} DONE, UNKNOWN
 ]]

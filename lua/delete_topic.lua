@@ -1,19 +1,20 @@
 --[[
-Removes a topic's queue entries: all of them, or those of the brokers that a cluster lists. It comes back with the next
-registration that carries it. A part ends after some hundred brokers. Nobody is misled in between: a route names the brokers
-that still have the topic, as if they had been asked one by one, and a caller that dies leaves a topic to delete again.
+Deletes a topic's queue entries, all of them or those of the brokers that a cluster lists. The next registration that
+names the topic brings it back. One run handles a few hundred brokers. What readers see in between is correct, because
+a route names the brokers that still have the topic, as if each had been changed separately. If the caller dies in
+between, the topic has to be deleted again.
 
 KEYS[1]   meta
 
 ARGV[1]   by       JSON members `"actor":…,"source":…` for the history
 ARGV[2]   topic
 ARGV[3]   cluster  empty for all
-ARGV[4]   place    where the part before ended, empty to begin
-ARGV[5…]  broker, its cluster: those whose entry workers still show though the store has lost it; the history says that it
-          is gone. Given any, the part is about these alone
+ARGV[4]   cursor   where the run before ended, empty to begin
+ARGV[5…]  broker, its cluster: brokers whose entry workers still show although the store has lost it, so append the
+          deletion even if the entry is not here. If there are any, this run handles no others
 
-reply     {status, version, entries removed, place to go on from} DONE, UNCHANGED (nobody in this part had it). An empty
-          place: that was the last part, or the one before the first
+reply     {status, version, number of entries deleted, cursor} DONE, UNCHANGED (no broker of this run had it). cursor:
+          empty after the last run, and while only brokers that were passed have been handled
 ]]
 -- include: statuses
 -- include: keys
@@ -24,57 +25,57 @@ reply     {status, version, entries removed, place to go on from} DONE, UNCHANGE
 -- include: groups
 -- include: topic_queues
 
-local by, topic, cluster, place = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST_CARRIED, CARRIED_LENGTH, BROKERS_PER_PART = 5, 2, 250
+local by, topic, cluster, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local FIRST_CARRIED, CARRIED_LENGTH, BROKERS_PER_RUN = 5, 2, 250
 
-local item, removed, looked_at = '{"t":' .. quote(topic) .. ',"x":1}', 0, 0
+local item, deleted, handled = '{"t":' .. quote(topic) .. ',"x":1}', 0, 0
 
-local function tell(broker, last_cluster)
+local function append_deletion(broker, last_cluster)
   append_queue_change(broker, item, 'delete-topic', by, last_cluster)
-  removed = removed + 1
+  deleted = deleted + 1
 end
 
-local function answer(next_place)
-  return { removed > 0 and DONE or UNCHANGED, current_version(), removed, next_place }
+local function answer(next_cursor)
+  return { deleted > 0 and DONE or UNCHANGED, current_version(), deleted, next_cursor }
 end
 
--- Returns where to go on in this cluster: '0' for its end.
-local function look_through(name, cursor)
+-- Returns the cursor in this cluster's set of brokers, '0' at its end.
+local function delete_in_cluster(name, at)
   repeat
-    local page = redis.call('SSCAN', key_of('cluster', name), cursor, 'COUNT', BROKERS_PER_PART)
-    cursor = page[1]
+    local page = redis.call('SSCAN', key_of('cluster', name), at, 'COUNT', BROKERS_PER_RUN)
+    at = page[1]
     table.sort(page[2])
     for _, broker in ipairs(page[2]) do
       if redis.call('HDEL', key_of('queues', broker), topic) == 1 then
-        tell(broker, name)
+        append_deletion(broker, name)
       end
     end
-    looked_at = looked_at + #page[2]
-  until cursor == '0' or looked_at >= BROKERS_PER_PART
-  return cursor
+    handled = handled + #page[2]
+  until at == '0' or handled >= BROKERS_PER_RUN
+  return at
 end
 
 for at = FIRST_CARRIED, #ARGV, CARRIED_LENGTH do
   if cluster == '' or redis.call('SISMEMBER', key_of('cluster', cluster), ARGV[at]) == 1 then
     redis.call('HDEL', key_of('queues', ARGV[at]), topic)
   end
-  tell(ARGV[at], ARGV[at + 1])
+  append_deletion(ARGV[at], ARGV[at + 1])
 end
-if removed > 0 then
-  return answer(place)
+if deleted > 0 then
+  return answer(cursor)
 end
 
 local clusters = cluster ~= '' and { cluster } or redis.call('SMEMBERS', table_key('clusters'))
 table.sort(clusters)
-local begun_at, begun = string.match(place, '^(%d+) (.*)$')
+local first_cursor, first_cluster = string.match(cursor, '^(%d+) (.*)$')
 for _, name in ipairs(clusters) do
-  if not begun or name >= begun then
-    if looked_at >= BROKERS_PER_PART then
+  if not first_cluster or name >= first_cluster then
+    if handled >= BROKERS_PER_RUN then
       return answer('0 ' .. name)
     end
-    local cursor = look_through(name, name == begun and begun_at or '0')
-    if cursor ~= '0' then
-      return answer(cursor .. ' ' .. name)
+    local at = delete_in_cluster(name, name == first_cluster and first_cursor or '0')
+    if at ~= '0' then
+      return answer(at .. ' ' .. name)
     end
   end
 end

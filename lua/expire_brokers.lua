@@ -1,7 +1,7 @@
 --[[
-Removes instances that a scan found due. Each is checked again: it must have the same incarnation and still be past its deadline, so a
-late decision removes nothing. The batch stops after INSTANCES_PER_BATCH, or after QUEUE_ENTRIES_PER_BATCH queue entries, since it
-blocks the store.
+Removes instances that a scan found due. Each is checked again: it must have the same incarnation and still be past
+its deadline, so a late decision removes nothing. The batch stops after INSTANCES_PER_BATCH, or after
+QUEUE_ENTRIES_PER_BATCH queue entries, since it blocks the store.
 
 KEYS[1]   meta
 
@@ -9,10 +9,11 @@ ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]   lease   the leader's whole lease
 ARGV[3…]  instance, incarnation, staged (see write_permission; usually empty)
 
-reply     {status, version, number handled, notices, broker to stage, removed instance, …} DONE, UNCHANGED (none was due any more), FENCED
+reply     {status, version, number handled, notices, broker to stage, removed instance, …} DONE, UNCHANGED (none was
+          due any more), FENCED
           notices: for each acting group that lost its smallest id: broker, the address that left, then id, address, …
-          broker to stage: empty, or the next instance takes write permission from that group's topics, which have to be
-          staged first
+          broker to stage: empty, or the next instance takes write permission from that group's topics, which have to
+          be staged first
 ]]
 -- include: statuses
 -- include: keys
@@ -46,8 +47,8 @@ end
 
 local departed, to_stage = {}, ''
 
--- Returns the number of queue entries that were touched, and whether the instance was removed; nothing when its group's queue
--- entries have to be staged first.
+-- Returns the number of queue entries that were touched, and whether the instance was removed; nothing when its
+-- group's queue entries have to be staged first.
 local function expire(instance_name, incarnation, staged)
   local instance = read_hash(key_of('instance', instance_name))
   local deadline = tonumber(redis.call('ZSCORE', deadlines, instance_name) or nil)
@@ -64,7 +65,8 @@ local function expire(instance_name, incarnation, staged)
     remove_seatless_instance(cluster, instance.broker, instance_name, by)
     return 0, true
   end
-  local removal = { cluster = cluster, broker = instance.broker, address = address, cause = 'expired', lost_ms = '', staged = staged }
+  local removal = { cluster = cluster, broker = instance.broker, address = address, cause = 'expired', lost_ms = '',
+    staged = staged }
   if must_stage_removal(removal) then
     to_stage = instance.broker
     return
@@ -98,4 +100,5 @@ if #removed > 0 then  -- -#removed would be minus zero otherwise, which Redis 7.
   redis.call('HINCRBY', table_key('expiry'), 'due', -#removed)
   redis.call('HINCRBY', table_key('expiry'), 'instances', -#removed)
 end
-return { #removed > 0 and DONE or UNCHANGED, current_version(), handled, smallest_id_notices(departed), to_stage, unpack(removed) }
+local status, notices = #removed > 0 and DONE or UNCHANGED, smallest_id_notices(departed)
+return { status, current_version(), handled, notices, to_stage, unpack(removed) }

@@ -1,5 +1,5 @@
 --[[
-A bare sign of life. It creates nothing: an instance that is not in the route table is told so.
+Handles a heartbeat: it moves the deadline, and creates nothing. A broker that is not in the route table gets UNKNOWN.
 
 KEYS[1]   meta
 
@@ -7,9 +7,10 @@ ARGV[1]   by       JSON members `"actor":…,"source":…` for the history
 ARGV[2]   cluster
 ARGV[3]   broker   name of the group, used when no address is given
 ARGV[4]   id       its seat, used when no address is given
-ARGV[5]   address  empty: whoever sits in that seat
+ARGV[5]   address  empty: the address in that seat
 
-reply     {status, version, data version, gap} UNCHANGED, UNKNOWN. gap: ms since it was heard last (-1: never)
+reply     {status, version, data version, gap} UNCHANGED, UNKNOWN. gap: ms since the heartbeat before, -1 if there was
+          none
 ]]
 -- include: statuses
 -- include: keys

@@ -1,13 +1,13 @@
 --[[
-Too many fell due at once: nobody is removed until an operator lets it happen or the silent ones are heard again.
+Holds a mass expiry: no broker expires until an operator releases the hold, or the brokers send heartbeats again.
 
 KEYS[1]   meta
 
 ARGV[1]   by       JSON members `"actor":…,"source":…` for the history
 ARGV[2]   lease    the leader's whole lease
-ARGV[3]   brokers  JSON list of (the first) names, for the history
+ARGV[3]   brokers  JSON list of their names, of the first ones if they are many
 
-reply     {status, version} DONE, UNCHANGED (held already), FENCED
+reply     {status, version} DONE, UNCHANGED (it was held before), FENCED
 ]]
 -- include: statuses
 -- include: keys

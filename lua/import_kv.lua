@@ -1,17 +1,18 @@
 --[[
-Takes over a part of the key-values of Apache's file, once in the life of a store, and never over what the store holds. The
-mark in `meta` says how far the file was taken: who goes on after a stop brings nothing back that was deleted since.
+Imports a part of the key-values in the file of Apache's name server, once per store, and replaces none that the store
+has. A mark in `meta` has the position in the file, so an import that continues after a stop does not bring back what
+was deleted meanwhile.
 
 KEYS[1]   meta
 
 ARGV[1]   by    JSON members `"actor":…,"source":…` for the history
-ARGV[2]   file  digest of the file's key-values, since a place in another file says nothing
-ARGV[3]   from  number of the file's entries before this part
+ARGV[2]   file  digest of the file's key-values, since a position belongs to one file
+ARGV[3]   from  number of entries before this part
 ARGV[4]   last  1: the file ends with this part
 ARGV[5…]  namespace, key, value, sha256
 
-reply     {status, version, entry to go on from, number written} DONE, STALE (the part does not begin where the mark is),
-          UNCHANGED (imported before, or the store has held key-values, or a later start began another file)
+reply     {status, version, next entry, number written} DONE, STALE (the part does not begin at the mark), UNCHANGED
+          (the file was imported before, or the store had key-values, or a later start began with another file)
 ]]
 -- include: statuses
 -- include: keys
@@ -28,15 +29,15 @@ local mark = redis.call('HGET', META, 'kv_imported')
 if mark == '1' or (not mark and redis.call('EXISTS', table_key('kv')) == 1) then
   return { UNCHANGED, current_version(), 0, 0 }
 end
-local begun, place = string.match(mark or '', '^(%x+) (%d+)$')
-if not mark or (begun ~= file and from == '0') then
-  begun, place = file, '0'
+local begun_file, position = string.match(mark or '', '^(%x+) (%d+)$')
+if not mark or (begun_file ~= file and from == '0') then
+  begun_file, position = file, '0'
 end
-if begun ~= file then
+if begun_file ~= file then
   return { UNCHANGED, current_version(), 0, 0 }
 end
-if place ~= from then
-  return { STALE, current_version(), tonumber(place), 0 }
+if position ~= from then
+  return { STALE, current_version(), tonumber(position), 0 }
 end
 
 local written = 0
@@ -46,6 +47,6 @@ for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do
     written = written + 1
   end
 end
-local next_place = tonumber(from) + (#ARGV - FIRST_ENTRY + 1) / ENTRY_LENGTH
-redis.call('HSET', META, 'kv_imported', is_last and '1' or file .. ' ' .. next_place)
-return { DONE, current_version(), next_place, written }
+local next_entry = tonumber(from) + (#ARGV - FIRST_ENTRY + 1) / ENTRY_LENGTH
+redis.call('HSET', META, 'kv_imported', is_last and '1' or file .. ' ' .. next_entry)
+return { DONE, current_version(), next_entry, written }

@@ -1,9 +1,9 @@
 --[[
-Key-values and settings are all back: slower workers need not go on.
+Notes that all key-values and settings are restored, so that slower workers stop restoring them.
 
 KEYS[1]  meta
 
-reply    {status, version} DONE, UNCHANGED (another worker was first)
+reply    {status, version} DONE, UNCHANGED (another worker noted it before)
 ]]
 -- include: statuses
 -- include: keys

@@ -1,5 +1,5 @@
 --[[
-Renames what an older layout of the store called differently, in one step. Running it again changes nothing.
+Renames the fields that had other names in an older layout, in one step. Running it again changes nothing.
 
 KEYS[1]  meta
 

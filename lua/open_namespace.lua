@@ -1,13 +1,15 @@
 --[[
-The first touch of a store, and of one that lost its data: gives it an identity and a history when it has none.
+Opens a namespace: gives it an identity, a history and a layout if it has none, as when it is new or the store lost
+its data.
 
 KEYS[1]  meta
 
-ARGV[1]  identity  random, taken when the store has none
-ARGV[2]  history   random, taken when the store has none
-ARGV[3]  schema    layout of the tables that the caller understands
+ARGV[1]  identity  random, used if the namespace has none
+ARGV[2]  history   random, used if the namespace has none
+ARGV[3]  schema    layout that the caller supports
 
-reply    {status, version, ms, identity, history, schema of the store} DONE, UNCHANGED, REFUSED (its layout is newer)
+reply    {status, version, ms, identity, history, schema} DONE, UNCHANGED, REFUSED (its layout is newer). schema: the
+         layout that it has; an older one has to be migrated (migrate_namespace)
 ]]
 -- include: statuses
 -- include: keys
@@ -22,6 +24,6 @@ end
 local is_new = redis.call('SETNX', table_key('identity'), identity) == 1
 redis.call('HSETNX', META, 'schema', schema)
 redis.call('HSETNX', META, 'history', history)
-local heads = redis.call('HMGET', META, 'ms', 'history')
-return { is_new and DONE or UNCHANGED, current_version(), heads[1] or '0', redis.call('GET', table_key('identity')),
-  heads[2], found }
+local head = redis.call('HMGET', META, 'ms', 'history')
+return { is_new and DONE or UNCHANGED, current_version(), head[1] or '0', redis.call('GET', table_key('identity')),
+  head[2], found }

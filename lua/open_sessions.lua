@@ -1,6 +1,6 @@
 --[[
-Instances that connections of a worker carry, when neither a registration nor a touch said so: after the worker was forgotten
-though it lives, or when the store lost the last writes.
+Opens sessions again for connections that a worker still has. Registrations and touches open them in the first place;
+this is for a worker that was removed although it lives, and for a store that lost its last writes.
 
 KEYS[1]   meta
 
@@ -8,7 +8,7 @@ ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]   worker
 ARGV[3…]  cluster, address, incarnation, stamp
 
-reply     {status, version, status of each} UNCHANGED; each: DONE, STALE (another stay, or none)
+reply     {status, version, statuses} UNCHANGED. statuses: for each DONE, or STALE (another incarnation, or none)
 ]]
 -- include: statuses
 -- include: keys

@@ -4,10 +4,10 @@ Stores one key-value.
 KEYS[1]  meta
 
 ARGV[1]  by         JSON members `"actor":…,"source":…` for the history
-ARGV[2]  namespace  of key-values, not of the store's keys
+ARGV[2]  namespace  key-value namespace
 ARGV[3]  key
 ARGV[4]  value
-ARGV[5]  sha256     of the value, for the history: values may be secrets
+ARGV[5]  sha256     hash of the value, for the history: values may be secrets
 
 reply    {status, version} DONE, UNCHANGED
 ]]

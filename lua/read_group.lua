@@ -4,14 +4,14 @@ Reads one group for a replica: some of its topics, or one page of all of them. I
 KEYS[1]   meta
 
 ARGV[1]   broker  name of the group
-ARGV[2]   cursor  empty: read the topics that follow. Else read all topics, page by page: where the page before ended, 0 for
-                  the first
+ARGV[2]   cursor  empty: read the topics that follow. Else read all topics, page by page: where the page before ended,
+                  0 for the first
 ARGV[3]   limit   number of queue entries that one page may have, about; 0 for any number
 ARGV[4…]  topic
 
-reply     {clusters that list the group, group as field and value, queue entries (topic and value, or the values of the
-          topics that follow), mappings as topic and value, cursor}; no status, since nothing can go wrong. cursor: 0 after
-          the last page. Clusters and mappings come with the first page only
+reply     {clusters that list the group, group as field and value, queue entries (topic and value, or the values of
+          the topics that follow), mappings as topic and value, cursor}; no status, since nothing can go wrong.
+          cursor: 0 after the last page. Clusters and mappings come with the first page only
 ]]
 -- include: keys
 -- include: json

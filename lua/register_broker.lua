@@ -1,7 +1,8 @@
 --[[
-Registers an instance with some or all of its topics, in one step (Apache's registerBroker, which holds a lock meanwhile). The worker
-has compared the registration with the queues that it knows, and sends only the difference. `base` says which state of the
-group it compared with; if the group has changed since, the script changes nothing and the worker starts over.
+Registers an instance with some or all of its topics, in one step (Apache's registerBroker, which holds a lock
+meanwhile). The worker has compared the registration with the queues that it knows, and sends only the difference.
+`base` says which state of the group it compared with; if the group has changed since, the script changes nothing and
+the worker starts over.
 
 KEYS[1]   meta
 
@@ -22,7 +23,8 @@ ARGV[14]  base            `<history>:<revision of the group>`
 ARGV[15]  guarded         1: refuse a single topic of an instance that has no seat yet
 ARGV[16]  staged          name of a queue table staged by copy_queues and stage_queues, or empty
 ARGV[17]  staged_entries  number of its entries
-ARGV[18]  staged_all      1: the staged table also replaces known entries, which is right only if the data version changed
+ARGV[18]  staged_all      1: the staged table also replaces known entries, which is right only if the data version
+                          changed
 ARGV[19]  worker          worker whose connection it came over, which opens a session; empty for none
 ARGV[20]  stamp           stamp of that session
 ARGV[21]  new             number of topics that the base does not have
@@ -30,13 +32,15 @@ ARGV[22]  differing       number of topics that the base has with other values
 ARGV[23]  dropped         number of topics to remove (deleteTopicWithBrokerRegistration, replace)
 ARGV[24]  mappings        number of static mappings that differ
 ARGV[25…] topic, packed queue data (new) · topic, packed queue data (differing) · topic (dropped) ·
-          host broker, topic, mapping as JSON · then queue items for the history, packed by the worker in chunks of at most
-          1,000: kind of chunk (n, d or x for new, differing, dropped), number of items, JSON items
+          host broker, topic, mapping as JSON · then queue items for the history, packed by the worker in chunks of
+          at most 1,000: kind of chunk (n, d or x for new, differing, dropped), number of items, JSON items
 
 reply     {status, version, incarnation, master address, master HA address, gap, seats}
           gap: ms since the heartbeat before, -1 if there was none
-          seats: the group's seats as id, address, …, smallest id first, if the registration lowered the smallest id; else none
-          DONE, UNCHANGED, STALE (the base or data version is not as assumed, or the staged table has expired), REFUSED, TURNED_DOWN
+          seats: the group's seats as id, address, …, smallest id first, if the registration lowered the smallest id;
+          else none
+          DONE, UNCHANGED, STALE (the base or data version is not as assumed, or the staged table has expired),
+          REFUSED, TURNED_DOWN
 ]]
 -- include: statuses
 -- include: keys
@@ -108,7 +112,8 @@ elseif staged ~= '' then
 end
 
 local filters_changed = store_filters(registration, instance_name)
-local group_changed = group_marked or decision.takes_seat or #decision.former_ids > 0 or #queue_chunks > 0 or #mapped > 0
+local seats_changed = decision.takes_seat or #decision.former_ids > 0
+local group_changed = group_marked or seats_changed or #queue_chunks > 0 or #mapped > 0
 local instance_changed = instance.inc ~= incarnation or instance.broker ~= broker or instance.id ~= id
   or instance.dv ~= version or instance.ha ~= ha or instance.timeout ~= timeout
 local has_changed = group_changed or instance_changed or filters_changed
@@ -128,8 +133,9 @@ if group_changed then
   revision = tostring(table_version)
   raise_revisions(registration, mapped, revision)
 end
-redis.call('HSET', key_of('instance', instance_name), 'broker', broker, 'id', id, 'inc', incarnation, 'timeout', timeout,
-  'ha', ha, 'dv', version, 'digests', digests_after(registration, instance, has_changed, revision), 'rev', revision)
+local digests = digests_after(registration, instance, has_changed, revision)
+redis.call('HSET', key_of('instance', instance_name), 'broker', broker, 'id', id, 'inc', incarnation,
+  'timeout', timeout, 'ha', ha, 'dv', version, 'digests', digests, 'rev', revision)
 
 local master, master_ha = master_of(cluster, broker, id)
 local seats = decision.lowers_smallest_id and seats_in_order(broker) or {}

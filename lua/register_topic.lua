@@ -1,6 +1,6 @@
 --[[
-Puts queue entries of one topic on brokers that are in the route table, without any registration (Apache's 217). A topic nobody has
-needs all of its brokers known; one that exists takes entries in order up to the first unknown broker.
+Registers one topic on brokers that are in the route table (Apache's request 217). For a new topic all of its brokers
+must be known. For an existing one the entries are put in order, up to the first unknown broker.
 
 KEYS[1]   meta
 
@@ -8,7 +8,8 @@ ARGV[1]   by     JSON members `"actor":…,"source":…` for the history
 ARGV[2]   topic
 ARGV[3…]  broker, packed queue data, queue item as JSON
 
-reply     {status, version, entries put} DONE, UNCHANGED, UNKNOWN (a broker is; entries before it may have been put)
+reply     {status, version, number of entries put} DONE, UNCHANGED, UNKNOWN (a broker is; entries before it may have
+          been put)
 ]]
 -- include: statuses
 -- include: keys

@@ -1,14 +1,14 @@
 --[[
-Ends a hold. An operator lets everyone who is due by now expire; the leader ends a hold that has become needless, and lets
-nobody go by that.
+Ends a hold. When an operator does it, the brokers that are due now may expire. The leader ends a hold that is no
+longer needed, which lets no broker expire.
 
 KEYS[1]   meta
 
-ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
-ARGV[2]   expire_due  1: those due by now may expire, however many
-ARGV[3]   lease   the leader's whole lease; empty for an operator
+ARGV[1]   by          JSON members `"actor":…,"source":…` for the history
+ARGV[2]   expire_due  1: all that are due now may expire, however many
+ARGV[3]   lease       the leader's whole lease; empty for an operator
 
-reply     {status, version} DONE, UNCHANGED (nothing is held), FENCED
+reply     {status, version} DONE, UNCHANGED (there is no hold), FENCED
 ]]
 -- include: statuses
 -- include: keys

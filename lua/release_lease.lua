@@ -1,11 +1,11 @@
 --[[
-Steps down, so that the next leader need not wait.
+Gives up the leader's lease, so that the next leader does not have to wait for its end.
 
 KEYS[1]  meta
 
-ARGV[1]  lease  the whole of it
+ARGV[1]  lease  the leader's whole lease
 
-reply    {status, version} DONE, FENCED (it was lost before)
+reply    {status, version} DONE, FENCED (it had ended)
 ]]
 -- include: statuses
 -- include: keys

@@ -1,15 +1,17 @@
 --[[
-A worker that is gone: its sessions are forgotten with it, and the brokers connected to it get one full timeout from when it
-could hear them last. In parts; the worker itself goes with the last one.
+Removes a worker that has stopped or died, with its sessions. The deadlines of the brokers that were connected to it
+move to one full timeout after it could last receive their heartbeats. One run handles INSTANCES_PER_RUN sessions; the
+last run removes the worker itself.
 
 KEYS[1]  meta
 
-ARGV[1]  by      JSON members `"actor":…,"source":…` for the history
-ARGV[2]  lease   the leader's whole lease, which also asks that the worker's own has ended; empty when the worker itself leaves
+ARGV[1]  by        JSON members `"actor":…,"source":…` for the history
+ARGV[2]  lease     the leader's whole lease; the worker's own lease must have ended. Empty when a worker removes
+                   itself
 ARGV[3]  worker
-ARGV[4]  lease_ms  of the worker: its last sign of life came so long before the end of its lease
+ARGV[4]  lease_ms  length of a worker's lease, which tells when the worker renewed it last
 
-reply    {status, version} DONE, STALE (there is more: call again), UNCHANGED (it lives), FENCED
+reply    {status, version} DONE, STALE (sessions remain: call again), UNCHANGED (its lease has not ended), FENCED
 ]]
 -- include: statuses
 -- include: keys
@@ -21,7 +23,7 @@ reply    {status, version} DONE, STALE (there is more: call again), UNCHANGED (i
 -- include: cut_off
 
 local by, lease, worker, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local MEMBERS_PER_CALL = 1000
+local INSTANCES_PER_RUN = 1000
 
 if lease ~= '' and not is_leader(lease) then
   return { FENCED, current_version() }
@@ -32,16 +34,16 @@ if lease ~= '' and lease_end and tonumber(lease_end) >= deadline_now then
   return { UNCHANGED, current_version() }
 end
 
--- First of all: one that lives after all learns by it that it was forgotten.
+-- First, so that a worker that is alive after all notices that it was removed (renew_worker_lease).
 redis.call('HDEL', table_key('workers:about'), worker)
-local heard_ms = (lease ~= '' and lease_end) and tonumber(lease_end) - lease_ms or deadline_now
+local alive_at = (lease ~= '' and lease_end) and tonumber(lease_end) - lease_ms or deadline_now
 local sessions = key_of('sessions', worker)
-local found = redis.call('HSCAN', sessions, '0', 'COUNT', MEMBERS_PER_CALL)[2]
+local found = redis.call('HSCAN', sessions, '0', 'COUNT', INSTANCES_PER_RUN)[2]
 for i = 1, #found, 2 do
   local instance_name, incarnation = found[i], string.match(found[i + 1], '^%d+ (.*)$')
   local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'timeout')
   if known[1] == incarnation then
-    redis.call('ZADD', table_key('deadlines'), 'GT', ms_text(heard_ms + tonumber(known[2])), instance_name)
+    redis.call('ZADD', table_key('deadlines'), 'GT', ms_text(alive_at + tonumber(known[2])), instance_name)
   end
   redis.call('HDEL', sessions, instance_name)
 end
@@ -50,6 +52,6 @@ if redis.call('EXISTS', sessions) == 1 then
 end
 redis.call('ZREM', table_key('workers'), worker)
 if lease ~= '' and lease_end then
-  record_vanished_worker(server_now - (deadline_now - heard_ms), heard_ms)
+  record_vanished_worker(server_now - (deadline_now - alive_at), alive_at)
 end
 return { DONE, current_version() }

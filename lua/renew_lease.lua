@@ -1,12 +1,12 @@
 --[[
-Keeps the leader in office.
+Renews the leader's lease.
 
 KEYS[1]  meta
 
-ARGV[1]  lease     the whole of it
-ARGV[2]  lease_ms
+ARGV[1]  lease     the leader's whole lease
+ARGV[2]  lease_ms  until it ends unless it is renewed again
 
-reply    {status, version} DONE, FENCED (it was lost)
+reply    {status, version} DONE, FENCED (it had ended)
 ]]
 -- include: statuses
 -- include: keys

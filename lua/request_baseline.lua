@@ -1,19 +1,19 @@
 --[[
-Somebody wants the whole table in the history: the leader writes it soon. Who asks while another wish waits, waits with it.
+Requests a baseline, which the leader then writes. A request while another one is waiting changes nothing.
 
 KEYS[1]  meta
 
-ARGV[1]  why  operator or trimmed: the cause that the history will name
+ARGV[1]  cause  operator or trimmed, for the history
 
-reply    {status, version, since} DONE, UNCHANGED (wanted already); since: ms when it was first wanted
+reply    {status, version, since} DONE, UNCHANGED (requested before). since: ms of the first request
 ]]
 -- include: statuses
 -- include: keys
 -- include: version
 -- include: clock
 
-local why = ARGV[1]
+local cause = ARGV[1]
 
-local is_first = redis.call('HSETNX', META, 'baseline_requested', ms_text(server_ms()) .. ' ' .. why) == 1
+local is_first = redis.call('HSETNX', META, 'baseline_requested', ms_text(server_ms()) .. ' ' .. cause) == 1
 local since = string.match(redis.call('HGET', META, 'baseline_requested'), '^(%d+) ')
 return { is_first and DONE or UNCHANGED, current_version(), since }

@@ -1,11 +1,11 @@
 --[[
-Their connections were lost, and they live, or nobody can say: their deadlines decide.
+Ends the investigation of lost connections whose brokers are alive or cannot be judged: their deadlines decide.
 
 KEYS[1]   meta
 
 ARGV[1…]  cluster, address, incarnation
 
-reply     {status, version, settled} UNCHANGED
+reply     {status, version, number resolved} UNCHANGED
 ]]
 -- include: statuses
 -- include: keys
@@ -14,10 +14,10 @@ reply     {status, version, settled} UNCHANGED
 
 local FIRST_LOSS, LOSS_LENGTH = 1, 3
 
-local settled = 0
+local resolved = 0
 for at = FIRST_LOSS, #ARGV, LOSS_LENGTH do
   if remove_lost_connection(join_instance_name(ARGV[at], ARGV[at + 1]), ARGV[at + 2]) then
-    settled = settled + 1
+    resolved = resolved + 1
   end
 end
-return { UNCHANGED, current_version(), settled }
+return { UNCHANGED, current_version(), resolved }

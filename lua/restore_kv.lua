@@ -1,5 +1,6 @@
 --[[
-Writes back key-values that a store has lost: only where there is none, and only until one worker has written all of them.
+Restores key-values that the store has lost: only those that it does not have, and only until one worker has restored
+all.
 
 KEYS[1]   meta
 

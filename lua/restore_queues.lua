@@ -1,14 +1,16 @@
 --[[
-Writes back queue entries that came from register-topic, for a broker that is back after a loss: only where there is none.
+Restores topics by request of a group that has registered again after a loss of data: only those that the store does
+not have.
 
 KEYS[1]   meta
 
 ARGV[1]   by        JSON members `"actor":…,"source":…` for the history
 ARGV[2]   broker    name of the group
-ARGV[3]   revision  of the group, as the worker knows it: it may not have seen yet that a topic was deleted since
+ARGV[3]   revision  of the group as the worker has it: it may not have seen yet that a topic was deleted since
 ARGV[4…]  topic, packed queue data, queue item as JSON
 
-reply     {status, version, number written} DONE, UNCHANGED, STALE (the group is not back, or has changed)
+reply     {status, version, number written} DONE, UNCHANGED, STALE (the group has not registered again, or has
+          changed)
 ]]
 -- include: statuses
 -- include: keys

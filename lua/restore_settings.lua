@@ -1,5 +1,6 @@
 --[[
-Writes back run-time settings that a store has lost: only where there is none.
+Restores run-time settings that the store has lost: only those that it does not have, and only until one worker has
+restored all.
 
 KEYS[1]   meta
 

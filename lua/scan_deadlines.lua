@@ -1,18 +1,20 @@
 --[[
-The leader's look at who is due, and the trace of it that `status` shows. Members up to `released` were let go by an
-operator; the others count towards a mass expiry, unless they hold no seat (an address that was replaced): nothing depends
-on those, so they may always go. While we are cut off the deadline clock stands still: each look sets it back to where it stood.
+Finds the instances that are due, for the leader, and records the scan for `status`. Instances whose deadline is not
+after `released_to` were released by an operator. The others count towards a mass expiry, unless they hold no seat
+because their address was replaced: nothing depends on those, so they may always expire. While the workers are cut off
+the deadline clock is paused: each scan sets it back to where it was.
 
 KEYS[1]   meta
 
 ARGV[1]   by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]   lease   the leader's whole lease
-ARGV[3]   limit   at most so many members are named
-ARGV[4]   window  ms: expiries of the last so long count towards a mass expiry too, since brokers that fall silent together
-                  fall due one by one, as each was heard last
+ARGV[3]   limit   number of instances in the reply, at most
+ARGV[4]   window  ms: earlier expiries that count towards a mass expiry too, since brokers that fail together become
+                  due one after the other
 
-reply     {status, version, deadline clock, instances, due, those that count towards a mass expiry, released up to,
-           held since ms or empty, expired lately, 1 while we are cut off, instance_name, incarnation, deadline, 1 if it holds its seat, …} DONE, FENCED
+reply     {status, version, deadline clock, number of instances, number due, number that counts towards a mass expiry,
+           released_to, held since ms or empty, number expired within the window, 1 while the workers are cut off,
+           instance, incarnation, deadline, 1 if it holds its seat, …} DONE, FENCED
 ]]
 -- include: statuses
 -- include: keys
@@ -31,16 +33,16 @@ end
 local deadline_now, server_now = deadline_clock(by)
 local deadlines, expiry = table_key('deadlines'), table_key('expiry')
 
-local function stand_still(since)
-  local stood_at = tonumber(redis.call('HGET', expiry, 'paused_at') or since)
-  local ran_on = math.max(deadline_now - stood_at, 0)
-  redis.call('HINCRBY', META, 'paused_ms', ms_text(ran_on))
-  redis.call('HSET', expiry, 'paused_at', ms_text(stood_at))
-  redis.call('HSETNX', expiry, 'paused_from_ms', ms_text(server_now - ran_on))
-  deadline_now = deadline_now - ran_on
+local function pause_clock(since)
+  local paused_at = tonumber(redis.call('HGET', expiry, 'paused_at') or since)
+  local advanced = math.max(deadline_now - paused_at, 0)
+  redis.call('HINCRBY', META, 'paused_ms', ms_text(advanced))
+  redis.call('HSET', expiry, 'paused_at', ms_text(paused_at))
+  redis.call('HSETNX', expiry, 'paused_from_ms', ms_text(server_now - advanced))
+  deadline_now = deadline_now - advanced
 end
 
-local function go_on()
+local function resume_clock()
   local from = redis.call('HGET', expiry, 'paused_from_ms')
   if from then
     redis.call('HDEL', expiry, 'paused_at', 'paused_from_ms')
@@ -50,9 +52,9 @@ end
 
 local cut_off_at = cut_off_since(deadline_now)
 if cut_off_at then
-  stand_still(cut_off_at)
+  pause_clock(cut_off_at)
 else
-  go_on()
+  resume_clock()
 end
 
 local upto = ms_text(deadline_now)
@@ -63,12 +65,12 @@ local due = redis.call('ZCOUNT', deadlines, '-inf', '(' .. upto)
 local counting = redis.call('ZCOUNT', deadlines, '(' .. released_to, '(' .. upto)
 redis.call('HSET', expiry, 'last_scan_ms', ms_text(server_now), 'instances', instances, 'due', due)
 
--- While a hold lasts, what led to it is not forgotten.
+-- During a hold, the expiries that led to it are kept.
 local expired = table_key('expired')
 if not state[2] then
   redis.call('ZREMRANGEBYSCORE', expired, '-inf', ms_text(deadline_now - window))
 end
-local expired_lately = redis.call('ZCARD', expired)
+local expired_recently = redis.call('ZCARD', expired)
 
 local function holds_seat(instance_name, broker, id)
   local address = string.match(instance_name, '([^/]*)$')
@@ -89,5 +91,5 @@ for i = 1, #found, 2 do
   listed[#listed + 1] = deadline
   listed[#listed + 1] = is_seated and 1 or 0
 end
-return { DONE, current_version(), upto, instances, due, counting, released_to, state[2] or '', expired_lately,
+return { DONE, current_version(), upto, instances, due, counting, released_to, state[2] or '', expired_recently,
   cut_off_at and 1 or 0, unpack(listed) }

@@ -5,8 +5,8 @@ KEYS[1]  meta
 
 ARGV[1]  by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]  key
-ARGV[3]  value   in its canonical text
-ARGV[4]  shown   the value as the history may show it (secrets masked)
+ARGV[3]  value   as canonical text
+ARGV[4]  shown   the value as the history may show it: secrets are masked
 
 reply    {status, version} DONE, UNCHANGED
 ]]

@@ -1,6 +1,6 @@
 --[[
-Takes the write permission from all topics of a group, or gives them exactly read and write (which drops the inherit bit, as Apache's
-name server does).
+Takes the write permission from all topics of a group, or gives them exactly read and write (which drops the inherit
+bit, as Apache's name server does).
 
 KEYS[1]   meta
 
@@ -9,7 +9,8 @@ ARGV[2]   broker    name of the group
 ARGV[3]   writable  1 or 0
 ARGV[4]   staged    staged table with the new permissions, see write_permission; empty at first
 
-reply     {status, version, number of topics} DONE, UNCHANGED, UNKNOWN (the group has no topics), STALE (stage them first)
+reply     {status, version, number of topics} DONE, UNCHANGED, UNKNOWN (the group has no topics), STALE (stage them
+          first)
 ]]
 -- include: statuses
 -- include: keys

@@ -1,6 +1,7 @@
 --[[
-The registration that changes nothing: nearly all traffic of a live fleet. If this very registration was seen before and its
-group has not changed since, it is a sign of life and no more; else the worker sends the whole of it.
+Handles a registration that repeats an earlier one, as nearly all registrations do. If the instance has this
+registration digest and its group has not changed since, the registration is a heartbeat. Otherwise the worker has to
+register in full.
 
 KEYS[1]   meta
 
@@ -9,12 +10,12 @@ ARGV[2]   cluster
 ARGV[3]   broker   name of the group
 ARGV[4]   id
 ARGV[5]   address
-ARGV[6]   digest   of header fields and body
-ARGV[7]   worker   whose connection this came over, opening a session; empty for none
-ARGV[8]   stamp    of that opening
+ARGV[6]   digest   registration digest
+ARGV[7]   worker   worker whose connection it came over, which opens a session; empty for none
+ARGV[8]   stamp    stamp of that session
 
 reply     {status, version, incarnation, master address, master HA address, gap}
-          UNCHANGED, STALE (register in full). gap: ms since it was heard last (-1: never)
+          UNCHANGED, STALE (register in full). gap: ms since the heartbeat before, -1 if there was none
 ]]
 -- include: statuses
 -- include: keys

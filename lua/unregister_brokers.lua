@@ -1,20 +1,23 @@
 --[[
-Unregisters a batch of instances: the broker asked for it (104, HTTP), an operator did, or its last connection was lost. As in Apache's
-name server, an address loses all its seats in the group. A request with an incarnation leaves a newer incarnation alone; a broker's own
-request still removes the seats of its address when no incarnation is live. A lost connection leaves alone an instance that has
-another session. The batch stops after REQUESTS_PER_BATCH, or after QUEUE_ENTRIES_PER_BATCH queue entries, since it blocks the store.
+Unregisters a batch of instances: the broker asked for it (104, HTTP), an operator did, or its last connection was
+lost. As in Apache's name server, an address loses all its seats in the group. A request with an incarnation leaves a
+newer incarnation alone; a broker's own request still removes the seats of its address when no incarnation is live. A
+lost connection leaves alone an instance that has another session. The batch stops after REQUESTS_PER_BATCH, or after
+QUEUE_ENTRIES_PER_BATCH queue entries, since it blocks the store.
 
 KEYS[1]   meta
 
-ARGV[1…]  by (JSON members `"actor":…,"source":…` for the history), cause (unregistered, connection-lost or operator), lost ms (when
-          the connection was lost; empty for other causes), carried (1: workers still show what the store has lost, so
-          append its removal even if it is not here), cluster, broker, id, address (empty: the address in seat id),
-          incarnation (empty: the current one), staged (see write_permission; usually empty)
+ARGV[1…]  by (JSON members `"actor":…,"source":…` for the history), cause (unregistered, connection-lost or operator),
+          lost ms (when the connection was lost; empty for other causes), carried (1: workers still show what the
+          store has lost, so append its removal even if it is not here), cluster, broker, id, address (empty: the
+          address in seat id), incarnation (empty: the current one), staged (see write_permission; usually empty)
 
 reply     {status, version, statuses, notices, broker to stage} DONE, UNCHANGED (nothing was removed)
-          statuses: one per request that was handled: DONE, UNKNOWN, STALE (another incarnation, or still connected); call again
-          with the others. notices: for each acting group that lost its smallest id: broker, the address that left, id, address, …
-          broker to stage: empty, or the next request takes write permission from that group's topics, which have to be staged first
+          statuses: one per request that was handled: DONE, UNKNOWN, STALE (another incarnation, or still connected);
+          call again with the others. notices: for each acting group that lost its smallest id: broker, the address
+          that left, id, address, …
+          broker to stage: empty, or the next request takes write permission from that group's topics, which have to
+          be staged first
 ]]
 -- include: statuses
 -- include: keys
@@ -92,7 +95,8 @@ for at = FIRST_REQUEST, #ARGV, REQUEST_LENGTH do
   end
   local by, cause, lost_ms, carried = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == '1'
   local cluster, broker, id, address, incarnation, staged = unpack(ARGV, at + 4, at + 9)
-  local removal = { cluster = cluster, broker = broker, id = id, address = address, cause = cause, lost_ms = lost_ms, staged = staged }
+  local removal = { cluster = cluster, broker = broker, id = id, address = address, cause = cause, lost_ms = lost_ms,
+    staged = staged }
   local status = unregister(by, removal, carried, incarnation)
   if not status then
     to_stage = broker

@@ -1,14 +1,13 @@
 --[[
-Appends to the history; nothing else does. An entry's id is `<ms>-<version>`: ms never falls, and versions have no holes.
-The script that makes a change also raises both in `meta`, so they are committed together. `meta` also counts about how many bytes
-were ever appended. Once per MiB that count is noted with the version, so that a limit in bytes can be applied without
-reading entries.
-Uses: keys, clock.
+Appends to the history; nothing else does. An entry's id is `<ms>-<version>`: ms never falls, and versions have no
+holes. The script that makes a change also raises both in `meta`, so they are committed together. `meta` also counts
+about how many bytes were ever appended. Once per MiB that count is noted with the version, so that a limit in bytes
+can be applied without reading entries. Uses: keys, clock.
 ]]
 local BYTES_BESIDE_PAYLOAD, BYTES_PER_MARK = 40, 1048576
 
--- `queues`: the items of a field `queues` that ends the entry, or nil. It is a parameter of its own because it may have 200 KB,
--- and every expression with `..` copies it.
+-- `queues`: the items of a field `queues` that ends the entry, or nil. It is a parameter of its own because it may
+-- have 200 KB, and every expression with `..` copies it.
 local function append_change(kind, by, fields, queues)
   local head = redis.call('HMGET', META, 'version', 'ms', 'bytes')
   local version, written = tonumber(head[1] or '0') + 1, tonumber(head[3] or '0')

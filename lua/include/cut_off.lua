@@ -1,8 +1,9 @@
 --[[
-Decides whether the workers that remain are cut off from the brokers. They are when more workers vanished without deregistering than
-remain, and no broker has sent a heartbeat since: then the network probably separates the store and these workers from
-everything else, and silent brokers may well be alive. `expiry` has how many workers `vanished`, and the latest moment at which one of
-them was alive: `vanished_ms` on the store's clock, `vanished_at` on the deadline clock. Uses: keys, clock.
+Decides whether the workers that remain are cut off from the brokers. They are when more workers vanished without
+deregistering than remain, and no broker has sent a heartbeat since: then the network probably separates the store and
+these workers from everything else, and silent brokers may well be alive. `expiry` has how many workers `vanished`,
+and the latest moment at which one of them was alive: `vanished_ms` on the store's clock, `vanished_at` on the
+deadline clock. Uses: keys, clock.
 ]]
 local HEARTBEAT_AFTER_MS = 3000  -- a worker may receive a heartbeat this long after it last renewed its lease
 
@@ -22,7 +23,8 @@ local function record_vanished_worker(alive_ms, alive_at)
     'vanished_at', ms_text(math.max(at, alive_at)))
 end
 
--- Returns the value of the deadline clock when the last vanished worker was alive, or false when the workers are not cut off.
+-- Returns the value of the deadline clock when the last vanished worker was alive, or false when the workers are not
+-- cut off.
 local function cut_off_since(deadline_now)
   local known = redis.call('HMGET', table_key('expiry'), 'vanished', 'vanished_ms', 'vanished_at')
   if not known[1] or has_heartbeat_after(tonumber(known[2])) then

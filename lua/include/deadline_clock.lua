@@ -1,10 +1,11 @@
 --[[
-The clock that deadlines use: TIME − paused_ms. It stops while no worker can receive heartbeats, so an outage of the service
-expires no broker. It does not jump when the store's clock is set, either: between two renewals of worker leases it
-advances by at most PAUSE_AFTER_MS. Every worker renews its lease once a second (renew_worker_lease). The first script after an
-outage adds the gap to paused_ms and appends `expiry-paused`, so the history has it once. A clock that was set back is no
-outage and gets no entry. Returns the deadline clock, the store's clock and the version of the route table. Every heartbeat runs this
-function; the version costs nothing here, because `meta` is read anyway. Uses: keys, clock, changes.
+The clock that deadlines use: TIME − paused_ms. It stops while no worker can receive heartbeats, so an outage of the
+service expires no broker. It does not jump when the store's clock is set, either: between two renewals of worker
+leases it advances by at most PAUSE_AFTER_MS. Every worker renews its lease once a second (renew_worker_lease). The
+first script after an outage adds the gap to paused_ms and appends `expiry-paused`, so the history has it once. A
+clock that was set back is no outage and gets no entry. Returns the deadline clock, the store's clock and the version
+of the route table. Every heartbeat runs this function; the version costs nothing here, because `meta` is read anyway.
+Uses: keys, clock, changes.
 ]]
 local PAUSE_AFTER_MS = 5000
 

@@ -1,7 +1,7 @@
 --[[
-Reads and marks groups. `broker:<name>` has cluster, zone, acting, rev and `addr:<id>` for each seat. `rev`, the revision, is
-the version of the last change of seats, flags, queues or mappings; registration digests and differences are valid for one revision.
-Uses: keys, json.
+Reads and marks groups. `broker:<name>` has cluster, zone, acting, rev and `addr:<id>` for each seat. In an acting
+group a slave may act as the master (`enableActingMaster`). `rev`, the revision, is the version of the last change of
+seats, flags, queues or mappings; registration digests and differences are valid for one revision. Uses: keys, json.
 ]]
 local function seats_of(group)
   local seats = {}
@@ -54,8 +54,8 @@ local function all_broker_names()
   return names
 end
 
--- The fields of a `group-changed` entry: the group after the change, and the instances that changed or were removed with it.
--- `group_removed` says that there is no group, and no queue entry of it either.
+-- The fields of a `group-changed` entry: the group after the change, and the instances that changed or were removed
+-- with it. `group_removed` says that there is no group, and no queue entry of it either.
 local function group_fields(cluster, broker, instance_names)
   local flags = redis.call('HMGET', key_of('broker', broker), 'zone', 'acting')
   return '"cluster":' .. quote(cluster) .. ',"broker":' .. quote(broker)

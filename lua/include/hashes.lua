@@ -1,5 +1,6 @@
 --[[
-Reads a whole hash into a Lua table. Only for small hashes, such as a group or an instance: it blocks the store meanwhile.
+Reads a whole hash into a Lua table. Only for small hashes, such as a group or an instance: it blocks the store
+meanwhile.
 ]]
 local function read_hash(key)
   local flat, fields = redis.call('HGETALL', key), {}

@@ -1,6 +1,6 @@
 --[[
-Records a heartbeat: when it arrived (store's clock), and the new deadline (deadline clock). Returns the ms since the heartbeat
-before, or -1 if there was none. Uses: keys, clock.
+Records a heartbeat: when it arrived (store's clock), and the new deadline (deadline clock). Returns the ms since the
+heartbeat before, or -1 if there was none. Uses: keys, clock.
 ]]
 local function record_heartbeat(instance_name, timeout_ms, deadline_now, server_now)
   local heartbeats = table_key('heartbeats')

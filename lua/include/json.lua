@@ -1,6 +1,6 @@
 --[[
-Builds JSON text by concatenation. cjson is used for single strings only: an empty Lua table does not say whether it is a list
-or an object, and cjson rounds numbers of more than 14 digits. Numbers stay the text that they arrived as.
+Builds JSON text by concatenation. cjson is used for single strings only: an empty Lua table does not say whether it
+is a list or an object, and cjson rounds numbers of more than 14 digits. Numbers stay the text that they arrived as.
 ]]
 local function quote(text)
   return cjson.encode(text)

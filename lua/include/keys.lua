@@ -1,6 +1,7 @@
 --[[
-Builds the names of all keys from the one key that every script is given. The prefix contains the slot tag `{namespace}`, so all keys
-of a namespace are in one hash slot, and a script may use the keys that it builds here on a Cluster too.
+Builds the names of all keys from the one key that every script is given. The prefix contains the slot tag
+`{namespace}`, so all keys of a namespace are in one hash slot, and a script may use the keys that it builds here on a
+Cluster too.
 ]]
 local prefix = string.match(KEYS[1], '^(rb:{[^}]+}:)meta$')
 local META = KEYS[1]

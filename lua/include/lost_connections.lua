@@ -1,6 +1,6 @@
 --[[
-Lost connections that no verdict has been reached on. `lost` has the instances whose last session ended:
-instance → "<incarnation> <lost ms> <worker that investigates>". Uses: keys.
+Lost connections that no verdict has been reached on. `lost` has the instances whose last session ended: instance →
+"<incarnation> <lost ms> <worker that investigates>". Uses: keys.
 ]]
 local SESSION_READS_PER_CALL = 2500
 

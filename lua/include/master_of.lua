@@ -1,5 +1,6 @@
 --[[
-Finds what the reply to a slave contains: the address of its group's live master, and the address to replicate from. Uses: keys.
+Finds what the reply to a slave contains: the address of its group's live master, and the address to replicate from.
+Uses: keys.
 ]]
 local function master_of(cluster, broker, id)
   local master = id ~= '0' and redis.call('HGET', key_of('broker', broker), 'addr:0')

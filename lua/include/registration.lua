@@ -1,9 +1,9 @@
 --[[
-The effects of a registration, one function each; register_broker calls them in order. `registration` has the fields that the broker
-sent, `decision` is the result of decide_seat. Uses: keys, hashes, json, changes, groups, removal.
+The effects of a registration, one function each; register_broker calls them in order. `registration` has the fields
+that the broker sent, `decision` is the result of decide_seat. Uses: keys, hashes, json, changes, groups, removal.
 ]]
--- Records the cluster, the group and its flags. They are recorded even when the registration is turned down or refused. Returns
--- whether they changed.
+-- Records the cluster, the group and its flags. They are recorded even when the registration is turned down or
+-- refused. Returns whether they changed.
 local function mark_group(registration, group)
   local key = key_of('broker', registration.broker)
   redis.call('SADD', table_key('clusters'), registration.cluster)
@@ -41,7 +41,8 @@ local function leave_former_seats(registration, decision, cause)
   end
 end
 
--- Turned down or refused: the address also loses the seats that it had under other ids, and one that is turned down is not live.
+-- Turned down or refused: the address also loses the seats that it had under other ids, and one that is turned down
+-- is not live.
 local function decline(registration, decision, instance, group_marked)
   local instance_name = join_instance_name(registration.cluster, registration.address)
   leave_former_seats(registration, decision, 'turned-down')
@@ -94,8 +95,8 @@ local function raise_revisions(registration, mapped, version)
   end
 end
 
--- A registration digest is stored when repeating that registration would change nothing, and holds for one revision of the group.
--- Several are kept, because a broker may send its table in parts.
+-- A registration digest is stored when repeating that registration would change nothing, and holds for one revision
+-- of the group. Several are kept, because a broker may send its table in parts.
 local DIGEST_LENGTH, DIGESTS_KEPT = 32, 16
 
 local function digests_after(registration, instance, has_changed, revision)

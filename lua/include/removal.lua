@@ -1,8 +1,8 @@
 --[[
-Removes an instance, whatever the reason (unregistered, connection lost, expired). Its instance entry and filters are deleted, and so is
-every seat of the group that has its address. A group without seats is removed with all its queues in the same step. An acting group
-without a master loses the write permission of its topics. Static mappings stay, as they do in Apache's name server.
-Uses: keys, hashes, json, changes, groups, write_permission.
+Removes an instance, whatever the reason (unregistered, connection lost, expired). Its instance entry and filters are
+deleted, and so is every seat of the group that has its address. A group without seats is removed with all its queues
+in the same step. An acting group without a master loses the write permission of its topics. Static mappings stay, as
+they do in Apache's name server. Uses: keys, hashes, json, changes, groups, write_permission.
 ]]
 local function delete_instance(instance_name)
   redis.call('DEL', key_of('instance', instance_name))
@@ -27,7 +27,8 @@ local function removed_fields(removal, id, instance, group_removed)
     .. ',"group_removed":' .. (group_removed and 'true' or 'false') .. ',"cause":"' .. removal.cause .. '"'
 end
 
--- Whether the group remains, acts without a master, and has too many queue entries to change in this script (see write_permission).
+-- Whether the group remains, acts without a master, and has too many queue entries to change in this script (see
+-- write_permission).
 local function must_stage_removal(removal)
   local group = read_hash(key_of('broker', removal.broker))
   if not group.acting or (group['addr:0'] and group['addr:0'] ~= removal.address) then
@@ -61,8 +62,8 @@ local function remove_seatless_instance(cluster, broker, instance_name, by)
   append_change('group-changed', by, group_fields(cluster, broker, { instance_name }))
 end
 
--- True when another address replaced it in its seat, and when the same address is registered under two clusters: the seat then
--- belongs to the instance of the group's own cluster.
+-- True when another address replaced it in its seat, and when the same address is registered under two clusters: the
+-- seat then belongs to the instance of the group's own cluster.
 local function holds_no_seat(cluster, address, broker)
   local group = read_hash(key_of('broker', broker))
   local own_instance = key_of('instance', join_instance_name(group.cluster or '', address))
@@ -77,9 +78,9 @@ local function holds_no_seat(cluster, address, broker)
   return true
 end
 
--- `removal`: cluster, broker, address, cause, lost_ms ('' unless a connection was lost), id (nil: any that the address has), staged.
--- Returns the number of queue entries that were touched, whether anything was removed, and whether the group remains without
--- its smallest id.
+-- `removal`: cluster, broker, address, cause, lost_ms ('' unless a connection was lost), id (nil: any that the
+-- address has), staged. Returns the number of queue entries that were touched, whether anything was removed, and
+-- whether the group remains without its smallest id.
 local function remove_instance(removal, by)
   local instance_name = join_instance_name(removal.cluster, removal.address)
   local instance = read_hash(key_of('instance', instance_name))

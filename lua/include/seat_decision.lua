@@ -1,14 +1,15 @@
 --[[
 Decides what a registration does to its seat, given the group and the instance as they are stored. It writes nothing.
 
-Decided here, and only here, because it must be true at the moment of the write: which seat the address takes or leaves, whether
-another instance's higher state version turns it down, whether a single topic of an unknown broker is refused, whether the
-registration may publish its topics, and whether its topics replace the ones that the group has.
+Decided here, and only here, because it must be true at the moment of the write: which seat the address takes or
+leaves, whether another instance's higher state version turns it down, whether a single topic of an unknown broker is
+refused, whether the registration may publish its topics, and whether its topics replace the ones that the group has.
 
-Decided by the worker before the script runs (`service/routebook/registry/registration.py`), because it needs the parsed
-table: which topics are new, differ or are to be dropped, and that a slave that acts as master publishes read-only. The worker
-checks `may_publish` too, only to send no topics that this script would ignore. It decides on the revision that it
-sends along, and the script refuses any other (STALE), so the two cannot disagree. Uses: keys, groups.
+Decided by the worker before the script runs (`service/routebook/registry/registration.py`), because it needs the
+parsed table: which topics are new, differ or are to be dropped, and that a slave that acts as master publishes
+read-only. The worker checks `may_publish` too, only to send no topics that this script would ignore. It decides on
+the revision that it sends along, and the script refuses any other (STALE), so the two cannot disagree.
+Uses: keys, groups.
 ]]
 local function state_version(packed)
   return tonumber(string.match(packed or '', '^(%-?%d+)') or '0')

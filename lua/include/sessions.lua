@@ -1,7 +1,7 @@
 --[[
-Sessions: which worker has a connection of which instance. `sessions:<worker>` has instance → "<stamp> <incarnation>". The stamp
-is the worker's own count of the sessions that it opened: a close request with an older stamp than the session's closes nothing, so
-requests may arrive in any order and may be repeated. Uses: keys, clock.
+Sessions: which worker has a connection of which instance. `sessions:<worker>` has instance → "<stamp> <incarnation>".
+The stamp is the worker's own count of the sessions that it opened: a close request with an older stamp than the
+session's closes nothing, so requests may arrive in any order and may be repeated. Uses: keys, clock.
 ]]
 local FIRST_LEASE_MS = 10000  -- for a worker that opens a session before it has renewed its lease for the first time
 

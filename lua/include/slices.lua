@@ -1,6 +1,6 @@
 --[[
-Runs one command with more arguments than `unpack` can pass (about 8,000), in slices. Their length is even, so pairs stay together.
-Returns the sum of the replies.
+Runs one command with more arguments than `unpack` can pass (about 8,000), in slices. Their length is even, so pairs
+stay together. Returns the sum of the replies.
 ]]
 local SLICE = 4000
 

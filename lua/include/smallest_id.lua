@@ -1,6 +1,6 @@
 --[[
-Collects what the brokers of a group are sent when its smallest id changes (request 905): its seats as id, address, id, address, …,
-smallest id first. Uses: hashes, keys, groups.
+Collects what the brokers of a group are sent when its smallest id changes (request 905): its seats as id, address,
+id, address, …, smallest id first. Uses: hashes, keys, groups.
 ]]
 local function seats_in_order(broker)
   local seats = seats_of(read_hash(key_of('broker', broker)))

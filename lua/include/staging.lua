@@ -1,8 +1,8 @@
 --[[
 Staged queue tables. A table too large for one script is built by several (copy_queues, stage_queues) under the key
 `staged:<name>`, which no reader uses; the last script then puts it in place in one step. An abandoned one expires.
-Each script passes on how many entries the staged table has, so the next one notices when it expired meanwhile. Whether the
-group changed meanwhile, its revision shows. Uses: keys.
+Each script passes on how many entries the staged table has, so the next one notices when it expired meanwhile.
+The revision of the group shows whether the group changed meanwhile. Uses: keys.
 ]]
 local STAGED_FOR_MS = 60000
 

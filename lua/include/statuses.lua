@@ -1,5 +1,6 @@
 --[[
-How a script ended: the first value of its reply. `routebook.store.namespace.Status` is the same list; a test compares the two.
+How a script ended: the first value of its reply. `routebook.store.namespace.Status` is the same list; a test compares
+the two.
 ]]
 local DONE = 0         -- it changed something, and the history has an entry about it
 local UNCHANGED = 1    -- a valid request that changed nothing

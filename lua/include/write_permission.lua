@@ -1,7 +1,8 @@
 --[[
-Changes the permission of all topics of a group. Up to ENTRIES_AT_ONCE queue entries are changed by the script that decides it. More
-are staged beforehand by copy_queues; `staged` then is `<name> <revision> <entries> <changed>`. When the group keeps changing in
-between, the caller passes `-`, which allows any number in one script. Uses: keys, slices, staging.
+Changes the permission of all topics of a group. Up to ENTRIES_AT_ONCE queue entries are changed by the script that
+decides it. More are staged beforehand by copy_queues; `staged` then is `<name> <revision> <entries> <changed>`. When
+the group keeps changing in between, the caller passes `-`, which allows any number in one script.
+Uses: keys, slices, staging.
 ]]
 local PERM_WRITE, PERM_READ_WRITE = 2, 6
 local ENTRIES_AT_ONCE = 5000
@@ -14,8 +15,8 @@ local function read_and_write()
   return PERM_READ_WRITE
 end
 
--- Splits topics and packed queue data into those that change and those that do not. Most topics have one of a few values, so each
--- distinct value is worked out once.
+-- Splits topics and packed queue data into those that change and those that do not. Most topics have one of a few
+-- values, so each distinct value is worked out once.
 local function work_out_permissions(flat, new_permission)
   local becomes, changed, unchanged = {}, {}, {}
   for i = 1, #flat, 2 do
@@ -33,7 +34,8 @@ local function work_out_permissions(flat, new_permission)
   return changed, unchanged
 end
 
--- Returns the name of the staged table, the number of its entries, and how many of them differ; or nil when it may not be used.
+-- Returns the name of the staged table, the number of its entries, and how many of them differ; or nil when it may
+-- not be used.
 local function read_staged(staged, revision)
   local name, staged_revision, entries, changed = string.match(staged, '^(%x+) (%d+) (%d+) (%d+)$')
   if name and staged_revision == revision and has_staged(name, tonumber(entries)) then
@@ -43,7 +45,8 @@ end
 
 -- Whether so many entries have to be changed that they must be staged, and are not.
 local function must_stage_permissions(broker, staged, revision)
-  return staged ~= '-' and redis.call('HLEN', key_of('queues', broker)) > ENTRIES_AT_ONCE and not read_staged(staged, revision)
+  local is_large = redis.call('HLEN', key_of('queues', broker)) > ENTRIES_AT_ONCE
+  return is_large and staged ~= '-' and not read_staged(staged, revision)
 end
 
 -- Returns how many entries there are, and how many changed.

@@ -167,7 +167,7 @@ async def _read_whole_changes(
 
 async def load(namespace: Namespace) -> tuple[Table, Position]:
     head = await read_history_head(namespace)
-    if not (head.identity and head.history):
+    if head.needs_opening:
         head = await open_namespace(namespace)
     table = Table()
     await _load_groups(namespace, table)
