@@ -10,7 +10,7 @@ from routebook.replica.replica import RouteEvent
 
 
 def test_a_route_event_carries_the_route_as_it_is() -> None:
-    raw = watch_streams.route_event(RouteEvent('Topic"A', 1763475600000, 42), b'{"queueDatas":[]}').decode()
+    raw = watch_streams.encode_route_event(RouteEvent('Topic"A', 1763475600000, 42), b'{"queueDatas":[]}').decode()
     name, event_id, data = raw.removesuffix("\n\n").split("\n")
     assert (name, event_id) == ("event: route", "id: 1763475600000-42")
     assert json.loads(data.removeprefix("data: ")) == {
@@ -21,16 +21,16 @@ def test_a_route_event_carries_the_route_as_it_is() -> None:
 
 
 def test_a_topic_that_has_gone_has_no_route() -> None:
-    data = watch_streams.route_event(RouteEvent("A", 1, 2), None).decode().rsplit("data: ", 1)[1]
+    data = watch_streams.encode_route_event(RouteEvent("A", 1, 2), None).decode().rsplit("data: ", 1)[1]
     assert json.loads(data)["route"] is None
 
 
 def test_a_topic_with_line_feeds_in_its_name_stays_on_its_line() -> None:
-    assert watch_streams.route_event(RouteEvent("A\nid: 9-9", 1, 2), None).count(b"\n") == 4
+    assert watch_streams.encode_route_event(RouteEvent("A\nid: 9-9", 1, 2), None).count(b"\n") == 4
 
 
 def test_only_the_last_event_of_a_version_has_an_id_to_resume_from() -> None:
-    assert b"id:" not in watch_streams.route_event(RouteEvent("A", 1, 2, last=False), None)
+    assert b"id:" not in watch_streams.encode_route_event(RouteEvent("A", 1, 2, last=False), None)
 
 
 def test_an_id_comes_back_as_it_went() -> None:

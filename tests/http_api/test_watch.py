@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from routebook.http_api.watch_streams import ONE_BY_ONE, EventId, Watch, WatchRequest
+from routebook.http_api.watch_streams import MAX_SINGLE_EVENTS, EventId, Watch, WatchRequest
 from routebook.model.names import Caller
 from routebook.store.history import write_baseline
 from routebook.store.namespace import Namespace
@@ -138,13 +138,13 @@ async def test_of_very_much_only_the_newest_is_told(worker: Worker) -> None:
     async with watching(worker, "TopicA") as stream:
         await stream.next()
         seen = stream.last_id
-    for count in range(ONE_BY_ONE + 1):
+    for count in range(MAX_SINGLE_EVENTS + 1):
         await worker.put_broker(topics={"TopicA": {"read_queues": count}})
     async with watching(worker, "TopicA", seen) as stream:
         event = await stream.next()
         assert event is not None
-        assert event.said == ("TopicA", ONE_BY_ONE + 2, True)
-        assert event.data["route"]["queueDatas"][0]["readQueueNums"] == ONE_BY_ONE
+        assert event.said == ("TopicA", MAX_SINGLE_EVENTS + 2, True)
+        assert event.data["route"]["queueDatas"][0]["readQueueNums"] == MAX_SINGLE_EVENTS
 
 
 async def test_resuming_where_nothing_was_missed_says_nothing(worker: Worker) -> None:
@@ -269,7 +269,7 @@ async def test_a_watch_ends_when_the_worker_stops(namespace: Namespace) -> None:
 
 
 async def test_there_are_only_so_many(worker: Worker) -> None:
-    worker.app._watchers._at_most = 1
+    worker.app._watchers._max_watches = 1
     async with watching(worker, "A"):
         await subscribed(worker)
         more = await worker.http.get("/v1/watch")

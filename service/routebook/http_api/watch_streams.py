@@ -1,20 +1,14 @@
-"""Server-sent events as bytes (HTML standard, section 9.2).
+"""The watches of a worker: route changes as server-sent events (HTML standard, section 9.2).
 
-All open watches of a worker: how many there may be, and how they are told to end.
-
-Which routes a stretch of the history touched: what a watcher that comes back has to hear.
-
-Invariant: a topic whose route may differ between the version the watcher saw last and the newest one is
-named at least once. Naming one too many is harmless, since an event carries the route as it is now. One
-entry can hide topics: a removed group took its queue data along without naming it. Then the history before
-says which topics those were; where it does not reach back far enough, the answer is "cannot say"
-(`GapError`), never a guess.
-
-One watch, as a stream of bytes: what it missed, then what happens, until somebody ends it.
-
-Invariant: the subscription stands before anything is read, and what is read reaches up to the version of
-that instant; so between what was missed and what happens there is no gap. Told twice is harmless: an event
-carries the route as it is now.
+- `Watchers` counts the open watches and tells them to end.
+- `Replay` lists the routes that changed while a client was disconnected. Its invariant: each topic whose route may
+  differ between the version the client saw last and the newest version is listed at least once. An additional topic
+  does no harm, because an event carries the current route. One kind of entry does not name its topics: the removal of a
+  group removes its queue data too. Earlier entries of the history then tell which topics those were. When the history
+  does not reach back far enough, `Replay` raises `GapError` instead of guessing.
+- `Watch` is one stream: first the missed changes, then new changes until the client or the worker ends it. Its
+  invariant: the subscription is registered before anything is read, and the replay ends at the version of that moment,
+  so no change lies between the replay and the live events. A duplicate does no harm either.
 """
 
 import asyncio
@@ -34,12 +28,12 @@ from routebook.registry.registry import Registry
 from routebook.replica.replica import RouteEvent, Subscription
 from routebook.store.history import BASELINE_KINDS, Change
 
-KEEP_ALIVE: Final = b": still here\n\n"
+KEEP_ALIVE: Final = b": keep-alive\n\n"
 _EVENT_ID: Final = re.compile(r"([0-9]{1,16})-([0-9]{1,19})")
 
 
 class EventId(NamedTuple):
-    """The id of an entry of the change history; its text is what a client sends back."""
+    """The id of an entry of the change history. Clients send its text back as `Last-Event-ID`."""
 
     ms: int
     version: int
@@ -53,47 +47,45 @@ def parse_event_id(text: str) -> EventId | None:
     return EventId(int(found[1]), int(found[2])) if found else None
 
 
-def event(name: str, data: Any, event_id: EventId | None = None) -> bytes:
-    """JSON has no line feeds of its own, so one data line holds it."""
+def encode_event(name: str, data: Any, event_id: EventId | None = None) -> bytes:
+    """The JSON text contains no line feeds, so it fits on one data line."""
     lines = [f"event: {name}", f"data: {json.dumps(data, separators=(',', ':'))}"]
     if event_id is not None:
         lines.append(f"id: {event_id}")
     return ("\n".join(lines) + "\n\n").encode()
 
 
-def route_event(happened: RouteEvent, route: bytes | None) -> bytes:
-    """The route is JSON already: it is set in, not decoded and encoded again.
+def encode_route_event(event: RouteEvent, route: bytes | None) -> bytes:
+    """The route is JSON already and is inserted as it is.
 
-    Of several events of one version only the last has an id: whoever goes on behind an id has missed nothing.
+    Of several events of one version, only the last has an id, so a client that resumes after an id has missed nothing.
     """
     head = "event: route\n"
-    if happened.last:
-        head += f"id: {EventId(happened.ms, happened.version)}\n"
-    data = f'data: {{"topic":{json.dumps(happened.topic)},"version":{happened.version},"route":'
+    if event.last:
+        head += f"id: {EventId(event.ms, event.version)}\n"
+    data = f'data: {{"topic":{json.dumps(event.topic)},"version":{event.version},"route":'
     return (head + data).encode() + (route if route is not None else b"null") + b"}\n\n"
 
 
-AT_MOST: Final = 1000
-"""A watch holds a connection, a queue of events and up to 64 KiB of unsent bytes: 100 MB at the very
-worst.
-"""
+MAX_WATCHES: Final = 1000
+"""A watch needs a connection, a queue of events and up to 64 KiB of unsent bytes: together at most 100 MB."""
 
 
 class Watchers:
-    def __init__(self, metrics: Metrics, *, at_most: int = AT_MOST) -> None:
+    def __init__(self, metrics: Metrics, *, max_watches: int = MAX_WATCHES) -> None:
         self.stopping = asyncio.Event()
         self._metrics = metrics
-        self._at_most = at_most
+        self._max_watches = max_watches
         self._open = 0
 
     def check_room(self) -> None:
         if self.stopping.is_set():
-            raise Problem(problems.BUSY, "This worker is about to stop.", advice="Connect again.")
-        if self._open >= self._at_most:
+            raise Problem(problems.BUSY, "This worker is stopping.", advice="Connect again.")
+        if self._open >= self._max_watches:
             raise Problem(
                 problems.BUSY,
-                f"This worker has {self._open} watches, which is all it takes.",
-                advice="Ask another worker, or close watches that nobody reads.",
+                f"This worker has {self._open} open watches, its maximum.",
+                advice="Connect to another worker, or close watches that are not needed.",
             )
 
     @contextmanager
@@ -108,44 +100,49 @@ class Watchers:
 
 
 ReadChanges = Callable[[int, int], Awaitable[list[Change]]]
-"""(after this version, so many at most), oldest first."""
+"""Called with (version, limit): at most `limit` entries after that version, oldest first."""
 
 PAGE: Final = 500
+"""Entries per call of the store."""
+
 LOOK_BACK: Final = 20_000
-"""Entries read, at most, to learn what a removed group had; some tenths of a second."""
+"""Maximum number of earlier entries read to find the topics of a removed group; takes some tenths of a second."""
 
-ONE_BY_ONE: Final = 100
+MAX_SINGLE_EVENTS: Final = 100
+"""Up to this number of events, a replay sends each one; above it, only the newest of each topic."""
 
-_OF_A_GROUP: Final = frozenset(
+_GROUP_KINDS: Final = frozenset(
     {"broker-registered", "broker-changed", "broker-removed", "group-changed", "write-permission"}
 )
-_KV: Final = frozenset({"kv-put", "kv-deleted"})
+_KV_KINDS: Final = frozenset({"kv-put", "kv-deleted"})
 
 
 class GapError(Exception):
-    """The history does not hold what would be needed."""
+    """The history no longer contains the entries that a replay needs."""
 
 
 class PendingEvents:
-    """What is to be told, in the order of versions. One by one while it is little, else only the newest of each
-    topic: an event carries the route as it is now, so all before it would say the same.
+    """The events of a replay, in the order of versions.
+
+    When there are many, only the newest event of each topic is kept: every event carries the current route, so the
+    earlier ones would repeat it.
     """
 
     def __init__(self) -> None:
-        self._told: list[tuple[EventId, str]] = []
-        self._limit = ONE_BY_ONE
+        self._pending: list[tuple[EventId, str]] = []
+        self._limit = MAX_SINGLE_EVENTS
 
     def add(self, topic: str, event_id: EventId) -> None:
-        self._told.append((event_id, topic))
-        if len(self._told) > self._limit:
-            newest = {topic: event_id for event_id, topic in self._told}
-            self._told = [(event_id, topic) for topic, event_id in newest.items()]
-            self._limit = max(ONE_BY_ONE, 2 * len(self._told))
+        self._pending.append((event_id, topic))
+        if len(self._pending) > self._limit:
+            newest = {topic: event_id for event_id, topic in self._pending}
+            self._pending = [(event_id, topic) for topic, event_id in newest.items()]
+            self._limit = max(MAX_SINGLE_EVENTS, 2 * len(self._pending))
 
     def events(self) -> Iterator[RouteEvent]:
-        told = sorted(self._told)
-        for number, (event_id, topic) in enumerate(told, 1):
-            is_last = number == len(told) or told[number][0] != event_id
+        pending = sorted(self._pending)
+        for number, (event_id, topic) in enumerate(pending, 1):
+            is_last = number == len(pending) or pending[number][0] != event_id
             yield RouteEvent(topic, *event_id, last=is_last)
 
 
@@ -169,15 +166,15 @@ class Replay:
         if not found or EventId(found[0].ms, found[0].version) != seen:
             raise GapError(f"entry {seen} is not in the history")
         removed = await self._topics_of_removed(seen, upto)
-        told = PendingEvents()
-        async for change in self._after(seen.version, upto):
-            for topic in self._touched(change, removed):
-                told.add(topic, EventId(change.ms, change.version))
-        for event in told.events():
+        pending = PendingEvents()
+        async for change in self._changes_after(seen.version, upto):
+            for topic in self._affected_topics(change, removed):
+                pending.add(topic, EventId(change.ms, change.version))
+        for event in pending.events():
             yield event
 
-    async def _after(self, version: int, upto: int) -> AsyncIterator[Change]:
-        """Not beyond `upto`: of a later change this worker has not seen the effect."""
+    async def _changes_after(self, version: int, upto: int) -> AsyncIterator[Change]:
+        """Ends at `upto`, since this worker's table does not contain later changes yet."""
         while version < upto:
             found = await self._read_changes(version, min(PAGE, upto - version))
             if not found or found[0].version != version + 1:
@@ -186,26 +183,26 @@ class Replay:
                 yield change
             version = found[-1].version
 
-    def _touched(self, change: Change, removed: dict[str, set[str]]) -> Collection[str]:
+    def _affected_topics(self, change: Change, removed: dict[str, set[str]]) -> Collection[str]:
         if change.kind in BASELINE_KINDS:
             return ()
         if self._topic is not None:
-            return (self._topic,) if self._may_touch(change, self._topic) else ()
-        return self._all_touched(change, removed)
+            return (self._topic,) if self._may_affect(change, self._topic) else ()
+        return self._all_affected_topics(change, removed)
 
-    def _may_touch(self, change: Change, topic: str) -> bool:
-        if change.kind in _OF_A_GROUP:
-            # Whether the topic was on that broker *then* is not known; a superfluous event is cheaper than
-            # asking.
+    def _may_affect(self, change: Change, topic: str) -> bool:
+        if change.kind in _GROUP_KINDS:
+            # It is not known whether the broker had the topic at that time. An unnecessary event costs less than
+            # finding out.
             return True
-        return topic in self._all_touched(change, {})
+        return topic in self._all_affected_topics(change, {})
 
-    def _all_touched(self, change: Change, removed: dict[str, set[str]]) -> Collection[str]:
+    def _all_affected_topics(self, change: Change, removed: dict[str, set[str]]) -> Collection[str]:
         named = named_topics(change)
-        if change.kind in _OF_A_GROUP:
+        if change.kind in _GROUP_KINDS:
             broker = str(change.fields.get("broker", ""))
             return named | set(self._topics_of(broker)) | removed.get(broker, set())
-        if change.kind in _KV:
+        if change.kind in _KV_KINDS:
             is_order = change.fields.get("namespace") == ORDER_TOPIC_NAMESPACE
             return {str(change.fields.get("key"))} if is_order else ()
         if change.kind == "settings-changed":
@@ -213,18 +210,18 @@ class Replay:
         return named
 
     async def _topics_of_removed(self, seen: EventId, upto: int) -> dict[str, set[str]]:
-        """For a watch of all topics: what the groups had that the stretch removed."""
+        """For a watch of all topics: the topics of each group that was removed after `seen`."""
         if self._topic is not None:
             return {}
-        found = [removed_group(change) async for change in self._after(seen.version, upto)]
+        found = [removed_group(change) async for change in self._changes_after(seen.version, upto)]
         brokers = {broker for broker in found if broker is not None}
         return await self._look_back(brokers, seen, upto) if brokers else {}
 
     async def _look_back(self, brokers: set[str], seen: EventId, upto: int) -> dict[str, set[str]]:
         start = max(0, seen.version - LOOK_BACK)
         topics: dict[str, set[str]] = {broker: set() for broker in brokers}
-        whole = dict.fromkeys(brokers, start == 0)
-        async for change in self._after(start, upto):
+        is_complete = dict.fromkeys(brokers, start == 0)
+        async for change in self._changes_after(start, upto):
             broker = str(change.fields.get("broker", ""))
             if broker not in brokers:
                 continue
@@ -232,10 +229,10 @@ class Replay:
             if removed_group(change) is None:
                 continue
             if change.version <= seen.version:
-                # Before the stretch: a fresh start, from which everything it had since is known.
-                topics[broker], whole[broker] = set(), True
-            elif not whole[broker]:
-                raise GapError(f"what {broker!r} had is not in the history any more")
+                # Removed before the client saw the table: all topics that it got since then are in the entries that follow.
+                topics[broker], is_complete[broker] = set(), True
+            elif not is_complete[broker]:
+                raise GapError(f"the topics of {broker!r} are no longer in the history")
         return topics
 
 
@@ -257,7 +254,7 @@ _OPENING: Final = b"retry: 1000\n\n"
 class WatchRequest:
     topic: str | None
     resumes: bool
-    """The client says that it has been here, even if what it says makes no sense."""
+    """The client sent a `Last-Event-ID`, valid or not."""
     last_seen: EventId | None = None
 
 
@@ -266,13 +263,13 @@ class Watch:
         self,
         registry: Registry,
         watchers: Watchers,
-        watched: WatchRequest,
+        request: WatchRequest,
         *,
         keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
     ) -> None:
         self._registry = registry
         self._watchers = watchers
-        self._wanted = watched
+        self._wanted = request
         self._keep_alive_seconds = keep_alive_seconds
         self._history = ""
 
@@ -280,54 +277,52 @@ class Watch:
         with self._watchers.watching(), self._registry.replica.subscriptions.add(self._wanted.topic) as subscription:
             self._history, upto = self._registry.history, self._registry.version
             yield _OPENING
-            async for part in self._first(upto):
+            async for part in self._initial_events(upto):
                 yield part
-            async for part in self._live(subscription):
+            async for part in self._live_events(subscription):
                 yield part
 
-    async def _first(self, upto: int) -> AsyncIterator[bytes]:
+    async def _initial_events(self, upto: int) -> AsyncIterator[bytes]:
         if not self._wanted.resumes:
-            route = self._current()
-            # A topic that is not there yet is told about when it comes.
+            route = self._current_route()
+            # When the topic does not exist yet, the first event is its creation.
             if route is not None and not route.endswith(b":null}\n\n"):
                 yield route
             return
         try:
-            async for part in self._missed(upto):
+            async for part in self._missed_events(upto):
                 yield part
         except (GapError, RoutebookError):
             async for part in self._reset():
                 yield part
 
-    async def _missed(self, upto: int) -> AsyncIterator[bytes]:
+    async def _missed_events(self, upto: int) -> AsyncIterator[bytes]:
         seen = self._wanted.last_seen
         if seen is None:
-            raise GapError("the id is none of ours")
+            raise GapError("the event id is invalid")
         if seen.version > upto:
-            # Another worker was ahead of this one.
+            # The client read from a worker that was ahead of this one.
             await self._registry.wait_for_version(seen.version)
             upto = self._registry.version
         registry = self._registry
         replay = Replay(
             self._registry.changes,
-            # The view may be another one after each read.
+            # The registry may replace its view between two reads.
             topics_of=lambda broker: registry.view.queues_of(broker),  # noqa: PLW0108
             all_topics=lambda: registry.view.topics,
             topic=self._wanted.topic,
         )
-        async for happened in replay.between(seen, upto):
-            yield self._event(happened)
+        async for event in replay.between(seen, upto):
+            yield self._encode(event)
 
-    async def _live(self, subscription: Subscription) -> AsyncIterator[bytes]:
-        """Ends when the worker stops, or when this watcher is too slow: it comes back with
-        `Last-Event-ID`.
-        """
+    async def _live_events(self, subscription: Subscription) -> AsyncIterator[bytes]:
+        """Ends when the worker stops, or when the client reads too slowly; it can resume with `Last-Event-ID`."""
         stopping = asyncio.ensure_future(self._watchers.stopping.wait())
-        coming = asyncio.ensure_future(_next(subscription))
+        next_event = asyncio.ensure_future(_next(subscription))
         try:
             while True:
                 done, _ = await asyncio.wait(
-                    (stopping, coming), timeout=self._keep_alive_seconds, return_when=asyncio.FIRST_COMPLETED
+                    (stopping, next_event), timeout=self._keep_alive_seconds, return_when=asyncio.FIRST_COMPLETED
                 )
                 if stopping in done:
                     return
@@ -335,48 +330,48 @@ class Watch:
                     self._history = self._registry.history
                     async for part in self._reset():
                         yield part
-                if coming not in done:
+                if next_event not in done:
                     yield KEEP_ALIVE
                     continue
-                happened = coming.result()
-                if happened is None:
+                event = next_event.result()
+                if event is None:
                     return
-                coming = asyncio.ensure_future(_next(subscription))
-                yield self._event(happened)
+                next_event = asyncio.ensure_future(_next(subscription))
+                yield self._encode(event)
         finally:
             stopping.cancel()
-            coming.cancel()
+            next_event.cancel()
 
     async def _reset(self) -> AsyncIterator[bytes]:
-        """What the watcher knows may be wrong in ways nobody can tell it: it asks anew. One topic is
-        answered at once.
+        """The client's data may be wrong in ways that events cannot correct, so it must read again. For a watch of one
+        topic, its route follows.
         """
         event_id = self._newest_id
-        yield event("reset", {"version": self._registry.version, "history": self._registry.history}, event_id)
-        route = self._current()
+        yield encode_event("reset", {"version": self._registry.version, "history": self._registry.history}, event_id)
+        route = self._current_route()
         if route is not None:
             yield route
 
     @property
     def _newest_id(self) -> EventId:
-        """Of the newest change this worker has seen; `0-0` while there is none, which nobody can resume from."""
+        """The id of the newest change that this worker has seen. `0-0` while there is none; it cannot be resumed from."""
         replica = self._registry.replica
         return EventId(replica.position.ms, replica.version)
 
-    def _current(self) -> bytes | None:
+    def _current_route(self) -> bytes | None:
         if self._wanted.topic is None:
             return None
-        return self._event(RouteEvent(self._wanted.topic, *self._newest_id))
+        return self._encode(RouteEvent(self._wanted.topic, *self._newest_id))
 
-    def _event(self, happened: RouteEvent) -> bytes:
+    def _encode(self, event: RouteEvent) -> bytes:
         try:
-            return route_event(happened, self._registry.find_route(happened.topic))
+            return encode_route_event(event, self._registry.find_route(event.topic))
         except NotFoundError:
-            return route_event(happened, None)
+            return encode_route_event(event, None)
         except NotReadyError:
-            # "No such topic" cannot be said now; to be told nothing would leave the watcher with the old
-            # route for ever.
-            return event("reset", {"version": happened.version, "history": self._registry.history})
+            # The worker cannot be sure that the topic does not exist, and without an event the client would keep the
+            # old route for ever.
+            return encode_event("reset", {"version": event.version, "history": self._registry.history})
 
 
 async def _next(subscription: Subscription) -> RouteEvent | None:

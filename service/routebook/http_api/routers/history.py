@@ -56,12 +56,12 @@ async def watch_routes(
     slowly is disconnected and can resume.
     """
     context.watchers.check_room()
-    watched = WatchRequest(
+    request = WatchRequest(
         topic=check_name("topic", topic) if topic is not None else None,
         resumes=last_event_id is not None,
         last_seen=parse_event_id(last_event_id) if last_event_id is not None else None,
     )
-    stream: AsyncIterator[bytes] = Watch(context.registry, context.watchers, watched).stream()
+    stream: AsyncIterator[bytes] = Watch(context.registry, context.watchers, request).stream()
     return StreamingResponse(stream, media_type="text/event-stream", headers=_WATCH_HEADERS)
 
 
