@@ -20,7 +20,7 @@ from tests.support.ports import free_port
     [
         (["event: route", 'data: {"a":1}', "id: 1-2", ""], [Event("route", '{"a":1}', "1-2")]),
         (["data:x", "data: y", ""], [Event("message", "x\ny", "")]),
-        ([": still here", "", "retry: 1000", ""], []),
+        ([": keep-alive", "", "retry: 1000", ""], []),
         (["id: 1-2", "data: x", "", "data: y", ""], [Event("message", "x", "1-2"), Event("message", "y", "1-2")]),
         (["data: half an event"], []),
     ],

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from routebook.http_api.app import HttpApp, create_app
-from routebook.http_api.serving import Front
+from routebook.http_api.serving import AcceptorOptions
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica
@@ -56,9 +56,9 @@ async def running(namespace: Namespace, **settings: str) -> AsyncIterator[Worker
         await replica.wait_complete(10_000)
         registry = Registry(namespace, replica, live, worker="test-worker")
         app = create_app(registry, live, metrics)
-        front = Front(proxy_from=live.current.proxy_networks, metrics=metrics)
+        acceptor_options = AcceptorOptions(proxy_from=live.current.proxy_networks, metrics=metrics)
         async with (
-            served(app, request_timeout_ms=live.current.request_timeout_ms, front=front) as port,
+            served(app, request_timeout_ms=live.current.request_timeout_ms, acceptor_options=acceptor_options) as port,
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
         ):
             yield Worker(port, http, registry, metrics, app)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from starlette.types import ASGIApp
 
-from routebook.http_api.serving import Front, http_server
+from routebook.http_api.serving import AcceptorOptions, http_server
 from tests.support.waiting import until
 
 PATIENCE_SECONDS = 10.0
@@ -15,13 +15,22 @@ PATIENCE_SECONDS = 10.0
 
 @asynccontextmanager
 async def served(
-    app: ASGIApp, *, request_timeout_ms: int = 10_000, drain_ms: int = 5000, front: Front | None = None
+    app: ASGIApp,
+    *,
+    request_timeout_ms: int = 10_000,
+    drain_ms: int = 5000,
+    acceptor_options: AcceptorOptions | None = None,
 ) -> AsyncIterator[int]:
     """The port of the application, for as long as the context lasts."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
-    server = http_server(app, request_timeout_ms=request_timeout_ms, drain_ms=drain_ms, front=front or Front())
+    server = http_server(
+        app,
+        request_timeout_ms=request_timeout_ms,
+        drain_ms=drain_ms,
+        acceptor_options=acceptor_options or AcceptorOptions(),
+    )
     # The signals of the test run belong to pytest.
     task = asyncio.create_task(server._serve(sockets=[listener]))
     await until(lambda: server.started)

@@ -12,7 +12,7 @@ import pytest
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from routebook.http_api.serving import Front, http_server
+from routebook.http_api.serving import AcceptorOptions, http_server
 from routebook.listeners.tls import ServerTls, TlsOptions
 from tests.http_api.ports import line_to, served
 from tests.listeners.authorities import trusting
@@ -27,10 +27,10 @@ async def who(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def fronted(mode: str = "permissive") -> AsyncIterator[int]:
+async def tls_port(mode: str = "permissive") -> AsyncIterator[int]:
     tls = ServerTls(TlsOptions(mode=mode))  # type: ignore[arg-type]
     await tls.open()
-    async with served(who, front=Front(tls, ANYONE)) as port:
+    async with served(who, acceptor_options=AcceptorOptions(tls, ANYONE)) as port:
         yield port
 
 
@@ -51,7 +51,7 @@ async def asked(port: int, before: bytes, *, tls: bool = False) -> list[object]:
 
 
 async def test_https_and_http_on_one_port() -> None:
-    async with fronted() as port, httpx.AsyncClient(verify=trusting()) as client:
+    async with tls_port() as port, httpx.AsyncClient(verify=trusting()) as client:
         for scheme in ("http", "https"):
             answer = await client.get(f"{scheme}://127.0.0.1:{port}/")
             assert answer.json()[:2] == [scheme, "127.0.0.1"]
@@ -59,7 +59,7 @@ async def test_https_and_http_on_one_port() -> None:
 
 @pytest.mark.parametrize(("mode", "works", "fails"), [("enforcing", "https", "http"), ("disabled", "http", "https")])
 async def test_the_mode_counts_here_too(mode: str, works: str, fails: str) -> None:
-    async with fronted(mode) as port, httpx.AsyncClient(verify=trusting()) as client:
+    async with tls_port(mode) as port, httpx.AsyncClient(verify=trusting()) as client:
         assert (await client.get(f"{works}://127.0.0.1:{port}/")).json()[0] == works
         with pytest.raises((httpx.RemoteProtocolError, httpx.ConnectError, httpx.ReadError)):
             await client.get(f"{fails}://127.0.0.1:{port}/")
@@ -67,7 +67,7 @@ async def test_the_mode_counts_here_too(mode: str, works: str, fails: str) -> No
 
 @pytest.mark.parametrize("tls", [False, True])
 async def test_a_proxy_header_names_the_client(tls: bool) -> None:
-    async with fronted() as port:
+    async with tls_port() as port:
         found = await asked(port, b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 8080\r\n", tls=tls)
         assert found == ["https" if tls else "http", "192.0.2.7", 56324]
 
@@ -75,19 +75,22 @@ async def test_a_proxy_header_names_the_client(tls: bool) -> None:
 @pytest.mark.parametrize("header", [SIGNATURE + b"\x20\x00\x00\x00", b"PROXY UNKNOWN\r\n"])
 async def test_a_header_without_a_source_makes_nobody_of_the_balancer(header: bytes) -> None:
     """The balancer is on loopback here, where administrative verbs are free."""
-    async with fronted() as port:
+    async with tls_port() as port:
         found = await asked(port, header)
         assert found[1] == "proxied-by-127.0.0.1"
 
 
 async def test_a_proxy_header_that_is_not_believed_is_no_request() -> None:
-    async with served(who, front=Front(proxy_from=(ip_network("192.0.2.0/24"),))) as port, line_to(port) as line:
+    async with (
+        served(who, acceptor_options=AcceptorOptions(proxy_from=(ip_network("192.0.2.0/24"),))) as port,
+        line_to(port) as line,
+    ):
         await line.say(b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 8080\r\n" + REQUEST)
         assert b" 400 " in (await line.all()).split(b"\r\n")[0]
 
 
 async def test_the_bound_is_kept_here_too() -> None:
-    async with served(who, front=Front(max_connections=1)) as port, line_to(port) as first:
+    async with served(who, acceptor_options=AcceptorOptions(max_connections=1)) as port, line_to(port) as first:
         await first.say(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         await first.until(b"\r\n\r\n")
         async with line_to(port) as second:
@@ -98,7 +101,7 @@ async def test_a_request_under_way_over_tls_is_answered_before_a_stop() -> None:
     tls = ServerTls()
     await tls.open()
     async with httpx.AsyncClient(verify=trusting()) as client:
-        async with served(who, front=Front(tls)) as port:
+        async with served(who, acceptor_options=AcceptorOptions(tls)) as port:
             assert (await client.get(f"https://127.0.0.1:{port}/")).status_code == 200
         with pytest.raises(httpx.TransportError):
             await client.get(f"https://127.0.0.1:{port}/")
@@ -108,7 +111,7 @@ async def test_who_was_connected_when_a_stop_began_is_answered_and_then_let_go()
     """No `connection: close` in the request: the server says so itself, and the stop need not wait for it."""
     request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
     listener = socket.create_server(("127.0.0.1", 0), backlog=20)
-    server = http_server(who, request_timeout_ms=10_000, drain_ms=5000, front=Front())
+    server = http_server(who, request_timeout_ms=10_000, drain_ms=5000, acceptor_options=AcceptorOptions())
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup([listener])

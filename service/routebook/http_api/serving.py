@@ -1,9 +1,9 @@
-"""The sockets of the HTTP ports: uvicorn, with the deadlines it does not have, and behind an acceptor where the port is
-open to others: it brings bounds, PROXY headers and TLS.
+"""The sockets of the HTTP ports: uvicorn, with the deadlines that it lacks. An `Acceptor` supplies the connections of a
+port that is open to other machines; it adds connection limits, PROXY headers and TLS.
 
-uvicorn bounds only the silence between two requests. Here a connection is also closed when a request (head
-and body) is not complete within `request_timeout_ms` of its first byte, when a new connection says nothing
-for as long, and when a client does not take its answer for as long.
+uvicorn limits only the idle time between two requests. Here a connection is also closed when a request (head and body)
+is not complete within `request_timeout_ms` of its first byte, when a new connection sends nothing for that time, and
+when a client does not read its response for that time.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from routebook.listeners.arrival import Arrival, Bounds, Network
 from routebook.observability.metrics import Metrics
 
 KEEP_ALIVE_SECONDS: Final = 5
-"""Idle connections between two requests; uvicorn's own default, short because any worker answers anew in a
-millisecond.
-"""
+"""Idle time between two requests: uvicorn's default. It can be short because a new connection costs a millisecond."""
 
-GOODBYE_SECONDS: Final = 0.2
-NEWCOMERS_SECONDS: Final = 1.0
-"""At a stop, for those who are connected and whose first bytes are under way."""
+TLS_CLOSE_SECONDS: Final = 0.2
+"""At a stop, how long an idle client may take to answer the closing message of TLS."""
+
+UNCLASSIFIED_SECONDS: Final = 1.0
+"""At a stop, how long the acceptor waits for the first bytes of connections that are open already."""
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
-    """What stands before a port that others reach."""
+class AcceptorOptions:
+    """Options for the acceptor of a port that other machines can reach."""
 
     tls: Tls = field(default_factory=NoTls)
     proxy_from: tuple[Network, ...] = ()
@@ -42,69 +42,67 @@ class Front:
 
 
 class DeadlineProtocol(HttpToolsProtocol):
-    """One timer a connection, which looks at two time stamps: a request costs two assignments, not a
-    timer.
-    """
+    """Uses one timer per connection, which compares two timestamps. So a request costs two assignments, not a timer."""
 
     request_timeout_seconds: float = 10.0
     arrival: Arrival | None = None
-    _unfinished_since: float | None = None
-    _stuck_since: float | None = None
-    _watchdog: asyncio.TimerHandle | None = None
-    _has_heard = False
-    _ends_after_first = False
+    _request_start: float | None = None
+    _write_blocked_since: float | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _has_received = False
+    _closes_after_response = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.arrival is not None and self.arrival.balancer is not None:
             self.client = _client_of(self.arrival)
-        self._unfinished_since = self.loop.time()
-        self._watchdog = self.loop.call_later(self.request_timeout_seconds, self._look)
+        self._request_start = self.loop.time()
+        self._timer = self.loop.call_later(self.request_timeout_seconds, self._check_deadlines)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._watchdog is not None:
-            self._watchdog.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._has_heard = True
+        self._has_received = True
         super().data_received(data)
-        # Blank lines between requests begin no message, and would keep a silent connection open for ever.
-        if self._unfinished_since is None and self._is_idle:
-            self._unfinished_since = self.loop.time()
+        # Blank lines between requests begin no message, and would keep an idle connection open for ever.
+        if self._request_start is None and self._is_idle:
+            self._request_start = self.loop.time()
 
     def on_message_begin(self) -> None:
-        if self._unfinished_since is None:
-            self._unfinished_since = self.loop.time()
+        if self._request_start is None:
+            self._request_start = self.loop.time()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
-        if self._ends_after_first:
+        if self._closes_after_response:
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
-        self._unfinished_since = None
+        self._request_start = None
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        self._stuck_since = self.loop.time()
+        self._write_blocked_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        self._stuck_since = None
+        self._write_blocked_since = None
         super().resume_writing()
 
     def shutdown(self) -> None:
-        if not self._has_heard and self.arrival is not None and not self.arrival.is_tls:
-            # It has been handed over because it has begun to speak, and we are about to hear it.
-            self._ends_after_first = True
+        if not self._has_received and self.arrival is not None and not self.arrival.is_tls:
+            # The acceptor saw the first bytes of a request; they are about to arrive here.
+            self._closes_after_response = True
             return
-        is_quiet = self._is_idle and not self.transport.get_write_buffer_size()
+        is_idle = self._is_idle and not self.transport.get_write_buffer_size()
         super().shutdown()
-        if is_quiet:
-            # Many a client that is idle does not answer a goodbye of TLS, and a stop would wait for it.
-            self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
+        if is_idle:
+            # Many idle clients do not answer the closing message of TLS, and the stop would wait for them.
+            self.loop.call_later(TLS_CLOSE_SECONDS, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
         self._send_and_close(problems.BAD_REQUEST, msg)
@@ -117,23 +115,23 @@ class DeadlineProtocol(HttpToolsProtocol):
     def _may_write(self) -> bool:
         if self.pipeline:
             return False
-        # The current cycle is the request that is still arriving, and nobody has begun to answer it.
+        # The current cycle is the request that is still arriving, and its response has not started.
         return self._is_idle or (self.cycle.more_body and not self.cycle.response_started)
 
-    def _look(self) -> None:
+    def _check_deadlines(self) -> None:
         if self.transport.is_closing():
             return
         now = self.loop.time()
-        if self._stuck_since is not None and now - self._stuck_since >= self.request_timeout_seconds:
+        if self._write_blocked_since is not None and now - self._write_blocked_since >= self.request_timeout_seconds:
             self.transport.abort()
             return
-        since = self._unfinished_since
+        since = self._request_start
         if since is not None and now - since >= self.request_timeout_seconds and not self.flow.read_paused:
             self._give_up_request()
             return
-        starts = [stamp for stamp in (since, self._stuck_since) if stamp is not None]
+        starts = [stamp for stamp in (since, self._write_blocked_since) if stamp is not None]
         due = max(min(starts, default=now) + self.request_timeout_seconds, now + 0.05)
-        self._watchdog = self.loop.call_at(due, self._look)
+        self._timer = self.loop.call_at(due, self._check_deadlines)
 
     def _give_up_request(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
@@ -141,13 +139,13 @@ class DeadlineProtocol(HttpToolsProtocol):
         self._send_and_close(problems.TOO_SLOW, _too_slow(self.request_timeout_seconds))
 
     def _send_and_close(self, kind: Kind, detail: str) -> None:
-        """Written past the cycle, so only where no answer can be under way on this connection."""
+        """Writes directly to the transport, so only while no response is being sent on this connection."""
         if self._may_write:
-            self.transport.write(_last_words(kind, detail))
+            self.transport.write(_closing_response(kind, detail))
         self.transport.close()
 
 
-def _last_words(kind: Kind, detail: str) -> bytes:
+def _closing_response(kind: Kind, detail: str) -> bytes:
     response = problem_response(kind, detail)
     head = f"HTTP/1.1 {kind.status} {kind.title}\r\ncontent-type: {MEDIA_TYPE}\r\n"
     head += f"content-length: {len(response.body)}\r\nconnection: close\r\n\r\n"
@@ -159,29 +157,29 @@ def _too_slow(seconds: float) -> str:
 
 
 def _client_of(arrival: Arrival) -> tuple[str, int] | None:
-    """As the application shall see whoever comes through a balancer: never as the balancer."""
+    """The client address for a connection through a load balancer. It is never the balancer's address."""
     if arrival.judged_as is not None:
         return arrival.judged_as
-    # No address, on purpose: nothing that is asked of an address is true of it.
+    # Deliberately not an address, so that no rule for addresses (such as loopback) applies.
     return (f"proxied-by-{arrival.balancer.host}", arrival.balancer.port) if arrival.balancer else None
 
 
 class HttpServer(uvicorn.Server):
-    """Tells watchers to end before it waits for connections: they would never end by themselves."""
+    """Ends the watches before it waits for open connections, since they would never end by themselves."""
 
-    def __init__(self, config: uvicorn.Config, front: Front | None = None) -> None:
+    def __init__(self, config: uvicorn.Config, acceptor_options: AcceptorOptions | None = None) -> None:
         super().__init__(config)
-        self.front = front
+        self.acceptor_options = acceptor_options
         self._acceptors: list[Acceptor] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        if self.front is None or sockets is None:
+        if self.acceptor_options is None or sockets is None:
             await super().startup(sockets)
             return
-        self._acceptors = [self._acceptor(listener, self.front) for listener in sockets]
+        self._acceptors = [self._acceptor(listener, self.acceptor_options) for listener in sockets]
         for acceptor in self._acceptors:
             acceptor.start()
-        # They are closed and waited for like servers of the event loop.
+        # uvicorn closes them and waits for them like servers of the event loop.
         self.servers = self._acceptors  # type: ignore[assignment]
         self.started = True
 
@@ -193,7 +191,7 @@ class HttpServer(uvicorn.Server):
             acceptor.stop_listening()
         waits = [asyncio.ensure_future(acceptor.wait_decided()) for acceptor in self._acceptors]
         if waits:
-            await asyncio.wait(waits, timeout=NEWCOMERS_SECONDS)
+            await asyncio.wait(waits, timeout=UNCLASSIFIED_SECONDS)
         for wait in waits:
             wait.cancel()
         await super().shutdown(sockets)
@@ -202,31 +200,36 @@ class HttpServer(uvicorn.Server):
     def _protocol_class(self) -> type[DeadlineProtocol]:
         return cast("type[DeadlineProtocol]", self.config.http_protocol_class)
 
-    def _acceptor(self, listener: socket.socket, front: Front) -> Acceptor:
+    def _acceptor(self, listener: socket.socket, acceptor_options: AcceptorOptions) -> Acceptor:
         seconds = self._protocol_class.request_timeout_seconds
         return Acceptor(
             listener,
             self._protocol,
             port="http",
             frame_limits=None,
-            proxy_from=front.proxy_from,
-            bounds=Bounds(front.max_connections, silent_seconds=seconds, first_bytes_seconds=seconds),
-            tls=front.tls,
-            metrics=front.metrics,
-            farewell=_last_words(problems.TOO_SLOW, _too_slow(seconds)),
+            proxy_from=acceptor_options.proxy_from,
+            bounds=Bounds(acceptor_options.max_connections, silent_seconds=seconds, first_bytes_seconds=seconds),
+            tls=acceptor_options.tls,
+            metrics=acceptor_options.metrics,
+            farewell=_closing_response(problems.TOO_SLOW, _too_slow(seconds)),
         )
 
     def _protocol(self, arrival: Arrival) -> DeadlineProtocol:
-        made = self._protocol_class(self.config, self.server_state, self.lifespan.state)
-        made.arrival = arrival
-        return made
+        protocol = self._protocol_class(self.config, self.server_state, self.lifespan.state)
+        protocol.arrival = arrival
+        return protocol
 
 
 def http_server(
-    app: ASGIApp, *, request_timeout_ms: int, drain_ms: int, front: Front | None = None, **options: Any
+    app: ASGIApp,
+    *,
+    request_timeout_ms: int,
+    drain_ms: int,
+    acceptor_options: AcceptorOptions | None = None,
+    **options: Any,
 ) -> HttpServer:
-    """A server for either port; `options` are uvicorn's (host, port, fd …). Run it with
-    `serve(sockets=…)`. Without a front it is one for this machine alone.
+    """A server for either HTTP port. `options` are uvicorn's (host, port, fd …). Run it with
+    `serve(sockets=…)`. Without `acceptor_options` it is meant for this machine only.
     """
     deadlines = {"request_timeout_seconds": request_timeout_ms / 1000}
     config = uvicorn.Config(
@@ -235,7 +238,7 @@ def http_server(
         ws="none",
         lifespan="off",
         interface="asgi3",
-        # Believing X-Forwarded-For would turn a proxied stranger into a loopback caller.
+        # With X-Forwarded-For, any client behind a proxy could claim to be a loopback caller.
         proxy_headers=False,
         server_header=False,
         access_log=False,
@@ -244,4 +247,4 @@ def http_server(
         timeout_graceful_shutdown=max(1, drain_ms // 1000),
         **options,
     )
-    return HttpServer(config, front)
+    return HttpServer(config, acceptor_options)

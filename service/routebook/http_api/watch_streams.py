@@ -229,7 +229,7 @@ class Replay:
             if removed_group(change) is None:
                 continue
             if change.version <= seen.version:
-                # Removed before the client saw the table: all topics that it got since then are in the entries that follow.
+                # Removed at or before `seen`. All topics that it got later are named in the entries that follow.
                 topics[broker], is_complete[broker] = set(), True
             elif not is_complete[broker]:
                 raise GapError(f"the topics of {broker!r} are no longer in the history")
@@ -354,7 +354,7 @@ class Watch:
 
     @property
     def _newest_id(self) -> EventId:
-        """The id of the newest change that this worker has seen. `0-0` while there is none; it cannot be resumed from."""
+        """The id of the newest change that this worker has seen; `0-0`, which cannot be resumed from, without any."""
         replica = self._registry.replica
         return EventId(replica.position.ms, replica.version)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from routebook.http_api.serving import Front, HttpServer
+from routebook.http_api.serving import AcceptorOptions, HttpServer
 
 _log = logging.getLogger(__name__)
 
@@ -86,8 +86,8 @@ class Stop:
 class Unsignalled(HttpServer):
     """uvicorn without its handlers of SIGINT and SIGTERM, because this process stops in its own order."""
 
-    def __init__(self, config: uvicorn.Config, front: Front | None = None) -> None:
-        super().__init__(config, front)
+    def __init__(self, config: uvicorn.Config, acceptor_options: AcceptorOptions | None = None) -> None:
+        super().__init__(config, acceptor_options)
         self.accepts = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -103,7 +103,7 @@ class Serving:
     """A server that runs as a task of its owner."""
 
     def __init__(self, server: HttpServer, listener: socket.socket) -> None:
-        self.server = Unsignalled(server.config, server.front)
+        self.server = Unsignalled(server.config, server.acceptor_options)
         # `stop` ends earlier and counts what it cuts; uvicorn's own deadline is a safety net behind it.
         server.config.timeout_graceful_shutdown = (server.config.timeout_graceful_shutdown or 0) + 2
         self._listener = listener

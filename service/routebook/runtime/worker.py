@@ -24,7 +24,7 @@ from routebook.background.restoring import Restoring
 from routebook.errors import RoutebookError, StoreUnavailableError
 from routebook.http_api.admin_app import create_admin_app
 from routebook.http_api.app import create_app
-from routebook.http_api.serving import Front, http_server
+from routebook.http_api.serving import AcceptorOptions, http_server
 from routebook.listeners.tls import ServerTls, TlsOptions
 from routebook.observability.logs import suppressed_lines
 from routebook.observability.metrics import Metrics, ReplicaFigures
@@ -92,8 +92,8 @@ class Worker:
         self._ports = public
         self._tls = ServerTls(TlsOptions.of(settings))
         self._remoting = RemotingServer(self.registry, live, self._metrics, self._tls)
-        front = Front(self._tls, settings.proxy_networks, settings.max_connections, self._metrics)
-        self._http = self._serving(create_app(self.registry, live, self._metrics), public.http, front)
+        acceptor_options = AcceptorOptions(self._tls, settings.proxy_networks, settings.max_connections, self._metrics)
+        self._http = self._serving(create_app(self.registry, live, self._metrics), public.http, acceptor_options)
         admin_app = create_admin_app(self.registry, self._metrics, draining=stop.asked.is_set)
         self._admin = self._serving(admin_app, admin)
 
@@ -190,9 +190,14 @@ class Worker:
         await asyncio.wait({doing}, timeout=STORE_STOP_SECONDS)
         return False
 
-    def _serving(self, app: Any, listener: socket.socket, front: Front | None = None) -> Serving:
+    def _serving(self, app: Any, listener: socket.socket, acceptor_options: AcceptorOptions | None = None) -> Serving:
         settings = self._live.current
-        made = http_server(app, request_timeout_ms=settings.request_timeout_ms, drain_ms=settings.drain_ms, front=front)
+        made = http_server(
+            app,
+            request_timeout_ms=settings.request_timeout_ms,
+            drain_ms=settings.drain_ms,
+            acceptor_options=acceptor_options,
+        )
         serving = Serving(made, listener)
         self._stop.on_force(serving.force)
         return serving
