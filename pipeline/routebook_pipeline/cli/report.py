@@ -49,7 +49,7 @@ def command(
 
 
 def check_is_no_folder(out: str) -> None:
-    """Before the page is computed, which takes minutes."""
+    """Called before the page is computed, which takes minutes."""
     if out != "-" and Path(out).is_dir():
         raise WrongUsageError(f"{out} is a folder. Name a file: --out {Path(out) / 'report.html'}")
 

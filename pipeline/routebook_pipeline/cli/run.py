@@ -46,6 +46,7 @@ _QUESTION_FLAGS = {
     "parquet": "--parquet",
     "fail": "--fail",
 }
+"""Options that only questions have."""
 _SPARK_FLAGS = {"master": "--master", "conf": "--conf"}
 _STORE_FLAGS = {"url_env": "--url-env"}
 

@@ -49,7 +49,7 @@ not count: they are ours, and are kept to be parsed later.
 """
 
 
-class NotTheNextError(HistoryError):
+class DiscontinuityError(HistoryError):
     """The batch does not continue the table: it skips or repeats versions."""
 
     def __init__(self, table: str, held: int, first: int, last: int, versions: int) -> None:
@@ -88,11 +88,12 @@ def commit(
     """None when the table already has the whole batch.
 
     `batch`: entries as in `schemas.SOURCE`. `end`: the last position of the batch, even if that entry is lost; without
-    it, the last row decides. `stream_end`: the end of the stream when the end of the batch was fixed.
+    it, the last row decides. `stream_end`: the end of the stream when the end of the batch was fixed. `reached` is
+    called at the kill points, for tests.
     """
     while True:
         try:
-            return _try(
+            return _try_commit(
                 batch,
                 table.pin(),
                 ingested_ms=ingested_ms,
@@ -105,7 +106,7 @@ def commit(
             continue
 
 
-def _try(
+def _try_commit(
     batch: DataFrame,
     pinned: PinnedTable,
     *,
@@ -132,12 +133,11 @@ def _try(
         _check_same_stream(counts)
         # A hole row has the time of the entry before the hole.
         last_ms = end.ms if end is not None and end.version == counts["last"] else counts["last_ms"]
-        is_stream_end = stream_end is not None and stream_end.version == counts["last"]
         committed = CommittedBatch(
             era=era,
             **{name: counts[name] for name in ("first", "last", "entries", "holes", "unreadable")},
             rows=attempt.rows,
-            observed_ms=stream_end.now_ms if stream_end is not None and is_stream_end else last_ms,
+            observed_ms=stream_end.now_ms if stream_end and stream_end.version == counts["last"] else last_ms,
         )
         reached(KillPoint.FILES_WRITTEN)
         metadata = {name: getattr(committed, name) for name in ("observed_ms", "entries", "holes", "unreadable")}
@@ -192,7 +192,7 @@ def check_continuity(table: str, held: Position | None, counts: dict[str, Any]) 
     versions = counts["entries"] + counts["holes"]
     expected = (first, length, (first + counts["last"]) * length)
     if (counts["first"], versions, counts["twice_the_sum"]) != expected:
-        raise NotTheNextError(table, first - 1, counts["first"], counts["last"], versions)
+        raise DiscontinuityError(table, first - 1, counts["first"], counts["last"], versions)
 
 
 def _check_same_stream(counts: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import HistoryError, WrongUsageError
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.lake.commit import CommittedBatch, NotTheNextError, commit
+from routebook_pipeline.lake.commit import CommittedBatch, DiscontinuityError, commit
 from routebook_pipeline.lake.folders import Folder, check_spark_reaches
 from routebook_pipeline.lake.tables import Lake, PinnedTable, Position
 from routebook_pipeline.source.stream import EntryId
@@ -68,7 +68,7 @@ def import_files(spark: SparkSession, lake: Lake, files: Sequence[str]) -> Commi
     )
     try:
         return commit(entries, lake.changes, ingested_ms=last_ms)
-    except NotTheNextError as error:
+    except DiscontinuityError as error:
         raise HistoryError(
             f"The lake holds the changes up to version {error.held}, and the files have versions between {error.first} "
             f"and {error.last}. Some are missing, in the files or between the lake and the files, so nothing was "

@@ -15,8 +15,8 @@ EPOCH_DAY = "1970-01-01"
 
 
 def add_file(table: Table, numbers: Iterable[int], *, day: str = EPOCH_DAY, replacing: bool = False) -> str:
-    """Adds a file to the table, or replaces those of its day, and returns its path. The file is like one that Spark
-    writes, with a row for each number, which is its `ord`.
+    """Adds a file to the table, or replaces the files of its day, and returns its path. The file looks like Spark's.
+    It has a row for each of `numbers`, with that number as `ord`.
     """
     values = [{"ord": n, "version": n, "row": 0, "ms": n % DAY_MS, "topic": f"T{n * 7919 % 5000}"} for n in numbers]
     rows = pyarrow.Table.from_pylist(values, to_arrow_schema(table.columns))

@@ -11,8 +11,8 @@ from routebook_pipeline.lake.snapshots import start_ms
 from routebook_pipeline.lake.tables import Table
 from routebook_pipeline.lake.transactions import commit_files
 
-_nothing: Any = None
-NO_SPARK: SparkSession = _nothing
+_none: Any = None
+NO_SPARK: SparkSession = _none
 """Any use of it fails."""
 
 

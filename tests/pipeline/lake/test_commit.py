@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from routebook_pipeline.errors import WrongUsageError
-from routebook_pipeline.lake.commit import CommittedBatch, KillPoint, NotTheNextError, check_continuity, commit
+from routebook_pipeline.lake.commit import CommittedBatch, DiscontinuityError, KillPoint, check_continuity, commit
 from routebook_pipeline.lake.reading import complete_until
 from routebook_pipeline.lake.tables import Lake, Position
 from routebook_pipeline.source.stream import EntryId, StreamEnd
@@ -43,7 +43,7 @@ def test_every_version_is_in_the_table_once(spark: SparkSession, lake: Lake) -> 
 
     before = paths(table)
     # The number of versions is as expected, but one is repeated and one is missing.
-    with pytest.raises(NotTheNextError, match="up to version 32"):
+    with pytest.raises(DiscontinuityError, match="up to version 32"):
         add(*entries(33, 34), *entries(34, 34), *entries(36, 36))
     with pytest.raises(WrongUsageError, match="None of the 100 entries"):
         add(*((f"{START_MS}-{version}", b"x") for version in range(33, 133)))
@@ -140,5 +140,5 @@ def test_a_batch_that_does_not_continue_the_table_is_refused(
     held: int | None, first: int, last: int, entries: int, holes: int, twice_the_sum: int
 ) -> None:
     counts = {"first": first, "last": last, "entries": entries, "holes": holes, "twice_the_sum": twice_the_sum}
-    with pytest.raises(NotTheNextError):
+    with pytest.raises(DiscontinuityError):
         check_continuity("changes", None if held is None else Position(0, held), counts)

@@ -25,17 +25,17 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def mine(tmp_path: Path, namespace_name: str) -> Lake:
+def empty_lake(tmp_path: Path, namespace_name: str) -> Lake:
     return Lake(str(tmp_path / "lake"), namespace_name)
 
 
 @pytest.fixture
-def once(spark: SparkSession, mine: Lake) -> Once:
+def once(spark: SparkSession, empty_lake: Lake) -> Once:
     def run(*, limit: int = 1000, on_loss: str = "fail", starting: str = "lake") -> list[FeedEvent]:
         events: list[FeedEvent] = []
         ingest(
             spark,
-            mine,
+            empty_lake,
             once=True,
             on_event=events.append,
             stop=threading.Event(),
@@ -54,10 +54,10 @@ def gaps(version: int) -> tuple[str, bytes]:
     return f"{START_MS + version}-{version}", json.dumps(entry).encode()
 
 
-def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mine: Lake, once: Once) -> None:
+def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, empty_lake: Lake, once: Once) -> None:
     """One lake: several batches, a lost checkpoint, an old one, a trimmed stream, another history."""
-    table = mine.changes
-    checkpoint = Path(mine.checkpoints("changes").uri)
+    table = empty_lake.changes
+    checkpoint = Path(empty_lake.checkpoints("changes").uri)
     store.add(entries(1, 25))
     store.add([gaps(1), gaps(2)], stream="pulse")
 
@@ -73,7 +73,7 @@ def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mi
     clocks = {row.version: row.ingested_ms for row in table.pin().read(spark).where("row = 0").collect()}
     assert clocks[10] == START_MS + 10_000
     assert clocks[25] > START_MS + 25_000
-    assert mine.pulses.pin().read(spark).count() == 2
+    assert empty_lake.pulses.pin().read(spark).count() == 2
     assert len(table.pin().files) == 3, "a small batch is not split, since each partition would be a small file"
     shutil.copytree(checkpoint, checkpoint.with_name("kept"))
 
@@ -113,7 +113,7 @@ def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mi
     shutil.rmtree(checkpoint)
     assert once() == []
     newest = store.newest()
-    assert complete_until(mine, newest) == newest.now_ms
+    assert complete_until(empty_lake, newest) == newest.now_ms
 
     # The store lost its last changes and went beyond our position: the same versions, at other times.
     store.changes.drop()
@@ -124,23 +124,23 @@ def test_every_version_is_in_the_lake_once(spark: SparkSession, store: Store, mi
 
 
 @pytest.mark.slow
-def test_a_stream_that_was_empty_at_first_is_read_later(store: Store, mine: Lake, once: Once) -> None:
+def test_a_stream_that_was_empty_at_first_is_read_later(store: Store, empty_lake: Lake, once: Once) -> None:
     once()
     store.add(entries(1, 5))
     once()
     store.add([gaps(1)], stream="pulse")
     once()
-    held = [table.pin().position for table in (mine.changes, mine.pulses)]
+    held = [table.pin().position for table in (empty_lake.changes, empty_lake.pulses)]
     assert [position and position.version for position in held] == [5, 1]
 
 
 @pytest.mark.slow
 def test_starting_at_the_end_of_the_stream_happens_only_once(
-    spark: SparkSession, store: Store, mine: Lake, once: Once
+    spark: SparkSession, store: Store, empty_lake: Lake, once: Once
 ) -> None:
     store.add(entries(1, 5))
     once(starting="latest")
-    shutil.rmtree(mine.checkpoints("changes").uri)
+    shutil.rmtree(empty_lake.checkpoints("changes").uri)
     store.add(entries(6, 7))
     (progress,) = once(starting="latest")
     assert progress.committed is not None
@@ -148,10 +148,10 @@ def test_starting_at_the_end_of_the_stream_happens_only_once(
 
 
 @pytest.mark.slow
-def test_a_checkpoint_ahead_of_the_lake_is_refused(store: Store, mine: Lake, once: Once) -> None:
+def test_a_checkpoint_ahead_of_the_lake_is_refused(store: Store, empty_lake: Lake, once: Once) -> None:
     store.add(entries(1, 3))
     once()
-    kept = Path(mine.changes.folder.uri)
+    kept = Path(empty_lake.changes.folder.uri)
     shutil.copytree(kept, kept.with_name("backup"))
     store.add(entries(4, 6))
     once()
@@ -160,7 +160,7 @@ def test_a_checkpoint_ahead_of_the_lake_is_refused(store: Store, mine: Lake, onc
     store.add(entries(7, 9))
     with pytest.raises(HistoryError, match=r"up to version 3.*checkpoints"):
         once()
-    shutil.rmtree(mine.checkpoints("changes").uri)
+    shutil.rmtree(empty_lake.checkpoints("changes").uri)
     (progress,) = once()
     assert progress.committed is not None
     assert (progress.committed.first, progress.committed.last) == (4, 9)
@@ -172,9 +172,9 @@ def test_a_checkpoint_ahead_of_the_lake_is_refused(store: Store, mine: Lake, onc
 
 @pytest.mark.slow
 def test_no_query_continues_from_an_old_checkpoint(
-    spark: SparkSession, store: Store, mine: Lake, once: Once, tmp_path: Path
+    spark: SparkSession, store: Store, empty_lake: Lake, once: Once, tmp_path: Path
 ) -> None:
-    checkpoint, kept = Path(mine.checkpoints("changes").uri), tmp_path / "kept"
+    checkpoint, kept = Path(empty_lake.checkpoints("changes").uri), tmp_path / "kept"
 
     def restore_checkpoint() -> None:
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -203,7 +203,7 @@ def test_no_query_continues_from_an_old_checkpoint(
     assert (forked.value.ours, forked.value.newest) == (12, 20)
 
     # And with an old checkpoint of an era that ended.
-    rebase(spark, mine)
+    rebase(spark, empty_lake)
     restore_checkpoint()
     (progress,) = once()
     assert progress.committed is not None
@@ -211,7 +211,7 @@ def test_no_query_continues_from_an_old_checkpoint(
 
 
 @pytest.mark.slow
-def test_a_reader_behind_the_lake_detects_a_fork_too(spark: SparkSession, store: Store, mine: Lake) -> None:
+def test_a_reader_behind_the_lake_detects_a_fork_too(spark: SparkSession, store: Store, empty_lake: Lake) -> None:
     """Of two readers, the other one is further. The store loses changes after the position of this one."""
     store.add(entries(1, 12))
     events, stop = list[FeedEvent](), threading.Event()
@@ -221,7 +221,7 @@ def test_a_reader_behind_the_lake_detects_a_fork_too(spark: SparkSession, store:
             return
         events.append(event)
         if len(events) == 1:
-            assert commit(frame(spark, entries(6, 12)), mine.changes, ingested_ms=5) is not None
+            assert commit(frame(spark, entries(6, 12)), empty_lake.changes, ingested_ms=5) is not None
             store.changes.drop()
             store.add([*entries(1, 7), *((f"{START_MS + 90_000 + n}-{n}", payload(n)) for n in range(8, 31))])
         elif event.committed is not None:
@@ -230,7 +230,7 @@ def test_a_reader_behind_the_lake_detects_a_fork_too(spark: SparkSession, store:
     with pytest.raises(HistoryForkError) as forked:
         ingest(
             spark,
-            mine,
+            empty_lake,
             once=False,
             on_event=on_event,
             stop=stop,
@@ -238,17 +238,19 @@ def test_a_reader_behind_the_lake_detects_a_fork_too(spark: SparkSession, store:
             options={"max_entries_per_trigger": "5"},
         )
     assert (forked.value.ours, forked.value.newest) == (12, 30)
-    assert mine.changes.pin().position == Position(0, 12)
+    assert empty_lake.changes.pin().position == Position(0, 12)
 
 
-def test_an_unreachable_store_is_named(mine: Lake, once: Once, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_store_is_named(empty_lake: Lake, once: Once, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROUTEBOOK_REDIS_URL", "redis://127.0.0.1:1")
     with pytest.raises(UnreachableError, match="store"):
         once()
 
 
 @pytest.mark.slow
-def test_a_continuous_ingest_restarts_and_stops_after_its_batch(spark: SparkSession, store: Store, mine: Lake) -> None:
+def test_a_continuous_ingest_restarts_and_stops_after_its_batch(
+    spark: SparkSession, store: Store, empty_lake: Lake
+) -> None:
     """The stream cannot be read at first; then a batch is committed, and the ingest is stopped."""
     stop, events = threading.Event(), list[FeedEvent]()
     client, key = store.changes.client, store.changes.key
@@ -262,15 +264,15 @@ def test_a_continuous_ingest_restarts_and_stops_after_its_batch(spark: SparkSess
             client.delete(key)
             store.add(entries(1, 3))
 
-    ingest(spark, mine, once=False, on_event=on_event, stop=stop, trigger_s=0.1)
+    ingest(spark, empty_lake, once=False, on_event=on_event, stop=stop, trigger_s=0.1)
     assert "restarting in 1 s: RB_UNREACHABLE" in events[0].text
     assert [each.committed.last for each in events if each.committed is not None] == [3]
-    assert versions(spark, mine.changes) == [(1, 1), (2, 2), (3, 3)]
+    assert versions(spark, empty_lake.changes) == [(1, 1), (2, 2), (3, 3)]
 
 
 @pytest.mark.slow
 def test_files_are_joined_regularly_and_a_failure_does_not_stop_the_ingest(
-    store: Store, mine: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    store: Store, empty_lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches of twenty hours: the second one closes a day, whose files are joined, and the third one the next day, of
     which a file is missing.
@@ -278,7 +280,7 @@ def test_files_are_joined_regularly_and_a_failure_does_not_stop_the_ingest(
     monkeypatch.setattr(feeds, "COMMITS_BETWEEN_COMPACTIONS", 2)
     store.add(entries(1, 40, step_ms=2 * HOUR_MS))
     stop, joined = threading.Event(), list[str]()
-    table = mine.changes
+    table = empty_lake.changes
 
     def on_event(event: FeedEvent) -> None:
         if "closed days" in event.text:
@@ -289,7 +291,7 @@ def test_files_are_joined_regularly_and_a_failure_does_not_stop_the_ingest(
             stop.set()
 
     limit = {"max_entries_per_trigger": "10"}
-    ingest(spark, mine, once=False, on_event=on_event, stop=stop, trigger_s=0.1, options=limit)
+    ingest(spark, empty_lake, once=False, on_event=on_event, stop=stop, trigger_s=0.1, options=limit)
     assert joined[0] == "2 files of closed days joined into 1"
     assert "were not joined: A file of the table is missing" in joined[1]
     assert table.pin().position == Position(0, 40)
