@@ -62,11 +62,12 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 lock: $(DEV) ## Choose newer versions of all requirements and write the lock files
-	@$(COMPILE) --upgrade --extra embedded --output-file requirements.lock pyproject.toml
-	@$(COMPILE) --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
+	@$(COMPILE) --upgrade --extra embedded --extra tls --output-file requirements.lock pyproject.toml
+	@$(COMPILE) --constraint requirements.lock --extra tls --output-file requirements-image.lock pyproject.toml
 	@$(COMPILE) --upgrade --extra embedded --extra pipeline --extra dev --constraint requirements.lock \
 		--output-file requirements-dev.lock pyproject.toml
-	@$(COMPILE) --constraint requirements-dev.lock --extra pipeline --output-file requirements-pipeline.lock pyproject.toml
+	@$(COMPILE) --constraint requirements-dev.lock --extra pipeline --extra tls \
+		--output-file requirements-pipeline.lock pyproject.toml
 	@printf 'duckdb\npandas\npolars\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
 		--output-file requirements-bench.lock -
 	@printf 'jsonschema\npyyaml\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \

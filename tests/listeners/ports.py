@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from routebook.listeners.acceptor import Acceptor
-from routebook.listeners.arrival import Arrival
+from routebook.listeners.connection_info import ConnectionInfo
 from routebook.observability.metrics import Metrics
 from tests.support.waiting import until
 
 
-class Heard(asyncio.Protocol):
-    """Answers everything with the same bytes, and remembers them."""
+class Echo(asyncio.Protocol):
+    """Sends everything back, and records it."""
 
-    def __init__(self, arrival: Arrival) -> None:
-        self.arrival = arrival
+    def __init__(self, info: ConnectionInfo) -> None:
+        self.info = info
         self.data = b""
         self.ended = False
         self.transport: asyncio.Transport | None = None
@@ -42,11 +42,11 @@ class Port:
         self.listener.setblocking(False)
         self.number: int = self.listener.getsockname()[1]
         self.address = f"127.0.0.1:{self.number}"
-        self.made: list[Heard] = []
+        self.made: list[Echo] = []
         self.acceptor = Acceptor(self.listener, self._make, metrics=self.metrics, **options)
 
-    def _make(self, arrival: Arrival) -> Heard:
-        self.made.append(Heard(arrival))
+    def _make(self, info: ConnectionInfo) -> Echo:
+        self.made.append(Echo(info))
         return self.made[-1]
 
     def refused(self, reason: str, port: str = "remoting") -> float:

@@ -1,4 +1,4 @@
-"""More connections than there is room for: who goes, who stays, and what is said."""
+"""More connections than the limit: which are closed, which stay, and what is logged."""
 
 import asyncio
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from routebook.listeners import acceptor as acceptor_module
-from routebook.listeners.arrival import Bounds
-from tests.listeners.ports import Heard, Port, accepting
+from routebook.listeners.connection_info import ConnectionLimits
+from tests.listeners.ports import Echo, Port, accepting
 from tests.protocol.plain_frames import json_lookup
 from tests.support.peers import Peer
 from tests.support.waiting import until
@@ -18,21 +18,21 @@ LOOKUP = json_lookup()
 
 
 @pytest.fixture
-def nobody_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also who has just come may go."""
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even a connection that has just been accepted may be closed."""
     monkeypatch.setattr(acceptor_module, "SPARED_SECONDS", 0.0)
 
 
-async def spoken(port: Port) -> Peer:
+async def answered_peer(port: Port) -> Peer:
     one = await Peer.connect(port.address)
     await one.send(LOOKUP)
     assert await one.receive(len(LOOKUP)) == LOOKUP
     return one
 
 
-async def test_at_the_bound_newcomers_are_closed_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    async with accepting(bounds=Bounds(max_connections=3)) as port:
-        held = [await spoken(port) for _ in range(3)]
+async def test_at_the_limit_new_connections_are_closed_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async with accepting(limits=ConnectionLimits(max_connections=3)) as port:
+        held = [await answered_peer(port) for _ in range(3)]
         for _ in range(5):
             async with await Peer.connect(port.address) as one:
                 assert await one.read_to_end() == b""
@@ -43,44 +43,42 @@ async def test_at_the_bound_newcomers_are_closed_and_counted(caplog: pytest.LogC
             assert await one.receive(len(LOOKUP)) == LOOKUP
         held.pop().abort()
         await until(lambda: port.acceptor.open_connections == 2)
-        held.append(await spoken(port))
+        held.append(await answered_peer(port))
         for one in held:
             one.abort()
 
 
-async def test_silent_ones_go_first_the_oldest_before_all(
-    nobody_is_spared: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_oldest_silent_connection_is_closed_first(no_grace: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptor_module, "ROOM_AT_ONCE", 1)
-    async with accepting(bounds=Bounds(max_connections=3)) as port, await Peer.connect(port.address) as first:
+    async with accepting(limits=ConnectionLimits(max_connections=3)) as port, await Peer.connect(port.address) as first:
         await until(lambda: port.acceptor.open_connections == 1)
-        known = await spoken(port)
+        known = await answered_peer(port)
         async with await Peer.connect(port.address) as second:
             await until(lambda: port.acceptor.open_connections == 3)
-            newcomer = await spoken(port)
+            new = await answered_peer(port)
             assert await first.read_to_end() == b""
             assert port.refused("spared") == 1
             await second.send(LOOKUP)
             assert await second.receive(len(LOOKUP)) == LOOKUP
-        for one in (known, newcomer):
+        for one in (known, new):
             one.abort()
 
 
-async def test_then_those_the_port_can_do_without() -> None:
-    """Here it can do without the oldest; the remoting port knows which carry no sessions."""
+async def test_connections_that_the_port_can_spare_are_closed_next() -> None:
+    """This port spares the oldest; the remoting port spares those without sessions."""
 
-    def let_one_go() -> int:
-        for heard in made:
-            if heard.transport is not None and not heard.transport.is_closing():
-                heard.transport.close()
+    def close_one() -> int:
+        for protocol in made:
+            if protocol.transport is not None and not protocol.transport.is_closing():
+                protocol.transport.close()
                 return 1
         return 0
 
-    made: list[Heard] = []
-    async with accepting(bounds=Bounds(max_connections=2), make_room=let_one_go) as port:
+    made: list[Echo] = []
+    async with accepting(limits=ConnectionLimits(max_connections=2), make_room=close_one) as port:
         made = port.made
-        first, second = await spoken(port), await spoken(port)
-        third = await spoken(port)
+        first, second = await answered_peer(port), await answered_peer(port)
+        third = await answered_peer(port)
         assert await first.read_to_end() == b""
         await second.send(LOOKUP)
         assert await second.receive(len(LOOKUP)) == LOOKUP
@@ -89,8 +87,8 @@ async def test_then_those_the_port_can_do_without() -> None:
             one.abort()
 
 
-async def test_who_has_just_come_is_not_pushed_out_by_the_next() -> None:
-    async with accepting(bounds=Bounds(max_connections=1)) as port, await Peer.connect(port.address) as first:
+async def test_a_connection_that_was_just_accepted_is_not_closed_for_the_next_one() -> None:
+    async with accepting(limits=ConnectionLimits(max_connections=1)) as port, await Peer.connect(port.address) as first:
         await until(lambda: port.acceptor.open_connections == 1)
         async with await Peer.connect(port.address) as second:
             assert await second.read_to_end() == b""
@@ -98,18 +96,18 @@ async def test_who_has_just_come_is_not_pushed_out_by_the_next() -> None:
         assert await first.receive(len(LOOKUP)) == LOOKUP
 
 
-async def test_two_acceptors_at_one_socket_share_what_comes() -> None:
-    """As two worker processes do; and one that stops leaves the other the socket."""
+async def test_two_acceptors_share_the_connections_of_one_socket() -> None:
+    """As two worker processes do. When one stops, the other keeps the socket."""
     async with accepting() as port:
         other = Port()
         other.listener.close()
         other.acceptor._listener = port.listener.dup()
         other.acceptor.start()
         for _ in range(20):
-            (await spoken(port)).abort()
+            (await answered_peer(port)).abort()
         other.acceptor.close()
         await other.acceptor.wait_closed()
-        (await spoken(port)).abort()
+        (await answered_peer(port)).abort()
         assert len(port.made) + len(other.made) == 21
         await until(lambda: other.acceptor.open_connections == 0)
 
@@ -130,7 +128,7 @@ async def main():
         known = await Peer.connect(port.address)
         await known.send(LOOKUP)
         assert await known.receive(len(LOOKUP)) == LOOKUP
-        # Clients made before there are no descriptors left: their sockets count here, too.
+        # Made before the descriptors run out, because these sockets are in the same process.
         ready = [socket.socket() for _ in range(40)]
         for sock in ready:
             sock.setblocking(False)
@@ -174,7 +172,7 @@ asyncio.run(main(), loop_factory=uvloop.new_event_loop) if sys.version_info >= (
 """
 
 
-def test_out_of_descriptors_it_stays_up_sheds_and_says_so_once() -> None:
+def test_without_file_descriptors_it_closes_new_connections_and_logs_it_once() -> None:
     root = Path(__file__).parents[2]
     ran = subprocess.run(
         [sys.executable, "-c", OUT_OF_DESCRIPTORS], cwd=root, capture_output=True, text=True, timeout=60, check=False
@@ -182,15 +180,15 @@ def test_out_of_descriptors_it_stays_up_sheds_and_says_so_once() -> None:
     assert ran.returncode == 0, ran.stderr
     assert "shed 20" in ran.stdout
     assert "taken again" in ran.stdout
-    assert ran.stdout.count("cannot take connections") == 1
+    assert ran.stdout.count("cannot accept connections") == 1
 
 
-async def test_ten_thousand_silent_connections_leave_room_for_one_that_speaks(nobody_is_spared: None) -> None:
-    """Fault 26 in small: a flood of connections that say nothing, far more than the bound."""
-    async with accepting(bounds=Bounds(max_connections=50)) as port:
-        known = await spoken(port)
+async def test_a_flood_of_silent_connections_leaves_room_for_one_that_sends_a_request(no_grace: None) -> None:
+    """Fault 26, scaled down: far more connections than the limit, none of which sends anything."""
+    async with accepting(limits=ConnectionLimits(max_connections=50)) as port:
+        known = await answered_peer(port)
         flood = [await Peer.connect(port.address) for _ in range(300)]
-        late = await spoken(port)
+        late = await answered_peer(port)
         await known.send(LOOKUP)
         assert await known.receive(len(LOOKUP)) == LOOKUP
         assert port.acceptor.open_connections <= 50

@@ -1,4 +1,4 @@
-"""What becomes of a connection by its first bytes, however they come."""
+"""How the first bytes decide what happens to a connection, however they arrive."""
 
 import asyncio
 import socket
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from routebook.listeners.acceptor import Undecided
-from routebook.listeners.arrival import Bounds
+from routebook.listeners import acceptor as acceptor_module
+from routebook.listeners.connection_info import ConnectionLimits
 from routebook.protocol.opening import Endpoint
 from tests.listeners.ports import accepting
 from tests.protocol.plain_frames import framed, json_lookup
@@ -27,27 +27,27 @@ HTTP: dict[str, Any] = {"port": "http", "frame_limits": None}
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows with every look at first bytes."""
-    seen: list[int] = []
-    original = Undecided._look
+def peeks(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
+    """What each peek at the first bytes returned."""
+    results: list[bytes | None] = []
+    original = acceptor_module._peek
 
-    def counted(self: Undecided) -> None:
-        seen.append(1)
-        original(self)
+    def recorded(sock: socket.socket) -> bytes | None:
+        results.append(original(sock))
+        return results[-1]
 
-    monkeypatch.setattr(Undecided, "_look", counted)
-    return seen
+    monkeypatch.setattr(acceptor_module, "_peek", recorded)
+    return results
 
 
-async def test_frames_arrive_whole_at_the_protocol() -> None:
+async def test_the_protocol_gets_all_bytes() -> None:
     async with accepting() as port, await Peer.connect(port.address) as one:
         await one.send(LOOKUP)
         assert await one.receive(len(LOOKUP)) == LOOKUP
-        (heard,) = port.made
-        assert heard.data == LOOKUP
-        assert heard.arrival.peer == one.address
-        assert not heard.arrival.is_tls
+        (protocol,) = port.made
+        assert protocol.data == LOOKUP
+        assert protocol.info.peer == one.address
+        assert not protocol.info.is_tls
 
 
 async def test_nothing_is_decided_before_twelve_bytes() -> None:
@@ -61,17 +61,17 @@ async def test_nothing_is_decided_before_twelve_bytes() -> None:
         assert await one.receive(12) == short + b"\0\0"
 
 
-async def test_bytes_one_by_one_cost_a_look_each_and_no_more(looks: list[int]) -> None:
+async def test_single_bytes_cost_one_peek_each(peeks: list[bytes | None]) -> None:
     async with accepting(proxy_from=LOOPBACK) as port, await Peer.connect(port.address) as one:
         for byte in V1:
             await one.send(bytes([byte]))
             await asyncio.sleep(0.005)
-        before = len(looks)
+        before = len(peeks)
         await asyncio.sleep(0.2)
-        assert len(looks) == before <= len(V1) + 2
+        assert len(peeks) == before <= len(V1) + 2
         await one.send(LOOKUP)
         assert await one.receive(len(LOOKUP)) == LOOKUP
-        assert len(looks) == before + 1
+        assert len(peeks) == before + 1
 
 
 @pytest.mark.parametrize(
@@ -84,26 +84,26 @@ async def test_bytes_one_by_one_cost_a_look_each_and_no_more(looks: list[int]) -
         pytest.param(b"PROXY UNKNOWN\r\n", None, id="v1 unknown"),
     ],
 )
-async def test_a_believed_proxy_header_names_the_peer(header: bytes, source: Endpoint | None) -> None:
+async def test_an_accepted_proxy_header_names_the_peer(header: bytes, source: Endpoint | None) -> None:
     async with accepting(proxy_from=LOOPBACK) as port, await Peer.connect(port.address) as one:
         await one.send(header)
         await one.send(LOOKUP)
         assert await one.receive(len(LOOKUP)) == LOOKUP
-        (heard,) = port.made
-        assert heard.data == LOOKUP
-        assert heard.arrival.source == source
-        assert heard.arrival.peer == ("192.0.2.7:56324" if source else one.address)
+        (protocol,) = port.made
+        assert protocol.data == LOOKUP
+        assert protocol.info.source == source
+        assert protocol.info.peer == ("192.0.2.7:56324" if source else one.address)
 
 
 async def test_a_proxy_header_of_ipv6_is_written_with_brackets() -> None:
     async with accepting(proxy_from=LOOPBACK) as port, await Peer.connect(port.address) as one:
         await one.send(b"PROXY TCP6 2001:db8::7 2001:db8::1 56324 9876\r\n" + LOOKUP)
         assert await one.receive(len(LOOKUP)) == LOOKUP
-        assert port.made[0].arrival.peer == "[2001:db8::7]:56324"
+        assert port.made[0].info.peer == "[2001:db8::7]:56324"
 
 
 @pytest.mark.parametrize("header", [V1, V2, V2_LOCAL])
-async def test_from_another_network_it_is_a_frame_that_cannot_be(header: bytes) -> None:
+async def test_a_proxy_header_from_another_network_is_refused_as_a_frame(header: bytes) -> None:
     async with accepting(proxy_from=(ip_network("127.0.0.2/32"),)) as port:
         async with await Peer.connect(port.address) as one:
             await one.send(header[:4])
@@ -122,7 +122,7 @@ async def test_a_malformed_proxy_header_ends_the_connection() -> None:
         assert port.made == []
 
 
-async def test_tls_is_closed_where_there_is_none() -> None:
+async def test_tls_is_refused_on_a_port_without_tls() -> None:
     async with accepting() as port, await Peer.connect(port.address) as one:
         await one.send(bytes.fromhex("160301020001000100") + bytes(100))
         assert await one.read_to_end() == b""
@@ -130,19 +130,19 @@ async def test_tls_is_closed_where_there_is_none() -> None:
 
 
 @pytest.mark.parametrize("begin", [b"", b"\0", LOOKUP[:11]])
-async def test_who_leaves_undecided_is_forgotten_at_once(begin: bytes, looks: list[int]) -> None:
+async def test_a_peer_that_leaves_while_pending_is_noticed_at_once(begin: bytes, peeks: list[bytes | None]) -> None:
     async with accepting() as port:
         async with await Peer.connect(port.address) as one:
             await one.send(begin)
             await until(lambda: port.acceptor.open_connections == 1)
         await until(lambda: port.acceptor.open_connections == 0)
-        assert len(looks) < 5
+        assert len(peeks) < 5
 
 
-async def test_who_has_begun_must_go_on() -> None:
-    bounds = Bounds(first_bytes_seconds=0.2)
+async def test_a_connection_that_has_begun_must_go_on() -> None:
+    limits = ConnectionLimits(first_bytes_seconds=0.2)
     async with (
-        accepting(bounds=bounds) as port,
+        accepting(limits=limits) as port,
         await Peer.connect(port.address) as slow,
         await Peer.connect(port.address) as silent,
     ):
@@ -155,27 +155,27 @@ async def test_who_has_begun_must_go_on() -> None:
 
 
 async def test_a_silent_connection_is_closed_like_any_idle_one() -> None:
-    async with accepting(bounds=Bounds(silent_seconds=0.2)) as port, await Peer.connect(port.address) as one:
+    async with accepting(limits=ConnectionLimits(silent_seconds=0.2)) as port, await Peer.connect(port.address) as one:
         assert await one.read_to_end() == b""
         assert port.refused("silent") == 1
 
 
-async def test_the_counts_of_connections_follow_their_ends() -> None:
+async def test_ended_connections_are_no_longer_counted() -> None:
     async with accepting() as port:
         async with await Peer.connect(port.address) as one, await Peer.connect(port.address) as other:
-            for line in (one, other):
-                await line.send(LOOKUP)
-                await line.receive(len(LOOKUP))
+            for peer in (one, other):
+                await peer.send(LOOKUP)
+                await peer.receive(len(LOOKUP))
             assert port.acceptor.open_connections == 2
             value = port.metrics.registry.get_sample_value("routebook_connections", {"port": "remoting"})
             assert value == 2
         await until(lambda: port.acceptor.open_connections == 0)
-        assert all(heard.ended for heard in port.made)
+        assert all(protocol.ended for protocol in port.made)
 
 
-async def test_options_of_a_connection_are_those_of_apaches_server() -> None:
-    bounds = Bounds(send_buffer_bytes=70_000, receive_buffer_bytes=80_000)
-    async with accepting(bounds=bounds) as port, await Peer.connect(port.address) as one:
+async def test_a_connection_has_the_socket_options_of_apaches_name_server() -> None:
+    limits = ConnectionLimits(send_buffer_bytes=70_000, receive_buffer_bytes=80_000)
+    async with accepting(limits=limits) as port, await Peer.connect(port.address) as one:
         await one.send(LOOKUP)
         await one.receive(len(LOOKUP))
         transport = port.made[0].transport
@@ -185,19 +185,19 @@ async def test_options_of_a_connection_are_those_of_apaches_server() -> None:
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
-            # Linux reserves twice what is asked for.
+            # Linux reserves twice as much as requested.
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (70_000, 140_000)
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (80_000, 160_000)
 
 
 @pytest.mark.parametrize("begin", [b"GET /", b"PUT /", b"POST", b"PATCH", b"G", b"\r\nG", b"PROPFIND"])
-async def test_http_waits_for_no_more_than_it_takes(begin: bytes) -> None:
+async def test_http_needs_no_more_bytes_than_decide(begin: bytes) -> None:
     async with accepting(**HTTP, proxy_from=LOOPBACK) as port, await Peer.connect(port.address) as one:
         await one.send(begin)
         assert await one.receive(len(begin)) == begin
 
 
-async def test_http_takes_proxy_headers_and_then_what_comes() -> None:
+async def test_http_accepts_proxy_headers() -> None:
     async with accepting(**HTTP, proxy_from=LOOPBACK) as port:
         for header in (V1, V2):
             async with await Peer.connect(port.address) as one:
@@ -205,32 +205,48 @@ async def test_http_takes_proxy_headers_and_then_what_comes() -> None:
                     await one.send(bytes([byte]))
                 await one.send(b"G")
                 assert await one.receive(1) == b"G"
-                assert port.made[-1].arrival.peer == "192.0.2.7:56324"
+                assert port.made[-1].info.peer == "192.0.2.7:56324"
 
 
-async def test_http_says_farewell_to_the_silent() -> None:
-    bounds = Bounds(silent_seconds=0.2)
-    async with accepting(**HTTP, bounds=bounds, farewell=b"too late") as port, await Peer.connect(port.address) as one:
+async def test_http_answers_a_silent_connection_before_it_closes_it() -> None:
+    limits = ConnectionLimits(silent_seconds=0.2)
+    async with (
+        accepting(**HTTP, limits=limits, too_slow_answer=b"too late") as port,
+        await Peer.connect(port.address) as one,
+    ):
         assert await one.receive(100) == b"too late"
         assert port.refused("silent", "http") == 1
 
 
-async def test_a_connection_that_a_stop_meets_between_two_steps_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_right_before_the_protocol_gets_the_socket_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async with accepting() as port:
-        opened = port.acceptor._opened
+        hand_over = port.acceptor._hand_over
 
-        def stopped_right_after(*given: Any) -> None:
-            opened(*given)
+        async def stopped_before(*given: Any) -> None:
             port.acceptor.close()
+            await hand_over(*given)
 
-        monkeypatch.setattr(port.acceptor, "_opened", stopped_right_after)
+        monkeypatch.setattr(port.acceptor, "_hand_over", stopped_before)
         async with await Peer.connect(port.address) as one:
             await one.send(LOOKUP)
             assert await one.read_to_end() == b""
+        await until(lambda: port.acceptor.open_connections == 0)
+
+
+async def test_a_stop_right_after_a_connection_was_accepted_closes_it() -> None:
+    """The task that leads the connection has not begun then, and cannot close the socket itself."""
+    async with accepting() as port:
+        with socket.create_connection(("127.0.0.1", port.number)) as sock:
+            port.acceptor._accept()
+            assert port.acceptor.open_connections == 1
+            port.acceptor.close()
+            await port.acceptor.wait_closed()
+            assert port.acceptor.open_connections == 0
+            assert await asyncio.to_thread(sock.recv, 1) == b""
         assert port.made == []
 
 
-async def test_a_closed_acceptor_lets_go_of_newcomers_only() -> None:
+async def test_a_closed_acceptor_closes_only_pending_connections() -> None:
     async with accepting() as port, await Peer.connect(port.address) as known, await Peer.connect(port.address) as new:
         await known.send(LOOKUP)
         await known.receive(len(LOOKUP))
@@ -245,10 +261,10 @@ async def test_a_closed_acceptor_lets_go_of_newcomers_only() -> None:
                 pass
 
 
-async def test_who_was_connected_when_the_listening_ended_is_still_served() -> None:
-    """The kernel connects before anybody here accepts; behind a balancer there is no telling the two apart."""
+async def test_connections_that_the_kernel_made_before_a_stop_are_served() -> None:
+    """The kernel connects before the acceptor accepts; a balancer cannot tell the difference."""
     async with accepting(proxy_from=LOOPBACK) as port:
-        # Nothing is awaited between the two: the acceptor has seen none of them.
+        # Nothing is awaited in between, so the acceptor has not seen any of them.
         waiting = [socket.create_connection(("127.0.0.1", port.number)) for _ in range(40)]
         port.acceptor.stop_listening()
         with pytest.raises(ConnectionRefusedError):
@@ -264,7 +280,7 @@ async def test_who_was_connected_when_the_listening_ended_is_still_served() -> N
         await asyncio.wait_for(port.acceptor.wait_empty(), 5)
 
 
-async def test_a_close_ends_the_wait_for_those_who_say_nothing() -> None:
+async def test_close_ends_the_wait_for_silent_connections() -> None:
     async with accepting() as port:
         silent = socket.create_connection(("127.0.0.1", port.number))
         port.acceptor.stop_listening()

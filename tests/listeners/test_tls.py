@@ -1,23 +1,25 @@
-"""TLS and plain on one port: modes, clients' certificates, files that change under open connections."""
+"""TLS and plain connections on one port: modes, client certificates, and files that change meanwhile."""
 
 import asyncio
 import logging
 import ssl
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from ipaddress import ip_network
 from pathlib import Path
 from shutil import which
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from routebook.listeners import acceptor as acceptor_module
-from routebook.listeners.arrival import Bounds
-from routebook.listeners.test_certificate import Issued
-from routebook.listeners.tls import ServerTls, TlsOptions
-from tests.listeners.authorities import Authority, replace_file, trusting
+from routebook.listeners.connection_info import ConnectionLimits
+from routebook.listeners.tls import ServerTls, TlsOptions, make_test_pair
+from tests.listeners.authorities import Authority, Issued, replace_file, trusting
 from tests.listeners.ports import Port, accepting
 from tests.protocol.plain_frames import json_lookup
 from tests.support.peers import Peer
@@ -32,7 +34,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def write_pair(folder: Path, made: Issued, *, key: bool = True, certificate: bool = True) -> dict[str, str]:
-    """As options. Each file is replaced only if wanted."""
+    """Replaces the wanted files, and returns their paths as options."""
     if key:
         replace_file(folder / "key.pem", made.key)
     if certificate:
@@ -76,46 +78,46 @@ async def name_shown(port: Port, context: ssl.SSLContext) -> str:
     ("mode", "takes_tls", "takes_plain"),
     [("permissive", True, True), ("enforcing", True, False), ("disabled", False, True)],
 )
-async def test_a_mode_says_who_may_speak(mode: str, takes_tls: bool, takes_plain: bool) -> None:
+async def test_the_mode_decides_which_connections_are_served(mode: str, takes_tls: bool, takes_plain: bool) -> None:
     async with accepting(tls=await opened(mode=mode)) as port:
         assert await is_answered(port, trusting()) is takes_tls
         assert await is_answered(port, None) is takes_plain
-        assert [heard.arrival.is_tls for heard in port.made] == [True] * takes_tls + [False] * takes_plain
+        assert [protocol.info.is_tls for protocol in port.made] == [True] * takes_tls + [False] * takes_plain
         assert port.refused("tls") == (not takes_tls)
         assert port.refused("plain") == (not takes_plain)
 
 
-async def test_tls_may_come_behind_a_proxy_header() -> None:
+async def test_tls_may_follow_a_proxy_header() -> None:
     header = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 9876\r\n"
     async with accepting(tls=await opened(), proxy_from=(ip_network("127.0.0.0/8"),)) as port:
         assert await is_answered(port, trusting(), header)
-        assert port.made[0].arrival.peer == "192.0.2.7:56324"
-        assert port.made[0].arrival.is_tls
+        assert port.made[0].info.peer == "192.0.2.7:56324"
+        assert port.made[0].info.is_tls
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_both_current_versions_are_spoken(version: ssl.TLSVersion) -> None:
+async def test_tls_1_2_and_1_3_are_supported(version: ssl.TLSVersion) -> None:
     context = trusting()
     context.minimum_version = context.maximum_version = version
     async with accepting(tls=await opened()) as port:
         assert await is_answered(port, context)
 
 
-async def test_large_answers_pass_whole() -> None:
+async def test_large_answers_arrive_completely() -> None:
     data = LOOKUP + bytes(3_000_000)
     async with accepting(tls=await opened()) as port, connected(port, trusting()) as peer:
         peer.write(data)
         assert await peer.receive(len(data)) == data
 
 
-async def test_an_own_certificate_is_shown(authority: Authority) -> None:
+async def test_the_configured_certificate_is_shown(authority: Authority) -> None:
     files = write_pair(authority.folder, authority.issue("mine"))
     async with accepting(tls=await opened(test_mode=False, **files)) as port:
         assert await name_shown(port, authority.client()) == "mine"
         assert await is_answered(port, authority.client())
 
 
-async def test_a_failed_handshake_is_counted_and_ends_the_connection() -> None:
+async def test_a_failed_handshake_is_counted_and_closes_the_connection() -> None:
     async with accepting(tls=await opened()) as port:
         async with await Peer.connect(port.address) as one:
             await one.send(b"\x16" + bytes(100))
@@ -125,9 +127,9 @@ async def test_a_failed_handshake_is_counted_and_ends_the_connection() -> None:
         await until(lambda: port.acceptor.open_connections == 0)
 
 
-async def test_a_handshake_that_stops_is_ended() -> None:
+async def test_a_handshake_that_stalls_is_closed() -> None:
     async with (
-        accepting(tls=await opened(), bounds=Bounds(first_bytes_seconds=0.3)) as port,
+        accepting(tls=await opened(), limits=ConnectionLimits(first_bytes_seconds=0.3)) as port,
         await Peer.connect(port.address) as one,
     ):
         await one.send(bytes.fromhex("1603010200010001fc0303") + bytes(20))
@@ -135,23 +137,23 @@ async def test_a_handshake_that_stops_is_ended() -> None:
         await until(lambda: port.acceptor.open_connections == 0)
 
 
-async def test_a_stop_ends_a_handshake_under_way() -> None:
+async def test_closing_the_acceptor_ends_a_handshake_in_progress() -> None:
     async with accepting(tls=await opened()) as port, await Peer.connect(port.address) as one:
         await one.send(bytes.fromhex("1603010200010001fc0303") + bytes(20))
-        await until(lambda: bool(port.acceptor._handovers))
+        await until(lambda: bool(port.acceptor._pending))
         port.acceptor.close()
         await port.acceptor.wait_closed()
         assert await one.read_to_end() == b""
         await until(lambda: port.acceptor.open_connections == 0)
 
 
-async def test_unfinished_handshakes_make_room_for_who_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unfinished_handshakes_make_room_for_new_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptor_module, "SPARED_SECONDS", 0.0)
-    async with accepting(tls=await opened(), bounds=Bounds(max_connections=2)) as port:
+    async with accepting(tls=await opened(), limits=ConnectionLimits(max_connections=2)) as port:
         async with await Peer.connect(port.address) as one, await Peer.connect(port.address) as other:
             for shaking in (one, other):
                 await shaking.send(bytes.fromhex("1603010200010001fc0303") + bytes(20))
-            await until(lambda: len(port.acceptor._handovers) == 2)
+            await until(lambda: len(port.acceptor._pending) == 2)
             assert await is_answered(port, None)
             assert await is_answered(port, trusting())
             assert await one.read_to_end() == b""
@@ -159,8 +161,8 @@ async def test_unfinished_handshakes_make_room_for_who_is_answered(monkeypatch: 
         await until(lambda: port.acceptor.open_connections == 0)
 
 
-@pytest.mark.parametrize("wrong", ["no such file", "no certificate", "another's key", "no path"])
-async def test_without_a_usable_certificate_plain_goes_on_and_tls_is_closed(
+@pytest.mark.parametrize("wrong", ["no such file", "no certificate", "another key", "no path"])
+async def test_without_a_usable_certificate_only_plain_connections_are_served(
     authority: Authority, wrong: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = write_pair(authority.folder, authority.issue("mine"))
@@ -168,17 +170,17 @@ async def test_without_a_usable_certificate_plain_goes_on_and_tls_is_closed(
         Path(files["key_path"]).unlink()
     elif wrong == "no certificate":
         Path(files["cert_path"]).write_text("nothing of use")
-    elif wrong == "another's key":
+    elif wrong == "another key":
         write_pair(authority.folder, authority.issue("other"), certificate=False)
     else:
         files = {}
     tls = await opened(test_mode=False, **files)
-    assert "TLS connections are closed until it can" in caplog.text
+    assert "TLS connections are closed until this works" in caplog.text
     async with accepting(tls=tls) as port:
         assert not await is_answered(port, trusting())
         assert await is_answered(port, None)
         assert port.refused("tls_unavailable") == 1
-        # And it is taken up when it comes.
+        # A good certificate is used as soon as it is there.
         write_pair(authority.folder, authority.issue("mine"))
         tls.look()
         assert await is_answered(port, trusting()) is (wrong != "no path")
@@ -195,7 +197,7 @@ async def test_without_a_usable_certificate_plain_goes_on_and_tls_is_closed(
         (False, "require", True, True, True),
     ],
 )
-async def test_certificates_of_clients(
+async def test_client_certificates(
     authority: Authority,
     tmp_path_factory: pytest.TempPathFactory,
     auth_client: bool,
@@ -213,7 +215,7 @@ async def test_certificates_of_clients(
         assert await is_answered(port, authority.client(foreign)) is with_foreign
 
 
-@pytest.mark.skipif(which("openssl") is None, reason="openssl encrypts the key")
+@pytest.mark.skipif(which("openssl") is None, reason="needs openssl to encrypt the key")
 @pytest.mark.parametrize(("password", "works"), [("open sesame", True), ("", False), ("wrong", False)])
 async def test_a_key_may_have_a_password(authority: Authority, password: str, works: bool) -> None:
     files = write_pair(authority.folder, authority.issue("mine"))
@@ -223,7 +225,7 @@ async def test_a_key_may_have_a_password(authority: Authority, password: str, wo
     assert (tls.context() is not None) is works
 
 
-async def test_a_certificate_and_its_key_are_taken_up_together(authority: Authority) -> None:
+async def test_certificate_and_key_are_replaced_together(authority: Authority) -> None:
     files = write_pair(authority.folder, authority.issue("first"))
     tls = await opened(test_mode=False, **files)
     async with accepting(tls=tls) as port:
@@ -236,7 +238,7 @@ async def test_a_certificate_and_its_key_are_taken_up_together(authority: Author
         assert await name_shown(port, authority.client()) == "second"
 
 
-async def test_what_does_not_fit_leaves_the_last_good_one(
+async def test_files_that_do_not_fit_leave_the_last_good_certificate(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = write_pair(authority.folder, authority.issue("good"))
@@ -258,7 +260,7 @@ async def test_what_does_not_fit_leaves_the_last_good_one(
         assert await name_shown(port, authority.client()) == "new"
 
 
-async def test_a_changed_trust_file_counts_by_itself(
+async def test_a_changed_trust_file_takes_effect_alone(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     other = Authority(tmp_path_factory.mktemp("other"))
@@ -270,7 +272,7 @@ async def test_a_changed_trust_file_counts_by_itself(
     stranger = authority.client(other.issue("client"))
     async with accepting(tls=tls) as port:
         assert not await is_answered(port, stranger)
-        # A key half way through its own change is none of the trust file's business.
+        # Half of a new pair does not keep the trust file from being read.
         write_pair(authority.folder, authority.issue("next"), certificate=False)
         replace_file(trust, other.issuer.certificate)
         tls.look()
@@ -280,11 +282,10 @@ async def test_a_changed_trust_file_counts_by_itself(
         assert await is_answered(port, stranger)
 
 
-async def test_a_hundred_rotations_drop_nobody(authority: Authority) -> None:
-    """Fault 32: connections of each certificate, and a plain one, answer to the end."""
+async def test_a_hundred_rotations_close_no_connection(authority: Authority) -> None:
+    """Fault 32: connections with each certificate, and a plain one, are answered throughout."""
     files = write_pair(authority.folder, authority.issue("0"))
     tls = await opened(test_mode=False, **files)
-    # Making one takes longer than all else here.
     pairs = [authority.issue("odd"), authority.issue("even")]
     async with accepting(tls=tls) as port:
         held = [connected(port, None), connected(port, authority.client())]
@@ -301,12 +302,44 @@ async def test_a_hundred_rotations_drop_nobody(authority: Authority) -> None:
             assert await peer.receive(len(LOOKUP)) == LOOKUP
         assert await name_shown(port, authority.client()) == "even"
         watching = asyncio.create_task(tls.run())
-        write_pair(authority.folder, authority.issue("seen by itself"))
+        write_pair(authority.folder, authority.issue("seen without a call"))
 
         async def is_new() -> bool:
-            return await name_shown(port, authority.client()) == "seen by itself"
+            return await name_shown(port, authority.client()) == "seen without a call"
 
         await until(is_new)
         for one in held:
             await one.__aexit__(None, None, None)
         watching.cancel()
+
+
+async def test_the_test_certificate_is_made_for_this_machine_and_is_new_each_time() -> None:
+    context = trusting()
+    for _ in range(2):
+        async with accepting(tls=await opened()) as port, connected(port, context) as peer:
+            sent = peer.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        made = x509.load_der_x509_certificate(sent)
+        names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert names.get_values_for_type(x509.DNSName) == ["localhost"]
+        assert [str(one) for one in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "::1"]
+        assert made.not_valid_before_utc < datetime.now(UTC) < made.not_valid_after_utc
+    assert make_test_pair().key != make_test_pair().key
+
+
+@pytest.mark.parametrize(("mode", "level"), [("permissive", "INFO"), ("enforcing", "ERROR")])
+async def test_without_the_optional_package_test_mode_says_what_to_install(
+    mode: str, level: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    caplog.set_level(logging.INFO)
+    tls = await opened(mode=mode)
+    (record,) = [record for record in caplog.records if "pip install 'routebook[tls]'" in record.getMessage()]
+    assert record.levelname == level
+    async with accepting(tls=tls) as port:
+        assert not await is_answered(port, trusting())
+        assert await is_answered(port, None) is (mode == "permissive")
+        assert port.refused("tls_unavailable") == 1
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert ["pip install 'routebook[tls]'" in text for text in warnings] == [True]

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from routebook.listeners.acceptor import Tls
+from routebook.listeners.tls import ServerTls
 from routebook.observability.metrics import Metrics
-from routebook.remoting.server import NO_TLS, RemotingServer
+from routebook.remoting.server import RemotingServer
 from tests.support.in_process import InProcessWorker, start_worker
 from tests.support.peers import Answer, Peer
 
@@ -37,8 +37,8 @@ class PortUnderTest:
 
 @asynccontextmanager
 async def remoting_port(store_url: str, namespace: str, **settings: Any) -> AsyncIterator[PortUnderTest]:
-    """`tls` is what it is; everything else is a setting."""
-    tls: Tls = settings.pop("tls", NO_TLS)
+    """All keywords but `tls` are settings."""
+    tls: ServerTls | None = settings.pop("tls", None)
     worker = await start_worker(store_url, namespace, **settings)
     metrics = Metrics()
     server = RemotingServer(worker.registry, worker.live, metrics, tls)

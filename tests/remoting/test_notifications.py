@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from routebook.client.remoting_client import RemotingClient
-from routebook.listeners.tls import ClientRule, server_context, temporary_pair
+from routebook.listeners.tls import ClientRule, make_test_pair, server_context
 from routebook.model.broker import MinBrokerChange
 from routebook.remoting.notifications import Notifications
 from routebook.settings.live import LiveSettings
@@ -81,7 +81,7 @@ async def test_who_cannot_be_reached_is_left_out() -> None:
 
 
 async def test_brokers_that_want_tls_are_told_by_it() -> None:
-    broker, certificate = Broker(), server_context(temporary_pair(), ClientRule(), None)
+    broker, certificate = Broker(), server_context(make_test_pair(), ClientRule(), None)
     notifications = Notifications(settings(tls_client_enable=True))
     async with server_playing(broker.play, certificate) as there:
         notifications.tell(change(there))

@@ -228,7 +228,7 @@ async def test_the_cluster_table_is_made_once_for_all_who_ask(peer: Peer, monkey
         made.append(table)
         return build_cluster_info(table)
 
-    monkeypatch.setattr(handlers, "pick_up_cluster_info", look)
+    monkeypatch.setattr(handlers, "build_cluster_info", look)
     await register(peer)
     first = [(await peer.ask(106)).body for _ in range(5)]
     assert len(made) == 1

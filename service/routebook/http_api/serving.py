@@ -8,7 +8,7 @@ when a client does not read its response for that time.
 
 import asyncio
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import uvicorn
@@ -17,8 +17,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from routebook.http_api import problems
 from routebook.http_api.problems import MEDIA_TYPE, Kind, problem_response
-from routebook.listeners.acceptor import Acceptor, NoTls, Tls
-from routebook.listeners.arrival import Arrival, Bounds, Network
+from routebook.listeners.acceptor import Acceptor
+from routebook.listeners.connection_info import ConnectionInfo, ConnectionLimits, Network
+from routebook.listeners.tls import ServerTls
 from routebook.observability.metrics import Metrics
 
 KEEP_ALIVE_SECONDS: Final = 5
@@ -35,7 +36,7 @@ UNCLASSIFIED_SECONDS: Final = 1.0
 class AcceptorOptions:
     """Options for the acceptor of a port that other machines can reach."""
 
-    tls: Tls = field(default_factory=NoTls)
+    tls: ServerTls | None = None
     proxy_from: tuple[Network, ...] = ()
     max_connections: int = 20_000
     metrics: Metrics | None = None
@@ -45,7 +46,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     """Uses one timer per connection, which compares two timestamps. So a request costs two assignments, not a timer."""
 
     request_timeout_seconds: float = 10.0
-    arrival: Arrival | None = None
+    connection_info: ConnectionInfo | None = None
     _request_start: float | None = None
     _write_blocked_since: float | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -54,8 +55,8 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self.arrival is not None and self.arrival.balancer is not None:
-            self.client = _client_of(self.arrival)
+        if self.connection_info is not None and self.connection_info.balancer is not None:
+            self.client = _client_of(self.connection_info)
         self._request_start = self.loop.time()
         self._timer = self.loop.call_later(self.request_timeout_seconds, self._check_deadlines)
 
@@ -94,7 +95,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        if not self._has_received and self.arrival is not None and not self.arrival.is_tls:
+        if not self._has_received and self.connection_info is not None and not self.connection_info.is_tls:
             # The acceptor saw the first bytes of a request; they are about to arrive here.
             self._closes_after_response = True
             return
@@ -156,12 +157,12 @@ def _too_slow(seconds: float) -> str:
     return f"The request was not complete after {seconds:g} s."
 
 
-def _client_of(arrival: Arrival) -> tuple[str, int] | None:
+def _client_of(info: ConnectionInfo) -> tuple[str, int] | None:
     """The client address for a connection through a load balancer. It is never the balancer's address."""
-    if arrival.judged_as is not None:
-        return arrival.judged_as
+    if info.permission_address is not None:
+        return info.permission_address
     # Deliberately not an address, so that no rule for addresses (such as loopback) applies.
-    return (f"proxied-by-{arrival.balancer.host}", arrival.balancer.port) if arrival.balancer else None
+    return (f"proxied-by-{info.balancer.host}", info.balancer.port) if info.balancer else None
 
 
 class HttpServer(uvicorn.Server):
@@ -208,15 +209,15 @@ class HttpServer(uvicorn.Server):
             port="http",
             frame_limits=None,
             proxy_from=acceptor_options.proxy_from,
-            bounds=Bounds(acceptor_options.max_connections, silent_seconds=seconds, first_bytes_seconds=seconds),
+            limits=ConnectionLimits(acceptor_options.max_connections, silent_seconds=seconds, first_bytes_seconds=seconds),
             tls=acceptor_options.tls,
             metrics=acceptor_options.metrics,
-            farewell=_closing_response(problems.TOO_SLOW, _too_slow(seconds)),
+            too_slow_answer=_closing_response(problems.TOO_SLOW, _too_slow(seconds)),
         )
 
-    def _protocol(self, arrival: Arrival) -> DeadlineProtocol:
+    def _protocol(self, info: ConnectionInfo) -> DeadlineProtocol:
         protocol = self._protocol_class(self.config, self.server_state, self.lifespan.state)
-        protocol.arrival = arrival
+        protocol.connection_info = info
         return protocol
 
 

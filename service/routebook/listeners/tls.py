@@ -1,10 +1,10 @@
-"""What OpenSSL is told: one context out of bytes that were read before, so that a key and a certificate that belong
-together stay so whatever happens to their files meanwhile.
+"""TLS of this process: which connections may use it, the context for the next one, and the certificate files.
 
-TLS of this process: who may speak it, the context for the next connection, and the files it comes from.
+A connection keeps the context that it began with, so changed files affect only new connections. Files that cannot be
+used are ignored, and the last good certificate stays in use. The rules for reading them again are RocketMQ's.
 
-A connection keeps the context it began with, so a change of files touches nobody who is connected. What cannot be
-used is never taken up: the last good certificate stays. The rules of when to read again are Apache's.
+Key and certificate are read completely before OpenSSL gets them, so that a pair that fits together stays together,
+whatever happens to the files meanwhile.
 """
 
 import asyncio
@@ -16,14 +16,30 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
-from routebook.listeners.test_certificate import issue
 from routebook.settings import Settings
 
+_log = logging.getLogger(__name__)
+
+Mode = Literal["permissive", "enforcing", "disabled"]
 NeedClientAuth = Literal["none", "optional", "require"]
-DEMANDS = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+VERIFY_MODES: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+POLL_SECONDS: Final = 0.5
+
+TEST_CERTIFICATE_LIFETIME: Final = timedelta(days=3650)
+BACKDATED: Final = timedelta(days=1)
+"""For peers whose clock is slow."""
+MISSING_PACKAGE: Final = (
+    "tls_test_mode is true, and the package that makes its certificate is not installed; install it with "
+    "pip install 'routebook[tls]', or use certificate files (tls_test_mode false, tls_key_path, tls_cert_path)"
+)
+
+Stamp = tuple[int, int, int] | None
+"""Time of the last change, size and inode of a file, since mounted secrets are replaced by renaming. None: no file."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -35,32 +51,61 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class ClientRule:
-    """Which certificates of clients are asked for. Where any would do (auth_client off) none is: `ssl` cannot take an
-    unchecked one, and one that everybody can make for himself proves nothing.
+    """Which client certificates are requested. None are when any would be accepted (`auth_client` off): Python's `ssl`
+    cannot accept one without verification, and a certificate that anybody can make proves nothing.
     """
 
     auth_client: bool = False
     need: NeedClientAuth = "none"
 
     @property
-    def demand(self) -> ssl.VerifyMode:
-        return DEMANDS[self.need] if self.auth_client else ssl.CERT_NONE
+    def verify_mode(self) -> ssl.VerifyMode:
+        return VERIFY_MODES[self.need] if self.auth_client else ssl.CERT_NONE
 
 
-def temporary_pair() -> Pair:
-    """Signed by itself, for this run; its key is never written to a disk."""
-    made = issue("localhost", ("localhost", "127.0.0.1", "::1"))
-    return Pair(made.key, made.certificate)
+class MissingPackageError(ValueError):
+    """The optional package `cryptography` is not installed."""
+
+
+def make_test_pair() -> Pair:
+    """A self-signed certificate for RocketMQ's test mode, in which peers do not verify it. Its key is never written to
+    a disk.
+    """
+    try:
+        from cryptography import x509  # noqa: PLC0415 optional, and slow to import
+        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(MISSING_PACKAGE) from error
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    addresses = [x509.IPAddress(ip_address(address)) for address in ("127.0.0.1", "::1")]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + TEST_CERTIFICATE_LIFETIME)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost"), *addresses]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    key_bytes = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return Pair(key_bytes, certificate.public_bytes(pem))
 
 
 def server_context(pair: Pair, rule: ClientRule, trust: bytes | None) -> ssl.SSLContext:
     """Raises OSError (ssl.SSLError is one) or ValueError when the parts are broken or do not fit together."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with _as_file(pair.certificate) as certificate, _as_file(pair.key) as key:
-        # Without a password of its own OpenSSL would ask for one at the terminal.
+        # Without a password function OpenSSL would ask for the password at the terminal.
         context.load_cert_chain(certificate, key, password=lambda: pair.password)
-    context.verify_mode = rule.demand
-    if rule.demand != ssl.CERT_NONE:
+    context.verify_mode = rule.verify_mode
+    if rule.verify_mode != ssl.CERT_NONE:
         if trust is None:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
         else:
@@ -70,7 +115,9 @@ def server_context(pair: Pair, rule: ClientRule, trust: bytes | None) -> ssl.SSL
 
 @contextlib.contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """`ssl` reads keys from files only. In memory where the system has such files."""
+    """`ssl` reads key and certificate from files only. On Linux, this one is in memory; elsewhere it is a private file
+    that is deleted at once.
+    """
     if sys.platform == "linux":
         fd = os.memfd_create("routebook-tls", os.MFD_CLOEXEC)
         with open(fd, "wb") as file:
@@ -82,15 +129,6 @@ def _as_file(data: bytes) -> Iterator[str]:
             file.write(data)
             file.flush()
             yield file.name
-
-
-_log = logging.getLogger(__name__)
-
-Mode = Literal["permissive", "enforcing", "disabled"]
-POLL_SECONDS = 0.5
-
-Stamp = tuple[int, int, int] | None
-"""Time of the change, size, and which file it is: mounted secrets are exchanged by renaming. None: not there."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -130,10 +168,12 @@ class ServerTls:
         self._pair: Pair | None = None
         self._trust: bytes | None = None
         self._seen = self._stamps()
-        """At the last look, whether that led to something or not: the same trouble is not told twice a second."""
+        """At the last look, whether they could be used or not, so that the same error is not logged twice a second."""
         self._used: dict[str, Stamp] = {}
-        """Of those files that the context is made of."""
+        """Of the files in the current context."""
         self.loads = 0
+        self.problem = "there is no certificate yet"
+        """Why there is no context."""
 
     @property
     def takes_tls(self) -> bool:
@@ -144,31 +184,34 @@ class ServerTls:
         return self._options.mode != "enforcing"
 
     def context(self) -> ssl.SSLContext | None:
-        """For the next connection. None: none could be made yet, and the log says why."""
+        """For the next connection. None while no certificate could be used; `problem` says why."""
         return self._context
 
     async def open(self) -> None:
-        """Never fails: who has no certificate can still serve plain connections."""
+        """Never fails: without a certificate, plain connections can still be served."""
         if not self.takes_tls:
             return
         if self._rule.need != "none" and not self._rule.auth_client:
             _log.warning(
-                "tls_need_client_auth is %s, but with tls_auth_client off any certificate would do: none is asked for.",
+                "tls_need_client_auth is %s, but tls_auth_client is false, so any certificate would do: none is "
+                "requested.",
                 self._rule.need,
             )
         await asyncio.to_thread(self._load_first)
 
     async def run(self) -> None:
-        """Looks after the files for as long as it runs."""
+        """Watches the files until it is cancelled."""
         if self._options.test_mode or not self.takes_tls:
             await asyncio.Event().wait()
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            # A folder on a network may take its time.
+            # In a thread, because a network file system may be slow.
             await asyncio.to_thread(self.look)
 
     def look(self) -> None:
-        """Takes up what has changed since the last look."""
+        """Uses what has changed since the last look. A changed trust file counts by itself; key and certificate count
+        when both have changed.
+        """
         now = self._stamps()
         if now == self._seen:
             return
@@ -184,7 +227,7 @@ class ServerTls:
 
     def _load_first(self) -> None:
         if self._options.test_mode:
-            self._attempt({}, [], lambda: (temporary_pair(), None))
+            self._attempt({}, [], lambda: (make_test_pair(), None))
         else:
             self._load_all(self._seen)
 
@@ -194,20 +237,29 @@ class ServerTls:
     def _attempt(
         self, now: dict[str, Stamp], paths: list[str], read: Callable[[], tuple[Pair | None, bytes | None]]
     ) -> None:
-        shown = ", ".join(paths) or "a certificate made for this run"
+        source = ", ".join(paths) or "a certificate made for this run"
         try:
             pair, trust = read()
             if pair is None:
                 return
             context = server_context(pair, self._rule, trust)
+        except MissingPackageError as error:
+            self.problem = str(error)
+            # Test mode is the default, and most installations do not want TLS.
+            level = logging.INFO if self.takes_plain else logging.ERROR
+            _log.log(level, "TLS connections are closed: %s.", error)
+            return
         except (OSError, ValueError) as error:
-            then = "The last good certificate stays." if self._context else "TLS connections are closed until it can."
-            _log.error("TLS cannot use %s: %s. %s", shown, error, then)
+            self.problem = f"{source} cannot be used: {error}"
+            then = (
+                "The last good certificate stays." if self._context else "TLS connections are closed until this works."
+            )
+            _log.error("TLS cannot use %s: %s. %s", source, error, then)
             return
         self._context, self._pair, self._trust = context, pair, trust
         self._used |= {path: now[path] for path in paths if path in now}
         self.loads += 1
-        _log.info("TLS uses %s.", shown)
+        _log.info("TLS uses %s.", source)
 
     def _has_changed(self, now: dict[str, Stamp], path: str) -> bool:
         return path in now and now[path] != self._used.get(path)
@@ -220,7 +272,7 @@ class ServerTls:
         options = self._options
         for name, path in (("tls_key_path", options.key_path), ("tls_cert_path", options.cert_path)):
             if not path:
-                raise ValueError(f"tls_test_mode is off and {name} is empty")
+                raise ValueError(f"tls_test_mode is false and {name} is empty")
         return Pair(Path(options.key_path).read_bytes(), Path(options.cert_path).read_bytes(), options.key_password)
 
     def _read_trust(self) -> bytes | None:

@@ -13,8 +13,9 @@ import socket
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from routebook.listeners.acceptor import Acceptor, NoTls, Tls
-from routebook.listeners.arrival import Bounds
+from routebook.listeners.acceptor import Acceptor
+from routebook.listeners.connection_info import ConnectionLimits
+from routebook.listeners.tls import ServerTls
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.remoting.connection import RemotingConnection
@@ -25,7 +26,6 @@ from routebook.settings import LiveSettings
 
 _watermark = logging.getLogger("routebook.watermark")
 
-NO_TLS: Final = NoTls()
 WATERMARK_AFTER_S: Final = 10.0
 WATERMARK_PERIOD_S: Final = 1.0
 CLOSE_S: Final = 1.0
@@ -33,7 +33,7 @@ CLOSE_S: Final = 1.0
 
 
 class RemotingServer:
-    def __init__(self, registry: Registry, live: LiveSettings, metrics: Metrics, tls: Tls = NO_TLS) -> None:
+    def __init__(self, registry: Registry, live: LiveSettings, metrics: Metrics, tls: ServerTls | None = None) -> None:
         self._live = live
         self._metrics = metrics
         self._tls = tls
@@ -52,10 +52,10 @@ class RemotingServer:
         settings = self._live.current
         self._acceptor = Acceptor(
             listener,
-            lambda arrival: RemotingConnection(self.port, arrival.peer, arrival.began),
+            lambda info: RemotingConnection(self.port, info.peer, info.first_byte_at),
             frame_limits=self.port.limits,
             proxy_from=settings.proxy_networks,
-            bounds=Bounds(
+            limits=ConnectionLimits(
                 max_connections=settings.max_connections,
                 silent_seconds=settings.server_channel_max_idle_time_seconds,
                 first_bytes_seconds=settings.incomplete_frame_timeout_ms / 1000,
