@@ -209,7 +209,9 @@ class HttpServer(uvicorn.Server):
             port="http",
             frame_limits=None,
             proxy_from=acceptor_options.proxy_from,
-            limits=ConnectionLimits(acceptor_options.max_connections, silent_seconds=seconds, first_bytes_seconds=seconds),
+            limits=ConnectionLimits(
+                acceptor_options.max_connections, silent_seconds=seconds, first_bytes_seconds=seconds
+            ),
             tls=acceptor_options.tls,
             metrics=acceptor_options.metrics,
             too_slow_answer=_closing_response(problems.TOO_SLOW, _too_slow(seconds)),
