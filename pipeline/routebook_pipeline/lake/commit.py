@@ -184,8 +184,8 @@ def _with_sum(counts: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_continuity(table: str, held: Position | None, counts: dict[str, Any]) -> None:
-    """NotTheNextError unless the batch has each version from H + 1 to its last one exactly once. Without H it may start
-    anywhere: earlier entries were trimmed before the lake existed.
+    """DiscontinuityError unless the batch has each version from H + 1 to its last one exactly once. Without H it may
+    start anywhere: earlier entries were trimmed before the lake existed.
     """
     first = held.version + 1 if held else counts["first"]
     length = counts["last"] - first + 1
