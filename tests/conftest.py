@@ -99,7 +99,7 @@ async def client(request: pytest.FixtureRequest, store_url: str, namespace_name:
     from routebook.store.connection.client import StoreClient  # noqa: PLC0415
     from routebook.store.connection.url import StoreUrl  # noqa: PLC0415
 
-    store = StoreClient(StoreUrl.parse(store_url), slot_key=f"rb:{{{namespace_name}}}:meta", timeout_ms=5000)
+    store = StoreClient(StoreUrl.parse(store_url), slot_key=f"rb:{{{namespace_name}}}:meta", timeout_ms=20_000)
     await store.open()
     try:
         yield store

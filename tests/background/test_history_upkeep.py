@@ -226,7 +226,7 @@ async def test_a_baseline_changes_nothing_for_replicas_and_watchers(store_url: s
         digest, route = worker.replica.table.digest, worker.registry.find_route("orders")
         with worker.registry.replica.subscriptions.add() as subscription:
             told = await to_the_end(worker.namespace, await lease_of(worker.namespace))
-            await worker.replica.wait_for(told[-1].version, 5000)
+            await worker.replica.wait_for(told[-1].version, 30_000)
             subscription.close()
             assert [event async for event in subscription] == []
         assert (worker.replica.table.digest, worker.registry.find_route("orders")) == (digest, route)
@@ -252,7 +252,7 @@ async def test_a_wish_is_fulfilled_once(store_url: str, namespace_name: str) -> 
         since = await worker.registry.request_baseline()
         assert await request_baseline(worker.namespace, "trimmed") == since
         worker.lead()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (await read_baseline_state(worker.namespace)).requested:
                 await asyncio.sleep(0.02)
         found = [

@@ -53,13 +53,13 @@ async def running(namespace: Namespace, **settings: str) -> AsyncIterator[Worker
     replica = Replica(namespace, live)
     feed = asyncio.create_task(replica.run())
     try:
-        await replica.wait_complete(10_000)
+        await replica.wait_complete(30_000)
         registry = Registry(namespace, replica, live, worker="test-worker")
         app = create_app(registry, live, metrics)
         acceptor_options = AcceptorOptions(proxy_from=live.current.proxy_networks, metrics=metrics)
         async with (
             served(app, request_timeout_ms=live.current.request_timeout_ms, acceptor_options=acceptor_options) as port,
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30) as http,
         ):
             yield Worker(port, http, registry, metrics, app)
     finally:

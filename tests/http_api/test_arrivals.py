@@ -119,7 +119,7 @@ async def test_who_was_connected_when_a_stop_began_is_answered_and_then_let_go()
     waiting = [socket.create_connection(listener.getsockname()) for _ in range(20)]
     for sock in waiting:
         sock.sendall(request)
-    await asyncio.wait_for(server.shutdown([listener]), 5)
+    await asyncio.wait_for(server.shutdown([listener]), 30)
     answers = [sock.recv(65536) for sock in waiting]
     assert [answer.split(b"\r\n", 1)[0] for answer in answers] == [b"HTTP/1.1 200 OK"] * 20
     for sock in waiting:

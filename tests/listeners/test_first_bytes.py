@@ -274,10 +274,10 @@ async def test_connections_that_the_kernel_made_before_a_stop_are_served() -> No
         for one in peers:
             await one.send(V2 + LOOKUP)
             assert await one.receive(len(LOOKUP)) == LOOKUP
-        await asyncio.wait_for(port.acceptor.wait_decided(), 5)
+        await asyncio.wait_for(port.acceptor.wait_decided(), 30)
         for one in peers:
             one.abort()
-        await asyncio.wait_for(port.acceptor.wait_empty(), 5)
+        await asyncio.wait_for(port.acceptor.wait_empty(), 30)
 
 
 async def test_close_ends_the_wait_for_silent_connections() -> None:
@@ -286,5 +286,5 @@ async def test_close_ends_the_wait_for_silent_connections() -> None:
         port.acceptor.stop_listening()
         decided = asyncio.ensure_future(port.acceptor.wait_decided())
         port.acceptor.close()
-        await asyncio.wait_for(decided, 5)
+        await asyncio.wait_for(decided, 30)
         silent.close()

@@ -59,7 +59,7 @@ async def test_a_touch_over_another_connection_opens_a_session_for_it(store_url:
     ):
         await register(here.registry, registration(), sent=SENT)
         assert await held(here) == {}
-        await there.replica.wait_for(here.replica.version, 5000)
+        await there.replica.wait_for(here.replica.version, 30_000)
         await register(there.registry, registration(), connection=FakeConnection(), sent=SENT)
         assert await held(there) == {INSTANCE_NAME: stay(here)}
 
@@ -97,7 +97,7 @@ async def test_a_call_that_nobody_answered_may_have_opened_a_session(store_url: 
             said = registration(hosts.refusing())
             (other,) = others.workers
             await register(other.registry, said)
-            await worker.replica.wait_for(other.replica.version, 5000)
+            await worker.replica.wait_for(other.replica.version, 30_000)
             connection = FakeConnection()
             proxy.hold_answers()
             with pytest.raises(StoreUnavailableError):

@@ -45,7 +45,7 @@ async def test_lookups_go_on_without_a_store_and_writes_are_refused_soon() -> No
             began = time.monotonic()
             with pytest.raises(StoreUnavailableError):
                 await worker.registry.put_kv("ns", "key", "value", CALLER)
-            assert time.monotonic() - began < 1.5
+            assert time.monotonic() - began < 4
             await until(lambda: worker.registry.stale_seconds > 0)
             for _ in range(100):
                 knows(worker, "orders", "billing", "by-request")

@@ -22,7 +22,7 @@ async def test_who_knows_go_away_is_told_to_move_and_others_are_served(store_url
         with pytest.raises(OSError):
             await Peer.connect(port.address)
         await peer.close()
-        await asyncio.wait_for(draining, 5)
+        await asyncio.wait_for(draining, 30)
 
 
 async def test_a_second_signal_ends_the_drain(store_url: str, namespace_name: str) -> None:
@@ -31,7 +31,7 @@ async def test_a_second_signal_ends_the_drain(store_url: str, namespace_name: st
         forced = asyncio.Event()
         draining = asyncio.ensure_future(port.server.drain(30, forced))
         forced.set()
-        await asyncio.wait_for(draining, 5)
+        await asyncio.wait_for(draining, 30)
         await port.server.close()
         assert await peer.is_closed()
 

@@ -131,7 +131,7 @@ async def test_a_connection_is_closed_when_all_is_said() -> None:
     notifications = Notifications(settings())
     async with server_playing(play) as there:
         notifications.tell(change(there))
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 30)
         await notifications.close()
 
 

@@ -30,7 +30,7 @@ def new_replica(namespace: Namespace, **settings: object) -> Replica:
 async def running(replica: Replica) -> AsyncIterator[Replica]:
     task = asyncio.create_task(replica.run())
     try:
-        await replica.wait_complete(10_000)
+        await replica.wait_complete(30_000)
         yield replica
     finally:
         task.cancel()

@@ -44,7 +44,7 @@ async def test_a_server_that_kept_its_data_is_followed_again_without_a_load(
     keeping: EmbeddedStore, scripts: ScriptSet
 ) -> None:
     async with client_at(keeping.url, KEYS) as client, following_at(keeping.url, KEYS, scripts) as replica:
-        await replica.wait_for(await register(Namespace(client, KEYS, scripts), A), 2000)
+        await replica.wait_for(await register(Namespace(client, KEYS, scripts), A), 20_000)
         known = replica.route_bytes("orders")
         await asyncio.to_thread(keeping.stop)
         await until(lambda: replica.stale_ms() > 0)
@@ -53,12 +53,12 @@ async def test_a_server_that_kept_its_data_is_followed_again_without_a_load(
         await asyncio.to_thread(keeping.start)
         await until(lambda: replica.current, timeout_s=BACK_WITHIN_S)
         assert (replica.counts.loads, replica.counts.losses, replica.version) == (1, 0, 1)
-        await replica.wait_for(await register(Namespace(client, KEYS, scripts), B, 1), 2000)
+        await replica.wait_for(await register(Namespace(client, KEYS, scripts), B, 1), 20_000)
 
 
 async def test_a_server_that_comes_back_empty_takes_nothing_away(forgetting: EmbeddedStore, scripts: ScriptSet) -> None:
     async with client_at(forgetting.url, KEYS) as client, following_at(forgetting.url, KEYS, scripts) as replica:
-        await replica.wait_for(await register(Namespace(client, KEYS, scripts), A), 2000)
+        await replica.wait_for(await register(Namespace(client, KEYS, scripts), A), 20_000)
         known, identity = replica.route_bytes("orders"), replica.position.identity
         await restart(forgetting)
         await until(lambda: replica.position.identity != identity, timeout_s=BACK_WITHIN_S)

@@ -65,7 +65,7 @@ async def test_a_change_is_told_once_and_only_when_the_route_differs(namespace: 
         with replica.subscriptions.add("orders") as subscription:
             before = replica.route_bytes("orders")
             # A new heartbeat timeout is a change, but not one of the route.
-            await replica.wait_for(await register(namespace, A, timeout_ms=99_000), 2000)
+            await replica.wait_for(await register(namespace, A, timeout_ms=99_000), 20_000)
             version = await register(namespace, B, 1, timeout_ms=99_000)
             event = await anext(subscription)
             assert (event.topic, event.version) == ("orders", version)

@@ -46,7 +46,7 @@ async def test_a_topic_that_has_gone_is_asked_for_too(service: Running, tmp_path
         running = asyncio.create_task(recorder.run(200))
         await until(lambda: recorder.written > 10)
         await asyncio.to_thread(service.delete, "/v1/topics/TopicA")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             await running
     gone = [line for line in lines_of(path) if line["status"] == 404]
     assert gone

@@ -95,7 +95,7 @@ async def start_worker(store_url: str, namespace_name: str, **settings: Any) -> 
     )
     worker.spawn(replica.run())
     worker.spawn(worker.registry.sessions.run())
-    await replica.wait_complete(10_000)
+    await replica.wait_complete(30_000)
     return worker
 
 
