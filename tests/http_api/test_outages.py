@@ -74,9 +74,7 @@ async def test_in_doubt_it_is_never_not_found(bereft: Worker) -> None:
         ("GET", "/v1/changes", None),
     ],
 )
-async def test_what_needs_the_store_is_refused_soon(
-    bereft: Worker, method: str, path: str, body: object
-) -> None:
+async def test_what_needs_the_store_is_refused_soon(bereft: Worker, method: str, path: str, body: object) -> None:
     start = time.monotonic()
     answer = await bereft.http.request(method, path, json=body)
     assert time.monotonic() - start < WITHIN_SECONDS
