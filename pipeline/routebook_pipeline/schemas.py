@@ -22,12 +22,12 @@ _STRING, _INT, _LONG, _BOOLEAN, _DOUBLE = StringType(), IntegerType(), LongType(
 
 
 def columns(*groups: tuple[DataType, str]) -> StructType:
-    """In this order; each group is a type and the names that have it."""
+    """Columns in this order; each group is a type and the names of the columns that have it."""
     return StructType([StructField(name, kind) for kind, names in groups for name in names.split()])
 
 
 SOURCE = StructType([StructField("entry_id", _STRING), StructField("payload", BinaryType())])
-"""An entry as the stream holds it. Binary: one payload that is not UTF-8 would end the query otherwise."""
+"""An entry of the stream. The payload is binary, because a text that is not UTF-8 would end the query."""
 
 CHANGES = columns(
     (_STRING, "ns"),
@@ -54,10 +54,11 @@ CHANGES = columns(
     (_STRING, "raw"),
     (_LONG, "ingested_ms lost_ms"),
 )
-"""An entry is its row 0, without a topic; each of its queue items is one more, rows 1, 2, …, with the entry's kind,
-place and group, a topic, and nothing that belongs to a seat (`addr`, `cause`, …). Unique by (era, version, row).
+"""Row 0 is the entry itself and has no topic. Each queue item of the entry is one more row (1, 2, …) with the entry's
+kind, place and group and a topic, but without what belongs to a seat (`addr`, `cause`, …). Rows are unique by (era,
+version, row).
 
-`ingested_ms` is the store's own clock when the end of the batch was noted: an entry of a later batch has no earlier
+`ingested_ms` is the store's clock when the end of the batch was noted. An entry of a later batch never has an earlier
 `ms`, unless that clock stepped back.
 """
 
@@ -72,11 +73,11 @@ PULSES = columns(
     (_INT, "bucket"),
     (_LONG, "count max_ms"),
 )
-"""One row a bucket of a seat's histogram. `max_ms` is the seat's, repeated on each of its buckets."""
+"""One row per bucket of a seat's histogram of heartbeat gaps. `max_ms` is the seat's, repeated for each bucket."""
 
 SNAPSHOTS = StructType([StructField("day", _STRING), *CHANGES.fields])
-"""Of everything before the start of `day`, those rows of `changes` that any later question still depends on: a question
-over the snapshot and what came after it has the same answer as over everything.
+"""The rows of `changes` before the start of `day` that later questions still depend on: a question over a snapshot and
+the entries after it has the same answer as over all entries.
 """
 
 
@@ -93,8 +94,8 @@ ROUTE = columns(
     (_BOOLEAN, "acting certain"),
     (_LONG, "doubt_from_version doubt_to_version"),
 )
-"""1 `route_at`. One row a topic and group that has queues; `addresses` are those of its UP seats by id and may be
-empty. A topic of which no row has an address has no route.
+"""1 `route`. One row per topic and group that has queues for it. `addresses` are those of the group's UP seats by id. A
+topic has no route if `addresses` is empty in all its rows.
 """
 
 ROUTE_DIFF = columns(
@@ -105,8 +106,8 @@ ROUTE_DIFF = columns(
     (_ADDRESSES, "addresses_after"),
     (ArrayType(_ENTRY), "entries"),
 )
-"""2 `route_diff`. `difference`: added, removed, changed. `entries`: what happened in between to this topic of this
-group, or to the group's seats and permissions, by version.
+"""2 `route-diff`. `difference`: added, removed or changed. `entries`: the entries in between about this topic in this
+group, or about the group's seats and permissions, by version.
 """
 
 AVAILABILITY_BY_SEAT = columns(
@@ -114,8 +115,8 @@ AVAILABILITY_BY_SEAT = columns(
     (_LONG, "broker_id since_ms up_ms unplanned_ms planned_ms unknown_ms"),
     (_DOUBLE, "availability availability_all"),
 )
-"""3 `availability`. Seats with evidence before the end of the window. `since_ms`: start of the window, or the first
-evidence.
+"""3 `availability`. Seats with evidence before the end of the window. `since_ms`: start of the window, or the seat's
+first evidence if that is later.
 """
 
 AVAILABILITY_BY_GROUP = columns(
@@ -125,8 +126,8 @@ AVAILABILITY_BY_GROUP = columns(
     (_LONG, "readable_ms unreadable_ms readable_unknown_ms"),
     (_DOUBLE, "readable"),
 )
-"""The first six are of seat 0: the group can be written to. `unreadable_ms`: all seats DOWN. `readable`: readable_ms /
-(readable_ms + unreadable_ms). A group that never had a seat 0 has null there.
+"""The columns up to `availability_all` are those of seat 0, whether the group can be written to; they are null for a
+group that never had a seat 0. `unreadable_ms`: all seats DOWN. `readable`: readable_ms / (readable_ms + unreadable_ms).
 """
 
 AVAILABILITY_BY_CLUSTER = columns(
@@ -139,8 +140,8 @@ AVAILABILITY_BY_CLUSTER = columns(
     (_BOOLEAN, "met"),
     (_LONG, "paused_ms"),
 )
-"""`groups`: those with a seat 0. `worst_group`: lowest availability, first by name among equals. `paused_ms` is the
-whole namespace's.
+"""`groups`: the number of groups with a seat 0. `worst_group`: the lowest availability; among equals the first by name.
+`paused_ms` is that of the whole namespace.
 """
 
 FAILURES = columns(
@@ -150,10 +151,9 @@ FAILURES = columns(
     (_LONG, "up_ms"),
     (_DOUBLE, "mtbf_ms mttr_ms"),
 )
-"""4 `failures`. `unplanned`, `planned`: DOWN intervals that start in the window. `unfinished`, `mttr_ms`: of the
-unplanned ones those without, and the mean length of those with, an UP as their end before the window's. `causes`:
-first cause -> number, both kinds. By seat; by cluster `broker` and `broker_id` are null and every column is over all
-its seats.
+"""4 `failures`. `unplanned`, `planned`: DOWN intervals that start in the window. `unfinished`: unplanned ones that were
+not followed by an UP before the end of the window. `mttr_ms`: mean length of those that were. `causes`: first cause ->
+number, of both kinds. By cluster, `broker` and `broker_id` are null and every column covers all seats of the cluster.
 """
 
 FLAPS = columns(
@@ -161,7 +161,7 @@ FLAPS = columns(
     (_LONG, "broker_id flaps"),
     (ArrayType(columns((_LONG, "first_ms last_ms number"))), "episodes"),
 )
-"""5 `flaps`. Seats with a flap or an episode. Both kinds of DOWN count."""
+"""5 `flaps`. Seats with a flap or an episode. Planned and unplanned DOWNs count."""
 
 HEARTBEAT_GAPS = columns(
     (_STRING, "cluster broker"),
@@ -170,7 +170,7 @@ HEARTBEAT_GAPS = columns(
     (_LONG, "late"),
     (_DOUBLE, "late_share"),
 )
-"""6 `heartbeat_gaps`. By cluster `broker` and `broker_id` are null."""
+"""6 `heartbeat-gaps`. By cluster, `broker` and `broker_id` are null."""
 
 CHURN = columns(
     (_STRING, "cluster"),
@@ -186,7 +186,9 @@ CAPACITY = columns(
     (_STRING, "top_topic"),
     (_DOUBLE, "top_share"),
 )
-"""8 `capacity`. One row a cluster and instant. `top_topic`: most of the write capacity, first by name among equals."""
+"""8 `capacity`. One row per cluster and instant. `top_topic`: the topic with the largest write capacity; among equals
+the first by name.
+"""
 
 EXPOSURE_BY_CLUSTER = columns(
     (_STRING, "cluster day"),
@@ -195,8 +197,8 @@ EXPOSURE_BY_CLUSTER = columns(
     (_LONG, "client_worst_ms"),
     (_DOUBLE, "queue_seconds"),
 )
-"""9 `exposure`. `detection_ms` is the sum, `client_mean_ms` the mean detection and half a poll, `client_worst_ms` the
-longest detection and a whole one.
+"""9 `exposure`. `detection_ms`: sum of all detection times. `client_mean_ms`: mean detection time plus half a poll.
+`client_worst_ms`: longest detection time plus a whole poll.
 """
 
 EXPOSURE_BY_GROUP = columns(
@@ -204,7 +206,7 @@ EXPOSURE_BY_GROUP = columns(
     (_LONG, "number detection_ms exposed_ms"),
     (_DOUBLE, "queue_seconds"),
 )
-"""`exposed_ms`: length of the union of [ms - detection, ms), not clipped: overlaps count once."""
+"""`exposed_ms`: length of the union of [ms - detection, ms), so overlaps count once. It is not cut to the window."""
 
 FAILOVERS = columns(
     (_STRING, "cluster broker"),
@@ -213,12 +215,12 @@ FAILOVERS = columns(
     (_LONG, "gap_ms"),
     (_BOOLEAN, "planned"),
 )
-"""10 `failovers`, one row each."""
+"""10 `failovers`. One row per failover."""
 
 FAILOVERS_BY_GROUP = columns(
     (_STRING, "cluster broker"), (_LONG, "failovers planned gap_ms longest_gap_ms headless_ms")
 )
-"""Groups with a failover in the window or a headless time in it."""
+"""Groups that had a failover or were headless in the window."""
 
 ANOMALIES = columns(
     (_STRING, "rule severity subject"),
@@ -226,8 +228,8 @@ ANOMALIES = columns(
     (_DOUBLE, "value threshold"),
     (ArrayType(_LONG), "versions"),
 )
-"""11 `anomalies`. `subject`: cluster, cluster/broker or cluster/broker/id. `versions`: the entries that prove it,
-rising.
+"""11 `anomalies`. `subject`: cluster, cluster/broker or cluster/broker/id. `versions`: the entries that prove it, in
+order.
 """
 
 INTEGRITY = columns(
@@ -239,4 +241,4 @@ INTEGRITY = columns(
     (_LONG, "baselines complete_until_ms"),
     (_BOOLEAN, "ok"),
 )
-"""12 `integrity`. One row an era with entries in the window. `missing`: versions in holes."""
+"""12 `integrity`. One row per era with entries in the window. `missing`: the number of versions in holes."""

@@ -60,9 +60,10 @@ def seats(changes: DataFrame) -> DataFrame:
 def intervals(changes: DataFrame, window: Window, thresholds: Thresholds) -> DataFrame:
     """The stretches of time during which a seat was in one state, each with the `ord` of the entry that began it.
 
-    `unplanned`, `cause`: of the first entry of a DOWN. `start_ms`, `end_ms`: null if the state lasted until the end of
-    the window. `before`, `then`: the states before and after it. `from_ms`, `to_ms`, `length_ms`: the part that counts,
-    which lies inside the window; a DOWN counts for at most `retire_after_ms`.
+    `unplanned`, `cause`: those of the first entry of a DOWN. `start_ms`, `end_ms`: the whole interval; `end_ms` is null
+    if the state lasted until the end of the window. `before`, `then`: the states before and after it. `from_ms`,
+    `to_ms`, `length_ms`: the part that counts, which lies inside the window; a DOWN counts for at most
+    `retire_after_ms`.
     """
     in_order = W.partitionBy("seat_key").orderBy("ord")
     found = (

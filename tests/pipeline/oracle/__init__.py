@@ -1,6 +1,6 @@
-"""The twelve questions once more, in plain Python over lists of dicts: what the transforms are compared with.
+"""A second implementation of the twelve questions, in plain Python over lists of dicts, to compare the transforms with.
 
-Nothing here is fast and nothing is shared with the transforms but the columns (`schemas`, `shapes`), the window and the
-thresholds (`history`) and the numbers of the kinds. Each module follows one question of docs/pipeline.md as literally
-as it can; where the text leaves something open, the function that decides it says so.
+It is not fast, and it shares only the columns (`schemas`), windows and thresholds (`history`) and the numbers of the
+kinds with the transforms. Each module follows the text of docs/pipeline.md as literally as possible. Where the text
+leaves something open, the function that decides it says so.
 """

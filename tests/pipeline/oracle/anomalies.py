@@ -1,4 +1,4 @@
-"""11: what should somebody look at? One function a rule."""
+"""11 `anomalies`: one function per rule."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -71,8 +71,9 @@ def flapping(history: HistoryRows, window: Window, thresholds: Thresholds) -> It
 
 
 def mass_loss(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    """The share is of the seats that were UP just before the first of the losses. Losses of overlapping minutes are one
-    finding, with the largest share of any of them.
+    """The share is relative to the seats that were UP just before the first of the losses.
+
+    Losses of overlapping minutes are one finding, with the largest share among them.
     """
     clusters: dict[str, dict[Seat, list[Interval]]] = {}
     for seat, of_seat in all_intervals(before(history, window.end_ms)).items():
@@ -108,29 +109,33 @@ def _losses(seats: dict[Seat, list[Interval]], window: Window) -> list[tuple[Sea
 
 
 def _number_up(seats: dict[Seat, list[Interval]], ord_: int) -> int:
-    """Seats whose last interval that began before this entry is UP."""
-    earlier = ([one for one in of_seat if one.row["ord"] < ord_] for of_seat in seats.values())
-    return sum(bool(begun) and begun[-1].state == UP for begun in earlier)
+    """The number of seats that were UP just before this entry."""
+    earlier = ([interval for interval in of_seat if interval.row["ord"] < ord_] for of_seat in seats.values())
+    return sum(bool(intervals) and intervals[-1].state == UP for intervals in earlier)
 
 
 def headless(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
     for group, seats in groups_of(all_intervals(before(history, window.end_ms))).items():
         for span in failovers.headless(seats, window, thresholds):
             if span[1] - span[0] > thresholds.headless_ms:
-                downs = [one for one in seats[0] if one.state == DOWN and one.start <= span[0]]
+                downs = [interval for interval in seats[0] if interval.state == DOWN and interval.start <= span[0]]
                 version = downs[-1].row["version"]
                 yield _finding("headless", group, span, span[1] - span[0], thresholds.headless_ms, [version])
 
 
 def two_masters(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    """Two that follow each other: from A to B and back."""
+    """Two consecutive failovers: from A to B and back."""
     found = failovers.failovers(history, window)
-    for one, other in pairwise(found):
-        between = other.row["ms"] - one.row["ms"]
-        if one.group == other.group and one.from_address == other.row["addr"] and between <= thresholds.two_masters_ms:
-            versions = [one.row["version"], other.row["version"]]
-            span = (one.row["ms"], other.row["ms"])
-            yield _finding("two-masters", one.group, span, between, thresholds.two_masters_ms, versions)
+    for there, back in pairwise(found):
+        between = back.row["ms"] - there.row["ms"]
+        if (
+            there.group == back.group
+            and there.from_address == back.row["addr"]
+            and between <= thresholds.two_masters_ms
+        ):
+            versions = [there.row["version"], back.row["version"]]
+            span = (there.row["ms"], back.row["ms"])
+            yield _finding("two-masters", there.group, span, between, thresholds.two_masters_ms, versions)
 
 
 def slow_detection(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
@@ -145,7 +150,7 @@ def slow_detection(history: HistoryRows, window: Window, thresholds: Thresholds)
 
 
 def late_heartbeats(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    """Of a cluster, in an hour of the clock, as far as it lies in the window."""
+    """Per cluster and hour of the clock, as far as the hour lies in the window."""
     hours: dict[tuple[int, str], list[Row]] = {}
     for pulse in history.pulses:
         if heartbeat_gaps.counts_in(pulse, window):
@@ -161,41 +166,41 @@ def _hour(hour: int) -> tuple[int, int]:
 
 
 def churn_spike(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    """Hours of the clock that begin in the window; one without any change counts 0, before the first entry, too."""
+    """Hours of the clock that begin in the window. An hour without a change counts 0, also before the first entry."""
     by_hour = _hourly_churn(before(history, window.end_ms))
     first, end = -(-window.start_ms // HOUR_MS), -(-window.end_ms // HOUR_MS)
     for cluster, hours in sorted(by_hour.items()):
         for hour, versions in sorted(hours.items()):
             if not first <= hour < end:
                 continue
-            x = len(versions)
+            number = len(versions)
             earlier = [len(hours.get(other, ())) for other in range(hour - thresholds.churn_hours_before, hour)]
-            usual = median(earlier)
-            spread = 1.4826 * median(abs(other - usual) for other in earlier)
-            if spread:
-                threshold = usual + thresholds.churn_spread * spread
-                fires = (x - usual) / spread > thresholds.churn_spread
+            center = median(earlier)
+            deviation = 1.4826 * median(abs(other - center) for other in earlier)
+            if deviation:
+                threshold = center + thresholds.churn_spread * deviation
+                fires = (number - center) / deviation > thresholds.churn_spread
             else:
-                threshold = thresholds.churn_times_median * max(usual, 1)
-                fires = x > threshold
-            if fires and x >= thresholds.churn_minimum:
-                yield _finding("churn-spike", [cluster], _hour(hour), x, threshold, sorted(set(versions)))
+                threshold = thresholds.churn_times_median * max(center, 1)
+                fires = number > threshold
+            if fires and number >= thresholds.churn_minimum:
+                yield _finding("churn-spike", [cluster], _hour(hour), number, threshold, sorted(set(versions)))
 
 
 def _hourly_churn(rows: Sequence[Row]) -> dict[str, dict[int, list[int]]]:
-    """Cluster -> hour -> of each topic created or removed in it, the version with which it last came or went."""
+    """Cluster -> hour -> for each topic created or removed in it, the version of its last creation or removal."""
     found: dict[str, dict[int, list[int]]] = {}
-    moves = _moves(rows)
-    there: set[tuple[str, str]] = set()
+    last_changes = _last_changes(rows)
+    present: set[tuple[str, str]] = set()
     hours = [row["ms"] // HOUR_MS for row in rows]
     table: Table = {}
 
     def close(hour: int, table: Table) -> None:
         now = {(item["cluster"], topic) for queues in table.values() for topic, item in queues.items()}
-        for cluster, topic in there ^ now:
-            found.setdefault(cluster, {}).setdefault(hour, []).append(moves[hour, cluster, topic])
-        there.clear()
-        there.update(now)
+        for cluster, topic in present ^ now:
+            found.setdefault(cluster, {}).setdefault(hour, []).append(last_changes[hour, cluster, topic])
+        present.clear()
+        present.update(now)
 
     for (row, table), hour_before in zip(played(rows), [*hours[:1], *hours], strict=False):
         if row["ms"] // HOUR_MS != hour_before:
@@ -205,16 +210,16 @@ def _hourly_churn(rows: Sequence[Row]) -> dict[str, dict[int, list[int]]]:
     return found
 
 
-def _moves(rows: Sequence[Row]) -> dict[tuple[int, str, str], int]:
-    """Hour, cluster, topic -> the version with which a queue of it last came or went."""
+def _last_changes(rows: Sequence[Row]) -> dict[tuple[int, str, str], int]:
+    """Hour, cluster, topic -> the version with which one of its queue entries was last created or removed."""
     found: dict[tuple[int, str, str], int] = {}
-    were: dict[str, set[tuple[str, str]]] = {}
+    before: dict[str, set[tuple[str, str]]] = {}
     for row, table in after_entries(rows):
-        for broker in [row["broker"]] if row["broker"] is not None else [*were]:
+        for broker in [row["broker"]] if row["broker"] is not None else [*before]:
             now = {(item["cluster"], topic) for topic, item in table.get(broker, {}).items()}
-            for cluster, topic in were.get(broker, set()) ^ now:
+            for cluster, topic in before.get(broker, set()) ^ now:
                 found[row["ms"] // HOUR_MS, cluster, topic] = row["version"]
-            were[broker] = now
+            before[broker] = now
     return found
 
 
@@ -226,7 +231,10 @@ def skew(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterat
 
 
 def read_only(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    """As far as it lies in the window. `had`: at any time before. The proof is what took the last one away."""
+    """The part inside the window counts. The group must have had a writable queue at any time before.
+
+    The finding names the entry that removed the last one.
+    """
     rows = before(history, window.end_ms)
     writable = _writable(rows)
     for seat, of_seat in sorted(all_intervals(rows).items()):
@@ -246,7 +254,7 @@ def read_only(history: HistoryRows, window: Window, thresholds: Thresholds) -> I
 
 
 def _joined(spans: Sequence[tuple[int, int, Row]]) -> list[tuple[int, int, Row]]:
-    """Those that touch are one; its proof is that of the first."""
+    """Joins spans that touch; a joined span keeps the entry of the first."""
     found: list[tuple[int, int, Row]] = []
     for start, end, row in sorted(spans, key=lambda span: span[:2]):
         if found and found[-1][1] == start:
@@ -257,14 +265,14 @@ def _joined(spans: Sequence[tuple[int, int, Row]]) -> list[tuple[int, int, Row]]
 
 
 def _writable(rows: Sequence[Row]) -> dict[str, list[tuple[Row, bool]]]:
-    """Broker's name -> the entries with which it got its first writable queue or lost its last."""
+    """Broker name -> the entries with which it got its first writable queue or lost its last one."""
     found: dict[str, list[tuple[Row, bool]]] = {}
     for row, table in after_entries(rows):
         for broker in [row["broker"]] if row["broker"] is not None else [*table]:
             is_writable = any(item["perm"] & WRITE for item in table.get(broker, {}).values())
-            noted = found.setdefault(broker, [])
-            if is_writable != (bool(noted) and noted[-1][1]):
-                noted.append((row, is_writable))
+            changes = found.setdefault(broker, [])
+            if is_writable != (bool(changes) and changes[-1][1]):
+                changes.append((row, is_writable))
     return found
 
 
@@ -275,7 +283,10 @@ def _without(changes: Sequence[tuple[Row, bool]], window: Window) -> Iterator[tu
 
 
 def history_faults(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    """Each hole and each fork; what is late and what is unreadable, summed up. `value`: how many versions."""
+    """Every hole and fork is a finding; all late entries are one finding, and all unreadable ones another.
+
+    `value`: the number of versions.
+    """
     rows = before(history, window.end_ms)
     entries = [row for row in rows if is_entry(row) and within(row, window)]
     late = {row["ord"] for row in integrity.late_entries(rows)}
@@ -286,11 +297,11 @@ def history_faults(history: HistoryRows, window: Window, thresholds: Thresholds)
             yield _finding("history", ["hole"], (row["ms"], row["ms"]), missing, 0, versions)
         elif row["code"] == Kind.FORK:
             yield _finding("history", ["fork"], (row["ms"], row["ms"]), 1, 0, [row["version"]])
-    summed = {
+    joined = {
         "late": [row for row in entries if row["ord"] in late],
         "unreadable": [row for row in entries if row["code"] == Kind.UNREADABLE],
     }
-    for what, those in summed.items():
-        if those:
-            span = (min(row["ms"] for row in those), max(row["ms"] for row in those))
-            yield _finding("history", [what], span, len(those), 0, sorted({row["version"] for row in those}))
+    for what, found in joined.items():
+        if found:
+            span = (min(row["ms"] for row in found), max(row["ms"] for row in found))
+            yield _finding("history", [what], span, len(found), 0, sorted({row["version"] for row in found}))

@@ -1,4 +1,4 @@
-"""3: how long was what up?"""
+"""3 `availability`: how long each seat, group and cluster was up."""
 
 from collections.abc import Sequence
 from typing import Any

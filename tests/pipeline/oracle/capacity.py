@@ -1,11 +1,11 @@
-"""8: how much could be written and read, and how evenly was it spread?"""
+"""8 `capacity`: how many queues can be written to and read from, and how evenly they are spread."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from routebook_pipeline.history import DAY_MS, DEFAULTS, Instant, Thresholds, Window
 from tests.pipeline.oracle.history_rows import HistoryRows, Row, ratio, until
-from tests.pipeline.oracle.routes import READ, WRITE, marks, routes_of, up_addresses
+from tests.pipeline.oracle.routes import READ, WRITE, describe_groups, routes_of, up_addresses
 from tests.pipeline.oracle.states import evidence
 
 
@@ -20,9 +20,9 @@ def by_cluster(
 
 
 def _at(rows: Sequence[Row], at_ms: int) -> list[dict[str, Any]]:
-    """A cluster with neither a queue nor an address has no row. A group's load is its part of the write capacity."""
+    """A cluster without queues and addresses has no row. A group's load is its part of the write capacity."""
     queues = routes_of(rows)
-    _, owners = marks(rows)
+    _, owners = describe_groups(rows)
     groups = {(owners[broker], broker): up for broker, up in up_addresses(evidence(rows)).items() if up}
     answer = []
     for cluster in sorted({row["cluster"] for row in queues} | {group[0] for group in groups}):

@@ -1,4 +1,4 @@
-"""7: which topics came, went, changed?"""
+"""7 `churn`: topics that were created, removed and resized."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ _SIZE_BEFORE = ("read_queues", "write_queues", "perm_said")
 
 
 def topics(rows: Sequence[Row]) -> dict[str, set[str]]:
-    """Cluster -> topics with a queue that is there after these rows."""
+    """Cluster -> topics that have a queue entry after these rows."""
     found: dict[str, set[str]] = {}
     for (topic, _), item in present_queues(rows).items():
         found.setdefault(item["cluster"], set()).add(topic)
@@ -20,9 +20,9 @@ def topics(rows: Sequence[Row]) -> dict[str, set[str]]:
 
 
 def by_cluster(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
-    """At the window's start: before the entries of its first millisecond, which are in it. Windows side by side add up.
+    """The start of the window is before the entries of its first millisecond, so adjacent windows add up.
 
-    A cluster that had no topic all the time has no row.
+    A cluster without any topic during the window has no row.
     """
     rows = before(history, window.end_ms)
     at_start, at_end = topics(before(history, window.start_ms)), topics(rows)
@@ -52,14 +52,16 @@ def by_cluster(history: HistoryRows, window: Window, thresholds: Thresholds = DE
 
 
 def _resized(rows: Sequence[Row], window: Window) -> dict[str, int]:
-    """An item is the first where the queue was not there before it: never, or removed, alone or with its group. It is
-    compared with the item before, not with what an operator made of its permission.
+    """An item is a resize if it differs from the item before it, without later changes of its permission.
+
+    It is not a resize if the queue entry did not exist before it: it was new, or had been removed by itself or with its
+    group.
     """
     found: dict[str, int] = {}
     for row, table in played(rows):
         if not is_item(row) or row["removed"] or not within(row, window):
             continue
-        there = table.get(row["broker"], {}).get(row["topic"])
-        if there and tuple(row[name] for name in _SIZE) != tuple(there[name] for name in _SIZE_BEFORE):
+        present = table.get(row["broker"], {}).get(row["topic"])
+        if present and tuple(row[name] for name in _SIZE) != tuple(present[name] for name in _SIZE_BEFORE):
             found[row["cluster"]] = found.get(row["cluster"], 0) + 1
     return found

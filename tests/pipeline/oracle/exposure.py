@@ -1,4 +1,4 @@
-"""9: how long did the table hand out a dead address?"""
+"""9 `exposure`: how long routes contained the address of a dead broker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,9 @@ class Loss:
 
 
 def losses(history: HistoryRows, window: Window) -> list[Loss]:
-    """Unplanned DOWN intervals that start in the window; queues are those that could be written to. One
-    that does not say since when it was silent is left out.
+    """The unplanned DOWN intervals that start in the window and whose last sign of life is known.
+
+    Queue seconds count the queues that could be written to.
     """
     rows = before(history, window.end_ms)
     write_queues = {

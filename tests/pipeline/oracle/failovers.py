@@ -1,4 +1,4 @@
-"""10: which masters changed, and how long was there none?"""
+"""10 `failovers`: changes of the master's address, and time without a master."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ class Failover:
 
 
 def failovers(history: HistoryRows, window: Window) -> list[Failover]:
-    """A registration is whatever names the holder of seat 0: a baseline may be the first to tell of a new one."""
+    """Every entry that names the holder of seat 0 counts, since a baseline can be the first to name a new one."""
     rows = before(history, window.end_ms)
     found = []
     spans = all_intervals(rows)
     for seat, of_seat in sorted(evidence(rows).items()):
         if seat[2] != 0:
             continue
-        registered = [one.row for one in of_seat if one.state == UP]
+        registered = [evidence.row for evidence in of_seat if evidence.state == UP]
         for former, row in pairwise(registered):
             if former["addr"] != row["addr"] and within(row, window):
                 found.append(Failover(seat[:2], row, former["addr"], _gap(spans[seat], row)))
@@ -35,11 +35,11 @@ def failovers(history: HistoryRows, window: Window) -> list[Failover]:
 
 
 def _gap(of_seat: Sequence[Interval], row: Row) -> int:
-    """From the end of the last UP before it; none when that one still lasted."""
-    earlier = [one for one in of_seat if one.row["ord"] < row["ord"]]
+    """The time since the last UP before this entry ended; 0 if it had not ended."""
+    earlier = [interval for interval in of_seat if interval.row["ord"] < row["ord"]]
     if earlier[-1].state == UP:
         return 0
-    former = [one for one in earlier if one.state == UP][-1]
+    former = [interval for interval in earlier if interval.state == UP][-1]
     assert former.end is not None
     return int(row["ms"]) - former.end
 
@@ -61,7 +61,7 @@ def each(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS
 
 
 def headless(seats: dict[int, list[Interval]], window: Window, thresholds: Thresholds) -> list[tuple[int, int]]:
-    """The spans with seat 0 DOWN and another one UP, joined where they touch."""
+    """The spans in which seat 0 is DOWN and another seat is UP, joined where they touch."""
     spans: list[tuple[int, int]] = []
     for start, end in instants(seats.values(), window, thresholds):
         master = state_at(seats.get(0, []), start, window, thresholds)
@@ -78,7 +78,7 @@ def by_group(history: HistoryRows, window: Window, thresholds: Thresholds = DEFA
     found = failovers(history, window)
     answer = []
     for group, seats in groups_of(all_intervals(before(history, window.end_ms))).items():
-        own = [one for one in found if one.group == group]
+        own = [failover for failover in found if failover.group == group]
         masterless = sum(end - start for start, end in headless(seats, window, thresholds))
         if own or masterless:
             answer.append(
@@ -86,9 +86,9 @@ def by_group(history: HistoryRows, window: Window, thresholds: Thresholds = DEFA
                     "cluster": group[0],
                     "broker": group[1],
                     "failovers": len(own),
-                    "planned": sum(one.gap_ms == 0 for one in own),
-                    "gap_ms": sum(one.gap_ms for one in own),
-                    "longest_gap_ms": max((one.gap_ms for one in own), default=0),
+                    "planned": sum(failover.gap_ms == 0 for failover in own),
+                    "gap_ms": sum(failover.gap_ms for failover in own),
+                    "longest_gap_ms": max((failover.gap_ms for failover in own), default=0),
                     "headless_ms": masterless,
                 }
             )

@@ -1,4 +1,4 @@
-"""4: how often did what fail, and for how long?"""
+"""4 `failures` and 5 `flaps`: how often seats went down, why, for how long, and whether repeatedly."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def _failures(seats: Sequence[Sequence[Interval]], window: Window, thresholds: T
 
 
 def by_seat(history: HistoryRows, window: Window, thresholds: Thresholds = DEFAULTS) -> list[dict[str, Any]]:
-    """Every seat with evidence before the end of the window, as for availability: none failing is an answer, too."""
+    """Every seat with evidence before the end of the window has a row, even if it did not fail."""
     return [
         {"cluster": seat[0], "broker": seat[1], "broker_id": seat[2], **_failures([of_seat], window, thresholds)}
         for seat, of_seat in sorted(all_intervals(before(history, window.end_ms)).items())
@@ -85,8 +85,8 @@ def flaps_by_seat(history: HistoryRows, window: Window, thresholds: Thresholds =
             for down in downs
             if down.then == UP and down.end is not None and down.end - down.start < thresholds.flap_ms
         ]
-        several = _episodes(seat, downs, thresholds)
-        if flaps or several:
+        found = _episodes(seat, downs, thresholds)
+        if flaps or found:
             rows.append(
                 {
                     "cluster": seat[0],
@@ -99,7 +99,7 @@ def flaps_by_seat(history: HistoryRows, window: Window, thresholds: Thresholds =
                             "last_ms": episode.downs[-1].start,
                             "number": len(episode.downs),
                         }
-                        for episode in several
+                        for episode in found
                     ],
                 }
             )

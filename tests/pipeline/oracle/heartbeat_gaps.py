@@ -1,4 +1,4 @@
-"""6: how regularly did the brokers beat?"""
+"""6 `heartbeat-gaps`: how regularly heartbeats arrived."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ def counts_in(pulse: Row, window: Window) -> bool:
 
 
 def is_late(bucket: int, thresholds: Thresholds) -> bool:
-    """All of it above: its lower edge is, which no gap in it equals."""
+    """Every gap in the bucket is late: the bucket's lower edge is, and all its gaps are longer than that."""
     return bucket > 0 and upper_edge(bucket - 1) >= thresholds.late_factor * thresholds.expected_period_ms
 
 
@@ -34,9 +34,9 @@ def summary(pulses: Sequence[Row], thresholds: Thresholds) -> dict[str, Any]:
         for bucket in sorted(by_bucket):
             reached += by_bucket[bucket]
             if reached >= nearest_rank(number, per_mille):
-                # The last bucket holds everything above the one before: it has no edge.
+                # The last bucket holds everything above the one before, so it has no upper edge.
                 return float(longest) if bucket == LAST_BUCKET else min(upper_edge(bucket), float(longest))
-        raise AssertionError("a rank beyond the last gap")
+        raise AssertionError("the rank is higher than the number of gaps")
 
     late = sum(count for bucket, count in by_bucket.items() if is_late(bucket, thresholds))
     return {

@@ -1,4 +1,4 @@
-"""What was history: the rows of one namespace as dicts, in their order."""
+"""The rows of one namespace's history as dicts, and helpers to select them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Seat = tuple[str, str, int]
 Group = tuple[str, str]
 
 UP_CODES = frozenset({Kind.BROKER_REGISTERED, Kind.BROKER_CHANGED, Kind.BASELINE_SEAT})
-"""Their row 0 says that an address holds a seat."""
+"""Row 0 of these entries says that an address holds a seat."""
 LOST_CODES = frozenset({Kind.HOLE, Kind.FORK})
 
 
@@ -39,7 +39,7 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
 
 
 def before(history: HistoryRows, end_ms: int) -> list[Row]:
-    """What an answer to a window that ends there may know."""
+    """The rows that the answer for a window with this end may use."""
     return in_order([row for row in history.changes if row["ms"] < end_ms])
 
 
@@ -55,7 +55,7 @@ def within(row: Row, window: Window) -> bool:
 
 
 def is_entry(row: Row) -> bool:
-    """The entry itself, not one of its queue items."""
+    """The row is the entry itself and not one of its queue items."""
     return bool(row["row"] == 0)
 
 
@@ -78,26 +78,26 @@ class Baseline:
 
 
 def baselines(rows: Sequence[Row]) -> list[Baseline]:
-    """Those that are whole: begun, ended, and nothing lost in between. One begun anew was given up before."""
+    """The complete baselines: begun and ended with nothing lost in between. A new begin abandons the one before."""
     found: list[Baseline] = []
-    begun: int | None = None
+    begin_ord: int | None = None
     for row in rows:
         if not is_entry(row):
             continue
         if row["code"] == Kind.BASELINE_BEGIN:
-            begun = row["ord"]
+            begin_ord = row["ord"]
         elif row["code"] in LOST_CODES:
-            begun = None
-        elif row["code"] == Kind.BASELINE_END and begun is not None:
-            found.append(Baseline(begun, row))
-            begun = None
+            begin_ord = None
+        elif row["code"] == Kind.BASELINE_END and begin_ord is not None:
+            found.append(Baseline(begin_ord, row))
+            begin_ord = None
     return found
 
 
-def ratio(above: float, below: float) -> float | None:
-    return above / below if below else None
+def ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
 
 
 def nearest_rank(length: int, per_mille: int) -> int:
-    """`ceil(q * n)` without the errors of floating point; ranks count from 1."""
+    """`ceil(q * n)` without floating-point errors; ranks count from 1."""
     return -(-length * per_mille // 1000)

@@ -1,4 +1,4 @@
-"""12: is the history whole?"""
+"""12 `integrity`: whether the history is whole."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,25 +10,28 @@ from tests.pipeline.oracle.history_rows import LOST_CODES, HistoryRows, Row, bas
 
 
 def late_entries(rows: Sequence[Row]) -> list[Row]:
-    """Older than the store's clock was when an earlier batch ended, whatever that held. `rows` from the first on, in
-    order.
+    """The entries that are older than the store's clock was at the end of an earlier batch.
+
+    `rows` are all rows from the first one on, in order.
     """
-    ended: list[int] = []
+    batch_ends: list[int] = []
     found = []
     for row in rows:
         if not is_entry(row):
             continue
-        if row["code"] not in LOST_CODES and any(row["ms"] < other for other in ended if other != row["ingested_ms"]):
+        if row["code"] not in LOST_CODES and any(
+            row["ms"] < other for other in batch_ends if other != row["ingested_ms"]
+        ):
             found.append(row)
-        if row["ingested_ms"] not in ended[-1:]:
-            ended.append(row["ingested_ms"])
+        if row["ingested_ms"] not in batch_ends[-1:]:
+            batch_ends.append(row["ingested_ms"])
     return found
 
 
 def by_era(history: HistoryRows, window: Window, complete_until_ms: int) -> list[dict[str, Any]]:
     rows = before(history, window.end_ms)
     late = [row for row in late_entries(rows) if within(row, window)]
-    whole = {baseline.end["ord"] for baseline in baselines(rows)}
+    baseline_ends = {baseline.end["ord"] for baseline in baselines(rows)}
     eras: dict[int, list[Row]] = {}
     for row in rows:
         if within(row, window):
@@ -37,7 +40,7 @@ def by_era(history: HistoryRows, window: Window, complete_until_ms: int) -> list
         {
             **_era(era, of_era),
             "late": sum(row["era"] == era for row in late),
-            "baselines": sum(is_entry(row) and row["ord"] in whole for row in of_era),
+            "baselines": sum(is_entry(row) and row["ord"] in baseline_ends for row in of_era),
             "complete_until_ms": complete_until_ms,
         }
         for era, of_era in sorted(eras.items())

@@ -1,4 +1,4 @@
-"""1: what the table said at an instant."""
+"""1 `route` and 2 `route-diff`: the routes at an instant, and how they changed between two instants."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,21 +19,22 @@ from tests.pipeline.oracle.history_rows import (
 from tests.pipeline.oracle.states import UP, Evidence, evidence, last_state
 
 Queue = tuple[str, str]
-"""Topic and the broker's name."""
+"""Topic and broker name."""
 
 WRITE, READ = 2, 4
 _FLAGGED = UP_CODES | {Kind.GROUP_CHANGED}
 
 
 Table = dict[str, dict[str, dict[str, Any]]]
-"""The queue items of a broker's name by topic, as the service keeps them: whichever cluster is said beside the name.
-`perm` is what they have by now, `perm_said` what their item said.
+"""Broker name -> topic -> queue item. As in the service, the cluster is not part of the key.
+
+`perm` is the present permission, `perm_said` the one in the item.
 """
 
 
 def played(rows: Sequence[Row]) -> Iterator[tuple[Row, Table]]:
-    """Every row, in order, with the table just before it. The table is one and the same, changed behind each row."""
-    whole = {baseline.end["ord"]: baseline.begin_ord for baseline in baselines(rows)}
+    """Every row in order, with the table before it. It is always the same table, which changes after each row."""
+    complete = {baseline.end["ord"]: baseline.begin_ord for baseline in baselines(rows)}
     table: Table = {}
     for row in rows:
         yield row, table
@@ -47,28 +48,28 @@ def played(rows: Sequence[Row]) -> Iterator[tuple[Row, Table]]:
         elif row["code"] == Kind.WRITE_PERMISSION:
             for item in table.get(row["broker"], {}).values():
                 item["perm"] = _permission(item["perm"], row)
-        elif row["ord"] in whole:
+        elif row["ord"] in complete:
             for queues in table.values():
-                for topic in [topic for topic, item in queues.items() if item["ord"] < whole[row["ord"]]]:
+                for topic in [topic for topic, item in queues.items() if item["ord"] < complete[row["ord"]]]:
                     del queues[topic]
 
 
 def after_entries(rows: Sequence[Row]) -> Iterator[tuple[Row, Table]]:
-    """Every entry, its items included, with the table just behind it."""
-    behind: Row | None = None
+    """Every entry with the table after it and after its items."""
+    last: Row | None = None
     table: Table = {}
     for row, table in played(rows):
-        if behind is not None and behind["ord"] != row["ord"]:
-            yield behind, table
-        behind = row
-    if behind is not None:
-        yield behind, table
+        if last is not None and last["ord"] != row["ord"]:
+            yield last, table
+        last = row
+    if last is not None:
+        yield last, table
 
 
 def present_queues(rows: Sequence[Row]) -> dict[Queue, dict[str, Any]]:
-    """The queue items that hold after these rows, with the permission they have by then."""
+    """The queue items after these rows, with the permissions that they have then."""
     table: Table = {}
-    for _, table in played(rows):  # noqa: B007 -- what is left behind the last row counts
+    for _, table in played(rows):  # noqa: B007 the table after the last row counts
         pass
     return {(topic, broker): item for broker, queues in table.items() for topic, item in queues.items()}
 
@@ -81,7 +82,7 @@ def _permission(perm: int, row: Row) -> int:
 
 
 def up_addresses(seats: dict[Seat, list[Evidence]]) -> dict[str, dict[int, str]]:
-    """Of a broker's name: when several clusters were said beside it, what was said last of an id counts."""
+    """Broker name -> id -> address. If several clusters use the name, the last evidence about an id counts."""
     addresses: dict[str, dict[int, str]] = {}
     for (_, broker, broker_id), of_seat in sorted(seats.items(), key=lambda seat: int(seat[1][-1].row["ord"])):
         addresses.setdefault(broker, {}).pop(broker_id, None)
@@ -91,8 +92,8 @@ def up_addresses(seats: dict[Seat, list[Evidence]]) -> dict[str, dict[int, str]]
     return addresses
 
 
-def marks(rows: Sequence[Row]) -> tuple[dict[str, Row], dict[str, str]]:
-    """Of a broker's name: the entry that last said what its group is like; the cluster that first named the group,
+def describe_groups(rows: Sequence[Row]) -> tuple[dict[str, Row], dict[str, str]]:
+    """Broker name -> the entry that last described the group; broker name -> the cluster that first named the group
     since it was last removed.
     """
     flags: dict[str, Row] = {}
@@ -107,10 +108,10 @@ def marks(rows: Sequence[Row]) -> tuple[dict[str, Row], dict[str, str]]:
 
 
 def doubt(rows: Sequence[Row]) -> tuple[int, int] | None:
-    """What was lost and not repaired: first and last version.
+    """The first and last version that were lost and not repaired.
 
-    Anything may have happened in what was lost, a new seat or a removal included: only a whole baseline that began
-    behind it makes an answer certain again, and then every answer.
+    The lost entries may have changed anything. Only a complete baseline that began after them makes answers certain
+    again, and then all answers.
     """
     repaired = max((baseline.begin_ord for baseline in baselines(rows)), default=-1)
     lost = [row for row in rows if is_entry(row) and row["code"] in LOST_CODES and row["ord"] > repaired]
@@ -121,7 +122,7 @@ def doubt(rows: Sequence[Row]) -> tuple[int, int] | None:
 
 def routes_of(rows: Sequence[Row], topic: str | None = None) -> list[dict[str, Any]]:
     addresses = up_addresses(evidence(rows))
-    flags, owners = marks(rows)
+    flags, owners = describe_groups(rows)
     unsure = doubt(rows)
     return [
         {
@@ -149,7 +150,7 @@ def routes_at(history: HistoryRows, instant: Instant, topic: str | None = None) 
 
 
 _COMPARED = ("read_queues", "write_queues", "perm", "flags", "addresses")
-_OF_THE_GROUP = UP_CODES | {Kind.BROKER_REMOVED, Kind.GROUP_CHANGED, Kind.WRITE_PERMISSION}
+_GROUP_CODES = UP_CODES | {Kind.BROKER_REMOVED, Kind.GROUP_CHANGED, Kind.WRITE_PERMISSION}
 
 
 def route_diff(history: HistoryRows, earlier: Instant, later: Instant) -> list[dict[str, Any]]:
@@ -162,18 +163,18 @@ def route_diff(history: HistoryRows, earlier: Instant, later: Instant) -> list[d
             between.setdefault(row["broker"], []).append(row)
     found = []
     for queue in sorted(old.keys() | new.keys()):
-        one, other = old.get(queue), new.get(queue)
-        if one and other and all(one[name] == other[name] for name in _COMPARED):
+        before, after = old.get(queue), new.get(queue)
+        if before and after and all(before[name] == after[name] for name in _COMPARED):
             continue
         topic, broker = queue
         found.append(
             {
                 "topic": topic,
-                "cluster": (other or one or {})["cluster"],
+                "cluster": (after or before or {})["cluster"],
                 "broker": broker,
-                "difference": "changed" if one and other else "added" if other else "removed",
-                **{f"{name}_before": one[name] if one else None for name in _COMPARED},
-                **{f"{name}_after": other[name] if other else None for name in _COMPARED},
+                "difference": "changed" if before and after else "added" if after else "removed",
+                **{f"{name}_before": before[name] if before else None for name in _COMPARED},
+                **{f"{name}_after": after[name] if after else None for name in _COMPARED},
                 "entries": _entries(between.get(broker, []), queue[0]),
             }
         )
@@ -185,9 +186,9 @@ def _by_queue(routes: Sequence[Row]) -> dict[Queue, Row]:
 
 
 def _entries(of_group: Sequence[Row], topic: str) -> list[dict[str, Any]]:
-    """Entries about the topic of this group, and about the group as a whole, once each."""
+    """The entries about the topic in this group and about the group as a whole, once each."""
     about = {row["ord"] for row in of_group if row["topic"] == topic}
-    about |= {row["ord"] for row in of_group if row["code"] in _OF_THE_GROUP and is_entry(row)}
+    about |= {row["ord"] for row in of_group if row["code"] in _GROUP_CODES and is_entry(row)}
     return [
         {name: row[name] for name in ("version", "kind", "cause", "actor", "source")}
         for row in of_group

@@ -1,4 +1,4 @@
-"""The state of a seat and its intervals."""
+"""The state of each seat over time, as intervals."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Evidence:
     state: str
     ms: int
     row: Row
-    """What said so: the seat's own entry, the hole, the end of the baseline."""
+    """Where the state comes from: the seat's own entry, a hole or fork, or the end of a baseline."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Interval:
     end: int | None
     then: str | None
     row: Row
-    """The entry it begins with."""
+    """The entry that began it."""
 
     @property
     def is_unplanned(self) -> bool:
@@ -34,13 +34,13 @@ class Interval:
 
 
 def evidence(rows: Sequence[Row]) -> dict[Seat, list[Evidence]]:
-    """Of every seat, in order.
+    """The evidence of every seat, in order.
 
-    A seat that is DOWN stays so when a baseline does not name it: a baseline lists the table, in which it has not
-    been since its removal, so nothing new was said. Else no outage would be longer than the time to
-    the next baseline, and `retire_after` would be for nothing.
+    A DOWN seat stays DOWN if a baseline does not name it. A baseline lists the route table, which has not contained the
+    seat since its removal, so this is nothing new. Otherwise no outage could last longer than until the next baseline,
+    and `retire_after` would have no effect.
     """
-    whole = {baseline.end["ord"]: baseline.begin_ord for baseline in baselines(rows)}
+    complete = {baseline.end["ord"]: baseline.begin_ord for baseline in baselines(rows)}
     found: dict[Seat, list[Evidence]] = {}
     ms_before: int | None = None
     for row in rows:
@@ -54,9 +54,9 @@ def evidence(rows: Sequence[Row]) -> dict[Seat, list[Evidence]]:
             for known in found.values():
                 assert ms_before is not None
                 known.append(Evidence(UNKNOWN, ms_before, row))
-        elif row["ord"] in whole:
+        elif row["ord"] in complete:
             for known in found.values():
-                if known[-1].row["ord"] < whole[row["ord"]] and known[-1].state in (UP, UNKNOWN):
+                if known[-1].row["ord"] < complete[row["ord"]] and known[-1].state in (UP, UNKNOWN):
                     known.append(Evidence(GONE, row["ms"], row))
         ms_before = row["ms"]
     return found
@@ -79,7 +79,7 @@ def all_intervals(rows: Sequence[Row]) -> dict[Seat, list[Interval]]:
 
 
 def counted(interval: Interval, window: Window, thresholds: Thresholds) -> tuple[int, int]:
-    """The part of the window in which it counts: from, to; empty when it counts for nothing."""
+    """The part of the interval that counts, from and to; empty if no part of it counts."""
     end = window.end_ms if interval.end is None else min(interval.end, window.end_ms)
     if interval.state == DOWN:
         end = min(end, interval.start + thresholds.retire_after_ms)
@@ -101,7 +101,7 @@ def state_at(of_seat: Iterable[Interval], ms: int, window: Window, thresholds: T
 
 
 def instants(seats: Iterable[Sequence[Interval]], window: Window, thresholds: Thresholds) -> list[tuple[int, int]]:
-    """The window cut wherever any of the seats changes: inside a piece nothing does."""
+    """Cuts the window wherever the state of any of the seats changes."""
     cuts = {window.start_ms, window.end_ms}
     for of_seat in seats:
         for interval in of_seat:

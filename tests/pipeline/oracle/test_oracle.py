@@ -1,4 +1,4 @@
-"""The oracle itself, by examples small enough to be worked out by hand. The clock begins at 0 and runs in seconds."""
+"""The oracle itself, with scenarios that are small enough to be computed by hand. Times are milliseconds from 0."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,7 +44,7 @@ def route_of(scenario: Scenario, ms: int = 10**9) -> list[tuple[Any, ...]]:
     return picked(rows, "topic", "broker", "write_queues", "perm", "addresses")
 
 
-def test_a_route_names_the_last_item_and_the_addresses_that_are_up(scenario: Scenario) -> None:
+def test_a_route_has_the_last_item_and_the_addresses_that_are_up(scenario: Scenario) -> None:
     scenario.registered(item("t", write=4), seat=MASTER, addr=A, at=1)
     scenario.registered(seat=SLAVE, addr=B, at=2)
     scenario.queues(item("t", write=16), at=3)
@@ -65,7 +65,7 @@ def test_a_removed_topic_and_a_removed_group_have_no_route(scenario: Scenario) -
     assert [row[0] for row in route_of(scenario)] == ["v"]
 
 
-def test_write_permissions_behind_an_item_add_up(scenario: Scenario) -> None:
+def test_write_permissions_after_an_item_apply_in_their_order(scenario: Scenario) -> None:
     scenario.registered(item("t", perm=7), at=1)
     scenario.write_permission("clear-write", at=2)
     assert route_of(scenario)[0][3] == 5
@@ -77,7 +77,7 @@ def test_write_permissions_behind_an_item_add_up(scenario: Scenario) -> None:
     assert route_of(scenario)[0][3] == 6
 
 
-def test_what_a_whole_baseline_does_not_name_is_gone(scenario: Scenario) -> None:
+def test_a_complete_baseline_removes_what_it_does_not_name(scenario: Scenario) -> None:
     scenario.registered(item("named"), item("absent"), seat=MASTER, addr=A, at=1)
     scenario.registered(seat=SLAVE, addr=B, at=1)
     scenario.entry(Kind.BASELINE_BEGIN, at=2)
@@ -104,7 +104,7 @@ def test_a_baseline_with_a_hole_in_it_repairs_nothing(scenario: Scenario) -> Non
     assert (row["certain"], row["doubt_from_version"]) == (True, None)
 
 
-def test_an_instant_may_be_an_entry(scenario: Scenario) -> None:
+def test_an_instant_can_be_a_version(scenario: Scenario) -> None:
     scenario.registered(item("t", write=4), at=1)
     scenario.queues(item("t", write=8), at=1)
     first, second = (row["ord"] for row in scenario.changes if row["row"] == 0)
@@ -115,7 +115,7 @@ def test_an_instant_may_be_an_entry(scenario: Scenario) -> None:
 # 2 route_diff
 
 
-def test_a_difference_comes_with_the_entries_that_made_it(scenario: Scenario) -> None:
+def test_a_difference_lists_the_entries_that_caused_it(scenario: Scenario) -> None:
     scenario.registered(item("kept"), item("smaller"), at=1)
     put = scenario.queues(item("smaller", write=1), item("new"), at=2)
     scenario.entry(Kind.KV_PUT, at=3)
@@ -148,7 +148,7 @@ def test_the_time_of_a_seat_is_divided_among_its_states(scenario: Scenario) -> N
     assert clipped["since_ms"] == 190
 
 
-def test_a_window_knows_nothing_of_what_comes_at_its_end(scenario: Scenario) -> None:
+def test_entries_at_the_end_of_the_window_do_not_count(scenario: Scenario) -> None:
     scenario.registered(at=100)
     scenario.removed(at=200)
     assert availability.by_seat(scenario, Window(0, 100)) == []
@@ -156,7 +156,7 @@ def test_a_window_knows_nothing_of_what_comes_at_its_end(scenario: Scenario) -> 
     assert [seat[name] for name in TIMES] == [1, 0, 0, 0]
 
 
-def test_unknown_begins_where_the_last_entry_was(scenario: Scenario) -> None:
+def test_unknown_time_begins_at_the_last_entry_before_the_hole(scenario: Scenario) -> None:
     scenario.registered(at=100)
     scenario.entry(Kind.KV_PUT, at=150)
     scenario.hole(5, at=180)
@@ -165,7 +165,7 @@ def test_unknown_begins_where_the_last_entry_was(scenario: Scenario) -> None:
     assert [seat[name] for name in TIMES] == [50 + 100, 0, 0, 150]
 
 
-def test_an_outage_counts_until_it_is_retired_and_beyond_a_baseline(scenario: Scenario) -> None:
+def test_an_outage_counts_until_retire_after_and_across_baselines(scenario: Scenario) -> None:
     scenario.registered(at=0)
     scenario.removed(at=100)
     scenario.entry(Kind.BASELINE_BEGIN, at=150)
@@ -177,7 +177,7 @@ def test_an_outage_counts_until_it_is_retired_and_beyond_a_baseline(scenario: Sc
     assert availability.by_seat(scenario, Window(700, 1000), short)[0]["unplanned_ms"] == 0
 
 
-def test_a_seat_that_a_baseline_misses_counts_for_nothing_any_more(scenario: Scenario) -> None:
+def test_an_up_seat_that_a_baseline_does_not_name_no_longer_counts(scenario: Scenario) -> None:
     scenario.registered(at=0)
     scenario.entry(Kind.BASELINE_BEGIN, at=100)
     scenario.entry(Kind.BASELINE_END, at=120)
@@ -185,7 +185,7 @@ def test_a_seat_that_a_baseline_misses_counts_for_nothing_any_more(scenario: Sce
     assert [seat[name] for name in TIMES] == [120, 0, 0, 0]
 
 
-def test_a_group_is_readable_while_any_seat_is(scenario: Scenario) -> None:
+def test_a_group_is_readable_while_any_seat_is_up(scenario: Scenario) -> None:
     scenario.registered(seat=MASTER, at=0)
     scenario.registered(seat=SLAVE, addr=B, at=0)
     scenario.removed("expired", MASTER, at=100)
@@ -197,7 +197,7 @@ def test_a_group_is_readable_while_any_seat_is(scenario: Scenario) -> None:
     assert group["readable"] == 0.85
 
 
-def test_a_cluster_is_the_sum_of_its_masters(scenario: Scenario) -> None:
+def test_the_times_of_a_cluster_are_the_sum_of_its_masters(scenario: Scenario) -> None:
     scenario.registered(seat="c/good/0", at=0)
     scenario.registered(seat="c/bad/0", at=0)
     scenario.registered(seat="c/slaves/1", at=0)
@@ -215,7 +215,7 @@ def test_a_cluster_is_the_sum_of_its_masters(scenario: Scenario) -> None:
 # 4 failures, 5 flaps
 
 
-def test_failures_are_counted_where_they_begin(scenario: Scenario) -> None:
+def test_failures_count_in_the_window_in_which_they_begin(scenario: Scenario) -> None:
     scenario.registered(at=0)
     scenario.removed("expired", at=100)
     scenario.registered(at=160)
@@ -232,7 +232,7 @@ def test_failures_are_counted_where_they_begin(scenario: Scenario) -> None:
     assert picked([cluster], "broker", "unplanned", "mttr_ms") == [(None, 2, 20)]
 
 
-def test_flaps_are_short_and_episodes_are_many(scenario: Scenario) -> None:
+def test_flaps_are_short_downs_and_episodes_are_series_of_downs(scenario: Scenario) -> None:
     scenario.registered(at=0)
     for start, length in ((1000, 59_999), (600_000, 60_000), (1_200_000, 10), (1_800_001, 10)):
         scenario.removed(at=start)
@@ -245,7 +245,7 @@ def test_flaps_are_short_and_episodes_are_many(scenario: Scenario) -> None:
 # 6 heartbeat_gaps
 
 
-def test_percentiles_are_edges_of_buckets_and_never_beyond_the_longest(scenario: Scenario) -> None:
+def test_percentiles_are_bucket_edges_and_never_above_the_longest_gap(scenario: Scenario) -> None:
     scenario.heartbeat_gaps({8: 90, 16: 9}, MASTER, to_ms=100, max_ms=390)
     scenario.heartbeat_gaps({72: 1}, SLAVE, to_ms=199, max_ms=48_000)
     scenario.heartbeat_gaps({127: 1000}, SLAVE, to_ms=200, max_ms=10**7)
@@ -258,7 +258,7 @@ def test_percentiles_are_edges_of_buckets_and_never_beyond_the_longest(scenario:
     assert by_seat[0]["p99_ms"] == 390.0
 
 
-def test_a_bucket_is_late_when_all_of_it_is() -> None:
+def test_a_bucket_is_late_if_all_its_gaps_are() -> None:
     edges = {bucket: 100 * 2 ** ((bucket - 1) / 8) for bucket in range(1, 128)}
     for bucket, lower in edges.items():
         assert heartbeat_gaps.is_late(bucket, Thresholds()) == (lower >= 45_000)
@@ -287,7 +287,7 @@ def test_churn_compares_two_sets_of_topics(scenario: Scenario) -> None:
 # 8 capacity
 
 
-def test_capacity_counts_what_can_be_written_and_read(scenario: Scenario) -> None:
+def test_capacity_counts_writable_and_readable_queues(scenario: Scenario) -> None:
     scenario.registered(item("t", read=4, write=6), item("u", read=1, write=2), seat="c/one/0", at=1)
     scenario.registered(item("t", read=8, write=8), seat="c/headless/1", at=1)
     scenario.registered(item("t", read=2, write=8, perm=4), seat="c/closed/0", at=1)
@@ -299,7 +299,7 @@ def test_capacity_counts_what_can_be_written_and_read(scenario: Scenario) -> Non
     assert cluster["gini"] == pytest.approx(2 * (3 * 8 + 4 * 24) / (4 * 32) - 5 / 4)
 
 
-def test_midnights_are_those_inside_the_window() -> None:
+def test_midnights_lie_inside_the_window() -> None:
     assert capacity.midnights(Window(1, 2 * DAY_MS)) == [DAY_MS]
     assert capacity.midnights(Window(DAY_MS, 2 * DAY_MS + 1)) == [DAY_MS, 2 * DAY_MS]
 
@@ -307,7 +307,7 @@ def test_midnights_are_those_inside_the_window() -> None:
 # 9 exposure
 
 
-def test_exposure_is_the_time_from_silence_to_removal(scenario: Scenario) -> None:
+def test_exposure_is_the_time_from_the_last_sign_of_life_to_the_removal(scenario: Scenario) -> None:
     scenario.registered(item("t", write=8), item("u", write=2), item("v", perm=4), seat=MASTER, at=1000)
     scenario.registered(seat=SLAVE, addr=B, at=1000)
     scenario.removed("connection-lost", SLAVE, B, lost_ms=9000, last_heartbeat_ms=2000, at=10_000)
@@ -326,7 +326,7 @@ def test_exposure_is_the_time_from_silence_to_removal(scenario: Scenario) -> Non
 # 10 failovers
 
 
-def test_a_failover_is_another_address_in_the_masters_seat(scenario: Scenario) -> None:
+def test_a_failover_is_a_new_address_in_the_masters_seat(scenario: Scenario) -> None:
     scenario.registered(seat=MASTER, addr=A, at=0)
     scenario.registered(seat=SLAVE, addr=B, at=0)
     scenario.removed("expired", MASTER, A, at=100)
@@ -359,7 +359,7 @@ def test_a_history_without_loss_is_ok(scenario: Scenario) -> None:
     assert not integrity.by_era(scenario, Window(0, 10), 7)[0]["ok"]
 
 
-def test_whatever_is_wrong_with_a_history_is_counted(scenario: Scenario) -> None:
+def test_every_fault_of_a_history_is_counted(scenario: Scenario) -> None:
     scenario.registered(at=1)
     scenario.hole(4, at=2)
     scenario.unreadable("json", at=3)
@@ -372,7 +372,7 @@ def test_whatever_is_wrong_with_a_history_is_counted(scenario: Scenario) -> None
     assert picked([second], "first_version", "entries", "forks", "ok") == [(3, 1, 1, False)]
 
 
-def test_an_entry_is_late_when_the_clock_had_been_further(scenario: Scenario) -> None:
+def test_an_entry_is_late_if_it_is_older_than_the_end_of_an_earlier_batch(scenario: Scenario) -> None:
     scenario.entry(Kind.KV_PUT, at=10, ingested_ms=20)
     scenario.entry(Kind.KV_PUT, at=15, ingested_ms=20)
     scenario.entry(Kind.KV_PUT, at=16, ingested_ms=17)
