@@ -1,4 +1,4 @@
-"""A simulated fleet against real workers, ingested while it churns, with a stretch trimmed before it was read."""
+"""A simulated fleet with real workers, ingested while it churns; some entries are trimmed before they are read."""
 
 import os
 import random
@@ -21,7 +21,7 @@ from tests.runtime.running import Running
 from tests.support.simulated import first_address
 from tests.support.waiting import wait_until
 
-TROUBLE = {
+EVENTS = {
     "crash": 9,
     "deploy": 11,
     "switch": 13,
@@ -30,10 +30,10 @@ TROUBLE = {
     "flap": 40,
     "topics": 2,
 }
-"""Option -> seconds between two, on average. Groups are many enough that a free one is found."""
+"""Event -> mean seconds between two of them. There are enough groups for all events."""
 TIMEOUT_MS = 12_000
 UNREAD = 40
-"""Entries that must be there before some of them are trimmed."""
+"""The number of unread entries that must exist before some of them are trimmed."""
 READ_SECONDS = 240.0
 
 
@@ -44,12 +44,13 @@ class Churned:
     answers: Path
     progress: list[FeedEvent]
     trimmed: int
-    """Versions up to here were trimmed, and those behind `read` had not been read."""
+    """The last version that was trimmed."""
     read: int
+    """The last version that was read before that."""
 
 
 class LiveIngest:
-    """As `ingest` without end, in a thread: it may be stopped and begun again."""
+    """`ingest` without end in a thread; it can be stopped and started again."""
 
     def __init__(self, spark: SparkSession, lake: Lake, progress: list[FeedEvent]) -> None:
         self._spark, self._lake, self._progress = spark, lake, progress
@@ -96,7 +97,7 @@ def _version(entry_id: bytes) -> int:
 
 
 def churn(spark: SparkSession, store_url: str, namespace: str, folder: Path, seconds: float) -> Churned:
-    os.environ["ROUTEBOOK_REDIS_URL"] = store_url  # as the data source wants it: an address is no option
+    os.environ["ROUTEBOOK_REDIS_URL"] = store_url  # the data source takes the store's address from a variable
     lake = Lake(str(folder / "lake"), namespace)
     lake.changes.create()
     journal, answers = folder / "journal", folder / "answers"
@@ -111,7 +112,7 @@ def churn(spark: SparkSession, store_url: str, namespace: str, folder: Path, sec
         Running(*service, folder=folder) as other,
         ExitStack() as until_the_end,
     ):
-        # An entry to begin with: a first query takes its time, and the fleet shall not be over by then.
+        # A first entry, so that the first query, which is slow, runs before the fleet starts.
         one.put("/v1/kv/tests/begun", {"value": "1"}).raise_for_status()
         with live.running():
             wait_until(lambda: live.read() > 0, "the first query has read something", timeout_s=READ_SECONDS)
@@ -119,7 +120,7 @@ def churn(spark: SparkSession, store_url: str, namespace: str, folder: Path, sec
             simulation = until_the_end.enter_context(simulated)
             _wait(simulation, 0.4 * seconds)
         read = live.read()
-        # What comes now is not read in time: all but the newest entries are trimmed away, and the table is told anew.
+        # These entries are not read in time: all but the newest are trimmed. Then a baseline repairs the history.
         wait_until(lambda: _newest(store, key) > read + UNREAD, "more changes", timeout_s=READ_SECONDS)
         trimmed = _newest(store, key) - UNREAD // 2
         (kept,) = [entry_id for entry_id, _ in store.xrange(key) if _version(entry_id) == trimmed + 1]
@@ -128,7 +129,7 @@ def churn(spark: SparkSession, store_url: str, namespace: str, folder: Path, sec
             wait_until(lambda: live.read() > trimmed, "the query reads past the gap", timeout_s=READ_SECONDS)
             httpx.post(one.http + "/v1/changes/baseline", timeout=30, trust_env=False).raise_for_status()
             assert simulation.wait(seconds + 120) == 0
-            # Stopped workers say what they still know of heartbeats.
+            # When workers stop, they write their remaining heartbeat gaps.
             other.stop()
             one.stop()
             wait_until(lambda: live.read() == _newest(store, key), "everything is read", timeout_s=READ_SECONDS)
@@ -146,10 +147,10 @@ def _simulation(
         *("--brokers", "8", "--slaves", "1", "--clusters", "2", "--topics", "30", "--clients", "20", "--poll", "5s"),
         *("--period", "10s", "--timeout-ms", str(TIMEOUT_MS), "--seed", str(random.randrange(10**6))),
         *("--duration", f"{seconds:g}s", "--log", str(journal), "--answers", str(answers), "--url", one.http),
-        *(part for name, every in TROUBLE.items() for part in (f"--{name}-every", f"{every}s")),
+        *(part for name, every in EVENTS.items() for part in (f"--{name}-every", f"{every}s")),
     ]
-    with (folder / "simulation").open("wb") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, cwd=folder, start_new_session=True)
+    with (folder / "simulation").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, start_new_session=True)
     try:
         yield process
     finally:
@@ -159,7 +160,7 @@ def _simulation(
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """So long, unless it ends before: then something is wrong."""
+    """Waits that long; the simulation must not end before."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:

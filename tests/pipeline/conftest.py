@@ -1,6 +1,6 @@
-"""One Spark session for all tests of the pipeline: it costs ten seconds to start, and about one a job afterwards.
+"""One Spark session for all tests of the pipeline: starting it takes ten seconds, and each job about one second.
 
-So: many cases, one job. A case is a cluster (or a namespace) of its own in one data frame.
+Therefore many cases share a job. Every case is a cluster (or namespace) of its own in one data frame.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ SPARK_GROUP = "spark"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs the session runs in one process (`--dist loadgroup`): a session each would cost more than it
-    saves.
+    """Runs all tests that need the session in one process (`--dist loadgroup`), since a second session costs more time
+    than it saves.
     """
     here = Path(__file__).parent
     for item in items:
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
-    # The compiler for long runs is left out: nothing here runs long enough to be paid back.
+    # Without Java's optimizing compiler, which does not pay off in runs as short as these.
     quick_start = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}"
     session = build_session(
         "local[2]",
@@ -46,8 +46,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def plainly(spark: SparkSession) -> Iterator[SparkSession]:
-    """So few rows are answered sooner than code for them is made, or a plan adapted."""
+def small_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session without code generation and adaptive plans, which cost more time than they save for a few rows."""
     quicker = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
     usual = {name: str(spark.conf.get(name)) for name in quicker}
     for name, value in quicker.items():

@@ -1,8 +1,8 @@
-"""One day of a small fleet: what docs/pipeline.md works out by hand.
+"""The example of docs/pipeline.md: one day of a small fleet.
 
     python -m tests.pipeline.example
 
-prints the tables that stand there.
+prints the tables of the document.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,13 +41,13 @@ def day_scenario() -> Scenario:
     scenario.registered(item("orders"), item("carts", 4, 4), seat=A0, addr=FIRST, at=at(-12))
     scenario.registered(seat=A1, addr=SLAVE, at=at(-12))
     scenario.registered(item("orders"), seat=B0, addr=OTHER, at=at(-12))
-    # Maintenance: the only seat of its group, which takes its queues along and brings them back.
+    # Maintenance: the only seat of its group leaves, with all queue data of the group, and comes back.
     scenario.removed("unregistered", seat=B0, addr=OTHER, at=at(3), group_removed=True)
     scenario.registered(item("orders"), seat=B0, addr=OTHER, at=at(3, 20))
-    # A crash, noticed by silence.
+    # A crash, detected because heartbeats stop.
     scenario.removed("expired", seat=A0, addr=FIRST, at=at(9), last_heartbeat_ms=at(8, 58))
     scenario.registered(seat=A0, addr=FIRST, at=at(9, 30))
-    # A slave that comes and goes.
+    # A slave that flaps.
     for minute in (0, 4, 9):
         scenario.removed("connection-lost", seat=A1, addr=SLAVE, at=at(14, minute), lost_ms=at(14, minute) - 3000)
         scenario.registered(seat=A1, addr=SLAVE, at=at(14, minute, 20))
@@ -56,7 +56,7 @@ def day_scenario() -> Scenario:
     scenario.queues(item("trial", 1, 1), group=A, at=at(17))
     scenario.queues(removed_item("trial"), group=A, at=at(17, 10), cause="delete-topic")
     scenario.queues(removed_item("carts"), group=A, at=at(17, 30), cause="delete-topic")
-    # A failover: the master's seat goes to another address.
+    # A failover: another address takes the master's seat.
     scenario.removed("connection-lost", seat=A0, addr=FIRST, at=at(18), lost_ms=at(17, 59, 57))
     scenario.registered(seat=A0, addr=SECOND, at=at(18, 0, 40))
     for hour in range(24):
@@ -67,7 +67,7 @@ def day_scenario() -> Scenario:
 
 
 def broken_scenario() -> Scenario:
-    """The same, three changes of it lost, and one that cannot be read."""
+    """A history with three lost changes and an unreadable one."""
     scenario = Scenario(ns="default", version=40)
     scenario.registered(item("orders"), seat=A0, addr=FIRST, at=at(-12))
     scenario.queues(item("carts"), group=A, at=at(1))
@@ -81,7 +81,7 @@ Show = Callable[[Any], str]
 
 
 def table(rows: Rows, **columns: tuple[str, Show]) -> str:
-    """As Markdown; what has no heading of its own is a name."""
+    """A Markdown table: column -> heading and format."""
     heads = [title for title, _ in columns.values()]
     lines = [heads, ["---:" if show is not str else "---" for _, show in columns.values()]]
     lines += [
@@ -113,7 +113,7 @@ def tables() -> dict[str, str]:
         {**row, "entries": ", ".join(f"{entry['version']} {entry['kind']}" for entry in row["entries"])}
         for row in routes.route_diff(history, Instant(ms=at(16)), Instant(ms=at(17, 45)))
     ]
-    lately: dict[str, tuple[str, Show]] = {
+    gap_figures: dict[str, tuple[str, Show]] = {
         "number": ("gaps", formats.count),
         "p50_ms": ("p50", formats.duration),
         "p99_ms": ("p99", formats.duration),
@@ -127,9 +127,9 @@ def tables() -> dict[str, str]:
     ]
     episodes = [{**row, "episodes": len(row["episodes"])} for row in seats(failures.flaps_by_seat(history, WINDOW))]
     instants = [WINDOW.start_ms, WINDOW.end_ms]
-    sound = [{**row, "holes": _holes(row), "unreadable": _reasons(row)} for row in _integrity(history)]
+    intact = [{**row, "holes": _holes(row), "unreadable": _reasons(row)} for row in _integrity(history)]
     broken = [{**row, "holes": _holes(row), "unreadable": _reasons(row)} for row in _integrity(broken_scenario())]
-    whole: dict[str, tuple[str, Show]] = {
+    integrity_figures: dict[str, tuple[str, Show]] = {
         "first_version": ("first", str),
         "last_version": ("last", str),
         "entries": ("entries", formats.count),
@@ -177,11 +177,11 @@ def tables() -> dict[str, str]:
             unplanned=("unplanned", formats.count),
             planned=("planned", formats.count),
             causes=("causes", str),
-            mtbf_ms=("up between failures", formats.duration),
-            mttr_ms=("until back", formats.duration),
+            mtbf_ms=("MTBF", formats.duration),
+            mttr_ms=("MTTR", formats.duration),
         ),
         "flaps": table(episodes, **name, flaps=("flaps", formats.count), episodes=("episodes", formats.count)),
-        "heartbeat-gaps": table(seats(heartbeat_gaps.by_seat(history, WINDOW)), **name, **lately),
+        "heartbeat-gaps": table(seats(heartbeat_gaps.by_seat(history, WINDOW)), **name, **gap_figures),
         "churn": table(
             churn.by_cluster(history, WINDOW),
             cluster=("cluster", str),
@@ -189,42 +189,42 @@ def tables() -> dict[str, str]:
             topics_after=("after", formats.count),
             created=("created", formats.count),
             removed=("removed", formats.count),
-            passing=("came and went", formats.count),
+            passing=("short-lived", formats.count),
             resized=("resized", formats.count),
             rate=("rate", formats.decimal),
         ),
         "capacity": table(
             capacity.by_cluster(history, instants),
             at_ms=("at", lambda ms: formats.instant(ms)[:16]),
-            write_capacity=("to write to", formats.count),
-            read_capacity=("to read from", formats.count),
-            mean=("mean a group", formats.decimal),
-            peak=("fullest / mean", formats.decimal),
+            write_capacity=("writable", formats.count),
+            read_capacity=("readable", formats.count),
+            mean=("mean per group", formats.decimal),
+            peak=("peak / mean", formats.decimal),
             cv=("variation", formats.decimal),
             gini=("Gini", formats.decimal),
             top_topic=("largest topic", str),
-            top_share=("its share", formats.share),
+            top_share=("share", formats.share),
         ),
         "exposure": table(
             exposure.by_cluster(history, WINDOW),
             day=("day", str),
             number=("failures", formats.count),
-            detection_ms=("in all", formats.duration),
+            detection_ms=("total", formats.duration),
             p50_ms=("p50", formats.duration),
             max_ms=("longest", formats.duration),
-            client_mean_ms=("a client, mean", formats.duration),
-            client_worst_ms=("worst", formats.duration),
+            client_mean_ms=("client, mean", formats.duration),
+            client_worst_ms=("client, worst case", formats.duration),
             queue_seconds=("queue seconds", formats.count),
         ),
         "failovers": table(
             failovers.by_group(history, WINDOW),
             **group,
             failovers=("failovers", formats.count),
-            gap_ms=("gaps", formats.duration),
+            gap_ms=("total gap", formats.duration),
             headless_ms=("headless", formats.duration),
         ),
-        "integrity": table(sound, **whole),
-        "integrity broken": table(broken, **whole),
+        "integrity": table(intact, **integrity_figures),
+        "integrity broken": table(broken, **integrity_figures),
     }
 
 

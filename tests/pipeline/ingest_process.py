@@ -1,4 +1,4 @@
-"""`ingest` as a process group of its own, Python and JVM, that may be killed; and a producer beside it."""
+"""`ingest` in a process group of its own that a test can kill, and a producer that appends entries meanwhile."""
 
 import json
 import threading
@@ -52,11 +52,13 @@ class Ingest(ProcessGroup):
 
     @property
     def commits(self) -> int:
-        return self.said.count("changes True")
+        return self.output.count("changes True")
 
 
 class Producer:
-    """Appends without end, ids as the service makes them: the store's clock, never falling; versions without holes."""
+    """Appends entries until it is stopped, with ids as the service makes them: the store's clock, never falling, and
+    consecutive versions.
+    """
 
     ENTRIES = 5
     PAUSE_SECONDS = 0.02

@@ -1,8 +1,8 @@
-"""The pictures of docs/pipeline.md, of the day in `example.py`.
+"""The images of docs/pipeline.md, drawn from the example day (`example.py`).
 
     python -m tests.pipeline.pictures docs/images
 
-writes them anew.
+writes them.
 """
 
 import sys
@@ -28,7 +28,7 @@ BEGIN = "/* Charts; "
 
 
 def style() -> str:
-    """Of the report: its colours and its pictures."""
+    """The parts of the report's style sheet about colours and charts."""
     sheet = resources.files("routebook_pipeline.report").joinpath("style.css").read_text("utf-8")
     return (
         sheet[sheet.index(":root") : sheet.index("* { box-sizing")]
@@ -36,8 +36,8 @@ def style() -> str:
     )
 
 
-def alone(drawn: Html, background: str = "var(--sheet)") -> str:
-    """A file of its own, with the colours of whoever looks."""
+def standalone(drawn: Html, background: str = "var(--sheet)") -> str:
+    """An SVG file of its own, in the reader's colour scheme."""
     opening, _, rest = drawn.partition(">")
     width, height = opening.partition('viewBox="0 0 ')[2].partition('"')[0].split()
     opening = opening.replace("<svg", f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"')
@@ -57,11 +57,11 @@ def day() -> str:
         charts.Lane(f"{seat[1]}/{seat[2]}", [band(seat, one) for one in of_seat], shown(ratios[seat[1:]]))
         for seat, of_seat in sorted(all_intervals(history.changes).items())
     ]
-    return alone(charts.bands("Three brokers, one day", lanes, WINDOW.start_ms, WINDOW.end_ms))
+    return standalone(charts.bands("Three brokers, one day", lanes, WINDOW.start_ms, WINDOW.end_ms))
 
 
 def readable() -> str:
-    """Each broker, and what it makes of its group."""
+    """When each group was writable and readable."""
     history = day_scenario()
     found = all_intervals(history.changes)
     lanes = []
@@ -80,11 +80,13 @@ def readable() -> str:
             for start, end in instants(list(seats.values()), WINDOW, DEFAULTS)
         ]
         lanes.append(charts.Lane(f"{group['broker']} readable", pieces, shown(group["readable"])))
-    return alone(charts.bands("When each group could be written to and read", lanes, WINDOW.start_ms, WINDOW.end_ms))
+    return standalone(
+        charts.bands("When each group could be written to and read", lanes, WINDOW.start_ms, WINDOW.end_ms)
+    )
 
 
 def exposure() -> str:
-    """The crash of the morning; not to scale, for half an hour would hide two minutes."""
+    """The crash in the morning. It is not to scale, because two minutes are invisible beside half an hour."""
     moments = [
         (90, "08:58:00", "last heartbeat"),
         (400, "09:00:00", "expired"),
@@ -92,39 +94,40 @@ def exposure() -> str:
         (870, "09:30:00", "back"),
     ]
     drawn = []
-    for x, time, said in moments:
-        drawn += [rule(x, 34, x, 148, "grid"), text(x, 16, time, "tick", "middle"), text(x, 30, said, "tick", "middle")]
+    for x, time, event in moments:
+        drawn += [rule(x, 34, x, 148, "grid"), text(x, 16, time, "tick", "middle")]
+        drawn += [text(x, 30, event, "tick", "middle")]
     spans = [
-        (90, 400, 44, "unplanned", "the table hands out a dead address: 2 min (detection)"),
-        (400, 560, 78, "planned", "a client may keep it: 30 s (a poll)"),
-        (400, 870, 112, "unplanned", "down: 30 min (until back)"),
+        (90, 400, 44, "unplanned", "routes contain a dead address: 2 min (detection)"),
+        (400, 560, 78, "planned", "a client may still use it: 30 s (a poll)"),
+        (400, 870, 112, "unplanned", "down: 30 min (time to repair)"),
     ]
-    for start, end, y, css, said in spans:
-        drawn.append(tag("rect", tag("title", said), x=start, y=y, width=end - start, height=10, class_=css))
-        drawn.append(text(start + 6, y + 24, said))
-    return alone(picture("The crash of broker-a at 09:00", 156, drawn))
+    for start, end, y, css, label in spans:
+        drawn.append(tag("rect", tag("title", label), x=start, y=y, width=end - start, height=10, class_=css))
+        drawn.append(text(start + 6, y + 24, label))
+    return standalone(picture("The crash of broker-a at 09:00", 156, drawn))
 
 
 def gaps() -> str:
     history = day_scenario()
-    counted_in: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for row in history.pulses:
         if row["broker_id"] == 1:
-            counted_in[row["bucket"]] = counted_in.get(row["bucket"], 0) + row["count"]
+            counts[row["bucket"]] = counts.get(row["bucket"], 0) + row["count"]
     buckets = range(60, 78)
     late = next(n for n, bucket in enumerate(buckets) if upper_edge_ms(bucket - 1) >= 45_000)
     drawn = charts.columns(
         "Heartbeat gaps of broker-a/1",
         [f"≤ {duration(upper_edge_ms(bucket))}" for bucket in buckets],
-        [charts.Part("gaps", "up", [counted_in.get(bucket, 0) for bucket in buckets])],
+        [charts.Part("gaps", "up", [counts.get(bucket, 0) for bucket in buckets])],
         marks=[(late, "late from here")],
         logarithmic=True,
     )
-    return alone(drawn)
+    return standalone(drawn)
 
 
 def hole() -> str:
-    """Versions in a row, and what three missing ones look like."""
+    """Consecutive versions, of which three are missing."""
     rows = [row for row in broken_scenario().changes if row["row"] == 0 and row["ms"] >= WINDOW.start_ms]
     css = {90: "unknown", 99: "unplanned"}
     kinds = dict.fromkeys(range(42, 48), "up")
@@ -138,9 +141,9 @@ def hole() -> str:
     for version, kind in kinds.items():
         drawn.append(tag("rect", x=across(version), y=14, width=126, height=26, class_=kind))
         drawn.append(text(across(version) + 63, 58, str(version), "tick", "middle"))
-    for at, said in ((42, "read"), (44, "missing: a hole of 3"), (46, "not readable"), (47, "read")):
-        drawn.append(text(across(at) + 63, 76, said, "name", "middle"))
-    return alone(picture("Versions 42 to 47: three are missing, one cannot be read", 88, drawn))
+    for at, label in ((42, "read"), (44, "missing: a hole of 3"), (46, "unreadable"), (47, "read")):
+        drawn.append(text(across(at) + 63, 76, label, "name", "middle"))
+    return standalone(picture("Versions 42 to 47: three are missing, one is unreadable", 88, drawn))
 
 
 def _stripes() -> list[Html]:

@@ -1,4 +1,4 @@
-"""A program in a process group of its own, Python and its JVM, that may be told to stop or be killed."""
+"""A Python program that runs in a process group of its own, so that a test can stop or kill it with its JVM."""
 
 import os
 import signal
@@ -14,11 +14,11 @@ PATIENCE_S: Final = 240.0
 
 
 class ProcessGroup:
-    """`python ARGUMENTS`, and what it says, both outputs in one file."""
+    """`python ARGUMENTS`, with both outputs in the file `log`."""
 
-    def __init__(self, arguments: list[str], environment: Mapping[str, str], says: Path) -> None:
-        self._says = says
-        with says.open("wb") as out:
+    def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as out:
             self._process = subprocess.Popen(
                 [sys.executable, *arguments],
                 env={**os.environ, **environment},
@@ -36,40 +36,42 @@ class ProcessGroup:
         self.kill()
 
     @property
-    def said(self) -> str:
-        return self._says.read_text()
+    def output(self) -> str:
+        return self._log.read_text()
 
     def wait_until(self, is_true: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not is_true():
-            assert self._process.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
+            assert self._process.poll() is None, self.output
+            assert time.monotonic() < deadline, self.output
             time.sleep(0.02)
 
-    def wait_until_said(self, *words: str, times: int = 1) -> None:
-        self.wait_until(lambda: all(self.said.count(word) >= times for word in words))
+    def wait_for_output(self, *words: str, times: int = 1) -> None:
+        self.wait_until(lambda: all(self.output.count(word) >= times for word in words))
 
-    def tell(self, number: signal.Signals) -> None:
-        """The process itself, as a supervisor does; its Java has another group."""
+    def send_signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the process itself, as a supervisor does. Its Java is in another process group."""
         self._process.send_signal(number)
 
     def let_run(self, seconds: float) -> None:
-        """Or less, when it ends before."""
+        """Waits that long, or until the process ends."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return
 
     def end(self, within_s: float = PATIENCE_S) -> int:
-        """Its exit code, or minus the signal that ended it."""
+        """Waits for the end. Returns the exit code, or minus the number of the signal that ended the process."""
         try:
             return self._process.wait(within_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it still runs after {within_s} s: {self.said}") from None
+            raise AssertionError(f"still running after {within_s} s: {self.output}") from None
 
     def kill(self) -> int:
-        """All of it, as a machine dies. Nothing is sent to a group whose leader has been waited for: its number may be
-        another's by now. (A JVM that is left alone ends by itself.)
+        """Kills the whole group, as when a machine dies.
+
+        Nothing is sent if the process has ended already, because another process may have its group number by then.
+        (A JVM whose parent has ended ends by itself.)
         """
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)

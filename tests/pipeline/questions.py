@@ -1,4 +1,4 @@
-"""Every question, asked of the transforms and of the oracle."""
+"""Every question, as the transforms and as the oracle answer it, and how their answers are compared."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,11 +44,11 @@ COMPLETE_UNTIL_MS = 1_800_000_000_000
 @dataclass(frozen=True)
 class Question:
     keys: tuple[str, ...]
-    """What names a row of the answer."""
+    """The columns that identify a row of the answer."""
     of_transforms: Callable[[History, Window], DataFrame]
     of_oracle: Callable[[HistoryRows, Window], list[dict[str, Any]]]
     looks_back: bool = False
-    """It needs entries from before the window, and not only what they left behind."""
+    """Whether it needs entries from before the window, and not only the state that they left."""
 
 
 def _both(keys: str, transform: Any, plain: Any) -> Question:
@@ -105,12 +105,12 @@ QUESTIONS: Mapping[str, Question] = {
 
 
 def _instants(window: Window) -> list[int]:
-    """The end, and as many midnights as are worth their time."""
+    """The end of the window, and at most six midnights, since each costs time."""
     return [*capacity.midnights(window)[:6], window.end_ms - 1]
 
 
 def as_history(spark: SparkSession, folder: str, changes: Sequence[Row], pulses: Sequence[Row]) -> History:
-    """By way of files, as the lake does."""
+    """Reads the rows from files, as the lake does."""
     frames = []
     for name, schema, rows in (("changes", CHANGES, changes), ("pulses", PULSES, pulses)):
         columns = schema.fieldNames()
@@ -121,12 +121,12 @@ def as_history(spark: SparkSession, folder: str, changes: Sequence[Row], pulses:
 
 
 def answers(question: Question, history: History, windows: Sequence[Window]) -> list[list[dict[str, Any]]]:
-    """One job for all windows."""
-    asked = [
+    """The answers for all windows, computed in one job."""
+    frames = [
         question.of_transforms(history, window).withColumn("window", F.lit(number))
         for number, window in enumerate(windows)
     ]
-    rows = [row.asDict(recursive=True) for row in reduce(DataFrame.unionByName, asked).collect()]
+    rows = [row.asDict(recursive=True) for row in reduce(DataFrame.unionByName, frames).collect()]
     return [
         [{name: value for name, value in row.items() if name != "window"} for row in rows if row["window"] == number]
         for number in range(len(windows))
@@ -134,16 +134,16 @@ def answers(question: Question, history: History, windows: Sequence[Window]) -> 
 
 
 def compare(question: Question, found: Sequence[Row], expected: Sequence[Row]) -> list[str]:
-    """What differs, row by row; at most ten lines."""
-    ours, theirs = _by_key(question, found), _by_key(question, expected)
-    lines = [f"{key}: only the transforms have it: {ours[key]}" for key in sorted(ours.keys() - theirs.keys())]
-    lines += [f"{key}: only the oracle has it: {theirs[key]}" for key in sorted(theirs.keys() - ours.keys())]
-    lines += [f"twice: {len(found)} rows, {len(ours)} keys"] if len(found) != len(ours) else []
-    for key in sorted(ours.keys() & theirs.keys()):
-        for name in theirs[key].keys() | ours[key].keys():
-            one, other = ours[key][name], theirs[key][name]
-            if not _same(one, other):
-                lines.append(f"{key}: {name} is {one!r} by the transforms, {other!r} by the oracle")
+    """The differences, row by row; at most ten lines."""
+    ours, oracles = _by_key(question, found), _by_key(question, expected)
+    lines = [f"{key}: only the transforms have it: {ours[key]}" for key in sorted(ours.keys() - oracles.keys())]
+    lines += [f"{key}: only the oracle has it: {oracles[key]}" for key in sorted(oracles.keys() - ours.keys())]
+    lines += [f"duplicates: {len(found)} rows, {len(ours)} keys"] if len(found) != len(ours) else []
+    for key in sorted(ours.keys() & oracles.keys()):
+        for name in oracles[key].keys() | ours[key].keys():
+            value, expected_value = ours[key][name], oracles[key][name]
+            if not _same(value, expected_value):
+                lines.append(f"{key}: {name} is {value!r} by the transforms, {expected_value!r} by the oracle")
     return lines[:10]
 
 

@@ -1,8 +1,8 @@
-"""Random histories: what a service could have appended, and a share of what it never would.
+"""Random histories: entries that a service could have appended, and a few that it never would.
 
-A history is one namespace of many clusters. What concerns the whole namespace (holes, forks, pauses, baselines)
-hits them all; everything else happens to one cluster. The model of the table is plain; it decides what is told, and the
-oracle does not know it.
+A history is one namespace with many clusters. Holes, forks, pauses and baselines affect the whole namespace; everything
+else happens to one cluster. A simple model of the route table decides which entries are possible; the oracle does not
+use it.
 """
 
 import random
@@ -37,8 +37,8 @@ class GroupState:
 
 
 @dataclass(frozen=True)
-class Troubles:
-    """How often, per step, something happens to the whole namespace."""
+class FaultRates:
+    """The probability, per step, of each event that affects the whole namespace, and of impossible entries."""
 
     hole: float = 0.0
     fork: float = 0.0
@@ -49,8 +49,8 @@ class Troubles:
     impossible: float = 0.02
 
 
-CALM = Troubles()
-TROUBLED = Troubles(
+FEW_FAULTS = FaultRates()
+MANY_FAULTS = FaultRates(
     hole=0.001, fork=0.0004, unreadable=0.003, late=0.002, paused=0.001, baseline=0.0015, impossible=0.05
 )
 
@@ -63,12 +63,12 @@ class RandomHistory:
 
 
 class Fleet:
-    """Steps through time and writes down what happens."""
+    """Steps through time and records what happens as a scenario."""
 
-    def __init__(self, seed: int, clusters: int, troubles: Troubles) -> None:
+    def __init__(self, seed: int, clusters: int, fault_rates: FaultRates) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
-        self.troubles = troubles
+        self.fault_rates = fault_rates
         self.scenario = Scenario(ns=f"random-{seed}", ms=START_MS + self.rng.randrange(DAY_MS))
         self.clusters = [self._cluster(f"cluster-{n}") for n in range(clusters)]
         self._batch_from = 0
@@ -84,12 +84,12 @@ class Fleet:
             if self.rng.random() < 0.15:
                 groups = self.rng.choice(self.clusters)
                 self._wait()
-            self._wait_little()
-            self._to_the_name_space()
-            if self.rng.random() < self.troubles.impossible:
+            self._wait_briefly()
+            self._namespace_event()
+            if self.rng.random() < self.fault_rates.impossible:
                 self._impossible(self.rng.choice(groups))
             else:
-                self._happen(groups)
+                self._cluster_event(groups)
             if self.rng.random() < 0.05:
                 self._end_batch()
         self._end_batch()
@@ -102,16 +102,16 @@ class Fleet:
         self._now += self.rng.randrange(longest)
         self.scenario.ms = max(self.scenario.ms, self._now)
 
-    def _wait_little(self) -> None:
+    def _wait_briefly(self) -> None:
         self._now += self.rng.choice((0, 0, 0, 1, 1, self.rng.randrange(SECOND_MS), self.rng.randrange(40 * SECOND_MS)))
         self.scenario.ms = max(self.scenario.ms, self._now)
 
     def _end_batch(self) -> None:
-        """One batch has one time, that of the store's clock at its end. When the clock steps back behind it, what
-        comes is late; ids go on rising.
+        """A batch has one time, the store's clock at its end. If the clock steps back after that, later entries are
+        late, although their versions go on rising.
         """
         noted = self._now + self.rng.choice((0, 0, 1, 30))
-        if self.rng.random() < self.troubles.late * 20:
+        if self.rng.random() < self.fault_rates.late * 20:
             noted = self.scenario.ms + self.rng.randrange(1, 5 * MINUTE_MS)
         else:
             self._now = max(self._now, noted)
@@ -120,32 +120,32 @@ class Fleet:
             row["ingested_ms"] = noted
         self._batch_from = len(self.scenario.changes)
 
-    # To one cluster
+    # Events in one cluster
 
-    def _happen(self, groups: list[GroupState]) -> None:
+    def _cluster_event(self, groups: list[GroupState]) -> None:
         group = self.rng.choice(groups)
-        happening = self.rng.choices(
+        event = self.rng.choices(
             (
                 self._register,
                 self._remove,
                 self._put_topic,
                 self._delete_topic,
-                self._permit,
-                self._mark,
+                self._set_permission,
+                self._describe_group,
                 self._flap,
                 self._switch_master,
-                self._beat,
-                self._aside,
+                self._report_gaps,
+                self._unrelated_entry,
                 self._put_many,
             ),
             (30, 18, 12, 5, 7, 3, 8, 6, 14, 3, 1),
         )[0]
-        happening(group)
+        event(group)
         if self.rng.random() < 0.01:
             for other in groups:
                 for broker_id in list(other.seats):
-                    self._take_away(other, broker_id, self.rng.choice(("expired", "connection-lost", "operator")))
-                    self._wait_little()
+                    self._remove_seat(other, broker_id, self.rng.choice(("expired", "connection-lost", "operator")))
+                    self._wait_briefly()
 
     def _items(self, group: GroupState, most: int = 3) -> list[Item]:
         chosen = self.rng.sample(TOPICS, self.rng.randrange(most + 1))
@@ -162,11 +162,11 @@ class Fleet:
         )
 
     def _register(self, group: GroupState) -> None:
-        self._take_seat(group, self.rng.choice((0, 0, 0, 1, 1, 2)), self.rng.randrange(5))
+        self._register_seat(group, self.rng.choice((0, 0, 0, 1, 1, 2)), self.rng.randrange(5))
 
-    def _take_seat(self, group: GroupState, broker_id: int, host: int) -> None:
+    def _register_seat(self, group: GroupState, broker_id: int, host: int) -> None:
         addr = f"127.0.{group.number}.{host}:10911"
-        for former in [one for one, other in group.seats.items() if other == addr and one != broker_id]:
+        for former in [other for other, held_by in group.seats.items() if held_by == addr and other != broker_id]:
             del group.seats[former]
             self.scenario.removed("moved", f"{group.name}/{former}", addr, last_heartbeat_ms=self._now)
         known = group.seats.get(broker_id) == addr
@@ -192,9 +192,9 @@ class Fleet:
 
     def _remove(self, group: GroupState) -> None:
         if group.seats:
-            self._take_away(group, self.rng.choice(list(group.seats)), self.rng.choice(REMOVED_BY))
+            self._remove_seat(group, self.rng.choice(list(group.seats)), self.rng.choice(REMOVED_BY))
 
-    def _take_away(self, group: GroupState, broker_id: int, cause: str) -> None:
+    def _remove_seat(self, group: GroupState, broker_id: int, cause: str) -> None:
         addr = group.seats.pop(broker_id)
         silent_since = max(0, self.scenario.ms - self.rng.choice((0, 5, 12_000, 30_000, 125_000, 135_000)))
         self.scenario.removed(
@@ -235,11 +235,11 @@ class Fleet:
                 group.queues[other["topic"]] = other
             self.scenario.queues(removed_item(topic), *others, group=group.name, cause=cause)
 
-    def _permit(self, group: GroupState) -> None:
+    def _set_permission(self, group: GroupState) -> None:
         if group.queues:
             self.scenario.write_permission(self.rng.choice(("set", "clear-write", "clear-write")), group.name)
 
-    def _mark(self, group: GroupState) -> None:
+    def _describe_group(self, group: GroupState) -> None:
         group.acting, group.zone = self.rng.random() < 0.5, self.rng.choice((None, "zone-a"))
         self.scenario.entry(
             Kind.GROUP_CHANGED,
@@ -257,22 +257,22 @@ class Fleet:
             if group.seats:
                 broker_id = self.rng.choice(list(group.seats))
                 host = int(group.seats[broker_id].split(":")[0].split(".")[-1])
-                self._take_away(group, broker_id, self.rng.choice(REMOVED_BY))
-                self._wait_little()
-                self._take_seat(group, broker_id, host)
-                self._wait_little()
+                self._remove_seat(group, broker_id, self.rng.choice(REMOVED_BY))
+                self._wait_briefly()
+                self._register_seat(group, broker_id, host)
+                self._wait_briefly()
 
     def _switch_master(self, group: GroupState) -> None:
-        """There and, sometimes, back."""
-        one, other = self.rng.sample(range(5), 2)
-        for host in (one, other, one)[: self.rng.choice((2, 3))]:
+        """To another address and, sometimes, back."""
+        first, second = self.rng.sample(range(5), 2)
+        for host in (first, second, first)[: self.rng.choice((2, 3))]:
             if self.rng.random() < 0.3 and 0 in group.seats:
-                self._take_away(group, 0, "connection-lost")
-                self._wait_little()
-            self._take_seat(group, 0, host)
-            self._wait_little()
+                self._remove_seat(group, 0, "connection-lost")
+                self._wait_briefly()
+            self._register_seat(group, 0, host)
+            self._wait_briefly()
 
-    def _beat(self, group: GroupState) -> None:
+    def _report_gaps(self, group: GroupState) -> None:
         seat = f"{group.name}/{self.rng.choice((0, 0, 1))}"
         for _ in range(self.rng.choice((1, 2, 5))):
             usual = self.rng.choice((30, 60, 66, 66))
@@ -286,14 +286,16 @@ class Fleet:
             to_ms = self.scenario.ms - self.rng.choice((0, 0, 1, 500, 30_000))
             self.scenario.heartbeat_gaps(histogram, seat, to_ms=to_ms, max_ms=longest, at=self.scenario.ms)
 
-    def _aside(self, group: GroupState) -> None:
+    def _unrelated_entry(self, group: GroupState) -> None:
         kind = self.rng.choice(
             (Kind.KV_PUT, Kind.KV_DELETED, Kind.SETTINGS_CHANGED, Kind.EXPIRY_HELD, Kind.EXPIRY_RELEASED)
         )
         self.scenario.entry(kind)
 
     def _impossible(self, group: GroupState) -> None:
-        """What no service writes, and what must not upset anybody: the same twice, what is not there, loose ends."""
+        """Entries that no service writes and that every question must tolerate: duplicates, removals of absent things,
+        baselines that never begin or end.
+        """
         seat = f"{group.name}/{self.rng.randrange(3)}"
         addr = f"127.0.{group.number}.{self.rng.randrange(5)}:10911"
         self.rng.choice(
@@ -311,12 +313,12 @@ class Fleet:
         if self.rng.random() < 0.03:
             self.scenario.entry(self.rng.choice((Kind.BASELINE_BEGIN, Kind.BASELINE_END)))
 
-    # To all of them
+    # Events in the whole namespace
 
-    def _to_the_name_space(self) -> None:
-        chances = self.troubles
+    def _namespace_event(self) -> None:
+        chances = self.fault_rates
         if self.rng.random() < chances.hole:
-            self._lose()
+            self._lose_entries()
         if self.rng.random() < chances.fork:
             self._fork()
         if self.rng.random() < chances.unreadable:
@@ -329,12 +331,12 @@ class Fleet:
         if self.rng.random() < chances.baseline:
             self._baseline()
 
-    def _lose(self) -> None:
-        """Things happen and nobody reads of them."""
+    def _lose_entries(self) -> None:
+        """Entries that were trimmed before they were read."""
         kept, first = len(self.scenario.changes), self.scenario.version
         for _ in range(self.rng.randrange(1, 30)):
-            self._wait_little()
-            self._happen(self.rng.choice(self.clusters))
+            self._wait_briefly()
+            self._cluster_event(self.rng.choice(self.clusters))
         lost = self.scenario.version - first
         del self.scenario.changes[kept:]
         self._batch_from = min(self._batch_from, kept)
@@ -343,7 +345,7 @@ class Fleet:
             self.scenario.hole(lost)
 
     def _fork(self) -> None:
-        """The store fell back to an earlier state, or to nothing: versions begin again somewhere."""
+        """The store lost its last changes or everything, and its versions begin again at a lower number."""
         if self.rng.random() < 0.3:
             self.clusters = [
                 [GroupState(group.cluster, group.broker, acting=group.acting) for group in groups]
@@ -352,7 +354,9 @@ class Fleet:
         self.scenario.fork(self.rng.randrange(1, max(2, self.scenario.version)))
 
     def _baseline(self) -> None:
-        """Of the table; some of what the history knows is gone and is not named. Things go on meanwhile."""
+        """A baseline of the route table, which has lost a part of what the history contains. Other events go on
+        meanwhile.
+        """
         self.scenario.entry(Kind.BASELINE_BEGIN)
         for groups in self.clusters:
             for group in groups:
@@ -372,26 +376,26 @@ class Fleet:
                         Kind.BASELINE_QUEUES, *group.queues.values(), cluster=group.cluster, broker=group.broker
                     )
             if self.rng.random() < 0.05:
-                self._wait_little()
-                self._happen(self.rng.choice(self.clusters))
+                self._wait_briefly()
+                self._cluster_event(self.rng.choice(self.clusters))
         if self.rng.random() < 0.8:
             self.scenario.entry(Kind.BASELINE_END)
 
 
-def random_history(seed: int, *, clusters: int, steps: int, troubles: Troubles) -> RandomHistory:
-    return Fleet(seed, clusters, troubles).run(steps)
+def random_history(seed: int, *, clusters: int, steps: int, fault_rates: FaultRates) -> RandomHistory:
+    return Fleet(seed, clusters, fault_rates).run(steps)
 
 
 def random_window(rng: random.Random, changes: list[Row]) -> Window:
-    """Long and short ones, on entries and beside them, before everything and after it."""
+    """Long and short windows, that begin and end at entries or between them, or lie before or after all entries."""
     first, last = changes[0]["ms"], changes[-1]["ms"]
     at, other = sorted((rng.choice(changes)["ms"], rng.choice(changes)["ms"]))
-    beside = rng.randrange(first, last + 1)
+    between = rng.randrange(first, last + 1)
     return rng.choices(
         (
             Window(at, other + 1),
             Window(at, max(at + 1, other)),
-            Window(min(at, beside), max(at, beside) + 1),
+            Window(min(at, between), max(at, between) + 1),
             Window(at, at + 1),
             Window(at - 1, at),
             Window(first - DAY_MS, first),

@@ -1,6 +1,6 @@
-"""The transforms and the oracle, written apart from the same text, answer random histories alike.
+"""The transforms and the oracle, written independently from the same text, give the same answers for random histories.
 
-A case is a cluster; hundreds of them share one history, which costs Spark one job a question.
+Every cluster is a case. Hundreds of them share one history, so that every question costs Spark only one job.
 """
 
 import random
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from routebook_pipeline.history import History, Window
 from tests.pipeline.questions import QUESTIONS, Question, answers, as_history, compare
-from tests.pipeline.random_histories import CALM, TROUBLED, RandomHistory, random_history, random_window
+from tests.pipeline.random_histories import FEW_FAULTS, MANY_FAULTS, RandomHistory, random_history, random_window
 
 CASES = 300
 STEPS_A_CASE = 20
@@ -26,11 +26,11 @@ OFTEN = (
     "failovers",
     "integrity",
 )
-"""Asked at each change. Planning the others takes Spark minutes; they are asked with three windows in the slow lane."""
+"""The questions in the default run. The others take minutes to plan in Spark and are tested in the slow run."""
 
 
-class QuestionInput:
-    """A random history, as the transforms take it and as the oracle does."""
+class Comparison:
+    """A random history, for the transforms and for the oracle."""
 
     def __init__(self, spark: SparkSession, folder: Path, random_: RandomHistory, windows: int) -> None:
         self.random = random_
@@ -47,23 +47,25 @@ class QuestionInput:
 
 
 @pytest.fixture(scope="module")
-def asked(plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> QuestionInput:
-    history = random_history(1, clusters=CASES, steps=CASES * STEPS_A_CASE, troubles=TROUBLED)
-    return QuestionInput(plainly, tmp_path_factory.mktemp("asked"), history, 1)
+def comparison(small_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    history = random_history(1, clusters=CASES, steps=CASES * STEPS_A_CASE, fault_rates=MANY_FAULTS)
+    return Comparison(small_spark, tmp_path_factory.mktemp("compared"), history, 1)
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in QUESTIONS]
 )
-def test_random_histories_have_the_same_answer(name: str, asked: QuestionInput) -> None:
-    assert not asked.differences(QUESTIONS[name])
+def test_transforms_and_oracle_agree_on_a_random_history(name: str, comparison: Comparison) -> None:
+    assert not comparison.differences(QUESTIONS[name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 106))
-def test_thousands_of_random_histories_have_the_same_answers(seed: int, plainly: SparkSession, tmp_path: Path) -> None:
-    troubles = CALM if seed % 3 == 0 else TROUBLED
-    history = random_history(seed, clusters=CASES, steps=CASES * STEPS_A_CASE, troubles=troubles)
-    asked = QuestionInput(plainly, tmp_path, history, WINDOWS)
-    different = {name: asked.differences(question) for name, question in QUESTIONS.items()}
+def test_transforms_and_oracle_agree_on_many_random_histories(
+    seed: int, small_spark: SparkSession, tmp_path: Path
+) -> None:
+    fault_rates = FEW_FAULTS if seed % 3 == 0 else MANY_FAULTS
+    history = random_history(seed, clusters=CASES, steps=CASES * STEPS_A_CASE, fault_rates=fault_rates)
+    comparison = Comparison(small_spark, tmp_path, history, WINDOWS)
+    different = {name: comparison.differences(question) for name, question in QUESTIONS.items()}
     assert not {name: lines for name, lines in different.items() if lines}

@@ -1,4 +1,4 @@
-"""Killed anywhere, started again: every version is in the lake once."""
+"""An ingest that is killed at any point and started again puts every version into the lake exactly once."""
 
 import random
 import signal
@@ -33,19 +33,19 @@ def stream(store_url: str, namespace_name: str) -> Iterator[Stream]:
         yield opened
 
 
-def prove_whole(spark: SparkSession, lake: Lake, last: EntryId) -> None:
+def assert_complete(spark: SparkSession, lake: Lake, last: EntryId) -> None:
     rows = lake.changes.pin().read(spark)
     found = (
         rows.where("row = 0").agg(F.count("*"), F.count_distinct("version"), F.min("version"), F.max("version")).first()
     )
     assert tuple(found or ()) == (last.version, last.version, 1, last.version)
     history = History(rows, lake.pulses.pin().read(spark))
-    (told,) = by_era(history, Window(0, last.ms + DAY_MS), last.ms).collect()
-    assert told.ok, told
-    assert (told.entries, told.missing, told.duplicates, told.unreadable) == (last.version, 0, 0, {})
+    (era,) = by_era(history, Window(0, last.ms + DAY_MS), last.ms).collect()
+    assert era.ok, era
+    assert (era.entries, era.missing, era.duplicates, era.unreadable) == (last.version, 0, 0, {})
 
 
-def test_twenty_times_at_random_under_a_producer(
+def test_kills_at_random_moments_lose_and_double_nothing(
     spark: SparkSession, stream: Stream, store_url: str, tmp_path: Path
 ) -> None:
     chance = random.Random(20)
@@ -59,29 +59,31 @@ def test_twenty_times_at_random_under_a_producer(
     with Producer(stream) as producer:
         with start() as first:
             began = time.monotonic()
-            first.wait_until_said(STARTED)
+            first.wait_for_output(STARTED)
             ready = time.monotonic()
-            first.wait_until_said("changes True", times=2)
+            first.wait_for_output("changes True", times=2)
             until_ready, until_committed = ready - began, time.monotonic() - ready
         for number in range(KILLS - 1):
             with start() as ingest:
                 if number % 5 == 0:
                     moment = chance.uniform(0, until_ready)
                 else:
-                    ingest.wait_until_said(STARTED)
+                    ingest.wait_for_output(STARTED)
                     moment = chance.uniform(0, 1.5 * until_committed)
                 ingest.let_run(moment)
-                assert ingest.kill() == -signal.SIGKILL, ingest.said
+                assert ingest.kill() == -signal.SIGKILL, ingest.output
                 moments.append(round(moment, 2))
                 committed += ingest.commits > 0
     with start(once=True) as ingest:
-        assert ingest.end() == 0, ingest.said
-    assert committed >= KILLS // 4, f"hardly any run came to a commit: {moments}"
-    prove_whole(spark, lake, producer.last)
+        assert ingest.end() == 0, ingest.output
+    assert committed >= KILLS // 4, f"too few runs committed anything: {moments}"
+    assert_complete(spark, lake, producer.last)
 
 
-def test_two_at_once_under_a_producer(spark: SparkSession, stream: Stream, store_url: str, tmp_path: Path) -> None:
-    """On a lake that is not there yet. What one of them commits the other finds known; neither disturbs the other."""
+def test_two_concurrent_ingests_lose_and_double_nothing(
+    spark: SparkSession, stream: Stream, store_url: str, tmp_path: Path
+) -> None:
+    """They start without a lake. Each skips the entries that the other has committed."""
     lake = Lake(str(tmp_path / "lake"), stream.namespace)
     logs = [tmp_path / f"ingest-{number}.log" for number in range(3)]
 
@@ -90,22 +92,22 @@ def test_two_at_once_under_a_producer(spark: SparkSession, stream: Stream, store
 
     with Producer(stream) as producer, start(0) as one, start(1) as other:
         for ingest in (one, other):
-            ingest.wait_until_said("changes", times=TURNS)
+            ingest.wait_for_output("changes", times=TURNS)
         for ingest in (one, other):
-            ingest.wait_until_said("changes", times=ingest.said.count("changes") + TURNS)
+            ingest.wait_for_output("changes", times=ingest.output.count("changes") + TURNS)
         commits = (one.commits, other.commits)
     with start(2, once=True) as last:
-        assert last.end() == 0, last.said
+        assert last.end() == 0, last.output
     assert sum(commits) >= TURNS
-    assert min(commits) > 0, f"they did not compete: {commits}"
-    prove_whole(spark, lake, producer.last)
+    assert min(commits) > 0, f"one of them never committed: {commits}"
+    assert_complete(spark, lake, producer.last)
 
 
 @pytest.mark.parametrize("point", KillPoint)
-def test_at_each_named_point_of_the_first_batches(
+def test_kills_at_each_kill_point_lose_and_double_nothing(
     spark: SparkSession, stream: Stream, store_url: str, tmp_path: Path, point: KillPoint
 ) -> None:
-    # Each start begins to count its batches at 0.
+    # Every start counts its batches from 0.
     expected = list(accumulate(batch if point is KillPoint.FILES_WRITTEN else batch + 1 for batch in range(BATCHES)))
     last = (expected[-1] + 1) * A_BATCH
     ids = stream.append((EntryId(START_MS + version, version), payload(version)) for version in range(1, last + 1))
@@ -118,7 +120,7 @@ def test_at_each_named_point_of_the_first_batches(
             tmp_path / "lake", stream.namespace, store_url, log, once=True, options=options, environment=environment
         ) as ingest:
             ended = ingest.end()
-            assert ended in (0, -signal.SIGKILL), ingest.said
+            assert ended in (0, -signal.SIGKILL), ingest.output
             return ended
 
     for batch in range(BATCHES):
@@ -126,4 +128,4 @@ def test_at_each_named_point_of_the_first_batches(
         held = lake.changes.pin().position
         assert (held.version if held else 0) == expected[batch] * A_BATCH
     assert run("last") == 0
-    prove_whole(spark, lake, ids[-1])
+    assert_complete(spark, lake, ids[-1])

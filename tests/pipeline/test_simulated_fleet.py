@@ -1,6 +1,6 @@
-"""What the pipeline says of a fleet is what the fleet did, and what the service said.
+"""The answers about a simulated fleet agree with what the fleet did and with what the service answered.
 
-ROUTEBOOK_TEST_CHURN_SECONDS says for how long the fleet churns.
+ROUTEBOOK_TEST_CHURN_SECONDS sets how long the fleet churns.
 """
 
 import json
@@ -29,11 +29,11 @@ CHURN_SECONDS = float(os.environ.get("ROUTEBOOK_TEST_CHURN_SECONDS", "600"))
 PAIRS = 1000
 INSTANTS_A_JOB = 100
 NOTICED_MS = 10_000
-"""A crash is seen by the closed connection, after the grace of half a second; machines are slow at times."""
+"""A crash closes the connection and is noticed after the grace period of half a second, or later on a slow machine."""
 
 
 class Fleet:
-    """What was ingested, beside what was done."""
+    """What was ingested, and the simulation's journal of what happened."""
 
     def __init__(self, spark: SparkSession, churned: Churned) -> None:
         self.churned = churned
@@ -55,7 +55,7 @@ class Fleet:
         ]
 
     def of_broker(self, event: str, row: Row) -> list[dict[str, Any]]:
-        """Lines of the journal about this address in this group."""
+        """The journal's lines about this address in this group."""
         return [
             line
             for line in self.journal
@@ -64,13 +64,13 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def fleet(plainly: SparkSession, store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+def fleet(small_spark: SparkSession, store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     namespace = f"t-churn-{random.randrange(10**9)}"
-    churned = churn(plainly, store_url, namespace, tmp_path_factory.mktemp("churned"), CHURN_SECONDS)
-    return Fleet(plainly, churned)
+    churned = churn(small_spark, store_url, namespace, tmp_path_factory.mktemp("churned"), CHURN_SECONDS)
+    return Fleet(small_spark, churned)
 
 
-def test_nothing_is_missing_but_what_was_trimmed(fleet: Fleet) -> None:
+def test_only_the_trimmed_entries_are_missing(fleet: Fleet) -> None:
     window = fleet.whole
     (rows,) = answers(QUESTIONS["integrity"], fleet.history, [window])
     (era,) = rows
@@ -82,15 +82,15 @@ def test_nothing_is_missing_but_what_was_trimmed(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_every_question_equals_the_oracle(name: str, fleet: Fleet) -> None:
+def test_every_answer_equals_the_oracles(name: str, fleet: Fleet) -> None:
     question = QUESTIONS[name]
     windows = [fleet.whole, fleet.read_in_time]
     for window, rows in zip(windows, answers(question, fleet.history, windows), strict=True):
         assert not compare(question, rows, question.of_oracle(fleet.read, window)), window
 
 
-def test_routes_are_what_the_service_answered(fleet: Fleet) -> None:
-    """Pairs of topic and version whose answer rests on what was trimmed are not asked for: nobody knows them."""
+def test_routes_equal_the_services_answers(fleet: Fleet) -> None:
+    """Topics and versions that depend on trimmed entries are left out: their routes are unknown."""
     lines = [line for line in lines_of(fleet.churned.answers) if "stale_s" not in line and line["version"]]
     (history,) = {line["history"] for line in lines}
     assert history
@@ -103,9 +103,9 @@ def test_routes_are_what_the_service_answered(fleet: Fleet) -> None:
     different = []
     for (topic, version), rows in _routes(fleet.history, pairs).items():
         assert all(row["certain"] for row in rows), (topic, version)
-        said, expected = route_json(rows), by_pair[topic, version]["route"]
-        if _plain(said) != _plain(expected):
-            different.append((topic, version, said, expected))
+        found, expected = route_json(rows), by_pair[topic, version]["route"]
+        if _sorted(found) != _sorted(expected):
+            different.append((topic, version, found, expected))
     print(
         f"{len(pairs)} pairs of {len(by_pair)}, {sum(by_pair[pair]['status'] == 404 for pair in pairs)} without route"
     )
@@ -128,13 +128,14 @@ def _routes(history: History, pairs: Sequence[tuple[str, int]]) -> dict[tuple[st
     return found
 
 
-def _plain(route: dict[str, Any] | None) -> dict[str, Any] | None:
+def _sorted(route: dict[str, Any] | None) -> dict[str, Any] | None:
     if route is None:
         return None
-    return {name: sorted(route[name], key=lambda one: str(one["brokerName"])) for name in ("brokerDatas", "queueDatas")}
+    names = ("brokerDatas", "queueDatas")
+    return {name: sorted(route[name], key=lambda data: str(data["brokerName"])) for name in names}
 
 
-def test_masters_changed_as_the_fleet_says(fleet: Fleet) -> None:
+def test_failovers_agree_with_the_journal(fleet: Fleet) -> None:
     window = fleet.read_in_time
     (rows,) = answers(QUESTIONS["failovers"], fleet.history, [window])
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -150,17 +151,18 @@ def test_masters_changed_as_the_fleet_says(fleet: Fleet) -> None:
 
 
 def _masters(journal: Sequence[dict[str, Any]], end_ms: int, when: str) -> dict[str, list[tuple[str, str]]]:
-    """Group -> changes of the master's address: of registrations that were taken before the end (by `ms`, the time of
-    the answer, surely; by `sent_ms` perhaps).
+    """Group -> changes of the master's address, from the registrations that were accepted before the end.
+
+    `when`: with `ms`, the time of the answer, they certainly were before the end; with `sent_ms` they may have been.
     """
     last: dict[str, str] = {}
     changes: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for line in journal:
         if line["event"] != "registered" or line["id"] != 0:
             continue
-        taken = [answer for answer in line["servers"].values() if answer.get("code") == 0]
-        at = line["sent_ms"] if when == "sent_ms" else min((answer["ms"] for answer in taken), default=end_ms)
-        if not taken or at >= end_ms:
+        accepted = [answer for answer in line["servers"].values() if answer.get("code") == 0]
+        at = line["sent_ms"] if when == "sent_ms" else min((answer["ms"] for answer in accepted), default=end_ms)
+        if not accepted or at >= end_ms:
             continue
         former = last.get(line["broker"])
         if former not in (None, line["address"]):
@@ -169,7 +171,7 @@ def _masters(journal: Sequence[dict[str, Any]], end_ms: int, when: str) -> dict[
     return changes
 
 
-def test_every_loss_is_one_that_happened(fleet: Fleet) -> None:
+def test_every_unplanned_removal_has_a_cause_in_the_journal(fleet: Fleet) -> None:
     lost, expired = fleet.removals("connection-lost"), fleet.removals("expired")
     assert lost
     assert expired or CHURN_SECONDS < 120
@@ -178,28 +180,28 @@ def test_every_loss_is_one_that_happened(fleet: Fleet) -> None:
         assert any(-1000 <= row["lost_ms"] - line["ms"] <= NOTICED_MS for line in crashes), row
     for row in expired:
         assert any(line["ms"] <= row["ms"] for line in fleet.of_broker("silence-began", row)), row
-        said = [line for line in fleet.of_broker("registered", row) if line["sent_ms"] < row["ms"]]
-        last = said[-1]["servers"].values()
-        assert any(said[-1]["sent_ms"] - 5 <= row["last_heartbeat_ms"] <= answer["ms"] + 5 for answer in last), row
+        last = [line for line in fleet.of_broker("registered", row) if line["sent_ms"] < row["ms"]][-1]
+        answers_ms = [answer["ms"] for answer in last["servers"].values()]
+        assert any(last["sent_ms"] - 5 <= row["last_heartbeat_ms"] <= ms + 5 for ms in answers_ms), row
         assert row["ms"] - row["last_heartbeat_ms"] >= TIMEOUT_MS, row
 
 
-def test_every_long_absence_was_seen(fleet: Fleet) -> None:
-    """A silence ends a seat; so does a goodbye. (A crash that is over within the grace need not be seen.)"""
+def test_every_long_absence_in_the_journal_was_recorded(fleet: Fleet) -> None:
+    """Silence and unregistering end a seat. (A crash that is over within the grace period need not.)"""
     end = fleet.read_in_time.end_ms
-    goodbyes = [
+    unregistered = [
         line
         for line in fleet.journal
         if line["event"] == "unregistered" and all(answer["ms"] < end - 1000 for answer in line["servers"].values())
     ]
-    seen = {(row["broker"], row["addr"], row["ms"]) for row in fleet.removals("unregistered")}
-    assert goodbyes
-    for line in goodbyes:
+    removed = {(row["broker"], row["addr"], row["ms"]) for row in fleet.removals("unregistered")}
+    assert unregistered
+    for line in unregistered:
         assert any(
             (broker, addr) == (line["broker"], line["address"]) and -5 <= ms - line["sent_ms"] <= NOTICED_MS
-            for broker, addr, ms in seen
+            for broker, addr, ms in removed
         ), line
-    assert len(seen) >= len(goodbyes)
+    assert len(removed) >= len(unregistered)
     for line in fleet.journal:
         if line["event"] == "silence-ended" and line["ms"] < end:
             began = fleet.of_broker("silence-began", {**line, "addr": line["address"]})
@@ -210,23 +212,23 @@ def test_every_long_absence_was_seen(fleet: Fleet) -> None:
             ), line
 
 
-def test_every_sign_of_life_is_in_the_gaps(fleet: Fleet) -> None:
-    """Every answer to a registration is one, but the first of each stay; what a stop cuts off may be one more."""
+def test_every_heartbeat_is_counted_in_the_gaps(fleet: Fleet) -> None:
+    """Every accepted registration but the first one of an incarnation ends a gap. A stop may cut off one more."""
     (rows,) = answers(QUESTIONS["heartbeat_gaps by cluster"], fleet.history, [Window(0, fleet.whole.end_ms + 10**6)])
-    taken = sum(
+    accepted = sum(
         answer.get("code") == 0
         for line in fleet.journal
         if line["event"] == "registered"
         for answer in line["servers"].values()
     )
-    stays = sum(line["event"] in ("started", "silence-ended") for line in fleet.journal)
+    incarnations = sum(line["event"] in ("started", "silence-ended") for line in fleet.journal)
     number = sum(row["number"] for row in rows)
-    print(f"{number} gaps, {taken} registrations taken, {stays} stays")
-    assert taken - 2 * stays <= number <= taken
+    print(f"{number} gaps, {accepted} accepted registrations, {incarnations} incarnations")
+    assert accepted - 2 * incarnations <= number <= accepted
 
 
-def test_the_log_of_the_run(fleet: Fleet, tmp_path: Path) -> None:
-    """Figures for whoever reports."""
+def test_the_run_has_enough_entries(fleet: Fleet, tmp_path: Path) -> None:
+    """Also prints the figures of the run."""
     entries = sum(row["row"] == 0 for row in fleet.rows)
     kinds: dict[str, int] = defaultdict(int)
     for line in fleet.journal:

@@ -97,8 +97,8 @@ def computed(*days: str, answers: Sequence[StoredAnswer] = FEW) -> list[str]:
 
 
 @pytest.fixture
-def days(plainly: SparkSession, lake: Lake) -> Days:
-    return Days(plainly, lake)
+def days(small_spark: SparkSession, lake: Lake) -> Days:
+    return Days(small_spark, lake)
 
 
 @pytest.mark.slow

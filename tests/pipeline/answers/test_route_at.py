@@ -56,11 +56,11 @@ class FilledLake:
 
 
 @pytest.fixture(scope="module")
-def lake(plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FilledLake:
+def lake(small_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FilledLake:
     folder: Path = tmp_path_factory.mktemp("routes")
     lake = Lake(str(folder), "test")
-    fill(lake, plainly, make_scenario())
-    return FilledLake(plainly, lake)
+    fill(lake, small_spark, make_scenario())
+    return FilledLake(small_spark, lake)
 
 
 @pytest.mark.slow

@@ -66,10 +66,10 @@ def computed(tmp_path: Path) -> ComputedAnswer:
 
 @pytest.mark.slow
 def test_rows_from_spark_are_sorted_by_their_names(
-    plainly: SparkSession, computed: ComputedAnswer, tmp_path: Path
+    small_spark: SparkSession, computed: ComputedAnswer, tmp_path: Path
 ) -> None:
     rows, integrity = (
-        plainly.createDataFrame([tuple(one.get(name) for name in schema.names) for one in values], schema)
+        small_spark.createDataFrame([tuple(one.get(name) for name in schema.names) for one in values], schema)
         for values, schema in ((DIFFERENCES[::-1], ROUTE_DIFF), ([WHOLE], INTEGRITY))
     )
     from_spark = compute(answer_of(rows, integrity, tmp_path))

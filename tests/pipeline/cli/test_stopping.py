@@ -37,17 +37,17 @@ def test_once_ends_after_the_running_batch_and_continues_there(
     stream.append(changes(1, 4_000))
     small_batches = ("ingest", "--once", "--max-entries", "50", *LIGHT)
     with BackgroundCommand(environment, tmp_path / "says.txt", *small_batches) as ingest:
-        ingest.wait_until_said("50 entries, up to version 50")
-        ingest.tell(number)
-        assert ingest.end() == 0, ingest.said
-        assert f"{number.name}: ending after the running batch" in ingest.said
-        assert "Error" not in ingest.said
+        ingest.wait_for_output("50 entries, up to version 50")
+        ingest.send_signal(number)
+        assert ingest.end() == 0, ingest.output
+        assert f"{number.name}: ending after the running batch" in ingest.output
+        assert "Error" not in ingest.output
     reached = held_version(lake)
     assert 50 <= reached < 4_000
     assert reached % 50 == 0, "a batch was committed in part"
     assert sum(file.rows for file in lake.changes.pin().files) == reached
     with BackgroundCommand(environment, tmp_path / "again.txt", "ingest", "--once", *LIGHT) as ingest:
-        assert ingest.end(within_s=200) == 0, ingest.said
+        assert ingest.end(within_s=200) == 0, ingest.output
     assert held_version(lake) == 4_000
 
 
@@ -59,10 +59,10 @@ async def test_a_store_that_hangs_does_not_prevent_stopping(
         behind_proxy = {**environment, "ROUTEBOOK_REDIS_URL": proxy.url}
         small_batches = ("ingest", "--trigger", "1s", "--max-entries", "50", *LIGHT)
         with BackgroundCommand(behind_proxy, tmp_path / "says.txt", *small_batches) as ingest:
-            await asyncio.to_thread(ingest.wait_until_said, "50 entries, up to version 50")
+            await asyncio.to_thread(ingest.wait_for_output, "50 entries, up to version 50")
             proxy.stall()
-            ingest.tell(signal.SIGTERM)
-            assert await asyncio.to_thread(ingest.end) == 0, ingest.said
+            ingest.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(ingest.end) == 0, ingest.output
     assert held_version(lake) % 50 == 0
 
 
@@ -73,13 +73,13 @@ def test_a_second_signal_does_not_wait_for_the_running_batch(
     stream.append(changes(1, LARGE_BATCH))
     with BackgroundCommand(environment, tmp_path / "says.txt", "ingest", "--once", *LIGHT) as ingest:
         ingest.wait_until((lake.changes.folder / "data").files)
-        ingest.tell(signal.SIGTERM)
-        ingest.wait_until_said("SIGTERM: ending after the running batch")
-        ingest.tell(signal.SIGTERM)
-        assert ingest.end() == 130, ingest.said
+        ingest.send_signal(signal.SIGTERM)
+        ingest.wait_for_output("SIGTERM: ending after the running batch")
+        ingest.send_signal(signal.SIGTERM)
+        assert ingest.end() == 130, ingest.output
     assert held_version(lake) == 0
     with BackgroundCommand(environment, tmp_path / "again.txt", "ingest", "--once", *LIGHT) as ingest:
-        assert ingest.end(within_s=200) == 0, ingest.said
+        assert ingest.end(within_s=200) == 0, ingest.output
     assert (held_version(lake), sum(file.rows for file in lake.changes.pin().files)) == (LARGE_BATCH, LARGE_BATCH)
 
 
@@ -96,19 +96,19 @@ def test_the_stored_answers_of_the_open_day_are_refreshed(
         return all_records(table.pin()) if table.exists() else {}
 
     with BackgroundCommand(environment, tmp_path / "says.txt", *arguments) as ingest:
-        ingest.wait_until_said(f"up to version {ENTRIES}")
+        ingest.wait_for_output(f"up to version {ENTRIES}")
         ingest.wait_until(lambda: f"{SEATS.name}/{today}" in recorded())
         first = recorded()
         assert first[f"{SEATS.name}/{today}"] == ENTRIES
 
         newest_ms = first[f"{SEATS.name}/{today}/until"]
         stream.append([(EntryId(newest_ms + MINUTE_MS, ENTRIES + 1), seat_entry("broker-registered", id=1))])
-        ingest.wait_until_said(f"up to version {ENTRIES + 1}")
+        ingest.wait_for_output(f"up to version {ENTRIES + 1}")
         ingest.wait_until(lambda: recorded()[f"{SEATS.name}/{today}"] == ENTRIES + 1)
         again = recorded()
         assert again[f"{SEATS.name}/{today}/until"] > newest_ms
         assert again[f"{SEATS.name}/{today}/thresholds"] == first[f"{SEATS.name}/{today}/thresholds"]
-        ingest.tell(signal.SIGTERM)
-        assert ingest.end() == 0, ingest.said
-    assert "stored answers refreshed" in ingest.said
+        ingest.send_signal(signal.SIGTERM)
+        assert ingest.end() == 0, ingest.output
+    assert "stored answers refreshed" in ingest.output
     assert [file.day for file in SEATS.table(lake).pin().files].count(today) == 1

@@ -23,10 +23,12 @@ SIX_HOURS = DAY_MS // 4
 
 
 @pytest.fixture
-def lake(plainly: SparkSession, lake: Lake) -> Lake:
+def lake(small_spark: SparkSession, lake: Lake) -> Lake:
     """Version 3 is of a newer format."""
     rows = [*entries(1, 2, step_ms=SIX_HOURS), (f"{START_MS + 3 * SIX_HOURS}-3", payload(3, v=2, queues=[]))]
-    commit(frame(plainly, rows).coalesce(1), lake.changes, ingested_ms=5, stream_end=ends_at(3, START_MS + DAY_MS + 9))
+    commit(
+        frame(small_spark, rows).coalesce(1), lake.changes, ingested_ms=5, stream_end=ends_at(3, START_MS + DAY_MS + 9)
+    )
     return lake
 
 
@@ -53,45 +55,45 @@ def before_the_commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable
 
 
 def test_a_snapshot_begun_before_the_reparse_is_stale(
-    plainly: SparkSession, lake: Lake, before_the_commit: list[Callable[[], object]]
+    small_spark: SparkSession, lake: Lake, before_the_commit: list[Callable[[], object]]
 ) -> None:
     """It is the first snapshot, so the reparse has none to drop."""
-    before_the_commit.append(lambda: reparse(plainly, lake, known_format=2))
-    build(plainly, lake, SECOND)
-    assert is_readable(plainly, lake)
-    assert build_days(plainly, lake, [SECOND]) == [SECOND]
-    assert is_readable(plainly, lake)
-    assert build_days(plainly, lake, [SECOND]) == []
+    before_the_commit.append(lambda: reparse(small_spark, lake, known_format=2))
+    build(small_spark, lake, SECOND)
+    assert is_readable(small_spark, lake)
+    assert build_days(small_spark, lake, [SECOND]) == [SECOND]
+    assert is_readable(small_spark, lake)
+    assert build_days(small_spark, lake, [SECOND]) == []
 
 
 def test_a_question_between_both_steps_does_not_get_the_old_snapshot(
-    plainly: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    small_spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the rewrite and the drop: its answer may be stored as one computed from the new rows."""
     between: list[bool] = []
 
     def drop(lake: Lake, ms: int) -> list[str]:
-        between.append(is_readable(plainly, lake))
+        between.append(is_readable(small_spark, lake))
         return drop_after(lake, ms)
 
     monkeypatch.setattr(reparsing, "drop_after", drop)
-    assert build(plainly, lake, SECOND)
-    assert not is_readable(plainly, lake)
-    assert reparse(plainly, lake, known_format=2).dropped_snapshots == (SECOND,)
+    assert build(small_spark, lake, SECOND)
+    assert not is_readable(small_spark, lake)
+    assert reparse(small_spark, lake, known_format=2).dropped_snapshots == (SECOND,)
     assert between == [True]
 
 
 def test_a_reparse_killed_between_both_steps_leaves_no_valid_old_snapshot(
-    plainly: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    small_spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(lake: Lake, ms: int) -> list[str]:
         raise KeyboardInterrupt
 
-    assert build(plainly, lake, SECOND)
+    assert build(small_spark, lake, SECOND)
     monkeypatch.setattr(reparsing, "drop_after", killed)
     with pytest.raises(KeyboardInterrupt):
-        reparse(plainly, lake, known_format=2)
-    assert reparse(plainly, lake, known_format=2).raw == 0
-    assert is_readable(plainly, lake)
-    assert build_days(plainly, lake, [SECOND]) == [SECOND]
-    assert is_readable(plainly, lake)
+        reparse(small_spark, lake, known_format=2)
+    assert reparse(small_spark, lake, known_format=2).raw == 0
+    assert is_readable(small_spark, lake)
+    assert build_days(small_spark, lake, [SECOND]) == [SECOND]
+    assert is_readable(small_spark, lake)

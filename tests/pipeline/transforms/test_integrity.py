@@ -1,4 +1,4 @@
-"""12 What is late: older than the store's clock was when an earlier batch ended, whatever that batch held."""
+"""12 `integrity`: an entry is late if it is older than the store's clock was at the end of an earlier batch."""
 
 from pathlib import Path
 
@@ -15,23 +15,23 @@ WINDOW = Window(0, 1_000)
 
 
 def make_scenario() -> Scenario:
-    """A batch that found a hole only, one that found a fork only; behind each the store's clock stepped back."""
+    """A batch with only a hole and one with only a fork; the store's clock stepped back after each of them."""
     scenario = Scenario()
     scenario.registered(at=10)
     scenario.hole(3, at=10)
-    noted(scenario, 10, {2: 100})
+    set_batch_ends(scenario, 10, {2: 100})
     scenario.registered(at=50)
     scenario.registered(at=120)
-    noted(scenario, 120, {5: 130, 6: 130})
+    set_batch_ends(scenario, 120, {5: 130, 6: 130})
     scenario.fork(1, at=200)
-    noted(scenario, 200, {0: 300})
+    set_batch_ends(scenario, 200, {0: 300})
     scenario.registered(at=250)
     scenario.registered(at=310)
     return scenario
 
 
-def noted(scenario: Scenario, until_ms: int, at: dict[int, int]) -> None:
-    """With which clock the batches of these versions ended."""
+def set_batch_ends(scenario: Scenario, until_ms: int, at: dict[int, int]) -> None:
+    """Sets the store's clock at the end of these versions' batches."""
     for row in scenario.changes:
         if row["era"] == scenario.era and row["version"] in at and row["ms"] <= until_ms:
             row["ingested_ms"] = at[row["version"]]
@@ -42,19 +42,22 @@ def scenario() -> Scenario:
     return make_scenario()
 
 
-def test_by_the_definition(scenario: Scenario) -> None:
-    """The oracle, by hand: 5 is behind the hole that was noted at 100, 1 of the second era behind the fork."""
+def test_the_oracle_finds_the_late_entries(scenario: Scenario) -> None:
+    """Version 5 is late after the hole that was noted at 100, and version 1 of the second era after the fork."""
     late = integrity.late_entries(scenario.changes)
     assert [(row["era"], row["version"], row["ms"]) for row in late] == [(1, 5, 50), (2, 1, 250)]
     assert [row["late"] for row in integrity.by_era(scenario, WINDOW, 0)] == [1, 1]
 
 
 @pytest.mark.slow
-def test_question_12_and_the_anomaly_count_the_same(scenario: Scenario, plainly: SparkSession, tmp_path: Path) -> None:
-    history = as_history(plainly, str(tmp_path), scenario.changes, scenario.pulses)
+def test_integrity_and_the_anomaly_rule_find_the_same_late_entries(
+    scenario: Scenario, small_spark: SparkSession, tmp_path: Path
+) -> None:
+    history = as_history(small_spark, str(tmp_path), scenario.changes, scenario.pulses)
     question = QUESTIONS["integrity"]
     (rows,) = answers(question, history, [WINDOW])
     assert compare(question, rows, question.of_oracle(scenario, WINDOW)) == []
     versions = sorted(row.version for row in late_entries(history, WINDOW).collect())
-    (found,) = (one for one in anomalies.history_faults(scenario, WINDOW, DEFAULTS) if one["subject"] == "late")
+    findings = anomalies.history_faults(scenario, WINDOW, DEFAULTS)
+    (found,) = (finding for finding in findings if finding["subject"] == "late")
     assert versions == found["versions"] == [1, 5]

@@ -1,5 +1,7 @@
-"""4 to 10 and 12 on hand-made cases, a cluster each (and a broker each where topics matter: they go by its name). The
-window is 1,000 s to 2,000 s; expected values by hand.
+"""Questions 4 to 10 and 12 with one scenario. The expected values are computed by hand.
+
+Every case has a cluster of its own (and brokers of its own where topics matter, since they belong to the broker name).
+The window is 1,000 s to 2,000 s.
 """
 
 import pytest
@@ -28,13 +30,13 @@ def make_scenario() -> Scenario:
     scenario.registered(item("one", 4, 4), seat="even/b0/0", at=900 * S, addr=A)
     scenario.registered(item("one", 4, 4), item("two", 8, 8), seat="even/b1/0", at=900 * S, addr=B)
     scenario.registered(seat="even/b2/1", at=900 * S, addr=B)
-    # Four times down, three of them within ten minutes of the one before, two of those for less than a minute.
+    # Four DOWNs: three begin within ten minutes of the one before, and three are shorter than a minute.
     for start, end in ((1_000, 1_010), (1_100, 1_159), (1_200, 1_260), (1_900, 1_950)):
         cause = "unregistered" if start == 1_200 else "expired"
         scenario.removed(cause, "back/b/0", at=start * S, last_heartbeat_ms=None)
         scenario.registered(seat="back/b/0", at=end * S, addr=A)
     scenario.removed("connection-lost", "down/d/0", at=1_500 * S, lost_ms=1_490 * S, last_heartbeat_ms=1 * S)
-    # The master is lost, its address comes back elsewhere; then an operator replaces it in one step.
+    # The master is lost and comes back with another address; then it is replaced in one step.
     scenario.removed("expired", "switch/b/0", at=1_600 * S, last_heartbeat_ms=1_480 * S)
     scenario.registered(seat="switch/b/0", at=1_640 * S, addr=B)
     scenario.removed("replaced", "switch/b/0", B, at=1_700 * S)
@@ -42,7 +44,7 @@ def make_scenario() -> Scenario:
     changed = (removed_item("away"), item("new", 4, 4), item("sized", 8, 8), item("brief", 4, 4))
     scenario.queues(*changed, group="topics/t", at=1_700 * S)
     scenario.queues(removed_item("brief"), item("kept", 4, 4), group="topics/t", at=1_710 * S)
-    # One of a hundred is late; a gap longer than all buckets.
+    # One gap of a hundred is late, and one is longer than all buckets.
     scenario.heartbeat_gaps({66: 98, 72: 1}, "beats/b/0", to_ms=1_500 * S, max_ms=50 * S)
     scenario.heartbeat_gaps({127: 1}, "beats/b/0", to_ms=1_999 * S, max_ms=9_000 * S)
     scenario.heartbeat_gaps({127: 50}, "beats/b/0", to_ms=2_000 * S, max_ms=9_000 * S)
@@ -61,7 +63,7 @@ def of(cluster: str, frame: DataFrame) -> Row:
     return row
 
 
-def test_failures_have_causes_and_lengths(history: History) -> None:
+def test_failures_are_counted_with_causes_and_mean_times(history: History) -> None:
     rows = {row.cluster: row for row in failures.by_cluster(history, WINDOW).collect()}
     back, down = rows["back"], rows["down"]
     assert (back.unplanned, back.planned, back.unfinished) == (3, 1, 0)
@@ -72,7 +74,7 @@ def test_failures_have_causes_and_lengths(history: History) -> None:
     assert rows["topics"].causes == {}
 
 
-def test_flaps_are_short_and_episodes_are_many(history: History) -> None:
+def test_flaps_are_short_downs_and_episodes_are_series_of_downs(history: History) -> None:
     row = of("back", failures.flaps_by_seat(history, WINDOW))
     assert row.flaps == 3
     assert [tuple(episode) for episode in row.episodes] == [(1_000 * S, 1_200 * S, 3)]
@@ -86,7 +88,7 @@ def test_exposure_is_measured_from_the_last_sign_of_life(history: History) -> No
     assert "back" not in rows
 
 
-def test_a_failover_is_another_address_at_id_0(history: History) -> None:
+def test_a_failover_is_a_new_address_at_id_0(history: History) -> None:
     row = of("switch", failovers.by_group(history, WINDOW))
     assert (row.failovers, row.planned, row.gap_ms, row.longest_gap_ms, row.headless_ms) == (
         2,
@@ -97,7 +99,7 @@ def test_a_failover_is_another_address_at_id_0(history: History) -> None:
     )
 
 
-def test_topics_come_go_pass_and_change(history: History) -> None:
+def test_created_removed_short_lived_and_resized_topics_are_counted(history: History) -> None:
     row = of("topics", churn.by_cluster(history, WINDOW))
     assert (row.topics_before, row.topics_after, row.created, row.removed, row.passing, row.resized) == (
         3,
@@ -110,7 +112,7 @@ def test_topics_come_go_pass_and_change(history: History) -> None:
     assert row.rate == pytest.approx(4 / 3)
 
 
-def test_capacity_and_how_evenly_it_is_spread(history: History) -> None:
+def test_capacity_is_counted_with_its_distribution(history: History) -> None:
     row = of("even", capacity.by_cluster(history, [1_000 * S]))
     assert (row.write_capacity, row.read_capacity, row.groups) == (16, 16, 3)
     # Loads 0, 4, 12: mean 16/3, deviation sqrt(((16/3)² + (4/3)² + (20/3)²) / 3).
@@ -120,7 +122,7 @@ def test_capacity_and_how_evenly_it_is_spread(history: History) -> None:
     assert (row.top_topic, row.top_share) == ("one", 0.5)
 
 
-def test_gaps_are_ranked_over_their_buckets(history: History) -> None:
+def test_percentiles_of_gaps_are_computed_from_buckets(history: History) -> None:
     row = of("beats", heartbeat_gaps.by_cluster(history, WINDOW))
     assert (row.number, row.max_ms, row.late, row.late_share) == (100, 9_000 * S, 2, 0.02)
     assert row.p50_ms == pytest.approx(100 * 2 ** (66 / 8))
@@ -128,7 +130,7 @@ def test_gaps_are_ranked_over_their_buckets(history: History) -> None:
     assert row.p999_ms == 9_000 * S
 
 
-def test_a_hole_and_what_is_unreadable_are_told(spark: SparkSession) -> None:
+def test_holes_and_unreadable_entries_are_counted(spark: SparkSession) -> None:
     scenario = Scenario()
     scenario.registered(seat="c/b/0", at=1_000 * S)
     scenario.hole(3)

@@ -1,4 +1,4 @@
-"""1 What did the service answer? A case is a topic of its own on brokers of its own; the instant is 100 s."""
+"""1 `route` and 2 `route-diff`. Every case has a topic and brokers of its own; the instant is 100 s."""
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -19,13 +19,13 @@ def make_scenario() -> Scenario:
     )
     scenario.registered(seat="c/plain-b/2", at=1 * S, addr="127.0.0.3:1", zone="z2", acting=True)
     scenario.registered(item("plain", 4, 4), seat="c/plain-a/0", at=1 * S, addr="127.0.0.2:1")
-    # Taken away by x; by a removed group, and given again afterwards.
+    # A topic that is removed; topics whose group is removed, one of which comes back.
     scenario.registered(item("x", 4, 4), seat="c/x/0", at=2 * S, addr="127.0.0.1:1")
     scenario.queues(removed_item("x"), group="c/x", at=3 * S)
-    scenario.registered(item("group", 4, 4), item("again", 4, 4), seat="c/group/0", at=2 * S, addr="127.0.0.1:1")
+    scenario.registered(item("group", 4, 4), item("returned", 4, 4), seat="c/group/0", at=2 * S, addr="127.0.0.1:1")
     scenario.removed("unregistered", "c/group/0", at=3 * S, group_removed=True)
-    scenario.registered(item("again", 2, 2), seat="c/group/0", at=4 * S, addr="127.0.0.1:2")
-    # Permissions: behind an item, before an item, one after the other.
+    scenario.registered(item("returned", 2, 2), seat="c/group/0", at=4 * S, addr="127.0.0.1:2")
+    # Permissions: after an item, before an item, and several of them.
     scenario.registered(
         item("cleared", 4, 4, perm=7), item("item-after", 4, 4, perm=7), seat="c/perm/0", at=5 * S, addr="127.0.0.1:1"
     )
@@ -43,29 +43,29 @@ def make_scenario() -> Scenario:
     scenario.registered(item("cleared-then-set", 4, 4, perm=7), seat="c/perm3/0", at=5 * S, addr="127.0.0.1:1")
     scenario.write_permission("clear-write", "c/perm3")
     scenario.write_permission("set", "c/perm3")
-    # An address that moved from one id to another, and one that was replaced.
+    # An address that moves to another id, and one that is replaced.
     scenario.registered(item("moved", 4, 4), seat="c/moved/1", at=7 * S, addr="127.0.0.1:1")
     scenario.removed("moved", "c/moved/1", at=7 * S)
     scenario.registered(seat="c/moved/0", at=7 * S, addr="127.0.0.1:1")
     scenario.registered(item("replaced", 4, 4), seat="c/replaced/0", at=7 * S, addr="127.0.0.1:1")
     scenario.removed("replaced", "c/replaced/0", at=7 * S)
     scenario.registered(seat="c/replaced/0", at=7 * S, addr="127.0.0.2:1")
-    # Turned down at its new id, so it has none: the group stays, without addresses.
+    # A registration that is turned down: the group remains, without addresses.
     scenario.registered(item("empty", 4, 4), seat="c/empty/1", at=8 * S, addr="127.0.0.1:1")
     scenario.removed("turned-down", "c/empty/1", at=8 * S)
     scenario.entry(Kind.GROUP_CHANGED, cluster="c", broker="empty", zone="z9", acting=True)
-    # One name, two clusters: the service has one group, of the cluster that came first.
+    # Two clusters use one broker name: it is one group, which belongs to the first cluster.
     scenario.registered(item("shared", 4, 4), seat="c/shared/0", at=9 * S, addr="127.0.0.1:1")
     scenario.removed("replaced", "d/shared/0", at=9 * S)
     scenario.registered(item("shared", 1, 1), seat="d/shared/0", at=9 * S, addr="127.0.0.2:1")
-    # … and after it was removed it may belong to another.
+    # After the group was removed, it can belong to another cluster.
     scenario.registered(item("renamed", 4, 4), seat="c/renamed/0", at=9 * S, addr="127.0.0.1:1")
     scenario.removed("unregistered", "c/renamed/0", at=9 * S, group_removed=True)
     scenario.registered(item("renamed", 4, 4), seat="d/renamed/0", at=9 * S, addr="127.0.0.1:1")
-    # The store lost the group: the entry that deletes its topic knows no cluster.
+    # The store lost the group, so the entry that deletes its topic names no cluster.
     scenario.registered(item("lost", 4, 4), seat="c/lost/0", at=9 * S, addr="127.0.0.1:1")
     scenario.entry(Kind.QUEUES_CHANGED, removed_item("lost"), cluster="", broker="lost", cause="delete-topic")
-    # Several items of one topic at the same time: the last by version stands.
+    # Several items of one topic in the same millisecond: the one with the highest version counts.
     scenario.queues(item("same-ms", 1, 1), group="c/plain-a", at=10 * S)
     scenario.queues(item("same-ms", 2, 2), group="c/plain-a", at=10 * S)
     scenario.registered(item("now", 4, 4), seat="c/later/0", at=NOW, addr="127.0.0.1:1")
@@ -74,7 +74,7 @@ def make_scenario() -> Scenario:
 
 
 def make_doubtful_scenario() -> Scenario:
-    """Two namespaces' worth of baselines and holes, one after the other."""
+    """A complete baseline, then a hole, then a baseline that never ends."""
     scenario = Scenario()
     scenario.registered(item("kept", 4, 4), item("dropped", 4, 4), seat="c/kept/0", at=1 * S, addr="127.0.0.1:1")
     scenario.registered(item("away", 4, 4), seat="c/away/0", at=1 * S, addr="127.0.0.2:1")
@@ -85,7 +85,7 @@ def make_doubtful_scenario() -> Scenario:
     scenario.entry(Kind.BASELINE_END, at=3 * S)
     scenario.registered(item("after", 4, 4), seat="c/after/0", at=3 * S, addr="127.0.0.4:1")
     scenario.hole(5)
-    scenario.entry(Kind.BASELINE_BEGIN, at=4 * S)  # never ended: repairs nothing, removes nothing
+    scenario.entry(Kind.BASELINE_BEGIN, at=4 * S)  # it never ends, so it repairs and removes nothing
     scenario.entry(Kind.KV_PUT, at=5 * S)
     return scenario
 
@@ -96,8 +96,8 @@ def scenario() -> Scenario:
 
 
 @pytest.fixture(scope="module")
-def history(plainly: SparkSession, scenario: Scenario) -> History:
-    history = scenario.history(plainly)
+def history(small_spark: SparkSession, scenario: Scenario) -> History:
+    history = scenario.history(small_spark)
     history.changes.cache()
     return history
 
@@ -111,11 +111,13 @@ def rows(history: History) -> dict[str, list[Row]]:
 
 
 @pytest.fixture(scope="module")
-def doubts(plainly: SparkSession) -> dict[str, Row]:
-    return {row.topic: row for row in routes_at(make_doubtful_scenario().history(plainly), Instant(ms=NOW)).collect()}
+def doubts(small_spark: SparkSession) -> dict[str, Row]:
+    return {
+        row.topic: row for row in routes_at(make_doubtful_scenario().history(small_spark), Instant(ms=NOW)).collect()
+    }
 
 
-def test_a_route_as_the_service_writes_it(rows: dict[str, list[Row]]) -> None:
+def test_a_route_has_the_services_json_format(rows: dict[str, list[Row]]) -> None:
     assert route_json(rows["plain"]) == {
         "brokerDatas": [
             {
@@ -139,19 +141,19 @@ def test_a_route_as_the_service_writes_it(rows: dict[str, list[Row]]) -> None:
     }
 
 
-def test_what_is_not_there_has_no_route(rows: dict[str, list[Row]]) -> None:
+def test_removed_topics_have_no_route(rows: dict[str, list[Row]]) -> None:
     assert "x" not in rows
     assert "group" not in rows
     assert "lost" not in rows
     assert route_json([]) is None
 
 
-def test_what_came_back_after_its_group_was_removed_is_there(rows: dict[str, list[Row]]) -> None:
-    (again,) = rows["again"]
-    assert (again.read_queues, again.addresses) == (2, {0: "127.0.0.1:2"})
+def test_a_topic_that_returns_after_its_group_was_removed_has_a_route(rows: dict[str, list[Row]]) -> None:
+    (row,) = rows["returned"]
+    assert (row.read_queues, row.addresses) == (2, {0: "127.0.0.1:2"})
 
 
-def test_permissions_apply_in_their_order_to_items_before_them(rows: dict[str, list[Row]]) -> None:
+def test_permissions_apply_in_order_to_the_items_before_them(rows: dict[str, list[Row]]) -> None:
     perms = {(row.topic, row.broker): row.perm for found in rows.values() for row in found}
     assert perms["cleared", "perm"] == 5
     assert perms["item-after", "perm"] == 7
@@ -159,12 +161,12 @@ def test_permissions_apply_in_their_order_to_items_before_them(rows: dict[str, l
     assert perms["cleared-then-set", "perm3"] == 6
 
 
-def test_an_address_that_moved_or_was_replaced(rows: dict[str, list[Row]]) -> None:
+def test_routes_have_the_new_place_of_a_moved_or_replaced_address(rows: dict[str, list[Row]]) -> None:
     assert rows["moved"][0].addresses == {0: "127.0.0.1:1"}
     assert rows["replaced"][0].addresses == {0: "127.0.0.2:1"}
 
 
-def test_a_group_whose_last_seat_was_given_up_is_there_without_addresses(rows: dict[str, list[Row]]) -> None:
+def test_a_group_whose_last_seat_was_given_up_is_listed_without_addresses(rows: dict[str, list[Row]]) -> None:
     (empty,) = rows["empty"]
     assert (empty.addresses, empty.zone, empty.acting) == ({}, "z9", True)
     answer = route_json([empty])
@@ -179,48 +181,48 @@ def test_a_name_shared_by_two_clusters_is_one_group(rows: dict[str, list[Row]]) 
     assert renamed.cluster == "d"
 
 
-def test_equal_times_are_told_apart_by_version(rows: dict[str, list[Row]]) -> None:
+def test_entries_of_the_same_millisecond_are_ordered_by_version(rows: dict[str, list[Row]]) -> None:
     assert rows["same-ms"][0].read_queues == 2
 
 
-def test_an_instant_sees_what_happened_in_it(rows: dict[str, list[Row]]) -> None:
+def test_an_instant_includes_the_entries_of_its_millisecond(rows: dict[str, list[Row]]) -> None:
     assert rows["now"][0].addresses == {0: "127.0.0.1:1"}
     assert all(row.certain and row.doubt_from_version is None for found in rows.values() for row in found)
 
 
-def test_a_version_is_an_instant_too(history: History) -> None:
+def test_an_instant_can_be_a_version(history: History) -> None:
     (first,) = routes_at(history, Instant(ord=ERA_SHIFT + 1), "plain").collect()
     assert (first.broker, first.zone, first.addresses) == ("plain-b", "z1", {0: "127.0.0.1:1"})
     assert routes_at(history, Instant(ord=ERA_SHIFT), "plain").collect() == []
 
 
-def test_what_a_baseline_did_not_name_is_gone(doubts: dict[str, Row]) -> None:
+def test_a_complete_baseline_removes_what_it_does_not_name(doubts: dict[str, Row]) -> None:
     assert set(doubts) == {"kept", "meanwhile", "after"}
 
 
-def test_behind_a_hole_nothing_is_certain_until_the_next_baseline(doubts: dict[str, Row]) -> None:
+def test_after_a_hole_routes_are_uncertain_until_the_next_baseline(doubts: dict[str, Row]) -> None:
     assert {row.addresses == {} for row in doubts.values()} == {True}
     assert {(row.certain, row.doubt_from_version, row.doubt_to_version) for row in doubts.values()} == {(False, 9, 13)}
 
 
-def test_what_became_of_the_routes_and_why(history: History) -> None:
+def test_a_diff_lists_changed_routes_with_their_entries(history: History) -> None:
     found = {
         (row.topic, row.broker): row for row in route_diff(history, Instant(ms=2 * S), Instant(ms=5 * S)).collect()
     }
-    became = {key: row.difference for key, row in found.items()}
-    assert {key: difference for key, difference in became.items() if difference != "added"} == {
+    differences = {key: row.difference for key, row in found.items()}
+    assert {key: difference for key, difference in differences.items() if difference != "added"} == {
         ("x", "x"): "removed",
         ("group", "group"): "removed",
-        ("again", "group"): "changed",
+        ("returned", "group"): "changed",
     }
-    assert {key for key in became if became[key] == "added"} == {
+    assert {key for key in differences if differences[key] == "added"} == {
         ("cleared", "perm"),
         ("item-after", "perm"),
         ("set-then-cleared", "perm2"),
         ("cleared-then-set", "perm2"),
         ("cleared-then-set", "perm3"),
     }
-    changed = found["again", "group"]
+    changed = found["returned", "group"]
     assert (changed.read_queues_before, changed.read_queues_after) == (4, 2)
     assert [(entry.kind, entry.cause) for entry in changed.entries] == [
         ("broker-removed", "unregistered"),

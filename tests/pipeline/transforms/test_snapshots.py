@@ -1,7 +1,7 @@
-"""What of a history do later questions still depend on? Whatever `reduce` leaves out, no answer may miss."""
+"""`reduce` only drops rows that no later question depends on."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from routebook_pipeline.transforms import (
     routes,
 )
 from routebook_pipeline.transforms.snapshots import reduce
-from tests.pipeline.random_histories import TROUBLED, random_history
+from tests.pipeline.random_histories import MANY_FAULTS, random_history
 
 pytestmark = pytest.mark.slow
 
@@ -45,47 +45,37 @@ QUESTIONS: dict[str, Callable[[History, Window], DataFrame]] = {
     "anomalies": anomalies.anomalies,
     "integrity": lambda history, window: integrity.by_era(history, window, 0),
 }
-SOONEST = ("failovers",)
-"""What the default lane asks; the others cost a minute."""
-
-
-@pytest.fixture(scope="module")
-def plainly(spark: SparkSession) -> Iterator[SparkSession]:
-    """So few rows are answered sooner than code for them is made, or a plan adapted."""
-    quicker = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
-    usual = {name: str(spark.conf.get(name)) for name in quicker}
-    for name, value in quicker.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in usual.items():
-        spark.conf.set(name, value)
+OFTEN = ("failovers",)
+"""The questions in the default run; the others take a minute."""
 
 
 @dataclass(frozen=True)
-class Parted:
-    """A history whole, and with its beginning reduced. `window` begins behind that."""
+class Histories:
+    """A whole history, and the same with its first part reduced. `window` begins after that part."""
 
     whole: History
-    parted: History
+    reduced: History
     window: Window
 
 
-def part(spark: SparkSession, folder: Path, seed: int) -> Parted:
-    told = random_history(seed, clusters=CLUSTERS, steps=STEPS, troubles=TROUBLED)
+def make_histories(spark: SparkSession, folder: Path, seed: int) -> Histories:
+    random_ = random_history(seed, clusters=CLUSTERS, steps=STEPS, fault_rates=MANY_FAULTS)
     rng = random.Random(seed)
-    # Time goes on between the two: a window behind A holds no entry of A.
-    times = sorted({row["ms"] for row in told.changes})
+    # The parts are cut between two milliseconds, so that a window after the first part has no entry of it.
+    times = sorted({row["ms"] for row in random_.changes})
     cut = rng.choice(times[len(times) // 4 : -len(times) // 4])
-    earlier = [row for row in told.changes if row["ms"] <= cut]
-    later = [row for row in told.changes if row["ms"] > cut]
-    a, b = (_filed(spark, folder / name, rows, CHANGES) for name, rows in (("a", earlier), ("b", later)))
-    pulses = _filed(spark, folder / "pulses", told.pulses, PULSES)
-    reduced = _filed(spark, folder / "reduced", [row.asDict() for row in reduce(a).collect()], CHANGES)
+    earlier = [row for row in random_.changes if row["ms"] <= cut]
+    later = [row for row in random_.changes if row["ms"] > cut]
+    parts = (("first", earlier), ("second", later))
+    first, second = (_through_files(spark, folder / name, rows, CHANGES) for name, rows in parts)
+    pulses = _through_files(spark, folder / "pulses", random_.pulses, PULSES)
+    reduced = _through_files(spark, folder / "reduced", [row.asDict() for row in reduce(first).collect()], CHANGES)
     window = Window(cut + 1, rng.choice(times[-len(times) // 4 :]))
-    return Parted(History(a.unionByName(b), pulses), History(reduced.unionByName(b), pulses), window)
+    whole = History(first.unionByName(second), pulses)
+    return Histories(whole, History(reduced.unionByName(second), pulses), window)
 
 
-def _filed(spark: SparkSession, folder: Path, rows: Rows, schema: StructType) -> DataFrame:
+def _through_files(spark: SparkSession, folder: Path, rows: Rows, schema: StructType) -> DataFrame:
     columns = schema.fieldNames()
     frame = spark.createDataFrame([tuple(row[column] for column in columns) for row in rows], schema)
     frame.coalesce(1).write.parquet(str(folder))
@@ -103,30 +93,33 @@ def places(changes: DataFrame) -> set[tuple[int, int]]:
 
 
 @pytest.fixture(scope="module")
-def parted(plainly: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Parted:
-    return part(plainly, tmp_path_factory.mktemp("parted"), 1)
+def histories(small_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Histories:
+    return make_histories(small_spark, tmp_path_factory.mktemp("histories"), 1)
 
 
-def test_what_is_reduced_in_parts_is_what_is_reduced_at_once(parted: Parted) -> None:
-    at_once = places(reduce(parted.whole.changes))
-    assert places(reduce(parted.parted.changes)) == at_once
-    assert len(at_once) < parted.whole.changes.count() / 2
+def test_reducing_in_two_steps_equals_reducing_at_once(histories: Histories) -> None:
+    at_once = places(reduce(histories.whole.changes))
+    assert places(reduce(histories.reduced.changes)) == at_once
+    assert len(at_once) < histories.whole.changes.count() / 2
 
 
-@pytest.mark.parametrize("name", SOONEST)
-def test_an_answer_is_the_same_from_what_is_left(name: str, parted: Parted) -> None:
-    ask = QUESTIONS[name]
-    assert answer(ask(parted.parted, parted.window)) == answer(ask(parted.whole, parted.window))
+@pytest.mark.parametrize("name", OFTEN)
+def test_an_answer_is_the_same_from_the_reduced_history(name: str, histories: Histories) -> None:
+    compute = QUESTIONS[name]
+    assert answer(compute(histories.reduced, histories.window)) == answer(compute(histories.whole, histories.window))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 10))
-def test_every_answer_is_the_same_from_what_is_left(seed: int, plainly: SparkSession, tmp_path: Path) -> None:
-    parted = part(plainly, tmp_path, seed)
-    assert places(reduce(parted.parted.changes)) == places(reduce(parted.whole.changes))
+def test_every_answer_is_the_same_from_the_reduced_history(
+    seed: int, small_spark: SparkSession, tmp_path: Path
+) -> None:
+    histories = make_histories(small_spark, tmp_path, seed)
+    assert places(reduce(histories.reduced.changes)) == places(reduce(histories.whole.changes))
     different = {}
-    for name, ask in QUESTIONS.items():
-        left, whole = answer(ask(parted.parted, parted.window)), answer(ask(parted.whole, parted.window))
-        if left != whole:
-            different[name] = set(left) ^ set(whole)
+    for name, compute in QUESTIONS.items():
+        found = answer(compute(histories.reduced, histories.window))
+        expected = answer(compute(histories.whole, histories.window))
+        if found != expected:
+            different[name] = set(found) ^ set(expected)
     assert different == {}
