@@ -1,5 +1,6 @@
 """The file that `tls.config.file` names, and TLS settings that must fit each other."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,13 @@ def test_files_that_the_test_mode_does_not_look_at_are_said_once() -> None:
 def test_the_password_of_the_key_is_not_shown() -> None:
     loaded = load(OWN | {"tls_key_password": "hunter2"})
     assert "hunter2" not in f"{loaded!r}"
+
+
+def test_test_mode_that_is_enforced_needs_the_package_that_makes_the_certificate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load({"tls_mode": "enforcing"})
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(SettingsError, match=r"pip install 'routebook\[tls\]'"):
+        load({"tls_mode": "enforcing"})
+    load({"tls_mode": "permissive"})

@@ -325,7 +325,7 @@ class Acceptor:
         peer = real.host
         try:
             opened, first_byte_at = await self._peek_beginning(sock, real)
-            context = self._context_for(opened)
+            context = await self._context_for(opened)
             info = connection_info(real, opened.proxy, is_tls=opened.is_tls, first_byte_at=first_byte_at)
             peer = info.peer
             await self._hand_over(sock, info, context)
@@ -398,7 +398,7 @@ class Acceptor:
             if timer is not None:
                 timer.cancel()
 
-    def _context_for(self, opened: Opened) -> ssl.SSLContext | None:
+    async def _context_for(self, opened: Opened) -> ssl.SSLContext | None:
         tls = self._tls
         if not opened.is_tls:
             if tls is not None and not tls.takes_plain:
@@ -406,7 +406,7 @@ class Acceptor:
             return None
         if tls is None or not tls.takes_tls:
             raise _Refusal("tls")
-        context = tls.context()
+        context = await tls.context()
         if context is None:
             self._no_certificate.log(tls.problem)
             raise _Refusal("tls_unavailable")

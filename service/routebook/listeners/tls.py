@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Literal
@@ -34,7 +35,7 @@ TEST_CERTIFICATE_LIFETIME: Final = timedelta(days=3650)
 BACKDATED: Final = timedelta(days=1)
 """For peers whose clock is slow."""
 MISSING_PACKAGE: Final = (
-    "tls_test_mode is true, and the package that makes its certificate is not installed; install it with "
+    "tls_test_mode is true, and the package that makes its certificate is not installed. Install it with "
     "pip install 'routebook[tls]', or use certificate files (tls_test_mode false, tls_key_path, tls_cert_path)"
 )
 
@@ -63,20 +64,14 @@ class ClientRule:
         return VERIFY_MODES[self.need] if self.auth_client else ssl.CERT_NONE
 
 
-class MissingPackageError(ValueError):
-    """The optional package `cryptography` is not installed."""
-
-
 def make_test_pair() -> Pair:
     """A self-signed certificate for RocketMQ's test mode, in which peers do not verify it. Its key is never written to
     a disk.
     """
-    try:
-        from cryptography import x509  # noqa: PLC0415 optional, and slow to import
-        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(MISSING_PACKAGE) from error
+    from cryptography import x509  # noqa: PLC0415 optional, and takes 11 MB of memory
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -171,8 +166,9 @@ class ServerTls:
         """At the last look, whether they could be used or not, so that the same error is not logged twice a second."""
         self._used: dict[str, Stamp] = {}
         """Of the files in the current context."""
+        self._loading = asyncio.Lock()
         self.loads = 0
-        self.problem = "there is no certificate yet"
+        self.problem = ""
         """Why there is no context."""
 
     @property
@@ -183,8 +179,15 @@ class ServerTls:
     def takes_plain(self) -> bool:
         return self._options.mode != "enforcing"
 
-    def context(self) -> ssl.SSLContext | None:
-        """For the next connection. None while no certificate could be used; `problem` says why."""
+    async def context(self) -> ssl.SSLContext | None:
+        """For the next connection. None if there is no certificate to use; `problem` says why.
+
+        In test mode, the certificate is made for the first TLS connection, since most workers never get one.
+        """
+        if self._context is None and self._options.test_mode and not self.problem:
+            async with self._loading:
+                if self._context is None:
+                    await asyncio.to_thread(self._attempt, {}, [], lambda: (make_test_pair(), None))
         return self._context
 
     async def open(self) -> None:
@@ -197,7 +200,12 @@ class ServerTls:
                 "requested.",
                 self._rule.need,
             )
-        await asyncio.to_thread(self._load_first)
+        if not self._options.test_mode:
+            await asyncio.to_thread(self._load_all, self._seen)
+        elif find_spec("cryptography") is None:
+            self.problem = MISSING_PACKAGE
+            # No warning: test mode is the default, and most installations do not use TLS.
+            _log.info("TLS connections are closed: %s.", self.problem)
 
     async def run(self) -> None:
         """Watches the files until it is cancelled."""
@@ -225,12 +233,6 @@ class ServerTls:
         if self._has_changed(now, options.key_path) and self._has_changed(now, options.cert_path):
             self._attempt(now, [options.key_path, options.cert_path], lambda: (self._read_pair(), self._trust))
 
-    def _load_first(self) -> None:
-        if self._options.test_mode:
-            self._attempt({}, [], lambda: (make_test_pair(), None))
-        else:
-            self._load_all(self._seen)
-
     def _load_all(self, now: dict[str, Stamp]) -> None:
         self._attempt(now, list(now) or ["no files"], lambda: (self._read_pair(), self._read_trust()))
 
@@ -243,12 +245,6 @@ class ServerTls:
             if pair is None:
                 return
             context = server_context(pair, self._rule, trust)
-        except MissingPackageError as error:
-            self.problem = str(error)
-            # Test mode is the default, and most installations do not want TLS.
-            level = logging.INFO if self.takes_plain else logging.ERROR
-            _log.log(level, "TLS connections are closed: %s.", error)
-            return
         except (OSError, ValueError) as error:
             self.problem = f"{source} cannot be used: {error}"
             then = (

@@ -1,5 +1,7 @@
 """Settings that depend on each other. Each error names both, their values, and what to change."""
 
+from importlib.util import find_spec
+
 from routebook.errors import SettingsError
 from routebook.settings.fields import Settings
 
@@ -69,7 +71,16 @@ def _check_cluster_test(settings: Settings) -> None:
 
 
 def _check_tls(settings: Settings) -> None:
-    if settings.tls_mode == "disabled" or settings.tls_test_mode:
+    if settings.tls_mode == "disabled":
+        return
+    if settings.tls_test_mode:
+        if settings.tls_mode == "enforcing" and find_spec("cryptography") is None:
+            raise SettingsError(
+                "tls_mode is 'enforcing', tls_test_mode is true and the package that makes its certificate is not "
+                "installed: no client could connect.",
+                advice="Run pip install 'routebook[tls]', or set tls_test_mode to false and use certificate files "
+                "(tls_key_path, tls_cert_path).",
+            )
         return
     if bool(settings.tls_key_path) != bool(settings.tls_cert_path):
         raise SettingsError(
