@@ -15,7 +15,7 @@ from routebook.errors import PeerUnavailableError
 from routebook.model.broker import MASTER_ID
 from routebook.protocol.body_json import BodyError
 from routebook.protocol.command import RequestCode, ResponseCode
-from routebook.simulate.client import Line
+from routebook.simulate.client import ServerConnection
 from tests.balancing.results import ClientResult, KindResult
 from tests.protocol.plain_frames import framed
 
@@ -57,7 +57,7 @@ class GoAwayClient:
     """Like RocketMQ's clients since 5.3.2: after GO_AWAY it reconnects and repeats the request, else it tries once."""
 
     def __init__(self, address: str, route: Route, result: ClientResult) -> None:
-        self._line = Line(address, on_go_away=self._count_move)
+        self._line = ServerConnection(address, on_go_away=self._count_move)
         self._route = route
         self._result = result
 
@@ -65,7 +65,7 @@ class GoAwayClient:
         self._result.reconnected += self._line.was_lost
         ext = {"topic": self._route.topic, "acceptStandardJsonOnly": "true"}
         try:
-            answer = await self._line.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, timeout_ms=int(TIMEOUT_S * 1000))
+            answer = await self._line.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, timeout_ms=int(TIMEOUT_S * 1000))
         except PeerUnavailableError as error:
             self._result.failed.append(str(error))
             return

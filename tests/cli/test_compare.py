@@ -54,7 +54,7 @@ def test_what_was_not_compared_is_said_on_the_side(nowhere: CommandLine) -> None
     with serving(one_broker()) as here, serving(one_broker(refused={901: (3, "not supported")})) as there:
         ended = nowhere("compare", here, there)
     assert ended.code == 0
-    assert ended.err == (f"Not compared: {there} does not tell its members of a group (901) (code 3: not supported).\n")
+    assert ended.err == (f"Not compared: {there} declined the members of a group (901) (code 3: not supported).\n")
 
 
 def test_a_server_that_is_away_is_named_with_exit_code_3(nowhere: CommandLine) -> None:

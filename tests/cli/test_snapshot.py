@@ -81,7 +81,7 @@ def test_what_differs_stays_and_says_no_unless_replaced(routebook: CommandLine, 
     kept = routebook("snapshot", "import", file)
     assert kept.code == 1
     assert kept.out.splitlines()[1].split() == ["keep", "topic", f"Topic-{broker}", "@", broker, "perm", "6", "4"]
-    assert "1 differ and stay as they are (--replace)" in kept.out
+    assert "1 differ and stay unchanged (--replace)" in kept.out
     assert routebook("snapshot", "import", file, "--replace").code == 0
     assert routebook("route", f"Topic-{broker}").out.splitlines()[1].split()[-1] == "r-"
 

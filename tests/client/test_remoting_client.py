@@ -33,8 +33,8 @@ async def test_a_request_gets_the_response_that_a_real_server_sends() -> None:
         await caller.send(ROUTE_OF_TOPIC_A)
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
-        await client.ask(106)
-        found = await client.ask(105, ext={"topic": "TopicA"})
+        await client.request(106)
+        found = await client.request(105, ext={"topic": "TopicA"})
         assert found.code == 0
         assert found.body.startswith(b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911"}')
 
@@ -47,7 +47,7 @@ async def test_requests_are_frames_of_the_protocol() -> None:
         await caller.send(response(0))
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
-        await client.ask(105, ext={"topic": "TopicA"}, body=b"{}")
+        await client.request(105, ext={"topic": "TopicA"}, body=b"{}")
     header_length = int.from_bytes(received[0][4:8], "big")
     header, body = received[0][8 : 8 + header_length], received[0][8 + header_length :]
     assert header == (
@@ -65,7 +65,7 @@ async def test_responses_are_paired_by_number_in_whatever_order_and_encoding_the
         await caller.send(response(1, b"second"))
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
-        found = await asyncio.gather(*(client.ask(code) for code in (106, 206, 304)))
+        found = await asyncio.gather(*(client.request(code) for code in (106, 206, 304)))
     assert [one.body for one in found] == [b"first", b"second", b"third"]
 
 
@@ -78,8 +78,8 @@ async def test_a_code_other_than_0_is_a_response_like_any_other() -> None:
         await caller.send(NOT_SUPPORTED)
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
-        assert [(await client.ask(105)).code for _ in range(7)] == [1500] * 7
-        found = await client.ask(1234)
+        assert [(await client.request(105)).code for _ in range(7)] == [1500] * 7
+        found = await client.request(1234)
         assert (found.code, found.remark) == (3, " request type 1234 not supported")
 
 
@@ -95,9 +95,9 @@ async def test_a_late_response_is_dropped_and_the_connection_stays_good() -> Non
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         with pytest.raises(PeerUnavailableError, match="no answer to request 106 within 20 ms"):
-            await client.ask(106, timeout_ms=20)
+            await client.request(106, timeout_ms=20)
         late.set()
-        assert (await client.ask(106)).body == b"in time"
+        assert (await client.request(106)).body == b"in time"
 
 
 async def test_a_caller_that_gives_up_harms_nobody() -> None:
@@ -107,9 +107,9 @@ async def test_a_caller_that_gives_up_harms_nobody() -> None:
         await caller.send(response(0), response(1, b"for the other"))
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
-        gives_up = asyncio.create_task(client.ask(106))
+        gives_up = asyncio.create_task(client.request(106))
         await asyncio.sleep(0)
-        other = asyncio.create_task(client.ask(206))
+        other = asyncio.create_task(client.request(206))
         await asyncio.sleep(0)
         gives_up.cancel()
         assert (await other).body == b"for the other"
@@ -124,13 +124,13 @@ async def test_a_broken_connection_fails_all_calls_and_those_to_come() -> None:
         caller.abort()
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
-        outcomes = await asyncio.gather(client.ask(106), client.ask(206), return_exceptions=True)
+        outcomes = await asyncio.gather(client.request(106), client.request(206), return_exceptions=True)
         assert [type(one) for one in outcomes] == [PeerUnavailableError, PeerUnavailableError]
         assert not client.is_open
         with pytest.raises(PeerUnavailableError):
-            await client.ask(106)
+            await client.request(106)
         with pytest.raises(PeerUnavailableError):
-            await client.tell(904)
+            await client.send_oneway(904)
 
 
 async def test_a_connection_that_the_peer_closes_is_closed_here_too() -> None:
@@ -141,7 +141,7 @@ async def test_a_connection_that_the_peer_closes_is_closed_here_too() -> None:
         client = await RemotingClient.connect(address)
         await until(lambda: not client.is_open)
         with pytest.raises(PeerUnavailableError, match="it closed the connection"):
-            await client.ask(106)
+            await client.request(106)
         await client.close()
 
 
@@ -153,8 +153,8 @@ async def test_a_peer_that_speaks_something_else_is_unavailable(nonsense: bytes)
         assert await caller.read_to_end() == b""
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
-        with pytest.raises(PeerUnavailableError, match="it broke the protocol"):
-            await client.ask(106)
+        with pytest.raises(PeerUnavailableError, match="it violated the protocol"):
+            await client.request(106)
 
 
 async def test_what_was_told_is_sent_before_the_connection_closes() -> None:
@@ -165,7 +165,7 @@ async def test_what_was_told_is_sent_before_the_connection_closes() -> None:
         assert await caller.read_to_end() == b""
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
-        await client.tell(905, ext={"minBrokerId": "0"}, body=b"x" * 1_000_000)
+        await client.send_oneway(905, ext={"minBrokerId": "0"}, body=b"x" * 1_000_000)
     assert told[0].endswith(b"x" * 1_000_000)
     assert b'"flag":2' in told[0][:200]
 
@@ -179,11 +179,11 @@ async def test_a_peer_that_reads_nothing_holds_nobody_beyond_the_deadline() -> N
 
     async with server_playing(play) as address:
         client = await RemotingClient.connect(address)
-        await client.tell(905, body=b"x" * 16_000_000)
-        with pytest.raises(PeerUnavailableError, match="request 905 not taken within 20 ms"):
-            await client.tell(905, timeout_ms=20)
+        await client.send_oneway(905, body=b"x" * 16_000_000)
+        with pytest.raises(PeerUnavailableError, match="request 905 not sent within 20 ms"):
+            await client.send_oneway(905, timeout_ms=20)
         with pytest.raises(PeerUnavailableError, match="no answer to request 106 within 20 ms"):
-            await client.ask(106, timeout_ms=20)
+            await client.request(106, timeout_ms=20)
         await client.close()
         over.set()
 
@@ -195,7 +195,7 @@ async def test_closing_fails_who_still_waits() -> None:
 
     async with server_playing(play) as address:
         client = await RemotingClient.connect(address)
-        waits = asyncio.create_task(client.ask(106))
+        waits = asyncio.create_task(client.request(106))
         await asyncio.sleep(0)
         await client.close()
         await client.close()
@@ -209,7 +209,7 @@ async def test_requests_of_the_peer_are_not_for_us() -> None:
         await caller.send(golden_frames()["E10"], response(12345), response(0, b"ours"))
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
-        assert (await client.ask(106)).body == b"ours"
+        assert (await client.request(106)).body == b"ours"
 
 
 async def test_nobody_there_is_said_with_the_address() -> None:
@@ -244,7 +244,7 @@ async def test_the_connection_may_be_encrypted(tmp_path: Path) -> None:
         assert await caller.read_to_end() == b""
 
     async with server_playing(play, theirs) as address, await RemotingClient.connect(address, tls=ours) as client:
-        assert (await client.ask(106)).body == b"encrypted"
+        assert (await client.request(106)).body == b"encrypted"
 
 
 async def test_a_peer_without_encryption_is_no_encrypted_one() -> None:

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from routebook.client.name_server import NameServer
-from routebook.compare.collecting import Questions
-from routebook.compare.comparison import Compared, compare_servers
+from routebook.compare.collecting import CollectOptions
+from routebook.compare.comparison import Comparison, compare_servers
 from routebook.errors import PeerUnavailableError
 from tests.client.canned_server import CannedServer, broker_data, one_broker, queue_data, route
 
@@ -24,12 +24,12 @@ async def connected(one: CannedServer, other: CannedServer) -> AsyncIterator[tup
         yield first, second
 
 
-async def compare(one: CannedServer, other: CannedServer, questions: Questions | None = None) -> Compared:
+async def compare(one: CannedServer, other: CannedServer, options: CollectOptions | None = None) -> Comparison:
     async with connected(one, other) as servers:
-        return await compare_servers(*servers, questions or Questions(), settle_s=0)
+        return await compare_servers(*servers, options or CollectOptions(), recheck_after_s=0)
 
 
-def told(compared: Compared) -> list[tuple[str, str, str | None, object, object]]:
+def told(compared: Comparison) -> list[tuple[str, str, str | None, object, object]]:
     return [(one.kind, one.name, one.field, one.here, one.there) for one in compared.differences]
 
 
@@ -55,7 +55,7 @@ def with_two_brokers() -> CannedServer:
 async def test_equal_servers_are_equal() -> None:
     compared = await compare(one_broker(), one_broker())
     assert compared.equal
-    assert compared.settled == 0
+    assert compared.transient == 0
 
 
 async def test_order_dialect_and_absent_defaults_make_no_difference() -> None:
@@ -116,7 +116,7 @@ async def test_an_acting_master_in_one_route_is_a_difference_of_that_route() -> 
 async def test_ordered_topics_named_namespaces_and_settings_are_compared() -> None:
     one = one_broker(key_values={"ORDER_TOPIC_CONFIG": {"TopicA": "broker-a:8"}, "N": {"k": "1"}})
     other = one_broker(key_values={"N": {"k": "2"}}, properties="orderMessageEnable=true\nlistenPort=1\n")
-    compared = await compare(one, other, Questions(("ORDER_TOPIC_CONFIG", "N"), settings=True))
+    compared = await compare(one, other, CollectOptions(("ORDER_TOPIC_CONFIG", "N"), settings=True))
     assert told(compared) == [
         ("key-value", "N/k", "value", "1", "2"),
         ("key-value", "ORDER_TOPIC_CONFIG/TopicA", None, "value broker-a:8", None),
@@ -184,7 +184,7 @@ async def test_what_differed_only_at_first_is_no_difference() -> None:
     settling.__class__ = Settling
     compared = await compare(settling, one_broker())
     assert compared.equal
-    assert compared.settled == 1
+    assert compared.transient == 1
 
 
 @pytest.mark.parametrize(

@@ -144,5 +144,5 @@ async def register_topic_at_name_server(address: str) -> None:
     """Registers a topic with request 217, which no broker has."""
     queue = '{"brokerName":"broker-a","perm":6,"readQueueNums":2,"topicSysFlag":0,"writeQueueNums":2}'
     async with await RemotingClient.connect(address) as client:
-        answer = await client.ask(217, ext={"topic": "AtNameServer"}, body=f'{{"queueDatas":[{queue}]}}'.encode())
+        answer = await client.request(217, ext={"topic": "AtNameServer"}, body=f'{{"queueDatas":[{queue}]}}'.encode())
     assert answer.code == 0

@@ -65,4 +65,4 @@ def _registration(broker: str) -> tuple[Ext, bytes]:
 
 
 async def _ask(client: RemotingClient, code: RequestCode, ext: Ext, body: bytes = b"") -> int:
-    return (await client.ask(code, ext=ext, body=body)).code
+    return (await client.request(code, ext=ext, body=body)).code

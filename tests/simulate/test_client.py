@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from routebook.simulate.client import LateAnswerError, Line, SimulatedClient
+from routebook.simulate.client import LateResponseError, ServerConnection, SimulatedClient
 from routebook.simulate.records import Counts, Journal, Latencies
 from tests.client.canned_server import CannedServer
 from tests.support.peers import server_playing
@@ -27,7 +27,7 @@ async def asking(
         "one",
         topics,
         addresses,
-        chance=random.Random(1),
+        rng=random.Random(1),
         journal=Journal(journal),
         counts=counts,
         follows_go_away=follows_go_away,
@@ -95,9 +95,9 @@ async def test_go_away_is_followed_once(follows: bool) -> None:
 async def test_a_late_answer_ends_the_connection() -> None:
     server = CannedServer(silent={105})
     async with server_playing(server.play) as address:
-        line = Line(address)
-        with pytest.raises(LateAnswerError):
-            await line.ask(105, {"topic": "TopicA"}, timeout_ms=50)
+        line = ServerConnection(address)
+        with pytest.raises(LateResponseError):
+            await line.request(105, {"topic": "TopicA"}, timeout_ms=50)
         assert not line.is_open
         await line.close()
 

@@ -51,7 +51,7 @@ async def test_ctrl_c_ends_it_in_order(service: Running, tmp_path: Path) -> None
         process.kill()
         process.wait()
     assert process.returncode == 0
-    assert "3 taken" in said.decode()
+    assert "3 accepted" in said.decode()
     assert [line["how"] for line in lines_of(path) if line["event"] == "stopped"] == ["orderly"] * 3
 
     async def is_empty() -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from routebook.client.name_server import NameServer
-from routebook.compare.collecting import ask_routes
+from routebook.compare.collecting import collect_routes
 from routebook.model.broker import DataVersion, Registration
 from routebook.model.topic import QueueData
 from tests.reference.registry import ReferenceRegistry, Unregistration
@@ -45,7 +45,7 @@ async def table_of(address: str) -> Table:
         groups, _ = await server.cluster_info()
         topics = await server.topics()
         assert isinstance(topics, frozenset), topics
-        routes = await ask_routes(server, topics)
+        routes = await collect_routes(server, topics)
     seats = {name: dict(group.addresses) for name, group in groups.items()}
     return seats, {topic: dict(route.queues) for topic, route in routes.items() if route}
 

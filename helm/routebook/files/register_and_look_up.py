@@ -107,7 +107,7 @@ class RoundTrip:
 
     async def _ask(self, code: RequestCode, ext: Ext) -> bytes:
         async with await RemotingClient.connect(self._remoting, tls=self._tls) as client:
-            return successful_body(await client.ask(code, ext=ext))
+            return successful_body(await client.request(code, ext=ext))
 
     async def _register(self) -> None:
         """Keeps the connection: a broker whose last connection ends is dialled, and this one listens on no port."""
@@ -115,7 +115,7 @@ class RoundTrip:
         self._session = await RemotingClient.connect(self._remoting, tls=self._tls)
         body = registration_body(self._topics)
         ext = self._seat | write_fields({"haServerAddr": HA_ADDRESS, "bodyCrc32": zlib.crc32(body) & 0x7FFFFFFF})
-        successful_body(await self._session.ask(RequestCode.REGISTER_BROKER, ext=ext, body=body))
+        successful_body(await self._session.request(RequestCode.REGISTER_BROKER, ext=ext, body=body))
 
     async def _close_session(self) -> None:
         if self._session is not None:

@@ -25,22 +25,22 @@ from routebook.simulate.records import Counts, Journal, Recorder
 from routebook.simulate.simulation import Options, Simulation
 
 STOP_S = 60.0
-"""For all brokers to unregister."""
+"""At the end, how long all brokers together may take to deregister."""
 
-_EVERY = {
-    "crash": "Kill a broker; it returns after some seconds.",
-    "deploy": "Stop a broker in order; it returns, sometimes under another address.",
-    "switch": "Make a slave the master, half the time because the master crashed. Needs --slaves.",
-    "silence": "Let a broker keep its connections and say nothing until it must have expired.",
-    "permission": "Take the write permission of a group's topics away, and give it back.",
+_TROUBLE_HELP = {
+    "crash": "Kill a broker, which returns after some seconds.",
+    "deploy": "Shut a broker down, which returns, sometimes at another address.",
+    "switch": "Make a slave the master, in half the cases after a crash of the master. Needs --slaves.",
+    "silence": "Let a broker keep its connections but send nothing until it has expired.",
+    "permission": "Remove the write permission of a group's topics, and restore it.",
     "flap": "Kill a broker several times, seconds apart.",
-    "topics": "Make, resize or delete a topic.",
+    "topics": "Create, resize or delete a topic.",
 }
 
 
 def _churn_options(command: Any) -> Any:
-    for name, does in reversed(_EVERY.items()):
-        command = click.option(f"--{name}-every", default=0.0, type=DURATION, help=f"{does} On average so often.")(
+    for name, text in reversed(_TROUBLE_HELP.items()):
+        command = click.option(f"--{name}-every", default=0.0, type=DURATION, help=f"{text} The average interval.")(
             command
         )
     return command
@@ -53,45 +53,54 @@ def _churn_options(command: Any) -> Any:
     default="127.0.0.1:9876",
     show_default=True,
     metavar="ADDRESSES",
-    help="host:port;host:port. Brokers register with all of them, a client asks one.",
+    help="host:port;host:port. Brokers register with all of them; each client uses one.",
 )
-@click.option("--brokers", default=10, type=click.IntRange(1, 5000), show_default=True, help="Groups with a master.")
-@click.option("--slaves", default=0, type=click.IntRange(0, 8), show_default=True, help="Of each group.")
+@click.option(
+    "--brokers",
+    default=10,
+    type=click.IntRange(1, 5000),
+    show_default=True,
+    help="Number of groups; each has a master.",
+)
+@click.option("--slaves", default=0, type=click.IntRange(0, 8), show_default=True, help="Slaves of each group.")
 @click.option("--clusters", default=1, type=click.IntRange(1), show_default=True)
 @click.option("--topics", default=20, type=click.IntRange(0, 1_000_000), show_default=True)
 @click.option("--clients", default=0, type=click.IntRange(0, 50_000), show_default=True)
-@click.option("--period", default=30.0, type=DURATION, help="Of registrations: 10s to 60s.  [default: 30s]")
-@click.option("--poll", default=30.0, type=DURATION, help="How often a client asks for its topics.  [default: 30s]")
+@click.option("--period", default=30.0, type=DURATION, help="Interval of registrations, 10s to 60s.  [default: 30s]")
+@click.option(
+    "--poll", default=30.0, type=DURATION, help="Interval at which a client looks up its topics.  [default: 30s]"
+)
 @click.option(
     "--timeout-ms",
     default=None,
     type=click.IntRange(1000, 86_400_000),
-    help="Heartbeat timeout that brokers ask for; else the name server's own (120 s).",
+    help="Heartbeat timeout that brokers request; the default is the name server's (120 s).",
 )
-@click.option("--duration", default=0.0, type=DURATION, help="End after so long.  [default: with Ctrl-C]")
-@click.option(
-    "--seed", default=1, type=int, show_default=True, help="Decides who is in the fleet and what happens to whom."
-)
+@click.option("--duration", default=0.0, type=DURATION, help="End after this time.  [default: at Ctrl-C]")
+@click.option("--seed", default=1, type=int, show_default=True, help="Determines the fleet and all troubles.")
 @_churn_options
-@click.option("--prefix", default="sim", show_default=True, help="Of all names.")
+@click.option("--prefix", default="sim", show_default=True, help="Prefix of all names.")
 @click.option(
     "--first-address",
     default=DEFAULT_FIRST_ADDRESS,
     show_default=True,
-    help="Where the first broker listens; each further one on the next host. All must be this machine's.",
+    help="Address of the first broker; each further one uses the next host. All must belong to this machine.",
 )
-@click.option("--go-away/--no-go-away", default=True, help="Whether clients follow a name server's wish to go (1500).")
-@click.option("--vanish", is_flag=True, help="At the end brokers do not unregister: all are gone at once.")
+@click.option("--go-away/--no-go-away", default=True, help="Whether clients support GO_AWAY (1500).")
+@click.option("--vanish", is_flag=True, help="At the end, stop all brokers at once, without deregistration.")
 @click.option("--strict", is_flag=True, help="Exit with 1 when a lookup failed or a registration was refused.")
 @click.option(
-    "--log", "log", type=click.Path(path_type=Path, dir_okay=False), help="Write what happened, as JSON lines."
+    "--log",
+    "log",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write all events to this file, as JSON lines.",
 )
 @click.option(
     "--answers",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Ask the worker at --url for routes all the while; write what it answered at which version, as JSON lines.",
+    help="Look up routes at --url during the run, and write each response with its version to this file, as JSON lines.",
 )
-@click.option("--url", default=None, help=f"For --answers; else {URL_VARIABLE}, else {DEFAULT_URL}.")
+@click.option("--url", default=None, help=f"Service for --answers.  [default: {URL_VARIABLE}, or {DEFAULT_URL}]")
 @as_json
 def simulate_command(
     *,
@@ -117,12 +126,12 @@ def simulate_command(
     json_: bool,
     **every: float,
 ) -> int:
-    """Simulate a fleet of brokers and clients that speaks to real name servers.
+    """Simulate a fleet of brokers and clients against real name servers.
 
-    Ctrl-C ends it in order: brokers unregister.
+    Ctrl-C ends it; the brokers deregister first.
     """
     if every["switch_every"] and not slaves:
-        raise click.UsageError("--switch-every needs --slaves: there is nobody to become master.")
+        raise click.UsageError("--switch-every needs --slaves, since a slave becomes the master.")
     options = Options(
         name_servers=addresses_of(name_servers),
         layout=Layout(brokers, slaves, clusters, topics, prefix, first_address),
@@ -138,14 +147,14 @@ def simulate_command(
         timeout_ms=timeout_ms,
         follows_go_away=go_away,
     )
-    # Its own port and a line to each name server; a client has one.
+    # A broker has its own port and a connection to each name server; a client has one connection.
     allow_connections((1 + len(options.name_servers)) * brokers * (1 + slaves) + clients)
     with _opened("--log", log) as log_file, _opened("--answers", answers) as answers_file:
         chosen_url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
         recorder = Recorder(chosen_url, answers_file, seed=seed) if answers_file else None
-        run = _Run(Simulation(options, Journal(log_file)), recorder, orderly=not vanish)
+        run = _SimulationRun(Simulation(options, Journal(log_file)), recorder, orderly=not vanish)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run.whole())
+            runner.run(run.execute())
     counts = run.simulation.counts
     if json_:
         print_json(counts.document())
@@ -176,49 +185,51 @@ def _opened(option: str, path: Path | None) -> Iterator[TextIO | None]:
 
 
 @dataclass
-class _Run:
+class _SimulationRun:
     simulation: Simulation
     recorder: Recorder | None
     orderly: bool
 
-    async def whole(self) -> None:
+    async def execute(self) -> None:
         stop = Stop()
         with stop.on_signals(), ProgressLine() as line:
             work = asyncio.create_task(self._work())
-            telling = asyncio.create_task(self._tell(line))
+            progress = asyncio.create_task(self._show_progress(line))
             asked = asyncio.create_task(stop.asked.wait())
             await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (work, telling, asked):
+            for task in (work, progress, asked):
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await telling
+                await progress
             try:
                 with contextlib.suppress(asyncio.CancelledError):
                     await work
             finally:
-                await stop.within(STOP_S, self.simulation.end(orderly=self.orderly), "Unregistering the brokers")
+                await stop.within(
+                    STOP_S, self.simulation.end(orderly=self.orderly), "The deregistration of the brokers"
+                )
 
     async def _work(self) -> None:
         await self.simulation.start()
-        under_way = {asyncio.create_task(self.simulation.run_plan())}
+        tasks = {asyncio.create_task(self.simulation.run_plan())}
         if self.recorder:
-            under_way.add(asyncio.create_task(self.recorder.run()))
+            tasks.add(asyncio.create_task(self.recorder.run()))
         try:
-            done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in under_way:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _tell(self, line: ProgressLine) -> None:
-        began, simulation = time.monotonic(), self.simulation
+    async def _show_progress(self, line: ProgressLine) -> None:
+        start, simulation = time.monotonic(), self.simulation
         while True:
             await asyncio.sleep(0.5)
             counts = simulation.counts
             up = sum(broker.state == "up" for broker in simulation.brokers)
-            line.show("second", f"{time.monotonic() - began:.0f}")
+            line.show("second", f"{time.monotonic() - start:.0f}")
             line.show("brokers", f"{up} of {len(simulation.brokers)} up")
             line.show("registered", str(counts.registrations["0"]))
             line.show("troubles", str(counts.troubles.total()))
@@ -226,29 +237,31 @@ class _Run:
 
 
 def _summary(counts: Counts, simulation: Simulation) -> list[tuple[str, object]]:
-    spread = counts.latencies
+    latencies = counts.latencies
     troubles = [f"{kind} {count}" for kind, count in sorted(counts.troubles.items())]
     rows: list[tuple[str, object]] = [
         ("brokers", len(simulation.brokers)),
-        ("registrations", _told(counts.registrations)),
+        ("registrations", _outcome_texts(counts.registrations)),
         ("troubles", troubles),
         ("connections lost", counts.connections_lost),
     ]
     if counts.lookups:
-        percentiles = [f"p{100 * share:g} {spread.percentile(share):.2f}" for share in (0.5, 0.99, 0.999)]
+        percentiles = [f"p{100 * share:g} {latencies.percentile(share):.2f}" for share in (0.5, 0.99, 0.999)]
         rows += [
             (
                 "lookups",
                 f"{counts.lookups}: {counts.found} found, {counts.not_found} not found, {counts.failed} failed",
             ),
-            ("failures", _told(counts.failures)),
+            ("failures", _outcome_texts(counts.failures)),
             ("retries", counts.retries),
             ("name servers changed", counts.switches),
-            ("latency in ms", [*percentiles, f"longest {spread.longest_ms:.2f}"]),
+            ("latency in ms", [*percentiles, f"longest {latencies.longest_ms:.2f}"]),
         ]
     return rows
 
 
-def _told(outcomes: Mapping[str, int]) -> list[str]:
-    words = {outcome: f"with code {outcome}" if outcome.isdigit() else outcome for outcome in outcomes} | {"0": "taken"}
+def _outcome_texts(outcomes: Mapping[str, int]) -> list[str]:
+    words = {outcome: f"with code {outcome}" if outcome.isdigit() else outcome for outcome in outcomes} | {
+        "0": "accepted"
+    }
     return [f"{count} {words[outcome]}" for outcome, count in sorted(outcomes.items())]

@@ -1,6 +1,6 @@
-"""A snapshot in parts that a service takes one by one, and the sum of what it says to them.
+"""`routebook snapshot export|import`
 
-`routebook snapshot export|import`
+An import sends the snapshot in parts, which the service imports one by one, and adds up the results.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from typing import Any, BinaryIO, Final
 
 import click
 
-from routebook.cli.compare import unverified
+from routebook.cli.compare import unverified_tls
 from routebook.cli.output import ProgressLine, print_table
 from routebook.cli.service_client import Service, as_json, error_of, print_json, with_service
 from routebook.client.name_server import NameServer
-from routebook.compare.collecting import Questions, ask_lists, ask_routes, snapshot_of
+from routebook.compare.collecting import CollectOptions, collect_lists, collect_routes, snapshot_of
 from routebook.errors import InvalidInputError
 from routebook.model.names import check_address
 from routebook.model.snapshot import Snapshot
@@ -29,14 +29,15 @@ from routebook.runtime import exits
 from routebook.snapshots.document import encode_document
 
 PART_TOPICS: Final = 5_000
-"""About half a megabyte: some ten milliseconds of a worker. A group stays whole, however many topics it has: its
-registration would be as large.
+"""Topics per part: about half a megabyte, which a worker imports in some ten milliseconds. A group is never split,
+because its registration would be as large.
 """
-MEMBER_TOPICS: Final = 50
-"""What a member counts for: each is a registration, whether it has topics or not."""
+INSTANCE_WEIGHT: Final = 50
+"""An instance counts as this number of topics, since each is one registration, with or without topics."""
 PART_VALUES: Final = 250
+"""Key-values per part."""
 
-_SHAPE: Final = {
+_FIELD_TYPES: Final = {
     "snapshot": int,
     "taken": dict,
     "left_out": list,
@@ -56,16 +57,18 @@ def read_snapshot(file: str) -> Document:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise InvalidInputError(file, f"no JSON ({error})", "what `routebook snapshot export` writes") from None
-    if not isinstance(document, dict) or not all(isinstance(document.get(key), kind) for key, kind in _SHAPE.items()):
-        raise InvalidInputError(file, "some JSON", "what `routebook snapshot export` writes")
-    if unknown := document.keys() - _SHAPE.keys():
-        raise InvalidInputError("key of the snapshot", min(unknown), ", ".join(_SHAPE))
+        raise InvalidInputError(file, f"no JSON ({error})", "a file written by `routebook snapshot export`") from None
+    if not isinstance(document, dict) or not all(
+        isinstance(document.get(key), kind) for key, kind in _FIELD_TYPES.items()
+    ):
+        raise InvalidInputError(file, "other JSON", "a file written by `routebook snapshot export`")
+    if unknown := document.keys() - _FIELD_TYPES.keys():
+        raise InvalidInputError("key of the snapshot", min(unknown), ", ".join(_FIELD_TYPES))
     return document
 
 
 def parts_of(document: Document) -> list[Document]:
-    """Each is a snapshot by itself. Settings come first, since they may have a say in what follows."""
+    """Splits a snapshot into smaller ones. Settings come first, since they may affect the other parts."""
     head = {"snapshot": document["snapshot"], "settings": document["settings"]}
     parts = [head, *_value_parts(document), *_group_parts(document)]
     return [{**part, "snapshot": document["snapshot"]} for part in parts]
@@ -98,17 +101,17 @@ def _group_parts(document: Document) -> list[Document]:
 
 
 def _weight(group: object) -> int:
-    """Whatever is in the file: the service says what is wrong with it."""
+    """Accepts any content: the service reports what is wrong with it."""
     if not isinstance(group, dict):
         return 1
-    topics, members = (
+    topics, instances = (
         found if isinstance(found, dict | list) else () for found in map(group.get, ("topics", "members"))
     )
-    return len(topics) + MEMBER_TOPICS * len(members) + 1
+    return len(topics) + INSTANCE_WEIGHT * len(instances) + 1
 
 
-class Sum:
-    """What the service said to all parts."""
+class ImportTotals:
+    """The sum of the results of all parts."""
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {}
@@ -117,23 +120,23 @@ class Sum:
         self.turned_down: list[str] = []
         self.version = 0
 
-    def add(self, answer: Document) -> None:
-        for kind, counted in answer["counts"].items():
-            self.counts.setdefault(kind, Counter()).update(counted)
-        self.steps += answer["steps"]
-        self.left_out += answer["left_out"]
-        self.turned_down += answer["turned_down"]
-        self.version = answer["version"]
+    def add(self, result: Document) -> None:
+        for kind, counts in result["counts"].items():
+            self.counts.setdefault(kind, Counter()).update(counts)
+        self.steps += result["steps"]
+        self.left_out += result["left_out"]
+        self.turned_down += result["turned_down"]
+        self.version = result["version"]
 
     @property
     def is_complete(self) -> bool:
-        """All of the snapshot is (or would be) in the route table."""
-        return not (self.left_out or self.turned_down or any(counted["keep"] for counted in self.counts.values()))
+        """Whether the route table has (or would have) everything of the snapshot."""
+        return not (self.left_out or self.turned_down or any(counts["keep"] for counts in self.counts.values()))
 
     def document(self, *, dry_run: bool) -> Document:
         return {
             "dry_run": dry_run,
-            "counts": {kind: dict(counted) for kind, counted in self.counts.items()},
+            "counts": {kind: dict(counts) for kind, counts in self.counts.items()},
             "steps": self.steps,
             "left_out": self.left_out,
             "turned_down": self.turned_down,
@@ -142,7 +145,7 @@ class Sum:
 
 
 STDIO: Final = "-"
-PAUSES_S: Final = (1.0, 2.0, 4.0)
+RETRY_PAUSES_S: Final = (1.0, 2.0, 4.0)
 PART_TIMEOUT_S: Final = 60.0
 
 
@@ -153,21 +156,23 @@ def snapshot_command() -> None:
 
 @snapshot_command.command("export")
 @click.argument("file", default=STDIO)
-@click.option("--from", "source", metavar="ADDRESS", help="Of another name server, Apache's too.")
-@click.option("--kv", "namespaces", multiple=True, metavar="NAMESPACE", help="With --from: key-values to take as well.")
-@click.option("--tls", is_flag=True, help="With --from: encrypt; the certificate is not verified.")
+@click.option("--from", "source", metavar="ADDRESS", help="Export from another name server, such as Apache's.")
+@click.option(
+    "--kv", "namespaces", multiple=True, metavar="NAMESPACE", help="With --from: also export these key-values."
+)
+@click.option("--tls", is_flag=True, help="With --from: encrypt the connection; the certificate is not verified.")
 @with_service
 def export(service: Service, *, file: str, source: str | None, namespaces: tuple[str, ...], tls: bool) -> None:
     """Write a snapshot to FILE, or to standard output.
 
-    Key-values are in it as they are: keep it like a secret if there are some.
+    It contains key-values unmasked: if they contain secrets, protect the file.
     """
     with ProgressLine() as line, _output(file) as output:
         if source is None:
             _export_service(service, output, line)
         else:
-            questions = Questions(tuple(dict.fromkeys((ORDER_TOPIC_NAMESPACE, *namespaces))))
-            snapshot = asyncio.run(_ask(check_address("ADDRESS", source), questions, tls, line))
+            options = CollectOptions(tuple(dict.fromkeys((ORDER_TOPIC_NAMESPACE, *namespaces))))
+            snapshot = asyncio.run(_read_server(check_address("ADDRESS", source), options, tls, line))
             for part in encode_document(snapshot):
                 output.write(part)
             for reason in snapshot.left_out:
@@ -176,26 +181,29 @@ def export(service: Service, *, file: str, source: str | None, namespaces: tuple
 
 @snapshot_command.command("import")
 @click.argument("file", default=STDIO)
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@click.option("--replace", is_flag=True, help="Where the route table says something else, take the snapshot's word.")
+@click.option("--dry-run", is_flag=True, help="Only report what would change.")
+@click.option(
+    "--replace", is_flag=True, help="Where the snapshot differs from the route table, write the snapshot's value."
+)
 @as_json
 @with_service
 def import_(service: Service, *, file: str, dry_run: bool, replace: bool, json_: bool) -> int:
-    """Bring a snapshot from FILE, or from standard input, into the route table.
+    """Import a snapshot from FILE, or from standard input, into the route table.
 
-    Checked as a whole first. Nothing is deleted; brokers that do not exist expire like any that fall silent. The same
-    again changes nothing: an import that was interrupted is simply repeated. Exit code 1: something was left as it was.
+    The whole snapshot is checked first. Nothing is deleted; brokers that do not exist expire like any silent broker.
+    Importing the same snapshot again changes nothing, so after an interruption, repeat the import. Exit code 1: a value
+    that differs was not replaced, or something could not be imported.
     """
     parts = parts_of(read_snapshot(file))
     with ProgressLine() as line:
-        done = _send(service, parts, replace=replace, dry_run=True, line=line)
+        totals = _send(service, parts, replace=replace, dry_run=True, line=line)
         if not dry_run:
-            done = _send(service, parts, replace=replace, dry_run=False, line=line)
+            totals = _send(service, parts, replace=replace, dry_run=False, line=line)
     if json_:
-        print_json(done.document(dry_run=dry_run))
+        print_json(totals.document(dry_run=dry_run))
     else:
-        _print(done, dry_run=dry_run)
-    return exits.DONE if done.is_complete else exits.ANSWER_IS_NO
+        _print(totals, dry_run=dry_run)
+    return exits.DONE if totals.is_complete else exits.ANSWER_IS_NO
 
 
 def _export_service(service: Service, output: BinaryIO, line: ProgressLine) -> None:
@@ -209,20 +217,20 @@ def _export_service(service: Service, output: BinaryIO, line: ProgressLine) -> N
             line.show("exported", f"{written / 1e6:.1f} MB")
 
 
-async def _ask(address: str, questions: Questions, tls: bool, line: ProgressLine) -> Snapshot:
-    async with await NameServer.connect(address, tls=unverified() if tls else None) as server:
-        said = await ask_lists(server, questions)
-        topics = said.topics or frozenset()
+async def _read_server(address: str, options: CollectOptions, tls: bool, line: ProgressLine) -> Snapshot:
+    async with await NameServer.connect(address, tls=unverified_tls() if tls else None) as server:
+        state = await collect_lists(server, options)
+        topics = state.topics or frozenset()
 
-        def tell(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             line.show_routes(address, done, total)
 
-        return snapshot_of(said.with_routes(await ask_routes(server, topics, tell)), address)
+        return snapshot_of(state.with_routes(await collect_routes(server, topics, report)), address)
 
 
 @contextmanager
 def _output(file: str) -> Iterator[BinaryIO]:
-    """A file appears when it is whole; what is not whole must not look like a snapshot. Readable by its owner only."""
+    """The file gets its name only when it is complete. Only its owner can read it."""
     if file == STDIO:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -239,19 +247,21 @@ def _output(file: str) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
 
 
-def _send(service: Service, parts: list[dict[str, Any]], *, replace: bool, dry_run: bool, line: ProgressLine) -> Sum:
-    """Small parts, so that the service goes on answering lookups while it takes them in."""
-    done = Sum()
+def _send(
+    service: Service, parts: list[dict[str, Any]], *, replace: bool, dry_run: bool, line: ProgressLine
+) -> ImportTotals:
+    """Sends small parts, so that the service answers lookups in between."""
+    totals = ImportTotals()
     query = {"dry_run": json.dumps(dry_run), "replace": json.dumps(replace)}
     for number, part in enumerate(parts, 1):
-        done.add(_send_one(service, query, part))
+        totals.add(_send_one(service, query, part))
         line.show("checked" if dry_run else "imported", f"{number} of {len(parts)} parts")
-    return done
+    return totals
 
 
 def _send_one(service: Service, query: dict[str, str], part: dict[str, Any]) -> Any:
-    """A part that the service could not take just now is sent again: what it took already it takes as the same."""
-    for pause in (*PAUSES_S, None):
+    """Retries while the service is unavailable. What it imported already counts as the same."""
+    for pause in (*RETRY_PAUSES_S, None):
         try:
             return service.request("PUT", "/v1/snapshot", params=query, body=part, timeout_seconds=PART_TIMEOUT_S)
         except exits.ServiceUnreachableError:
@@ -261,31 +271,31 @@ def _send_one(service: Service, query: dict[str, str], part: dict[str, Any]) -> 
     raise AssertionError
 
 
-def _print(done: Sum, *, dry_run: bool) -> None:
+def _print(totals: ImportTotals, *, dry_run: bool) -> None:
     rows = [
         (step["action"], step["kind"], step["name"], name, _cell(now), _cell(then))
-        for step in done.steps
+        for step in totals.steps
         for name, (now, then) in (step["fields"].items() if step["action"] != "create" else [("", (None, None))])
     ]
     if rows:
         print_table(("action", "kind", "name", "field", "namespace", "snapshot"), rows)
-    for reason in done.left_out:
+    for reason in totals.left_out:
         click.echo(f"Left out: {reason}.", err=True)
-    for name in done.turned_down:
+    for name in totals.turned_down:
         click.echo(f"Turned down: {name}; another address holds the seat with a higher state version.", err=True)
-    click.echo(_summary(done, dry_run=dry_run))
+    click.echo(_summary(totals, dry_run=dry_run))
 
 
 def _cell(value: object) -> object:
     return " ".join(str(item) for item in value) if isinstance(value, list) else value
 
 
-def _summary(done: Sum, *, dry_run: bool) -> str:
+def _summary(totals: ImportTotals, *, dry_run: bool) -> str:
     verb = "Would write" if dry_run else "Written"
-    kinds = [f"{counted['create'] + counted['replace']} {kind}s" for kind, counted in done.counts.items()]
-    written = sum(counted["create"] + counted["replace"] for counted in done.counts.values())
-    kept = sum(counted["keep"] for counted in done.counts.values())
-    same = sum(counted["same"] for counted in done.counts.values())
+    kinds = [f"{counts['create'] + counts['replace']} {kind}s" for kind, counts in totals.counts.items()]
+    written = sum(counts["create"] + counts["replace"] for counts in totals.counts.values())
+    kept = sum(counts["keep"] for counts in totals.counts.values())
+    same = sum(counts["same"] for counts in totals.counts.values())
     what = f"{verb}: {', '.join(kinds)}" if written else f"{verb}: nothing"
-    keeps = f"; {kept} differ and {'would stay' if dry_run else 'stay'} as they are (--replace)" if kept else ""
+    keeps = f"; {kept} differ and {'would stay' if dry_run else 'stay'} unchanged (--replace)" if kept else ""
     return f"{what}; {same} are the same{keeps}."

@@ -1,6 +1,6 @@
-"""Bodies of a name server's answers, of any release, as values. Both JSON dialects are read; absent is the default.
+"""Parses the response bodies of name servers of any release, in both JSON dialects. An absent field has its default.
 
-Raises a BodyError for what no name server says.
+Raises BodyError for a body that no name server sends.
 """
 
 from collections.abc import Mapping
@@ -15,29 +15,29 @@ from routebook.protocol.request_bodies import FiltersBody, MappingBody, filters_
 _NO_QUEUES: Final = QueueData(0, 0, 0, 0)
 _FLAGS_BEFORE_4_9: Final = "topicSynFlag"
 _MAX_LENIENT_BYTES: Final = 1024 * 1024
-"""More than a name server allows: nothing waits here for a slow parser."""
+"""More than a name server allows, since no lookup waits for the slow parser here."""
 
 
 def read_route(body: bytes) -> TopicRoute:
-    """105."""
-    said = _object("route", _json(body))
-    queues = [_queue_data(one) for one in _list("queueDatas", said.get("queueDatas"))]
-    filters = _members("filterServerTable", said.get("filterServerTable"))
-    mappings = _members("topicQueueMappingByBroker", said.get("topicQueueMappingByBroker"))
+    """The response to 105."""
+    fields = _object("route", _json(body))
+    queues = [_queue_data(one) for one in _list("queueDatas", fields.get("queueDatas"))]
+    filters = _optional_object("filterServerTable", fields.get("filterServerTable"))
+    mappings = _optional_object("topicQueueMappingByBroker", fields.get("topicQueueMappingByBroker"))
     return TopicRoute(
         queues=dict(sorted(queues)),
-        groups=tuple(sorted((_group(one) for one in _list("brokerDatas", said.get("brokerDatas"))), key=_name_of)),
+        groups=tuple(sorted((_group(one) for one in _list("brokerDatas", fields.get("brokerDatas"))), key=_name_of)),
         filters={address: filters_of(convert(found, FiltersBody)) or () for address, found in sorted(filters.items())},
         mappings={bname: _mapping(found) for bname, found in sorted(mappings.items())},
-        order_conf=text("orderTopicConf", said.get("orderTopicConf")) or None,
+        order_conf=text("orderTopicConf", fields.get("orderTopicConf")) or None,
     )
 
 
 def read_cluster_info(body: bytes) -> tuple[dict[str, BrokerGroup], dict[str, frozenset[str]]]:
-    """106: groups by name, and the names listed under each cluster."""
-    said = _object("cluster info", _json(body))
-    groups = _members("brokerAddrTable", said.get("brokerAddrTable"))
-    clusters = _members("clusterAddrTable", said.get("clusterAddrTable"))
+    """The response to 106: groups by name, and the broker names listed under each cluster."""
+    fields = _object("cluster info", _json(body))
+    groups = _optional_object("brokerAddrTable", fields.get("brokerAddrTable"))
+    clusters = _optional_object("clusterAddrTable", fields.get("clusterAddrTable"))
     return (
         {name: _group({"brokerName": name, **_object("brokerAddrTable", found)}) for name, found in groups.items()},
         {cluster: _texts("clusterAddrTable", names) for cluster, names in clusters.items()},
@@ -45,25 +45,25 @@ def read_cluster_info(body: bytes) -> tuple[dict[str, BrokerGroup], dict[str, fr
 
 
 def read_member_group(body: bytes) -> Mapping[int, str]:
-    """901: addresses by id."""
-    said = _object("member group", _json(body))
-    group = _members("brokerMemberGroup", said.get("brokerMemberGroup"))
+    """The response to 901: addresses by broker id."""
+    fields = _object("member group", _json(body))
+    group = _optional_object("brokerMemberGroup", fields.get("brokerMemberGroup"))
     return _addresses(group.get("brokerAddrs"))
 
 
 def read_topic_list(body: bytes) -> frozenset[str]:
-    """206, 224, 304, 311 to 313."""
-    return _texts("topicList", _members("topic list", _json(body)).get("topicList"))
+    """The responses to 206, 224, 304 and 311 to 313."""
+    return _texts("topicList", _optional_object("topic list", _json(body)).get("topicList"))
 
 
 def read_kv_table(body: bytes) -> dict[str, str]:
-    """219."""
-    table = _members("table", _members("key-value table", _json(body)).get("table"))
-    return {key: said for key, value in sorted(table.items()) if (said := text(key, value)) is not None}
+    """The response to 219."""
+    table = _optional_object("table", _optional_object("key-value table", _json(body)).get("table"))
+    return {key: content for key, value in sorted(table.items()) if (content := text(key, value)) is not None}
 
 
 def read_properties(body: bytes) -> dict[str, str]:
-    """319: one `key=value` a line, without escapes."""
+    """The response to 319: one `key=value` per line, without escapes."""
     lines = body.decode("utf-8", "replace").splitlines()
     return {key: value for key, equals, value in (line.partition("=") for line in lines) if equals}
 
@@ -73,12 +73,12 @@ def _name_of(group: BrokerGroup) -> str:
 
 
 def _group(value: object) -> BrokerGroup:
-    said = _object("brokerDatas", value)
-    flags = (said.get("brokerName"), said.get("cluster"), said.get("zoneName"), said.get("enableActingMaster"))
-    addresses = _members("brokerAddrs", said.get("brokerAddrs"))
+    fields = _object("brokerDatas", value)
+    flags = (fields.get("brokerName"), fields.get("cluster"), fields.get("zoneName"), fields.get("enableActingMaster"))
+    addresses = _optional_object("brokerAddrs", fields.get("brokerAddrs"))
     try:
         return _shared_group(*flags, tuple(addresses.items()))
-    except TypeError:  # A list or an object where a text belongs: let the conversion say so.
+    except TypeError:  # Not hashable: a list or an object in place of a text. The conversion reports it.
         return _group_of(*flags, addresses)
 
 
@@ -86,7 +86,7 @@ def _group(value: object) -> BrokerGroup:
 def _shared_group(
     name: object, cluster: object, zone: object, acting: object, addresses: tuple[tuple[str, object], ...]
 ) -> BrokerGroup:
-    """The same group stands in the route of each of its topics."""
+    """Cached, because the routes of all topics of a group repeat it."""
     return _group_of(name, cluster, zone, acting, dict(addresses))
 
 
@@ -103,7 +103,7 @@ def _group_of(
 
 
 def _addresses(value: object) -> dict[int, str]:
-    found = _members("brokerAddrs", value)
+    found = _optional_object("brokerAddrs", value)
     return {
         int64("key of brokerAddrs", broker_id, absent=0): text("brokerAddrs", address) or ""
         for broker_id, address in found.items()
@@ -111,19 +111,19 @@ def _addresses(value: object) -> dict[int, str]:
 
 
 def _queue_data(value: object) -> tuple[str, QueueData]:
-    said = _object("queueDatas", value)
-    flags = said.get("topicSysFlag", said.get(_FLAGS_BEFORE_4_9))
-    numbers = (said.get("readQueueNums"), said.get("writeQueueNums"), said.get("perm"), flags)
+    fields = _object("queueDatas", value)
+    flags = fields.get("topicSysFlag", fields.get(_FLAGS_BEFORE_4_9))
+    numbers = (fields.get("readQueueNums"), fields.get("writeQueueNums"), fields.get("perm"), flags)
     try:
         queue = _shared_queue(*numbers)
     except TypeError:
         queue = _queue_of(*numbers)
-    return text("brokerName", said.get("brokerName")) or "", queue
+    return text("brokerName", fields.get("brokerName")) or "", queue
 
 
 @lru_cache(maxsize=4096, typed=True)
 def _shared_queue(read: object, write: object, perm: object, flags: object) -> QueueData:
-    """A fleet has a million entries and some dozens of values."""
+    """Cached, because the million entries of a fleet have only some dozens of different values."""
     return _queue_of(read, write, perm, flags)
 
 
@@ -145,8 +145,8 @@ def _object(field: str, value: object) -> dict[str, object]:
     return value
 
 
-def _members(field: str, value: object) -> dict[str, object]:
-    """An empty object for null, and for the empty text, which RocketMQ's JSON library reads as null."""
+def _optional_object(field: str, value: object) -> dict[str, object]:
+    """Returns an empty object for null and for the empty text, which RocketMQ's JSON library reads as null."""
     return {} if value is None or value == "" else _object(field, value)
 
 
@@ -159,4 +159,4 @@ def _list(field: str, value: object) -> list[object]:
 
 
 def _texts(field: str, value: object) -> frozenset[str]:
-    return frozenset(said for item in _list(field, value) if (said := text(field, item)) is not None)
+    return frozenset(content for item in _list(field, value) if (content := text(field, item)) is not None)

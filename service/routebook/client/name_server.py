@@ -1,7 +1,8 @@
-"""A name server of any make and release as one that can be asked questions: codes and bodies become values.
+"""Requests to a name server of any implementation and release, with typed results.
 
-What it does not know or does not allow is an answer too (`Declined`); only silence and nonsense are errors. Name
-servers before 5.0 do not answer unknown codes at all, so the questions they may not know say how long they wait.
+A request that the server does not know or does not allow gives `Declined`; only a missing or unreadable response is an
+error. Name servers before 5.0 do not answer unknown codes at all, so requests that they may not know have a timeout of
+their own.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ from routebook.model.broker import BrokerGroup, TopicRoute
 from routebook.protocol.body_json import BodyError
 from routebook.protocol.command import Ext, RequestCode, Response, ResponseCode
 
-BUSY_TRIES: Final = 5
+MAX_ATTEMPTS: Final = 5
+"""Attempts while the server responds that it is busy (code 2)."""
 BUSY_PAUSE_S: Final = 0.2
 
 Value = TypeVar("Value")
@@ -26,7 +28,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """It answers, and does not say. `code` None: it does not answer this code at all."""
+    """The server declined a request. `code` is None when it did not respond to it at all."""
 
     code: int | None
     remark: str
@@ -57,41 +59,43 @@ class NameServer:
         await self.close()
 
     async def cluster_info(self) -> tuple[dict[str, BrokerGroup], dict[str, frozenset[str]]]:
-        return self._must(106, await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, answers.read_cluster_info))
+        return self._required(106, await self._request(RequestCode.GET_BROKER_CLUSTER_INFO, answers.read_cluster_info))
 
     async def topics(self) -> frozenset[str] | Declined:
-        return await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, answers.read_topic_list)
+        return await self._request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, answers.read_topic_list)
 
     async def topics_of_cluster(self, cluster: str) -> frozenset[str] | Declined:
-        return await self._ask(RequestCode.GET_TOPICS_BY_CLUSTER, answers.read_topic_list, {"cluster": cluster})
+        return await self._request(RequestCode.GET_TOPICS_BY_CLUSTER, answers.read_topic_list, {"cluster": cluster})
 
     async def listing(self, code: RequestCode) -> frozenset[str] | Declined:
-        """304, 311 to 313."""
-        return await self._ask(code, answers.read_topic_list)
+        """Requests 304 and 311 to 313."""
+        return await self._request(code, answers.read_topic_list)
 
     async def route(self, topic: str) -> TopicRoute | None:
-        """None: no such topic, as far as this server says."""
+        """Returns None when the server has no such topic."""
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-        said = await self._ask(code, answers.read_route, {"topic": topic, "acceptStandardJsonOnly": "true"})
-        if isinstance(said, Declined) and said.code == ResponseCode.TOPIC_NOT_EXIST:
+        result = await self._request(code, answers.read_route, {"topic": topic, "acceptStandardJsonOnly": "true"})
+        if isinstance(result, Declined) and result.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
-        return self._must(code, said)
+        return self._required(code, result)
 
     async def key_values(self, namespace: str) -> Mapping[str, str] | Declined:
-        """A namespace that is not there has nothing in it."""
-        said = await self._ask(RequestCode.GET_KVLIST_BY_NAMESPACE, answers.read_kv_table, {"namespace": namespace})
-        if isinstance(said, Declined) and said.code == ResponseCode.QUERY_NOT_FOUND:
+        """Returns an empty table for a namespace that does not exist."""
+        result = await self._request(
+            RequestCode.GET_KVLIST_BY_NAMESPACE, answers.read_kv_table, {"namespace": namespace}
+        )
+        if isinstance(result, Declined) and result.code == ResponseCode.QUERY_NOT_FOUND:
             return {}
-        return said
+        return result
 
     async def settings(self) -> Mapping[str, str] | Declined:
-        return await self._ask(RequestCode.GET_NAMESRV_CONFIG, answers.read_properties)
+        return await self._request(RequestCode.GET_NAMESRV_CONFIG, answers.read_properties)
 
-    async def members(self, cluster: str, broker: str, *, timeout_ms: int) -> Mapping[int, str] | Declined:
-        """901; silence counts as not knowing the code."""
+    async def member_group(self, cluster: str, broker: str, *, timeout_ms: int) -> Mapping[int, str] | Declined:
+        """Request 901. A server that does not respond does not know the code."""
         ext = {"clusterName": cluster, "brokerName": broker}
         try:
-            return await self._ask(
+            return await self._request(
                 RequestCode.GET_BROKER_MEMBER_GROUP, answers.read_member_group, ext, timeout_ms=timeout_ms
             )
         except PeerUnavailableError:
@@ -99,7 +103,7 @@ class NameServer:
                 raise
             return Declined(None, "")
 
-    async def _ask(
+    async def _request(
         self, code: RequestCode, read: Callable[[bytes], Value], ext: Ext | None = None, *, timeout_ms: int = 0
     ) -> Value | Declined:
         response = await self._response(code, ext, timeout_ms or self._timeout_ms)
@@ -108,21 +112,21 @@ class NameServer:
         try:
             return read(response.body)
         except BodyError as error:
-            reason = f"its answer to request {int(code)} cannot be read: {error.message}"
+            reason = f"its response to request {int(code)} cannot be read: {error.message}"
             raise PeerUnavailableError(self.address, reason) from error
 
     async def _response(self, code: int, ext: Ext | None, timeout_ms: int) -> Response:
-        for attempt in range(1, BUSY_TRIES + 1):
-            response = await self._client.ask(code, ext=ext, timeout_ms=timeout_ms)
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            response = await self._client.request(code, ext=ext, timeout_ms=timeout_ms)
             if response.code == ResponseCode.GO_AWAY:
                 raise PeerUnavailableError(self.address, "it is shutting down (code 1500)")
             if response.code != ResponseCode.SYSTEM_BUSY:
                 return response
             await asyncio.sleep(BUSY_PAUSE_S * attempt)
-        raise PeerUnavailableError(self.address, f"it is too busy (code 2), asked {BUSY_TRIES} times")
+        raise PeerUnavailableError(self.address, f"it is too busy (code 2), after {MAX_ATTEMPTS} attempts")
 
-    def _must(self, code: int, said: Value | Declined) -> Value:
-        """Of questions without which nothing can be compared."""
-        if isinstance(said, Declined):
-            raise PeerUnavailableError(self.address, f"it declines request {int(code)} ({said})")
-        return said
+    def _required(self, code: int, result: Value | Declined) -> Value:
+        """The result of a request without which nothing can be compared."""
+        if isinstance(result, Declined):
+            raise PeerUnavailableError(self.address, f"it declines request {int(code)} ({result})")
+        return result

@@ -1,3 +1,3 @@
-"""What two name servers say, side by side. `asking` collects what one says, `differences` compares, `comparison` does
-both, twice: fleets change while they are looked at.
+"""Compares two name servers. `collecting` reads everything that one server reports, `differences` compares two such
+states, and `comparison` does both, twice, because fleets change in the meantime.
 """

@@ -1,62 +1,60 @@
-"""All that one name server says about its fleet, at about one time.
+"""Reads everything that one name server reports about its fleet, at about one time. It can become a snapshot.
 
-Many askings, a bounded number of them under way.
-
-Asks one name server everything.
-
-The shared lists first; then a route for each topic, many at a time; what releases before 5.0 do not know comes last,
-since those stay silent and each such question costs its time.
-
-What another name server says, as a snapshot: for a fleet that moves.
+The shared lists come first, then the route of each topic, many at a time. Requests that releases before 5.0 do not know
+come last: those servers do not respond to them, so each costs its whole timeout.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from routebook.client.name_server import Declined, NameServer
 from routebook.model.broker import BrokerGroup, TopicRoute
-from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot, Taken
+from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, Taken
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData, TopicMapping
 from routebook.protocol.command import RequestCode
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ServerState:
+    """What one name server reports."""
+
     groups: Mapping[str, BrokerGroup]
     clusters: Mapping[str, frozenset[str]]
     topics: frozenset[str] | None
-    """None: it does not list them."""
+    """None when the server does not list its topics."""
     routes: Mapping[str, TopicRoute | None] = field(default_factory=dict)
-    """Of the topics that were asked for; None is "no such topic"."""
-    members: Mapping[str, Mapping[int, str]] | None = None
-    """By group name (901)."""
+    """By topic, for all topics that were requested; None when the server has no such topic."""
+    member_groups: Mapping[str, Mapping[int, str]] | None = None
+    """Addresses by broker id, by group name (request 901)."""
     listings: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    """By request code: 304, 311 to 313. A code that it declines is missing."""
+    """Topics by request code: 304 and 311 to 313, without codes that the server declines."""
     key_values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By namespace; one that it declines is missing."""
+    """By namespace, without those that the server declines."""
     settings: Mapping[str, str] | None = None
     declined: Mapping[str, str] = field(default_factory=dict)
-    """What it was asked and does not say, with its reason."""
+    """Requests that the server declined, with its reason."""
 
-    def with_routes(self, routes: Mapping[str, TopicRoute | None]) -> "Said":
+    def with_routes(self, routes: Mapping[str, TopicRoute | None]) -> Self:
         return replace(self, routes=routes)
 
 
 Item = TypeVar("Item")
 
 
-async def each(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
-    """The first failure ends all."""
-    left = iter(items)
+async def run_concurrently(
+    items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, max_concurrent: int
+) -> None:
+    """Calls `do` for every item. The first failure cancels the other calls."""
+    remaining = iter(items)
 
     async def work() -> None:
-        for item in left:
+        for item in remaining:
             await do(item)
 
-    tasks = [asyncio.create_task(work()) for _ in range(at_once)]
+    tasks = [asyncio.create_task(work()) for _ in range(max_concurrent)]
     try:
         await asyncio.gather(*tasks)
     finally:
@@ -65,9 +63,10 @@ async def each(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, 
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-AT_ONCE: Final = 32
-"""Requests on the way to one server. Far below the queue of a reference server, enough to keep it occupied."""
+MAX_CONCURRENT: Final = 32
+"""Concurrent requests to one server: far fewer than a reference server queues, and enough to keep it busy."""
 UNKNOWN_CODE_MS: Final = 1000
+"""Timeout of requests that releases before 5.0 do not respond to."""
 
 LISTINGS: Final = (
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
@@ -77,23 +76,23 @@ LISTINGS: Final = (
 )
 
 Progress = Callable[[int, int], None]
-"""Done, of how many."""
+"""Called with (finished, total)."""
 
 
-def no_progress(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     del done, total
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """What is asked besides the table itself."""
+class CollectOptions:
+    """What is read besides the route table itself."""
 
     namespaces: tuple[str, ...] = (ORDER_TOPIC_NAMESPACE,)
     settings: bool = False
 
 
-async def ask_lists(server: NameServer, questions: Questions) -> Said:
-    """All but routes and members."""
+async def collect_lists(server: NameServer, options: CollectOptions) -> ServerState:
+    """Everything except routes and member groups."""
     declined: dict[str, str] = {}
     groups, clusters = await server.cluster_info()
     listed = await server.topics()
@@ -109,12 +108,12 @@ async def ask_lists(server: NameServer, questions: Questions) -> Said:
             declined[f"listing {int(code)}"] = str(listing)
         else:
             listings[int(code)] = listing
-    said = Said(groups=groups, clusters=clusters, topics=topics, listings=listings, declined=declined)
-    return await _ask_values(server, questions, said)
+    state = ServerState(groups=groups, clusters=clusters, topics=topics, listings=listings, declined=declined)
+    return await _collect_values(server, options, state)
 
 
 async def _topics_by_cluster(server: NameServer, clusters: Iterable[str]) -> frozenset[str] | None:
-    """A server may allow this list and not the other."""
+    """A server may allow this list although it declines the list of all topics."""
     found: set[str] = set()
     for cluster in clusters:
         topics = await server.topics_of_cluster(cluster)
@@ -124,55 +123,55 @@ async def _topics_by_cluster(server: NameServer, clusters: Iterable[str]) -> fro
     return frozenset(found)
 
 
-async def _ask_values(server: NameServer, questions: Questions, said: Said) -> Said:
-    declined = dict(said.declined)
+async def _collect_values(server: NameServer, options: CollectOptions, state: ServerState) -> ServerState:
+    declined = dict(state.declined)
     key_values = {}
-    for namespace in questions.namespaces:
+    for namespace in options.namespaces:
         table = await server.key_values(namespace)
         if isinstance(table, Declined):
             declined[f"key-values of {namespace}"] = str(table)
         else:
             key_values[namespace] = table
-    settings = await server.settings() if questions.settings else None
+    settings = await server.settings() if options.settings else None
     if isinstance(settings, Declined):
         declined["settings (319)"] = str(settings)
         settings = None
-    return replace(said, key_values=key_values, settings=settings, declined=declined)
+    return replace(state, key_values=key_values, settings=settings, declined=declined)
 
 
-async def ask_routes(
-    server: NameServer, topics: Iterable[str], progress: Progress = no_progress
+async def collect_routes(
+    server: NameServer, topics: Iterable[str], progress: Progress = ignore_progress
 ) -> dict[str, TopicRoute | None]:
-    wanted = sorted(topics)
+    names = sorted(topics)
     found: dict[str, TopicRoute | None] = {}
 
-    async def ask(topic: str) -> None:
+    async def collect(topic: str) -> None:
         found[topic] = await server.route(topic)
-        progress(len(found), len(wanted))
+        progress(len(found), len(names))
 
-    await each(wanted, ask, at_once=AT_ONCE)
+    await run_concurrently(names, collect, max_concurrent=MAX_CONCURRENT)
     return found
 
 
-async def ask_members(server: NameServer, said: Said) -> Said:
-    """The first answer tells whether this server knows the question."""
+async def collect_member_groups(server: NameServer, state: ServerState) -> ServerState:
+    """Stops at the first `Declined`, since the server then does not know the request."""
     found = {}
-    for name, group in sorted(said.groups.items()):
-        members = await server.members(group.cluster, name, timeout_ms=UNKNOWN_CODE_MS)
-        if isinstance(members, Declined):
-            return replace(said, declined={**said.declined, "members of a group (901)": str(members)})
-        found[name] = members
-    return replace(said, members=found)
+    for name, group in sorted(state.groups.items()):
+        member_group = await server.member_group(group.cluster, name, timeout_ms=UNKNOWN_CODE_MS)
+        if isinstance(member_group, Declined):
+            return replace(state, declined={**state.declined, "members of a group (901)": str(member_group)})
+        found[name] = member_group
+    return replace(state, member_groups=found)
 
 
-def snapshot_of(said: Said, address: str) -> Snapshot:
-    """Without what no request tells: data versions, timeouts, replication addresses. The brokers bring these. Settings
-    are another product's, so they are not taken either.
+def snapshot_of(state: ServerState, address: str) -> Snapshot:
+    """Without data versions, timeouts and replication addresses, which no request returns; registrations add them.
+    Settings are left out too, because they belong to another product.
     """
     queues: dict[str, dict[str, QueueData]] = defaultdict(dict)
     mappings: dict[str, dict[str, TopicMapping]] = defaultdict(dict)
     filters: dict[str, tuple[str, ...]] = {}
-    for topic, route in sorted(said.routes.items()):
+    for topic, route in sorted(state.routes.items()):
         if route is None:
             continue
         filters |= route.filters
@@ -180,15 +179,15 @@ def snapshot_of(said: Said, address: str) -> Snapshot:
             queues[broker][topic] = queue
         for broker, mapping in route.mappings.items():
             mappings[broker][topic] = mapping
-    groups = [_group(group, filters, queues[name], mappings[name]) for name, group in sorted(said.groups.items())]
-    gone = sorted((queues.keys() | mappings.keys()) - said.groups.keys())
+    groups = [_group(group, filters, queues[name], mappings[name]) for name, group in sorted(state.groups.items())]
+    gone = sorted((queues.keys() | mappings.keys()) - state.groups.keys())
     return Snapshot(
         taken=Taken(source=address),
         groups=tuple(groups),
-        key_values={namespace: dict(values) for namespace, values in said.key_values.items() if values},
+        key_values={namespace: dict(values) for namespace, values in state.key_values.items() if values},
         left_out=(
             *(f"group {name}: topics or mappings of a group that is gone" for name in gone),
-            *(f"{question}: declined ({reason})" for question, reason in said.declined.items()),
+            *(f"{request}: declined ({reason})" for request, reason in state.declined.items()),
         ),
     )
 
@@ -199,8 +198,8 @@ def _group(
     queues: dict[str, QueueData],
     mappings: dict[str, TopicMapping],
 ) -> GroupSnapshot:
-    members = (
-        MemberSnapshot(broker_id, address, group.cluster, filters=filters.get(address, ()))
+    instances = (
+        InstanceSnapshot(broker_id, address, group.cluster, filters=filters.get(address, ()))
         for broker_id, address in sorted(group.addresses.items())
     )
-    return GroupSnapshot(group.name, group.cluster, group.zone, group.acting_master, tuple(members), queues, mappings)
+    return GroupSnapshot(group.name, group.cluster, group.zone, group.acting_master, tuple(instances), queues, mappings)

@@ -1,6 +1,6 @@
-"""Two servers, asked at the same time; and what differed asked once more, since a fleet changes meanwhile.
+"""Compares two servers. Objects that differ are read a second time, because a fleet changes in the meantime.
 
-Only what differs both times counts: a broker that registered between two questions is no difference.
+Only what differs both times is reported: a broker that registers between two requests makes no difference.
 """
 
 import asyncio
@@ -10,80 +10,91 @@ from typing import TypeVar
 
 from routebook.client.name_server import NameServer
 from routebook.compare.collecting import (
-    Questions,
-    Said,
-    ask_lists,
-    ask_members,
-    ask_routes,
-    no_progress,
+    CollectOptions,
+    ServerState,
+    collect_lists,
+    collect_member_groups,
+    collect_routes,
+    ignore_progress,
 )
-from routebook.compare.differences import Difference, differing_topics, find_differences, things_of
+from routebook.compare.differences import Difference, differing_topics, find_differences, keys_of
 
 Progress = Callable[[str, int, int], None]
-"""Address, routes that it has answered, of how many."""
+"""Called with (address, routes read, total)."""
 First = TypeVar("First")
 Second = TypeVar("Second")
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     differences: tuple[Difference, ...]
-    settled: int
-    """Things that differed first, and the second time no more."""
-    here: Said
-    there: Said
+    transient: int
+    """Objects that differed only the first time."""
+    here: ServerState
+    there: ServerState
 
     @property
     def equal(self) -> bool:
         return not self.differences
 
 
-def silent(address: str, done: int, total: int) -> None:
+def ignore_server_progress(address: str, done: int, total: int) -> None:
     del address, done, total
 
 
 async def compare_servers(
-    here: NameServer, there: NameServer, questions: Questions, *, settle_s: float, progress: Progress = silent
-) -> Compared:
-    one, other = await _both(ask_lists(here, questions), ask_lists(there, questions))
+    here: NameServer,
+    there: NameServer,
+    options: CollectOptions,
+    *,
+    recheck_after_s: float,
+    progress: Progress = ignore_server_progress,
+) -> Comparison:
+    one, other = await _both(collect_lists(here, options), collect_lists(there, options))
     one, other = await _both(
         _with_routes(here, one, other, progress),
         _with_routes(there, other, one, progress),
     )
-    one, other = await _both(ask_members(here, one), ask_members(there, other))
-    first = things_of(find_differences(one, other))
+    one, other = await _both(collect_member_groups(here, one), collect_member_groups(there, other))
+    first = keys_of(find_differences(one, other))
     if not first:
-        return Compared((), 0, one, other)
-    await asyncio.sleep(settle_s)
+        return Comparison((), 0, one, other)
+    await asyncio.sleep(recheck_after_s)
     named = {name for _, name in first} & (one.routes.keys() | other.routes.keys())
     topics = named | differing_topics(one, other)
     one, other = await _both(
-        _again(here, questions, one, topics),
-        _again(there, questions, other, topics),
+        _read_again(here, options, one, topics),
+        _read_again(there, options, other, topics),
     )
-    still = tuple(found for found in find_differences(one, other) if found.thing in first)
-    return Compared(still, len(first - things_of(still)), one, other)
+    remaining = tuple(found for found in find_differences(one, other) if found.key in first)
+    return Comparison(remaining, len(first - keys_of(remaining)), one, other)
 
 
-async def _with_routes(server: NameServer, own: Said, others: Said, progress: Progress) -> Said:
-    """A server that does not list its topics is asked for those that the other one lists."""
-    topics = own.topics if own.topics is not None else others.topics or frozenset()
+async def _with_routes(server: NameServer, state: ServerState, other: ServerState, progress: Progress) -> ServerState:
+    """When a server does not list its topics, the routes of those that the other one lists are read."""
+    topics = state.topics if state.topics is not None else other.topics or frozenset()
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         progress(server.address, done, total)
 
-    return own.with_routes(await ask_routes(server, topics, tell))
+    return state.with_routes(await collect_routes(server, topics, report))
 
 
-async def _again(server: NameServer, questions: Questions, before: Said, topics: set[str]) -> Said:
-    said = await ask_lists(server, questions)
-    routes = await ask_routes(server, topics, no_progress)
-    said = said.with_routes({**before.routes, **routes})
-    return await ask_members(server, said) if before.members is not None else replace(said, declined=before.declined)
+async def _read_again(
+    server: NameServer, options: CollectOptions, before: ServerState, topics: set[str]
+) -> ServerState:
+    state = await collect_lists(server, options)
+    routes = await collect_routes(server, topics, ignore_progress)
+    state = state.with_routes({**before.routes, **routes})
+    return (
+        await collect_member_groups(server, state)
+        if before.member_groups is not None
+        else replace(state, declined=before.declined)
+    )
 
 
 async def _both(one: Awaitable[First], other: Awaitable[Second]) -> tuple[First, Second]:
-    """When one fails, the other one is not left behind."""
+    """When one fails, the other one is cancelled."""
     tasks = asyncio.ensure_future(one), asyncio.ensure_future(other)
     try:
         return await asyncio.gather(*tasks)

@@ -1,12 +1,9 @@
-"""Things as named fields, and two of them side by side.
+"""How two name servers differ, object by object and field by field. The order of lists is ignored, and an absent field
+equals its default.
 
-What follows from something else that the same server says is left out; what deviates from it is kept.
-
-How what two name servers say differs. Pure; the order of lists plays no part, and absent is the default.
-
-One cause shall be one difference. So a group that is on one side only stands for its topics too; and what repeats the
-cluster view or the queue data (groups inside of a route, member groups, listings) is held against its own server first:
-only what deviates there is compared.
+One cause gives one difference. A group that only one server has stands for its topics too. Some answers repeat the
+cluster view or the queue data: groups inside a route, member groups, listings. These are first compared with the other
+answers of the same server, and only what deviates from them is compared with the other server.
 """
 
 from collections import Counter
@@ -14,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, TypeVar
 
-from routebook.compare.collecting import Said
+from routebook.compare.collecting import ServerState
 from routebook.model.broker import BrokerGroup, TopicRoute
 from routebook.model.topic import FLAG_UNIT, FLAG_UNIT_SUBSCRIPTION, QueueData, TopicMapping
 from routebook.protocol.command import RequestCode
@@ -23,12 +20,14 @@ Scalar = str | int | bool | tuple[str, ...] | None
 Fields = Mapping[str, Scalar]
 Value = TypeVar("Value")
 
-_NOTHING: Final = (None, False, "", ())
+_EMPTY_VALUES: Final = (None, False, "", ())
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`field` None: the thing is on one side only; there, all of it is shown, and the other side is None."""
+    """One field that differs. With `field` None, only one server has the object: its value is a text of all fields,
+    and the other value is None.
+    """
 
     kind: str
     name: str
@@ -37,7 +36,7 @@ class Difference:
     there: Scalar
 
     @property
-    def thing(self) -> tuple[str, str]:
+    def key(self) -> tuple[str, str]:
         return self.kind, self.name
 
     @property
@@ -48,21 +47,21 @@ class Difference:
 
 
 def compare_fields(kind: str, name: str, here: Fields | None, there: Fields | None) -> Iterator[Difference]:
-    """None: not there at all."""
+    """None: the server does not have the object."""
     if here is None or there is None:
         if here is not there:
             yield Difference(kind, name, None, _all_of(here), _all_of(there))
         return
     for field in sorted(here.keys() | there.keys()):
         one, other = here.get(field), there.get(field)
-        if one != other and not (one in _NOTHING and other in _NOTHING):
+        if one != other and not (one in _EMPTY_VALUES and other in _EMPTY_VALUES):
             yield Difference(kind, name, field, one, other)
 
 
-def compare_things(
+def compare_objects(
     kind: str, here: Mapping[str, Value], there: Mapping[str, Value], fields: Callable[[Value], Fields]
 ) -> Iterator[Difference]:
-    """By name."""
+    """Compares objects by name."""
     for name in sorted(here.keys() | there.keys()):
         one, other = here.get(name), there.get(name)
         if one != other:
@@ -95,7 +94,7 @@ def value_field(value: str) -> Fields:
 def _all_of(fields: Fields | None) -> str | None:
     if fields is None:
         return None
-    texts = (f"{field} {text_of(value)}" for field, value in fields.items() if value not in _NOTHING)
+    texts = (f"{field} {text_of(value)}" for field, value in fields.items() if value not in _EMPTY_VALUES)
     return ", ".join(texts) or "there"
 
 
@@ -115,71 +114,71 @@ SETTINGS: Final[Mapping[str, str]] = {
     "deleteTopicWithBrokerRegistration": "false",
     "scanNotActiveBrokerInterval": "5000",
 }
-"""Those whose effect brokers and clients notice, with the default of a server that does not name one."""
+"""The settings that affect brokers and clients, with the default for a server that does not report one."""
 
-_WANTED: Final = {
+_LISTING_FLAGS: Final = {
     int(RequestCode.GET_UNIT_TOPIC_LIST): (FLAG_UNIT, FLAG_UNIT),
     int(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST): (FLAG_UNIT_SUBSCRIPTION, FLAG_UNIT_SUBSCRIPTION),
     int(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST): (FLAG_UNIT | FLAG_UNIT_SUBSCRIPTION, FLAG_UNIT_SUBSCRIPTION),
 }
-"""Code -> the bits that count, and what they have to be."""
+"""Request code -> the bits of the queue flags that are checked, and the value that they must have."""
 
 
-def deviating_groups(route: TopicRoute, said: Said) -> dict[str, BrokerGroup]:
-    """Groups that a route shows otherwise than the cluster view does, as with an acting master."""
-    return {group.name: group for group in route.groups if group != said.groups.get(group.name)}
+def deviating_groups(route: TopicRoute, state: ServerState) -> dict[str, BrokerGroup]:
+    """Groups that differ between a route and the cluster view of the same server, as with an acting master."""
+    return {group.name: group for group in route.groups if group != state.groups.get(group.name)}
 
 
-def deviating_members(said: Said) -> dict[str, Mapping[int, str]]:
-    groups, members = said.groups, said.members or {}
-    return {name: found for name, found in members.items() if name in groups and found != groups[name].addresses}
+def deviating_member_groups(state: ServerState) -> dict[str, Mapping[int, str]]:
+    groups, member_groups = state.groups, state.member_groups or {}
+    return {name: found for name, found in member_groups.items() if name in groups and found != groups[name].addresses}
 
 
-def deviating_listing(code: int, said: Said) -> dict[str, str]:
-    listed = said.listings[code]
+def deviating_listing(code: int, state: ServerState) -> dict[str, str]:
+    listed = state.listings[code]
     if code == RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS:
-        may = must = {*said.clusters, *(name for names in said.clusters.values() for name in names)}
+        may = must = {*state.clusters, *(name for names in state.clusters.values() for name in names)}
     else:
-        must, may = _by_flags(code, said)
+        must, may = _by_flags(code, state)
     return dict.fromkeys(must - listed, "not listed") | dict.fromkeys(listed - may, "listed")
 
 
-def _by_flags(code: int, said: Said) -> tuple[set[str], set[str]]:
-    """Topics that must be listed, and those that may be: the server looks at one entry, whichever comes first. Of
-    topics that were not asked for, nothing is known.
+def _by_flags(code: int, state: ServerState) -> tuple[set[str], set[str]]:
+    """The topics that must be listed, and those that may be listed. Of a topic with several queue entries, the server
+    checks only one, and which one is not defined. Topics whose route was not read may be listed.
     """
-    mask, wanted = _WANTED[code]
-    must, may = set(), {*said.listings[code]} - said.routes.keys()
-    for topic, route in said.routes.items():
-        fit = [queue.flags & mask == wanted for queue in route.queues.values()] if route else []
-        if any(fit):
+    mask, value = _LISTING_FLAGS[code]
+    must, may = set(), {*state.listings[code]} - state.routes.keys()
+    for topic, route in state.routes.items():
+        matches = [queue.flags & mask == value for queue in route.queues.values()] if route else []
+        if any(matches):
             may.add(topic)
-            if all(fit):
+            if all(matches):
                 must.add(topic)
     return must, may
 
 
-def settings_of(said: Said) -> dict[str, str]:
-    named = said.settings or {}
+def settings_of(state: ServerState) -> dict[str, str]:
+    named = state.settings or {}
     return {key: named.get(key, default) for key, default in SETTINGS.items()}
 
 
-def find_differences(here: Said, there: Said) -> Iterator[Difference]:
-    return _Comparison(here, there).all()
+def find_differences(here: ServerState, there: ServerState) -> Iterator[Difference]:
+    return _DifferenceFinder(here, there).all()
 
 
-def differing_topics(here: Said, there: Said) -> set[str]:
-    """Those whose routes have to be looked at again."""
-    comparison = _Comparison(here, there)
-    return {topic for topic in comparison.topics if next(comparison.of_topic(topic), None)}
+def differing_topics(here: ServerState, there: ServerState) -> set[str]:
+    """Topics whose routes must be read again."""
+    finder = _DifferenceFinder(here, there)
+    return {topic for topic in finder.topics if next(finder.of_topic(topic), None)}
 
 
-class _Comparison:
-    def __init__(self, here: Said, there: Said) -> None:
+class _DifferenceFinder:
+    def __init__(self, here: ServerState, there: ServerState) -> None:
         self._here = here
         self._there = there
-        self._alone = here.groups.keys() ^ there.groups.keys()
-        """Groups on one side only: told once, with the number of their topics."""
+        self._unshared_groups = here.groups.keys() ^ there.groups.keys()
+        """Groups that only one server has: reported once, with the number of their topics."""
 
     @property
     def topics(self) -> list[str]:
@@ -189,69 +188,74 @@ class _Comparison:
         here, there = self._here, self._there
         yield from self._clusters()
         yield from self._groups()
-        if here.members is not None and there.members is not None:
-            yield from compare_things("members", deviating_members(here), deviating_members(there), address_fields)
+        if here.member_groups is not None and there.member_groups is not None:
+            yield from compare_objects(
+                "members", deviating_member_groups(here), deviating_member_groups(there), address_fields
+            )
         for topic in self.topics:
             yield from self.of_topic(topic)
         for code in sorted(here.listings.keys() & there.listings.keys()):
             deviations = (deviating_listing(code, here), deviating_listing(code, there))
-            yield from compare_things(f"listing {code}", *deviations, value_field)
+            yield from compare_objects(f"listing {code}", *deviations, value_field)
         for namespace in sorted(here.key_values.keys() & there.key_values.keys()):
             yield from compare_key_values(namespace, here.key_values[namespace], there.key_values[namespace])
         if here.settings is not None and there.settings is not None:
-            yield from compare_things("setting", settings_of(here), settings_of(there), value_field)
+            yield from compare_objects("setting", settings_of(here), settings_of(there), value_field)
 
     def of_topic(self, topic: str) -> Iterator[Difference]:
         one, other = self._here.routes.get(topic), self._there.routes.get(topic)
         if one is None or other is None:
             known = one or other
-            if known is not None and not known.queues.keys() <= self._alone:
-                yield from compare_fields("topic", topic, _where(one), _where(other))
+            if known is not None and not known.queues.keys() <= self._unshared_groups:
+                yield from compare_fields("topic", topic, _location_fields(one), _location_fields(other))
             return
-        order = (_order(one), _order(other))
+        order = (_order_fields(one), _order_fields(other))
         yield from compare_fields("topic", topic, *order)
         yield from compare_queues(topic, self._shared(one.queues), self._shared(other.queues))
         mappings = (self._shared(one.mappings), self._shared(other.mappings))
-        yield from compare_things(f"mapping of {topic}", *mappings, mapping_fields)
+        yield from compare_objects(f"mapping of {topic}", *mappings, mapping_fields)
         filters = (self._filters(one), self._filters(other))
-        yield from compare_things(f"filters of {topic}", *filters, _filter_fields)
+        yield from compare_objects(f"filters of {topic}", *filters, _filter_fields)
         groups = (self._shared(deviating_groups(one, self._here)), self._shared(deviating_groups(other, self._there)))
-        yield from compare_things(f"route of {topic}", *groups, group_fields)
+        yield from compare_objects(f"route of {topic}", *groups, group_fields)
 
     def _clusters(self) -> Iterator[Difference]:
         for cluster in sorted(self._here.clusters.keys() | self._there.clusters.keys()):
             here, there = self._here.clusters.get(cluster, frozenset()), self._there.clusters.get(cluster, frozenset())
-            names = (here ^ there) - self._alone
+            names = (here ^ there) - self._unshared_groups
             for name in sorted(names):
                 yield Difference("cluster", cluster, f"broker {name}", name in here or None, name in there or None)
 
     def _groups(self) -> Iterator[Difference]:
-        topics = self._topics_of_the_alone()
+        topics = self._topics_of_unshared_groups()
 
         def fields(group: BrokerGroup) -> Fields:
-            number = {"topics": topics[group.name]} if group.name in self._alone else {}
+            number = {"topics": topics[group.name]} if group.name in self._unshared_groups else {}
             return {**group_fields(group), **number}
 
-        yield from compare_things("broker", self._here.groups, self._there.groups, fields)
+        yield from compare_objects("broker", self._here.groups, self._there.groups, fields)
 
-    def _topics_of_the_alone(self) -> Counter[str]:
-        if not self._alone:
+    def _topics_of_unshared_groups(self) -> Counter[str]:
+        if not self._unshared_groups:
             return Counter()
         routes = (route for side in (self._here, self._there) for route in side.routes.values() if route)
-        return Counter(broker for route in routes for broker in route.queues if broker in self._alone)
+        return Counter(broker for route in routes for broker in route.queues if broker in self._unshared_groups)
 
     def _shared(self, by_broker: Mapping[str, Value]) -> dict[str, Value]:
-        return {name: value for name, value in by_broker.items() if name not in self._alone}
+        return {name: value for name, value in by_broker.items() if name not in self._unshared_groups}
 
     def _filters(self, route: TopicRoute) -> dict[str, tuple[str, ...]]:
         addresses = {
-            address for group in route.groups if group.name in self._alone for address in group.addresses.values()
+            address
+            for group in route.groups
+            if group.name in self._unshared_groups
+            for address in group.addresses.values()
         }
         return {address: filters for address, filters in route.filters.items() if address not in addresses}
 
 
 def compare_queues(topic: str, here: Mapping[str, QueueData], there: Mapping[str, QueueData]) -> Iterator[Difference]:
-    """By broker name."""
+    """Compares queue entries by broker name."""
     for broker in sorted(here.keys() | there.keys()):
         one, other = here.get(broker), there.get(broker)
         if one != other:
@@ -269,19 +273,19 @@ def compare_key_values(namespace: str, here: Mapping[str, str], there: Mapping[s
 def compare_mappings(
     broker: str, here: Mapping[str, TopicMapping], there: Mapping[str, TopicMapping]
 ) -> Iterator[Difference]:
-    """By topic."""
-    yield from compare_things(f"mapping @ {broker}", here, there, mapping_fields)
+    """Compares mappings by topic."""
+    yield from compare_objects(f"mapping @ {broker}", here, there, mapping_fields)
 
 
-def things_of(differences: Iterable[Difference]) -> set[tuple[str, str]]:
-    return {one.thing for one in differences}
+def keys_of(differences: Iterable[Difference]) -> set[tuple[str, str]]:
+    return {one.key for one in differences}
 
 
-def _where(route: TopicRoute | None) -> Fields | None:
+def _location_fields(route: TopicRoute | None) -> Fields | None:
     return None if route is None else {"on": tuple(route.queues)}
 
 
-def _order(route: TopicRoute) -> Fields:
+def _order_fields(route: TopicRoute) -> Fields:
     return {"order configuration": route.order_conf}
 
 

@@ -8,7 +8,7 @@ from routebook.model.topic import QueueData, TopicMapping
 
 
 @dataclass(frozen=True, slots=True)
-class MemberSnapshot:
+class InstanceSnapshot:
     """One seat. What a source does not tell is None or empty; the next registration of the broker brings it."""
 
     broker_id: int
@@ -27,7 +27,7 @@ class GroupSnapshot:
     cluster: str
     zone: str | None = None
     acting_master: bool = False
-    members: tuple[MemberSnapshot, ...] = ()
+    members: tuple[InstanceSnapshot, ...] = ()
     queues: Mapping[str, QueueData] = field(default_factory=dict)
     """By topic."""
     mappings: Mapping[str, TopicMapping] = field(default_factory=dict)

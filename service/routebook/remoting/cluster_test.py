@@ -70,7 +70,7 @@ class ClusterTestLookups(Lookups):
         for address in self._upstream:
             try:
                 client = await self._connected(address)
-                response = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=ext, timeout_ms=TIMEOUT_MS)
+                response = await client.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=ext, timeout_ms=TIMEOUT_MS)
             except PeerUnavailableError as error:
                 _log.warning("A name server behind the cluster test does not answer. %s", error)
                 continue

@@ -69,7 +69,7 @@ class Notifications:
                     await RemotingClient.connect(receiver, timeout_ms=self._timeout_ms, tls=self._tls) as client,
                 ):
                     while waiting:
-                        await client.tell(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext=waiting.popleft())
+                        await client.send_oneway(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext=waiting.popleft())
         except (PeerUnavailableError, InvalidInputError) as error:
             _log.info("%s is not told of its group's smallest id: %s", receiver, error)
         finally:

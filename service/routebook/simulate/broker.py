@@ -19,7 +19,7 @@ from routebook.model.broker import DataVersion
 from routebook.model.topic import QueueData
 from routebook.protocol.command import Ext, RequestCode, Response
 from routebook.protocol.headers import write_fields
-from routebook.simulate.client import LateAnswerError, Line
+from routebook.simulate.client import LateResponseError, ServerConnection
 from routebook.simulate.records import Counts, Journal, now_ms
 
 _CRC_BITS = 0x7FFFFFFF
@@ -135,7 +135,7 @@ State = Literal["down", "up", "silent"]
 
 
 @dataclass
-class Habits:
+class BrokerOptions:
     """What all brokers of a simulation have in common."""
 
     name_servers: Sequence[str]
@@ -146,10 +146,10 @@ class Habits:
     counts: Counts
 
     def __post_init__(self) -> None:
-        self.period_s = clamped(self.period_s)
+        self.period_s = clamp_period(self.period_s)
 
 
-def clamped(period_s: float) -> float:
+def clamp_period(period_s: float) -> float:
     """As the reference does with any other `registerNameServerPeriod`."""
     shortest, longest = PERIOD_LIMITS_S
     return min(max(period_s, shortest), longest)
@@ -157,14 +157,14 @@ def clamped(period_s: float) -> float:
 
 @dataclass
 class SimulatedBroker:
-    habits: Habits
+    options: BrokerOptions
     group: GroupState
     broker_id: int
     address: str
     state: State = "down"
     life: int = 0
     """Counts its starts: what the journal calls one stay."""
-    _lines: dict[str, Line] = field(default_factory=dict)
+    _lines: dict[str, ServerConnection] = field(default_factory=dict)
     _listener: asyncio.Server | None = None
     _visitors: set[asyncio.StreamWriter] = field(default_factory=set)
     _loops: list[asyncio.Task[None]] = field(default_factory=list)
@@ -177,7 +177,7 @@ class SimulatedBroker:
         self.life += 1
         self.state = "up"
         self._told.clear()
-        self._lines = {address: Line(address) for address in self.habits.name_servers}
+        self._lines = {address: ServerConnection(address) for address in self.options.name_servers}
         self._tell("started", reason=reason)
         self._loops = [asyncio.create_task(self._keep_lines())]
         await self.register(reason)
@@ -195,13 +195,13 @@ class SimulatedBroker:
         await self._end_loops()
         await self._stop("crash")
 
-    async def fall_silent(self) -> None:
+    async def become_silent(self) -> None:
         """Connections stay, and its port accepts: it only says nothing any more."""
         await self._finish_loops()
         self.state = "silent"
         self._tell("silence-began")
 
-    async def speak_again(self) -> None:
+    async def resume(self) -> None:
         self.state = "up"
         self._tell("silence-ended")
         self._told.clear()
@@ -227,7 +227,7 @@ class SimulatedBroker:
             broker=group.name,
             broker_id=self.broker_id,
             address=self.address,
-            timeout_ms=self.habits.timeout_ms,
+            timeout_ms=self.options.timeout_ms,
         )
         repeats = topics is None and version.pack() in self._told
         sent_ms = now_ms()
@@ -243,7 +243,7 @@ class SimulatedBroker:
                 full=topics is None,
                 repeats=repeats,
                 data_version=[version.state_version, version.timestamp, version.counter],
-                **({} if repeats else {"topics": {name: written(queue) for name, queue in said.items()}}),
+                **({} if repeats else {"topics": {name: queue_numbers(queue) for name, queue in said.items()}}),
                 servers=answers,
             )
         taken = any(answer.get("code") == 0 for answer in answers.values())
@@ -256,8 +256,10 @@ class SimulatedBroker:
     async def _ask_all(
         self, code: int, ext: Ext, body: bytes, timeout_ms: int, answers: dict[str, dict[str, object]]
     ) -> None:
-        async def ask(line: Line) -> None:
-            answers[line.address] = await asked(line, code, ext, body, timeout_ms=timeout_ms, counts=self.habits.counts)
+        async def ask(line: ServerConnection) -> None:
+            answers[line.address] = await call_and_describe(
+                line, code, ext, body, timeout_ms=timeout_ms, counts=self.options.counts
+            )
 
         async with asyncio.TaskGroup() as asking:
             for line in self._lines.values():
@@ -276,8 +278,8 @@ class SimulatedBroker:
             answers: dict[str, dict[str, object]] = {}
             try:
                 for line in self._lines.values():
-                    answers[line.address] = await asked(
-                        line, RequestCode.UNREGISTER_BROKER, ext, timeout_ms=UNREGISTER_MS, counts=self.habits.counts
+                    answers[line.address] = await call_and_describe(
+                        line, RequestCode.UNREGISTER_BROKER, ext, timeout_ms=UNREGISTER_MS, counts=self.options.counts
                     )
             finally:
                 self._tell("unregistered", sent_ms=sent_ms, servers=answers)
@@ -286,7 +288,7 @@ class SimulatedBroker:
         while True:
             for line in self._lines.values():
                 if line.was_lost:
-                    self.habits.counts.connections_lost += 1
+                    self.options.counts.connections_lost += 1
                     self._tell("connection-lost", server=line.address)
             missing = [line for line in self._lines.values() if not line.is_open]
             await asyncio.gather(*(line.connect() for line in missing), return_exceptions=True)
@@ -297,7 +299,7 @@ class SimulatedBroker:
         due = time.monotonic() + FIRST_PERIOD_S
         while True:
             await asyncio.sleep(max(due - time.monotonic(), 0))
-            due += self.habits.period_s
+            due += self.options.period_s
             await self.register("period")
 
     async def _finish_loops(self) -> None:
@@ -327,12 +329,12 @@ class SimulatedBroker:
     async def _listen(self) -> None:
         host, _, port = self.address.rpartition(":")
         try:
-            self._listener = await asyncio.start_server(self._visited, host, int(port))
+            self._listener = await asyncio.start_server(self._serve_visitor, host, int(port))
         except OSError as error:
             allowed = f"one to listen on, but: {error.strerror or error}; --first-address chooses others"
             raise InvalidInputError("address of a simulated broker", self.address, allowed) from error
 
-    async def _visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_visitor(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A name server looks whether it lives, or tells something (905). Nobody is answered."""
         self._visitors.add(writer)
         try:
@@ -344,7 +346,7 @@ class SimulatedBroker:
             writer.close()
 
     def _tell(self, event: str, **fields: object) -> None:
-        self.habits.journal.tell(
+        self.options.journal.tell(
             event,
             cluster=self.group.cluster,
             broker=self.group.name,
@@ -355,19 +357,19 @@ class SimulatedBroker:
         )
 
 
-def written(queue: QueueData) -> list[int]:
+def queue_numbers(queue: QueueData) -> list[int]:
     """As the journal has it: read and write queues, permission, flags."""
     return [queue.read_queues, queue.write_queues, queue.perm, queue.flags]
 
 
-async def asked(
-    line: Line, code: int, ext: Ext, body: bytes = b"", *, timeout_ms: int, counts: Counts
+async def call_and_describe(
+    line: ServerConnection, code: int, ext: Ext, body: bytes = b"", *, timeout_ms: int, counts: Counts
 ) -> dict[str, object]:
     """What the journal says of one name server's answer."""
     try:
-        response = await line.ask(code, ext, body, timeout_ms=timeout_ms)
+        response = await line.request(code, ext, body, timeout_ms=timeout_ms)
     except PeerUnavailableError as error:
-        counts.told(code, "late" if isinstance(error, LateAnswerError) else "unreachable")
+        counts.told(code, "late" if isinstance(error, LateResponseError) else "unreachable")
         return {"ms": now_ms(), "error": error.reason}
     counts.told(code, str(response.code))
     return _answer(response)

@@ -19,11 +19,11 @@ from routebook.simulate.records import Counts, Journal
 CONNECT_MS: Final = 3000
 
 
-class LateAnswerError(PeerUnavailableError):
+class LateResponseError(PeerUnavailableError):
     """There is a connection, and no answer in time."""
 
 
-class Line:
+class ServerConnection:
     def __init__(
         self, address: str, *, follows_go_away: bool = True, on_go_away: Callable[[], None] | None = None
     ) -> None:
@@ -50,9 +50,9 @@ class Line:
             self._client = await RemotingClient.connect(self.address, timeout_ms=CONNECT_MS)
             return self._client
 
-    async def ask(self, code: int, ext: Ext, body: bytes = b"", *, timeout_ms: int) -> Response:
+    async def request(self, code: int, ext: Ext, body: bytes = b"", *, timeout_ms: int) -> Response:
         """PeerUnavailableError: no connection, or one that was lost; LateAnswerError: nothing in time."""
-        response = await self._ask_once(code, ext, body, timeout_ms)
+        response = await self._request_once(code, ext, body, timeout_ms)
         if response.code != ResponseCode.GO_AWAY:
             return response
         if self._on_go_away:
@@ -60,22 +60,22 @@ class Line:
         if not self._follows_go_away:
             return response
         await self._drop()
-        return await self._ask_once(code, ext, body, timeout_ms)
+        return await self._request_once(code, ext, body, timeout_ms)
 
     async def close(self) -> None:
         async with self._connecting:
             await self._drop()
 
-    async def _ask_once(self, code: int, ext: Ext, body: bytes, timeout_ms: int) -> Response:
+    async def _request_once(self, code: int, ext: Ext, body: bytes, timeout_ms: int) -> Response:
         client = await self.connect()
         try:
-            return await client.ask(code, ext=ext, body=body, timeout_ms=timeout_ms)
+            return await client.request(code, ext=ext, body=body, timeout_ms=timeout_ms)
         except PeerUnavailableError as error:
             if not client.is_open:
                 raise
             # As `clientCloseSocketIfTimeout` has it.
             await client.close()
-            raise LateAnswerError(error.address, error.reason) from error
+            raise LateResponseError(error.address, error.reason) from error
 
     async def _drop(self) -> None:
         client, self._client = self._client, None
@@ -94,14 +94,14 @@ class SimulatedClient:
         topics: Sequence[str],
         name_servers: Sequence[str],
         *,
-        chance: random.Random,
+        rng: random.Random,
         journal: Journal,
         counts: Counts,
         follows_go_away: bool,
     ) -> None:
         self.name = name
         self._topics = topics
-        self._addresses = chance.sample(name_servers, len(name_servers))
+        self._addresses = rng.sample(name_servers, len(name_servers))
         self._journal = journal
         self._counts = counts
         self._follows_go_away = follows_go_away
@@ -122,8 +122,8 @@ class SimulatedClient:
     async def close(self) -> None:
         await self._line.close()
 
-    def _line_to(self, address: str) -> Line:
-        return Line(address, follows_go_away=self._follows_go_away, on_go_away=self._count_retry)
+    def _line_to(self, address: str) -> ServerConnection:
+        return ServerConnection(address, follows_go_away=self._follows_go_away, on_go_away=self._count_retry)
 
     def _count_retry(self) -> None:
         self._counts.retries += self._follows_go_away
@@ -140,9 +140,9 @@ class SimulatedClient:
         counts.lookups += 1
         ext = {"topic": topic, "acceptStandardJsonOnly": "true"}
         try:
-            response = await self._line.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, timeout_ms=LOOKUP_MS)
+            response = await self._line.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, timeout_ms=LOOKUP_MS)
         except PeerUnavailableError as error:
-            self._failed(topic, "late" if isinstance(error, LateAnswerError) else "unreachable", error.reason)
+            self._failed(topic, "late" if isinstance(error, LateResponseError) else "unreachable", error.reason)
             return
         ms = (time.perf_counter() - asked_at) * 1000
         if response.code == ResponseCode.SUCCESS and response.body:

@@ -80,7 +80,7 @@ def port_of(layout: Layout) -> int:
 
 
 def topics_of(layout: Layout, groups: list[GroupLayout], seed: int) -> dict[str, TopicLayout]:
-    chance = random.Random(f"{seed}/topics")  # noqa: S311 a simulation
+    rng = random.Random(f"{seed}/topics")  # noqa: S311 a simulation
     by_cluster = names_by_cluster(groups)
     clusters = sorted(by_cluster)
     width = len(str(layout.topics))
@@ -88,7 +88,7 @@ def topics_of(layout: Layout, groups: list[GroupLayout], seed: int) -> dict[str,
     for number in range(layout.topics):
         cluster = clusters[number % len(clusters)]
         name = f"{layout.prefix}-topic-{number + 1:0{width}}"
-        found[name] = TopicLayout(cluster, some_groups(chance, by_cluster[cluster]), some_queue(chance))
+        found[name] = TopicLayout(cluster, some_groups(rng, by_cluster[cluster]), some_queue(rng))
     return found
 
 
@@ -99,12 +99,12 @@ def names_by_cluster(groups: list[GroupLayout]) -> dict[str, list[str]]:
     return found
 
 
-def some_groups(chance: random.Random, names: list[str]) -> tuple[str, ...]:
-    return tuple(sorted(chance.sample(names, chance.randint(1, min(MOST_GROUPS_OF_A_TOPIC, len(names))))))
+def some_groups(rng: random.Random, names: list[str]) -> tuple[str, ...]:
+    return tuple(sorted(rng.sample(names, rng.randint(1, min(MOST_GROUPS_OF_A_TOPIC, len(names))))))
 
 
-def some_queue(chance: random.Random) -> QueueData:
-    queues = chance.choice(QUEUE_NUMBERS)
+def some_queue(rng: random.Random) -> QueueData:
+    queues = rng.choice(QUEUE_NUMBERS)
     return QueueData(queues, queues, PERM_READ_WRITE, 0)
 
 

@@ -92,14 +92,14 @@ class _Planner:
             "topics": churn.topics_every_s,
         }
         # One source of chance for each kind: another rate of one leaves the choices of the others.
-        chances = {kind: random.Random(f"{self.seed}/{kind}") for kind in rates}  # noqa: S311 a simulation
-        due = [(_pause(chances[kind], every), kind) for kind, every in rates.items() if every]
+        rngs = {kind: random.Random(f"{self.seed}/{kind}") for kind in rates}  # noqa: S311 a simulation
+        due = [(_pause(rngs[kind], every), kind) for kind, every in rates.items() if every]
         heapq.heapify(due)
         end = churn.duration_s or NO_END
         while due and due[0][0] < end:
             at_s, kind = heapq.heappop(due)
-            heapq.heappush(due, (at_s + _pause(chances[kind], rates[kind]), kind))
-            step = self._topic_step(at_s, chances[kind]) if kind == "topics" else self._step(at_s, kind, chances[kind])
+            heapq.heappush(due, (at_s + _pause(rngs[kind], rates[kind]), kind))
+            step = self._topic_step(at_s, rngs[kind]) if kind == "topics" else self._step(at_s, kind, rngs[kind])
             if step is None or step.end_s + PAUSE_S > end:
                 continue
             if step.kind != "topic-deleted":
@@ -110,48 +110,48 @@ class _Planner:
     def _calm(self, at_s: float) -> list[GroupLayout]:
         return [group for group in self.groups if self.busy_until.get(group.name, 0) <= at_s]
 
-    def _step(self, at_s: float, kind: str, chance: random.Random) -> Step | None:
+    def _step(self, at_s: float, kind: str, rng: random.Random) -> Step | None:
         """None: there is nobody to whom it could happen."""
         calm = [group for group in self._calm(at_s) if kind != "switch" or len(group.hosts) > 1]
         if not calm:
             return None
-        group = chance.choice(calm)
+        group = rng.choice(calm)
         at = Step(at_s, "crash", (group.name,), group.cluster)
-        rank = _rank(chance, len(group.hosts))
+        rank = _rank(rng, len(group.hosts))
         match kind:
             case "crash":
-                step = replace(at, rank=rank, lasts_s=chance.uniform(3, 12))
+                step = replace(at, rank=rank, lasts_s=rng.uniform(3, 12))
             case "deploy":
-                step = replace(at, kind="deploy", rank=rank, lasts_s=chance.uniform(1, 5), moves=chance.random() < 0.3)
+                step = replace(at, kind="deploy", rank=rank, lasts_s=rng.uniform(1, 5), moves=rng.random() < 0.3)
             case "switch":
-                step = replace(at, kind="switch", rank=chance.randint(1, len(group.hosts) - 1))
-                if chance.random() < 0.5:
-                    step = replace(step, lasts_s=chance.uniform(2, 6), then_s=chance.uniform(3, 10))
+                step = replace(at, kind="switch", rank=rng.randint(1, len(group.hosts) - 1))
+                if rng.random() < 0.5:
+                    step = replace(step, lasts_s=rng.uniform(2, 6), then_s=rng.uniform(3, 10))
             case "silence":
-                lasts_s = self.churn.timeout_ms / 1000 + chance.uniform(*SILENT_AFTER_TIMEOUT_S)
+                lasts_s = self.churn.timeout_ms / 1000 + rng.uniform(*SILENT_AFTER_TIMEOUT_S)
                 step = replace(at, kind="silence", rank=rank, lasts_s=lasts_s)
             case "permission":
-                step = replace(at, kind="permission", lasts_s=chance.uniform(3, 10))
+                step = replace(at, kind="permission", lasts_s=rng.uniform(3, 10))
             case _:
-                times = range(chance.randint(3, 5))
-                downs = tuple((chance.uniform(0.2, 2), chance.uniform(1, 3)) for _ in times)
+                times = range(rng.randint(3, 5))
+                downs = tuple((rng.uniform(0.2, 2), rng.uniform(1, 3)) for _ in times)
                 step = replace(at, kind="flap", rank=rank, downs=downs)
         return step
 
-    def _topic_step(self, at_s: float, chance: random.Random) -> Step | None:
+    def _topic_step(self, at_s: float, rng: random.Random) -> Step | None:
         calm = self._calm(at_s)
         # Their number stays about what it was.
         create, delete = (30, 30) if len(self.topics) >= self.wanted_topics else (50, 10)
-        kind = chance.choices(("topic-created", "topic-resized", "topic-deleted"), (create, 40, delete))[0]
+        kind = rng.choices(("topic-created", "topic-resized", "topic-deleted"), (create, 40, delete))[0]
         if kind == "topic-created" or not self.topics:
             if not calm:
                 return None
             by_cluster = names_by_cluster(calm)
-            cluster = chance.choice(sorted(by_cluster))
+            cluster = rng.choice(sorted(by_cluster))
             topic = f"{self.prefix}-made-{self.made + 1}"
-            groups = some_groups(chance, by_cluster[cluster])
-            return Step(at_s, "topic-created", groups, cluster, topic=topic, queue=some_queue(chance))
-        topic = chance.choice(sorted(self.topics))
+            groups = some_groups(rng, by_cluster[cluster])
+            return Step(at_s, "topic-created", groups, cluster, topic=topic, queue=some_queue(rng))
+        topic = rng.choice(sorted(self.topics))
         found = self.topics[topic]
         if kind == "topic-deleted":
             return Step(at_s, "topic-deleted", found.groups, found.cluster, topic=topic)
@@ -159,7 +159,7 @@ class _Planner:
         groups = tuple(name for name in found.groups if name in names)
         if not groups:
             return None
-        return Step(at_s, "topic-resized", groups, found.cluster, topic=topic, queue=some_queue(chance))
+        return Step(at_s, "topic-resized", groups, found.cluster, topic=topic, queue=some_queue(rng))
 
     def _note(self, step: Step) -> None:
         if step.kind == "topic-created":
@@ -176,10 +176,10 @@ def plan(
     return _Planner(groups, dict(topics), churn, seed, prefix).steps()
 
 
-def _pause(chance: random.Random, every_s: float) -> float:
-    return every_s * chance.uniform(0.5, 1.5)
+def _pause(rng: random.Random, every_s: float) -> float:
+    return every_s * rng.uniform(0.5, 1.5)
 
 
-def _rank(chance: random.Random, members: int) -> int:
+def _rank(rng: random.Random, members: int) -> int:
     """Masters more often than slaves: what happens to them is seen."""
-    return 0 if members == 1 or chance.random() < 0.6 else chance.randint(1, members - 1)
+    return 0 if members == 1 or rng.random() < 0.6 else rng.randint(1, members - 1)

@@ -7,17 +7,17 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from routebook.compare.collecting import each
+from routebook.compare.collecting import run_concurrently
 from routebook.errors import InvalidInputError, PeerUnavailableError
 from routebook.model.topic import QueueData
-from routebook.simulate.broker import GroupState, Habits, SimulatedBroker, TopicTable, clamped
-from routebook.simulate.client import Line, SimulatedClient
+from routebook.simulate.broker import BrokerOptions, GroupState, SimulatedBroker, TopicTable, clamp_period
+from routebook.simulate.client import ServerConnection, SimulatedClient
 from routebook.simulate.layout import GroupLayout, Layout, groups_of, port_of, system_topics, topics_of
 from routebook.simulate.plan import Churn, plan
 from routebook.simulate.records import FORMAT, Counts, Journal
-from routebook.simulate.troubles import Troubles, by_id
+from routebook.simulate.troubles import Troubles, sorted_by_broker_id
 
-AT_ONCE: Final = 16
+MAX_CONCURRENT: Final = 16
 """Brokers that start or stop at the same time."""
 COUNTED_EVERY_S: Final = 10.0
 MOST_TOPICS_OF_A_CLIENT: Final = 5
@@ -36,7 +36,7 @@ class Options:
     follows_go_away: bool = True
 
     def __post_init__(self) -> None:
-        period_ms = int(clamped(self.period_s) * 1000)
+        period_ms = int(clamp_period(self.period_s) * 1000)
         if self.timeout_ms is not None and self.timeout_ms <= period_ms:
             raise InvalidInputError(
                 "timeout-ms", self.timeout_ms, f"more than {period_ms}: brokers register every {period_ms} ms"
@@ -50,14 +50,14 @@ class Simulation:
         self.journal = journal
         layouts = groups_of(options.layout)
         self._topics = topics_of(options.layout, layouts, options.seed)
-        habits = Habits(options.name_servers, options.period_s, options.timeout_ms, journal, self.counts)
+        habits = BrokerOptions(options.name_servers, options.period_s, options.timeout_ms, journal, self.counts)
         self.groups = {group.name: self._members(group, habits) for group in layouts}
         self._plan = plan(layouts, self._topics, options.churn, options.seed, options.layout.prefix)
         self._troubles = Troubles(self.groups, options.name_servers, journal, self.counts)
         self._clients = [self._client(number) for number in range(options.clients)]
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def _members(self, layout: GroupLayout, habits: Habits) -> list[SimulatedBroker]:
+    def _members(self, layout: GroupLayout, habits: BrokerOptions) -> list[SimulatedBroker]:
         topics: dict[str, QueueData] = {**system_topics(layout.cluster, layout.name)}
         topics |= {name: topic.queue for name, topic in self._topics.items() if layout.name in topic.groups}
         group = GroupState(layout.name, layout.cluster, TopicTable(topics))
@@ -65,14 +65,14 @@ class Simulation:
         return [SimulatedBroker(habits, group, rank, f"{host}:{port}") for rank, host in enumerate(layout.hosts)]
 
     def _client(self, number: int) -> SimulatedClient:
-        chance = random.Random(f"{self.options.seed}/client/{number}")  # noqa: S311 a simulation
+        rng = random.Random(f"{self.options.seed}/client/{number}")  # noqa: S311 a simulation
         names = sorted(self._topics) or [next(iter(self.groups))]
-        topics = chance.sample(names, min(len(names), chance.randint(1, MOST_TOPICS_OF_A_CLIENT)))
+        topics = rng.sample(names, min(len(names), rng.randint(1, MOST_TOPICS_OF_A_CLIENT)))
         return SimulatedClient(
             f"client-{number + 1}",
             topics,
             self.options.name_servers,
-            chance=chance,
+            rng=rng,
             journal=self.journal,
             counts=self.counts,
             follows_go_away=self.options.follows_go_away,
@@ -100,10 +100,12 @@ class Simulation:
         )
         # Masters first: slaves are told where they are.
         for rank in range(1 + self.options.layout.slaves):
-            await each([members[rank] for members in self.groups.values()], _start, at_once=AT_ONCE)
-        chance = random.Random(f"{self.options.seed}/clients")  # noqa: S311 a simulation
+            await run_concurrently(
+                [members[rank] for members in self.groups.values()], _start, max_concurrent=MAX_CONCURRENT
+            )
+        rng = random.Random(f"{self.options.seed}/clients")  # noqa: S311 a simulation
         for client in self._clients:
-            self._spawn(client.run(chance.uniform(0, self.options.poll_s), self.options.poll_s))
+            self._spawn(client.run(rng.uniform(0, self.options.poll_s), self.options.poll_s))
         self._spawn(self._tell_counts())
 
     async def run_plan(self) -> None:
@@ -133,11 +135,15 @@ class Simulation:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if orderly:
-            for members in zip(*(reversed(by_id(members)) for members in self.groups.values()), strict=True):
+            for members in zip(
+                *(reversed(sorted_by_broker_id(members)) for members in self.groups.values()), strict=True
+            ):
                 up = [one for one in members if one.state == "up"]
-                await each(up, SimulatedBroker.unregister_and_stop, at_once=AT_ONCE)
-        await each([one for one in self.brokers if one.state != "down"], SimulatedBroker.crash, at_once=AT_ONCE)
-        await each(self._clients, SimulatedClient.close, at_once=AT_ONCE)
+                await run_concurrently(up, SimulatedBroker.unregister_and_stop, max_concurrent=MAX_CONCURRENT)
+        await run_concurrently(
+            [one for one in self.brokers if one.state != "down"], SimulatedBroker.crash, max_concurrent=MAX_CONCURRENT
+        )
+        await run_concurrently(self._clients, SimulatedClient.close, max_concurrent=MAX_CONCURRENT)
         await self._troubles.close()
         self.journal.tell("end", counts=self.counts.document())
 
@@ -145,7 +151,7 @@ class Simulation:
         """One that is away is part of the game; when all are, somebody has mistyped an address."""
         failures = []
         for address in self.options.name_servers:
-            line = Line(address)
+            line = ServerConnection(address)
             try:
                 await line.connect()
             except PeerUnavailableError as error:

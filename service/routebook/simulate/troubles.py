@@ -7,8 +7,8 @@ from typing import Final
 
 from routebook.model.topic import QueueData
 from routebook.protocol.command import RequestCode
-from routebook.simulate.broker import GroupState, SimulatedBroker, asked, written
-from routebook.simulate.client import Line
+from routebook.simulate.broker import GroupState, SimulatedBroker, call_and_describe, queue_numbers
+from routebook.simulate.client import ServerConnection
 from routebook.simulate.layout import MOVES
 from routebook.simulate.plan import Step
 from routebook.simulate.records import Counts, Journal, now_ms
@@ -22,7 +22,7 @@ class Troubles:
         self, groups: Mapping[str, list[SimulatedBroker]], name_servers: Sequence[str], journal: Journal, counts: Counts
     ) -> None:
         self._groups = groups
-        self._operator = [Line(address) for address in name_servers]
+        self._operator = [ServerConnection(address) for address in name_servers]
         self._journal = journal
         self._counts = counts
 
@@ -47,7 +47,7 @@ class Troubles:
                     await self._happen(step, members)
 
     async def _happen(self, step: Step, members: list[SimulatedBroker]) -> None:
-        broker = by_id(members)[step.rank % len(members)]
+        broker = sorted_by_broker_id(members)[step.rank % len(members)]
         match step.kind:
             case "crash":
                 await broker.crash()
@@ -55,13 +55,13 @@ class Troubles:
             case "deploy":
                 await broker.unregister_and_stop()
                 if step.moves:
-                    broker.address = moved(broker.address)
+                    broker.address = with_next_port(broker.address)
                 await self._return(broker, step.lasts_s)
             case "silence":
-                await broker.fall_silent()
+                await broker.become_silent()
                 await asyncio.sleep(step.lasts_s)
                 await self._raise_version(broker)
-                await broker.speak_again()
+                await broker.resume()
             case "flap":
                 for down_s, up_s in step.downs:
                     await broker.crash()
@@ -88,8 +88,8 @@ class Troubles:
             broker.group.table.raise_version()
 
     async def _switch(self, step: Step, members: list[SimulatedBroker]) -> None:
-        old = by_id(members)[0]
-        new = by_id(members)[step.rank % len(members)]
+        old = sorted_by_broker_id(members)[0]
+        new = sorted_by_broker_id(members)[step.rank % len(members)]
         if step.lasts_s:
             await old.crash()
             await asyncio.sleep(step.lasts_s)
@@ -125,20 +125,24 @@ class Troubles:
             )
 
     async def _order(self, code: RequestCode, ext: dict[str, str]) -> dict[str, dict[str, object]]:
-        answers = [asked(line, code, ext, timeout_ms=OPERATOR_MS, counts=self._counts) for line in self._operator]
+        answers = [
+            call_and_describe(line, code, ext, timeout_ms=OPERATOR_MS, counts=self._counts) for line in self._operator
+        ]
         found = await asyncio.gather(*answers)
         return {line.address: answer for line, answer in zip(self._operator, found, strict=True)}
 
     async def _change_topic(self, step: Step, name: str, queue: QueueData) -> None:
         """Made at the broker, which tells its name servers at once, of this topic alone."""
         members = self._groups[name]
-        master = by_id(members)[0]
+        master = sorted_by_broker_id(members)[0]
         group = master.group
         async with group.trouble, group.wire:
             if step.kind == "topic-resized" and step.topic not in group.table.topics:
                 return  # Deleted since.
             group.table.put(step.topic, queue)
-            self._journal.tell(step.kind, cluster=group.cluster, broker=name, topic=step.topic, queue=written(queue))
+            self._journal.tell(
+                step.kind, cluster=group.cluster, broker=name, topic=step.topic, queue=queue_numbers(queue)
+            )
             await master.register_now(step.kind, {step.topic: queue})
 
     async def _delete_topic(self, step: Step) -> None:
@@ -160,11 +164,11 @@ class Troubles:
             )
 
 
-def by_id(members: list[SimulatedBroker]) -> list[SimulatedBroker]:
+def sorted_by_broker_id(members: list[SimulatedBroker]) -> list[SimulatedBroker]:
     return sorted(members, key=lambda broker: broker.broker_id)
 
 
-def moved(address: str) -> str:
+def with_next_port(address: str) -> str:
     """The next of the ports of its host; after some it is back at the first one."""
     host, _, port = address.rpartition(":")
     base, at = divmod(int(port), MOVES)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from routebook.model.broker import BrokerGroup, Instance
-from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot, Taken
+from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, Taken
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.replica.table import Table
 
@@ -52,7 +52,7 @@ def group_document(group: GroupSnapshot) -> dict[str, Any]:
     }
 
 
-def _member(member: MemberSnapshot) -> dict[str, Any]:
+def _member(member: InstanceSnapshot) -> dict[str, Any]:
     version = member.data_version
     return {
         "id": member.broker_id,
@@ -114,14 +114,14 @@ def _group(table: Table, group: BrokerGroup, instances: list[Instance]) -> Group
     seated = [one for one in instances if group.addresses.get(one.broker_id) == one.address]
     told = {one.broker_id for one in seated if one.cluster == group.cluster}
     members = [
-        MemberSnapshot(
+        InstanceSnapshot(
             one.broker_id, one.address, one.cluster, one.ha_address, one.timeout_ms, one.data_version, one.filters
         )
         for one in seated
     ]
     # Its live entry may be another group's: two that name one address share it.
     members += [
-        MemberSnapshot(broker_id, address, group.cluster)
+        InstanceSnapshot(broker_id, address, group.cluster)
         for broker_id, address in group.addresses.items()
         if broker_id not in told
     ]

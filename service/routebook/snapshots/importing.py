@@ -9,20 +9,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from routebook.compare.collecting import each
+from routebook.compare.collecting import run_concurrently
 from routebook.errors import InvalidInputError
 from routebook.model.broker import Registration, RegistrationResult, Seat
 from routebook.model.names import Caller, check_name
-from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot, Taken
+from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, Taken
 from routebook.model.topic import QueueData
 from routebook.registry.registration import check_registration
 from routebook.registry.registry import Registry, check_key_value
 from routebook.snapshots.document import take_snapshot
 from routebook.snapshots.planning import GroupPlan, Plan, make_plan
 
-AT_ONCE: Final = 8
+MAX_CONCURRENT: Final = 8
 """Registrations under way. An import shall take the store's time, not all of it."""
-VALUES_AT_ONCE: Final = 64
+MAX_CONCURRENT_VALUES: Final = 64
 """Key-values under way: the replica reads their whole namespace again for each batch of changes that it sees."""
 
 
@@ -86,9 +86,9 @@ class Snapshots:
 
         for key, value in plan.settings.items():
             await registry.change_setting(key, value, caller)
-        await each(plan.key_values, put, at_once=VALUES_AT_ONCE)
-        await each(plan.groups, register, at_once=AT_ONCE)
-        await each(_by_request(plan.groups).items(), put_topic, at_once=AT_ONCE)
+        await run_concurrently(plan.key_values, put, max_concurrent=MAX_CONCURRENT_VALUES)
+        await run_concurrently(plan.groups, register, max_concurrent=MAX_CONCURRENT)
+        await run_concurrently(_by_request(plan.groups).items(), put_topic, max_concurrent=MAX_CONCURRENT)
         return turned_down
 
     async def _register(self, group: GroupPlan, caller: Caller) -> list[str]:
@@ -131,7 +131,7 @@ def _check_group(group: GroupSnapshot) -> None:
         check_name("host broker of a mapping", mapping.bname)
 
 
-def _registration_of(group: GroupSnapshot | GroupPlan, member: MemberSnapshot) -> Registration:
+def _registration_of(group: GroupSnapshot | GroupPlan, member: InstanceSnapshot) -> Registration:
     return Registration(
         cluster=member.cluster,
         broker=group.name,
@@ -147,7 +147,7 @@ def _registration_of(group: GroupSnapshot | GroupPlan, member: MemberSnapshot) -
     )
 
 
-def _registration(group: GroupPlan, member: MemberSnapshot, *, publishes: bool) -> Registration:
+def _registration(group: GroupPlan, member: InstanceSnapshot, *, publishes: bool) -> Registration:
     said = _registration_of(group, member)
     if not publishes:
         return said

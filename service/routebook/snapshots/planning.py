@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeVar
 from routebook.compare.differences import Fields, Scalar, compare_fields, mapping_fields, queue_fields, value_field
 from routebook.model.broker import BrokerGroup
 from routebook.model.names import join_instance_name
-from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot
+from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.registry.registration import may_publish
 from routebook.replica.table import Table
@@ -47,7 +47,7 @@ class GroupPlan:
     name: str
     zone: str | None
     acting_master: bool
-    members: tuple[MemberSnapshot, ...]
+    members: tuple[InstanceSnapshot, ...]
     """Those that register, in this order."""
     publishes: bool
     """The first of them may bring topics and mappings under the rules; else topics come by request."""
@@ -124,7 +124,7 @@ class _Planner:
         self,
         flags: BrokerGroup | GroupSnapshot,
         known: BrokerGroup | None,
-        members: list[MemberSnapshot],
+        members: list[InstanceSnapshot],
         queues: dict[str, QueueData],
         mappings: dict[str, TopicMapping],
     ) -> GroupPlan:
@@ -142,7 +142,9 @@ class _Planner:
         )
         return GroupPlan(name, flags.zone, flags.acting_master, tuple(members), publishes, queues, mappings, overwrites)
 
-    def _member(self, group: GroupSnapshot, known: BrokerGroup | None, member: MemberSnapshot) -> MemberSnapshot | None:
+    def _member(
+        self, group: GroupSnapshot, known: BrokerGroup | None, member: InstanceSnapshot
+    ) -> InstanceSnapshot | None:
         """None when it stays as it is."""
         told = _told(member)
         address = known.addresses.get(member.broker_id) if known else None
@@ -155,13 +157,13 @@ class _Planner:
         step = self._step("broker", name, now, told)
         return self._completed(group.name, member) if step.writes else None
 
-    def _known(self, broker: str, member: MemberSnapshot, address: str) -> MemberSnapshot:
+    def _known(self, broker: str, member: InstanceSnapshot, address: str) -> InstanceSnapshot:
         """Who sits there now."""
         cluster = member.cluster
         instance = self._table.instances.get(join_instance_name(cluster, address))
         if instance is None or instance.broker != broker:
-            return MemberSnapshot(member.broker_id, address, cluster)
-        return MemberSnapshot(
+            return InstanceSnapshot(member.broker_id, address, cluster)
+        return InstanceSnapshot(
             member.broker_id,
             address,
             cluster,
@@ -171,7 +173,7 @@ class _Planner:
             instance.filters,
         )
 
-    def _completed(self, broker: str, member: MemberSnapshot) -> MemberSnapshot:
+    def _completed(self, broker: str, member: InstanceSnapshot) -> InstanceSnapshot:
         """What the snapshot does not tell stays as it is."""
         known = self._known(broker, member, member.address)
         return replace(
@@ -181,7 +183,7 @@ class _Planner:
             data_version=member.data_version or known.data_version,
         )
 
-    def _has_version_of(self, member: MemberSnapshot) -> bool:
+    def _has_version_of(self, member: InstanceSnapshot) -> bool:
         instance = self._table.instances.get(join_instance_name(member.cluster, member.address))
         return instance is not None and instance.data_version == member.data_version
 
@@ -230,7 +232,7 @@ def _flags(group: BrokerGroup | GroupSnapshot) -> Fields:
     return {"zone": group.zone, "acting master": group.acting_master}
 
 
-def _told(member: MemberSnapshot) -> Fields:
+def _told(member: InstanceSnapshot) -> Fields:
     version = member.data_version
     fields: Fields = {
         "address": member.address,

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from routebook.http_api.schemas.registration import DataVersionInput, MappingInput
 from routebook.http_api.schemas.table import INT32_MAX, INT64_MAX, RequestBody, ResponseBody, Version
 from routebook.model.names import check_name
-from routebook.model.snapshot import GroupSnapshot, MemberSnapshot, Snapshot, Taken
+from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, Taken
 from routebook.model.topic import QueueData
 from routebook.snapshots.importing import Imported
 from routebook.snapshots.planning import Step
@@ -79,8 +79,8 @@ class SnapshotInstance(RequestBody):
     data_version: DataVersionInput | None = None
     filters: list[str] = Field(default_factory=list)
 
-    def as_instance(self, cluster: str) -> MemberSnapshot:
-        return MemberSnapshot(
+    def as_instance(self, cluster: str) -> InstanceSnapshot:
+        return InstanceSnapshot(
             broker_id=self.id,
             address=self.address,
             cluster=self.cluster or cluster,
