@@ -137,7 +137,7 @@ def _print(comparison: Comparison, address: str, other: str) -> None:
     click.echo(_summary(comparison, address, other))
     for state, server in ((comparison.here, address), (comparison.there, other)):
         for request, reason in state.declined.items():
-            click.echo(f"Not comparison: {server} declined the {request} ({reason}).", err=True)
+            click.echo(f"Not compared: {server} declined the {request} ({reason}).", err=True)
 
 
 def _cells(difference: Difference) -> tuple[str, str]:

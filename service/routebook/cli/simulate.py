@@ -84,7 +84,7 @@ def _churn_options(command: Any) -> Any:
     "--first-address",
     default=DEFAULT_FIRST_ADDRESS,
     show_default=True,
-    help="Address of the first broker; each further one uses the next host. All must belong to this machine.",
+    help="Address of the first broker; the others use the following hosts. All must belong to this machine.",
 )
 @click.option("--go-away/--no-go-away", default=True, help="Whether clients support GO_AWAY (1500).")
 @click.option("--vanish", is_flag=True, help="At the end, stop all brokers at once, without deregistration.")
@@ -98,7 +98,7 @@ def _churn_options(command: Any) -> Any:
 @click.option(
     "--answers",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Look up routes at --url during the run, and write each response with its version to this file, as JSON lines.",
+    help="Look up routes at --url during the run; write each response and its version here, as JSON lines.",
 )
 @click.option("--url", default=None, help=f"Service for --answers.  [default: {URL_VARIABLE}, or {DEFAULT_URL}]")
 @as_json
