@@ -45,8 +45,8 @@ def node_modules(package: str, version: str) -> Path:
     """A folder with an npm package and its dependencies, for NODE_PATH."""
 
     def fetch(folder: Path) -> Path:
-        words = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder))
-        _run("npm", "install", *words, f"{package}@{version}", cwd=folder, what=f"{package} {version}")
+        arguments = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder))
+        _run("npm", "install", *arguments, f"{package}@{version}", cwd=folder, what=f"{package} {version}")
         return folder / "node_modules"
 
     return _cached(f"{package}-{version}", ("node", "npm"), fetch)
@@ -89,15 +89,15 @@ def _locked(folder: Path) -> Iterator[None]:
 def _fetch_jars(folder: Path, version: str, names: list[str]) -> Path:
     dependencies = "".join(_DEPENDENCY.format(name=name, version=version) for name in names)
     (folder / "pom.xml").write_text(_POM.format(dependencies=dependencies))
-    words = ("-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'jars'}")
-    _run("mvn", *words, cwd=folder, what=f"rocketmq-{{{','.join(names)}}} {version}")
+    arguments = ("-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'jars'}")
+    _run("mvn", *arguments, cwd=folder, what=f"rocketmq-{{{','.join(names)}}} {version}")
     return folder / "jars"
 
 
-def _run(tool: str, *words: str, cwd: Path, what: str) -> None:
+def _run(tool: str, *arguments: str, cwd: Path, what: str) -> None:
     log = _cache() / f"{tool}.log"
     with log.open("wb") as output:
-        command = [tool, *words]
+        command = [tool, *arguments]
         try:
             subprocess.run(command, cwd=cwd, stdout=output, stderr=output, timeout=FETCH_SECONDS, check=True)
         except subprocess.SubprocessError:

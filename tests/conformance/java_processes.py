@@ -44,8 +44,8 @@ def home_of(folder: Path) -> Path:
     return folder
 
 
-def java_command(classpath: Path, *words: str, heap_mb: int = 128, options: Sequence[str] = ()) -> list[str]:
-    return ["java", f"-Xms{min(heap_mb, 64)}m", f"-Xmx{heap_mb}m", *_JVM, *options, "-cp", f"{classpath}/*", *words]
+def java_command(classpath: Path, *arguments: str, heap_mb: int = 128, options: Sequence[str] = ()) -> list[str]:
+    return ["java", f"-Xms{min(heap_mb, 64)}m", f"-Xmx{heap_mb}m", *_JVM, *options, "-cp", f"{classpath}/*", *arguments]
 
 
 class JavaProcess:
@@ -295,11 +295,11 @@ class BrokerContainer(JavaProcess):
         return ["-c", str(self._configuration)]
 
 
-def mqadmin(classpath: Path, folder: Path, *words: str, within: float = START_SECONDS) -> str:
+def mqadmin(classpath: Path, folder: Path, *arguments: str, within: float = START_SECONDS) -> str:
     """The output of the tool, including standard error. Its exit code is always 0."""
     home = home_of(folder)
     command = java_command(
-        classpath, "org.apache.rocketmq.tools.command.MQAdminStartup", *words, options=[f"-Duser.home={home}"]
+        classpath, "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments, options=[f"-Duser.home={home}"]
     )
     ended = subprocess.run(
         command,

@@ -112,9 +112,9 @@ class Messages(Program):
         options: Sequence[str] = (),
     ) -> None:
         """`poll_ms`: period of its route lookups. The client's own default is 30 s."""
-        words = (str(SOURCES / "Messages.java"), name_server, str(poll_ms))
+        arguments = (str(SOURCES / "Messages.java"), name_server, str(poll_ms))
         options = (f"-Duser.home={folder}", *options)
-        super().__init__(java_command(classpath, *words, options=options), folder, env=env)
+        super().__init__(java_command(classpath, *arguments, options=options), folder, env=env)
 
     def assert_exchange(self, topic: str, count: int, *, group: str = "") -> None:
         """Asserts that it can send and receive this many messages without a loss or failure."""
@@ -130,19 +130,19 @@ class Grpc(Program):
     """The Java client for proxies, `java/Grpc.java`."""
 
     def __init__(self, classpath: Path, folder: Path, endpoint: str) -> None:
-        words = (str(SOURCES / "Grpc.java"), endpoint)
-        super().__init__(java_command(classpath, *words, options=[f"-Duser.home={folder}"]), folder)
+        arguments = (str(SOURCES / "Grpc.java"), endpoint)
+        super().__init__(java_command(classpath, *arguments, options=[f"-Duser.home={folder}"]), folder)
 
 
 class Admin(Program):
     """mqadmin as one process for many commands, `java/Admin.java`."""
 
     def __init__(self, classpath: Path, folder: Path) -> None:
-        words = (str(SOURCES / "Admin.java"),)
-        super().__init__(java_command(classpath, *words, options=[f"-Duser.home={folder}"]), folder)
+        arguments = (str(SOURCES / "Admin.java"),)
+        super().__init__(java_command(classpath, *arguments, options=[f"-Duser.home={folder}"]), folder)
 
-    def run(self, *words: str) -> str:
+    def run(self, *arguments: str) -> str:
         """The output of the command, including standard error."""
-        self.send("\t".join(words))
+        self.send("\t".join(arguments))
         # The logging library prints its configuration at its first use.
         return "\n".join(line for line in self.read()[:-1] if "|-INFO in org.apache" not in line).strip()

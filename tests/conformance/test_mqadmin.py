@@ -60,10 +60,10 @@ class Both:
         return _normal(apaches), _normal(our)
 
     def _output(self, line: str, address: str) -> str:
-        words = line.format(**self._brokers).split()
-        if words[0] == "library":
-            return self._admin.run("library", address, *words[1:])
-        return self._admin.run(words[0], "-n", address, *words[1:]).replace(address, "NAME-SERVER")
+        arguments = line.format(**self._brokers).split()
+        if arguments[0] == "library":
+            return self._admin.run("library", address, *arguments[1:])
+        return self._admin.run(arguments[0], "-n", address, *arguments[1:]).replace(address, "NAME-SERVER")
 
 
 def _normal(output: str) -> str:
