@@ -1,6 +1,6 @@
-"""Lua files taken apart: what their headers promise, and what their bodies do.
+"""Parses the Lua files: what their headers document, and what their bodies do.
 
-Headers are written for people, in one form that this module can read too; lua/README.md shows it.
+Headers are written for people, but in the fixed form that lua/README.md describes, so that this module can read them.
 """
 
 import re
@@ -44,12 +44,12 @@ class LuaFile:
 
     @property
     def words(self) -> set[str]:
-        """Names that the code speaks of; neither members of tables nor texts."""
+        """Names in the code, without members of tables and without strings."""
         return set(WORD.findall(re.sub(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"", "''", self.body)))
 
     @property
     def defines(self) -> set[str]:
-        """Names that the file gives to whoever includes it."""
+        """Names that scripts get by including this file."""
         found: set[str] = set()
         for match in DEFINED.finditer(self.body):
             found |= {match["function"]} if match["function"] else set(match["names"].split(", "))
@@ -61,14 +61,14 @@ class LuaFile:
 
     @property
     def uses(self) -> set[str]:
-        """What an include says that it needs."""
+        """The includes that this include documents as required."""
         found = USES.search(self.header)
         return set(re.split(r",\s+", found["names"])) if found else set()
 
 
 @dataclass(frozen=True)
 class LuaScript(LuaFile):
-    """A command: besides what every file has, arguments and a reply."""
+    """A command: a Lua file with arguments and a reply."""
 
     def _documented(self, table: str) -> dict[int, str | None]:
         found = [match for match in ITEM.finditer(self.header) if match["table"] == table and not match["more"]]
@@ -80,14 +80,14 @@ class LuaScript(LuaFile):
 
     @property
     def documented_arguments(self) -> dict[int, str | None]:
-        """Number → name, of those that are always there."""
+        """Number → name of each argument that is always present."""
         return self._documented("ARGV")
 
     @property
     def documented_tail(self) -> int | None:
-        """Where the arguments of which there may be any number begin."""
+        """The number of the first argument of the list at the end, if there is one."""
         found = [int(match["number"]) for match in ITEM.finditer(self.header) if match["more"]]
-        assert len(found) <= 1, f"{self.name} documents two tails"
+        assert len(found) <= 1, f"{self.name} documents two lists of arguments"
         return found[0] if found else None
 
     @property
@@ -96,7 +96,7 @@ class LuaScript(LuaFile):
 
     @property
     def used_tail(self) -> int | None:
-        """By convention a constant FIRST_… holds the number of the first one."""
+        """By convention, the constant FIRST_… is the number of its first argument."""
         for names, values in re.findall(r"^local (\w+(?:, \w+)*) = ([\d, ]+)$", self.body, re.MULTILINE):
             for name, value in zip(names.split(", "), values.split(", "), strict=True):
                 if name.startswith("FIRST_"):
@@ -105,7 +105,7 @@ class LuaScript(LuaFile):
 
     @property
     def named_arguments(self) -> dict[int, str]:
-        """Number → the name that the body gives it, where it does so in a plain assignment."""
+        """Number → the variable to which the body assigns the argument, if it does so in a plain assignment."""
         names: dict[int, str] = {}
         for left, right in re.findall(r"^local (\w+(?:, \w+)*) = (.*ARGV\[\d+\].*)$", self.body, re.MULTILINE):
             for name, value in zip(left.split(", "), right.split(", "), strict=False):
@@ -119,12 +119,12 @@ class LuaScript(LuaFile):
     @property
     def reply(self) -> re.Match[str]:
         found = REPLY.search(self.header)
-        assert found, f"{self.name} does not say what it replies"
+        assert found, f"{self.name} does not document its reply"
         return found
 
     @property
     def has_status(self) -> bool:
-        """A script that only reads, and cannot fail, says so instead."""
+        """False for a script that documents "no status", because it only reads and cannot fail."""
         return "no status" not in self.reply["rest"]
 
     @property
@@ -137,7 +137,7 @@ class LuaScript(LuaFile):
 
     @property
     def returns(self) -> list[str]:
-        """The replies as the code builds them, from the outermost braces."""
+        """The contents of the outermost braces of each reply."""
         return re.findall(r"return \{ (.*?) \}$", self.body, re.MULTILINE)
 
 

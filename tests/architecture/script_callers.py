@@ -1,4 +1,4 @@
-"""Where the store package runs a script, and how many arguments it surely gives: read from its text."""
+"""Reads from the source where the store package runs a script, and with how many arguments at least."""
 
 import ast
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ class ScriptCall:
     script: str
     where: str
     arguments: int
-    """So many come in every case."""
+    """The number of arguments that are always passed."""
     has_tail: bool
-    """And then any number."""
+    """Whether any number of arguments may follow."""
 
     @property
     def module(self) -> str:
-        """As the guide to the scripts names it."""
+        """The name under which lua/README.md lists it."""
         return self.where.split(":")[0].removeprefix("routebook.").replace(".", "/") + ".py"
 
 
@@ -41,29 +41,29 @@ def _calls_in(module: str, tree: ast.Module, function: Function) -> list[ScriptC
             continue
         where = f"{module}:{node.lineno}"
         if node.func.attr == "run" and _text(node.args[:1]):
-            count, tail = _Reader(tree, function).leading(node.args[1:])
+            count, tail = _ListCounter(tree, function).count_elements(node.args[1:])
             calls.append(ScriptCall(_text(node.args[:1]), where, count, tail))
         elif node.func.attr == "run_all" and _text(node.args[:1]):
-            # Many times in one pipeline: a list of argument lists.
-            count, tail = _Reader(tree, function).of_element(node.args[1])
+            # Runs a script several times in one pipeline. The argument is a list of argument lists.
+            count, tail = _ListCounter(tree, function).of_element(node.args[1])
             calls.append(ScriptCall(_text(node.args[:1]), where, count, tail))
     return calls
 
 
 def _text(nodes: list[ast.expr]) -> str:
-    """The literal that stands there, else nothing."""
+    """The first node if it is a string literal, else an empty string."""
     first = nodes[0] if nodes else None
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """Counts what a list begins with, through variables and functions of the same module."""
+class _ListCounter:
+    """Counts the elements at the beginning of a list. It follows variables and functions of the same module."""
 
     tree: ast.Module
     function: Function
 
-    def leading(self, nodes: list[ast.expr]) -> tuple[int, bool]:
+    def count_elements(self, nodes: list[ast.expr]) -> tuple[int, bool]:
         total = 0
         for node in nodes:
             if not isinstance(node, ast.Starred):
@@ -77,9 +77,9 @@ class _Reader:
 
     def of_list(self, node: ast.expr) -> tuple[int, bool]:
         if isinstance(node, ast.List):
-            return self.leading(node.elts)
+            return self.count_elements(node.elts)
         if isinstance(node, ast.IfExp):
-            return _agreeing([self.of_list(node.body), self.of_list(node.orelse)])
+            return _agreed_count([self.of_list(node.body), self.of_list(node.orelse)])
         if isinstance(node, ast.Name):
             return self._of_variable(node.id)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -87,7 +87,7 @@ class _Reader:
         return 0, True
 
     def of_element(self, node: ast.expr) -> tuple[int, bool]:
-        """Of each list in a list of lists."""
+        """The count for each list in a list of lists."""
         if isinstance(node, ast.Name):
             found = [value for target, value in self._assignments() if target == node.id]
             return self.of_element(found[0]) if found else (0, True)
@@ -99,15 +99,15 @@ class _Reader:
             isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name
             for node in ast.walk(self.function)
         )
-        count, has_tail = _agreeing(found)
+        count, has_tail = _agreed_count(found)
         return count, has_tail or grows
 
     def _of_returned(self, name: str) -> tuple[int, bool]:
         for node in self.tree.body:
             if isinstance(node, Function) and node.name == name:
-                inner = _Reader(self.tree, node)
+                inner = _ListCounter(self.tree, node)
                 returned = [part.value for part in ast.walk(node) if isinstance(part, ast.Return) and part.value]
-                return _agreeing([inner.of_list(value) for value in returned])
+                return _agreed_count([inner.of_list(value) for value in returned])
         return 0, True
 
     def _assignments(self) -> list[tuple[str, ast.expr]]:
@@ -120,7 +120,7 @@ class _Reader:
         return found
 
 
-def _agreeing(found: list[tuple[int, bool]]) -> tuple[int, bool]:
-    """Ways that end in the same place must begin with the same number."""
+def _agreed_count(found: list[tuple[int, bool]]) -> tuple[int, bool]:
+    """The count that all branches have in common. If they differ, nothing is known."""
     counts = {count for count, _ in found}
     return (counts.pop(), any(tail for _, tail in found)) if len(counts) == 1 else (0, True)

@@ -1,4 +1,4 @@
-"""The files of this repository, as the tests of its shape see them."""
+"""The files and imports of this repository, for the tests of its structure."""
 
 import ast
 import subprocess
@@ -12,7 +12,7 @@ LUA = ROOT / "lua"
 
 @cache
 def tracked_files() -> tuple[Path, ...]:
-    """What belongs to the repository; in an unpacked archive without git, everything that is there."""
+    """The files that git knows. In an unpacked archive, which git does not know, all files."""
     try:
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],

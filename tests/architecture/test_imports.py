@@ -1,4 +1,4 @@
-"""Imports point one way, in no circle, and outside libraries enter only where they belong."""
+"""Layers import only layers below them, without cycles, and each library is imported in its own layer only."""
 
 import pytest
 
@@ -43,7 +43,7 @@ BELOW = {
     "simulate": {"errors", "model", "protocol", "client", "compare"},
     "snapshots": {"errors", "model", "replica", "registry", "compare"},
 }
-"""What a layer may import besides itself. The two ports share verbs, not each other."""
+"""The layers that each layer may import besides itself. The two ports do not import each other."""
 
 ABOVE_ALL = {"runtime", "cli", "__main__"}
 ONLY_IN = {
@@ -52,7 +52,7 @@ ONLY_IN = {
     "click": {"cli"},
     "prometheus_client": {"observability"},
 }
-KNOWS_NO_IO = {"model", "protocol"}
+WITHOUT_IO = {"model", "protocol"}
 IO_LIBRARIES = {"asyncio", "redis", "socket", "httpx", "uvloop"}
 
 
@@ -65,7 +65,7 @@ def inner_imports(module: str) -> list[tuple[str, int]]:
     return [(name, line) for name, line in imports_of(module) if name.split(".")[0] == "routebook"]
 
 
-def test_every_module_has_a_place() -> None:
+def test_every_module_belongs_to_a_layer() -> None:
     assert {layer_of(module) for module in modules()} <= set(BELOW) | ABOVE_ALL | {""}
 
 
@@ -91,7 +91,7 @@ def test_only_the_entry_point_imports_the_command_line() -> None:
     assert importers <= {"cli", "__main__"}
 
 
-def test_outside_libraries_enter_where_they_belong() -> None:
+def test_a_library_is_imported_in_its_layer_only() -> None:
     wrong = [
         f"{module}:{line} imports {name}"
         for module in modules()
@@ -105,16 +105,16 @@ def test_model_and_protocol_do_no_input_or_output() -> None:
     wrong = [
         f"{module}:{line} imports {name}"
         for module in modules()
-        if layer_of(module) in KNOWS_NO_IO
+        if layer_of(module) in WITHOUT_IO
         for name, line in imports_of(module)
         if name.split(".")[0] in IO_LIBRARIES
     ]
     assert wrong == []
 
 
-def test_no_import_goes_in_a_circle() -> None:
+def test_there_is_no_import_cycle() -> None:
     assert import_cycle("service") is None
 
 
-def test_a_circle_would_be_found() -> None:
+def test_an_import_cycle_is_found() -> None:
     assert find_cycle({"a": ["b"], "b": ["c"], "c": ["b"]}) == "b → c → b"

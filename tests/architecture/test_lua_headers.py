@@ -1,4 +1,4 @@
-"""A header in lua/ says what its file does: each argument, each reply, each include, no more and no less."""
+"""The header of a Lua file documents exactly the arguments, replies and includes of its body."""
 
 import re
 
@@ -14,7 +14,7 @@ every_include = pytest.mark.parametrize("include", INCLUDES, ids=lambda include:
 
 
 def owners_of_used_names(file: LuaFile) -> set[str]:
-    """The includes whose names this file speaks of. A name of its own hides one of an include."""
+    """The includes whose names this file uses. A name defined in the file itself hides that of an include."""
     foreign = file.words - file.defines
     return {other.name for other in INCLUDES if other.name != file.name and foreign & other.defines}
 
@@ -25,20 +25,20 @@ def test_there_are_scripts() -> None:
 
 
 @every_script
-def test_a_header_begins_with_the_purpose_in_a_sentence(script: LuaScript) -> None:
+def test_a_header_begins_with_a_sentence(script: LuaScript) -> None:
     assert re.match(r"[A-Z][^\n]{20,}", script.header)
 
 
 @every_script
 def test_the_one_key_is_documented_and_no_other_is_used(script: LuaScript) -> None:
-    """All others are built from it by the include `keys`, in the same slot."""
+    """The include `keys` derives all other keys from it, in the same slot."""
     assert script.documented_keys == {1: "meta"}
     assert set(re.findall(r"KEYS\[(\d+)\]", script.body)) <= {"1"}
     assert "keys" in script.includes
 
 
 @every_script
-def test_arguments_are_documented_in_order_without_a_hole(script: LuaScript) -> None:
+def test_arguments_are_documented_in_order_and_without_gaps(script: LuaScript) -> None:
     numbers = list(script.documented_arguments)
     assert numbers == list(range(1, len(numbers) + 1))
     assert script.documented_tail in {None, len(numbers) + 1}
@@ -51,7 +51,7 @@ def test_every_argument_is_used_and_every_used_one_documented(script: LuaScript)
 
 
 @every_script
-def test_an_argument_has_one_name_in_header_and_body(script: LuaScript) -> None:
+def test_an_argument_has_the_same_name_in_header_and_body(script: LuaScript) -> None:
     documented = script.documented_arguments
     different = {
         number: (documented[number], name)
@@ -87,7 +87,7 @@ def test_no_reply_has_more_values_than_documented(script: LuaScript) -> None:
 
 
 def split_values(text: str) -> list[str]:
-    """Values between commas; a comma inside of brackets divides nothing."""
+    """Splits at commas that are not inside brackets."""
     flat = text
     while (inner := re.sub(r"\([^()]*\)|\{[^{}]*\}", "", flat)) != flat:
         flat = inner
@@ -95,7 +95,7 @@ def split_values(text: str) -> list[str]:
 
 
 @every_script
-def test_each_include_exists_once_and_is_needed(script: LuaScript) -> None:
+def test_a_script_includes_what_it_needs_and_nothing_twice(script: LuaScript) -> None:
     named = script.includes
     assert len(named) == len(set(named))
     assert [name for name in named if name not in includes()] == []
@@ -111,7 +111,7 @@ def test_an_include_comes_after_what_it_uses(script: LuaScript) -> None:
 
 
 @every_include
-def test_an_include_says_what_it_uses(include: LuaFile) -> None:
+def test_an_include_documents_what_it_uses(include: LuaFile) -> None:
     assert include.uses == owners_of_used_names(include)
     assert include.includes == []
 
@@ -122,12 +122,12 @@ def test_an_include_is_included(include: LuaFile) -> None:
 
 
 @every_include
-def test_an_include_touches_no_argument(include: LuaFile) -> None:
+def test_an_include_reads_no_argument(include: LuaFile) -> None:
     assert "ARGV" not in include.words
     assert "KEYS" not in include.words or include.name == "keys"
 
 
-def test_no_include_uses_itself_in_a_circle() -> None:
+def test_includes_do_not_use_each_other_in_a_cycle() -> None:
     left = {include.name: set(include.uses) for include in INCLUDES}
     while ready := [name for name, uses in left.items() if not uses & set(left)]:
         for name in ready:
@@ -135,7 +135,7 @@ def test_no_include_uses_itself_in_a_circle() -> None:
     assert left == {}
 
 
-def test_a_name_is_given_by_one_include_only() -> None:
+def test_a_name_is_defined_by_one_include_only() -> None:
     owners: dict[str, list[str]] = {}
     for include in INCLUDES:
         for name in include.defines:
@@ -147,5 +147,5 @@ def test_statuses_are_the_same_in_python() -> None:
     assert statuses() == {status.name: status.value for status in Status}
 
 
-def test_statuses_are_numbered_without_a_hole() -> None:
+def test_statuses_are_numbered_without_gaps() -> None:
     assert sorted(statuses().values()) == list(range(len(statuses())))

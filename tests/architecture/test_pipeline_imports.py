@@ -1,4 +1,4 @@
-"""The pipeline and the service share the documented shape of a change, never code; and each library has its place."""
+"""The pipeline and the service share no code, and each library is imported in its own folder only."""
 
 import ast
 from pathlib import Path
@@ -16,11 +16,11 @@ ONLY_IN = {
     "rich": {"cli"},
 }
 """Library -> folders (or modules) of the pipeline that may import it."""
-TRANSFORMS_KNOW = {"history", "schemas", "kinds", "transforms"}
-"""Questions are data frames in, data frames out."""
+TRANSFORMS_MAY_IMPORT = {"history", "schemas", "kinds", "transforms"}
+"""A transform turns data frames into data frames and reads neither store nor lake."""
 
 
-def place_of(path: Path) -> str:
+def part_of(path: Path) -> str:
     return path.relative_to(PIPELINE).parts[0].removesuffix(".py")
 
 
@@ -58,23 +58,23 @@ def test_the_service_does_not_import_the_pipeline() -> None:
 
 
 @pytest.mark.parametrize("library", sorted(ONLY_IN))
-def test_a_library_stays_in_its_place(library: str) -> None:
+def test_a_library_is_imported_in_its_folder_only(library: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in FILES
         for name, line in imports(path)
-        if name.split(".")[0] == library and place_of(path) not in ONLY_IN[library]
+        if name.split(".")[0] == library and part_of(path) not in ONLY_IN[library]
     ]
     assert wrong == []
 
 
-def test_questions_know_neither_store_nor_lake() -> None:
+def test_transforms_import_neither_store_nor_lake() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for path in FILES
-        if place_of(path) == "transforms"
+        if part_of(path) == "transforms"
         for name, line in imports(path)
-        if name.startswith("routebook_pipeline.") and name.split(".")[1] not in TRANSFORMS_KNOW
+        if name.startswith("routebook_pipeline.") and name.split(".")[1] not in TRANSFORMS_MAY_IMPORT
     ]
     assert wrong == []
 

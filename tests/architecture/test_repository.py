@@ -1,4 +1,4 @@
-"""What holds for every file here: short modules, links that lead somewhere, nothing of one machine."""
+"""Rules for all files: modules are not too long, links have a target, nothing names a path of one machine."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md"]
 DOCS = ROOT / "docs"
 DECISIONS = sorted(path for path in DOCUMENTS if path.match("docs/decisions/[0-9]*.md"))
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|tmp/bash_jobs)(?:/[\w.-]+|\b(?!/))")
-"""A folder that only some machine has."""
+"""Folders that exist on some machines only."""
 REGISTRY_HOSTS = re.compile(r"https?://(?!pypi\.org\b)[\w.:-]+/(?:[\w.-]+/)*simple\b|--(?:extra-)?index-url|UV_INDEX")
 NOT_TEXT = {".png", ".gif", ".jpg", ".ico", ".woff2", ".rdb", ".aof"}
 LINK = re.compile(r"\[[^\]\n]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)")
@@ -27,18 +27,18 @@ def name_of(path: Path) -> str:
 
 
 def our_texts() -> list[Path]:
-    """Neither pictures, nor what others wrote and we only serve, nor the patterns of this very file."""
+    """Without images, without third-party assets, and without this file, which has the patterns."""
     texts = [path for path in tracked_files() if path.suffix not in NOT_TEXT and "assets" not in path.parts]
     return [path for path in texts if path != Path(__file__).resolve()]
 
 
 @pytest.mark.parametrize("path", PYTHON, ids=name_of)
-def test_a_module_can_be_read_in_one_go(path: Path) -> None:
+def test_a_module_is_not_too_long(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MAX_MODULE_LINES
 
 
-def test_no_function_is_named_after_nothing() -> None:
-    """`utils` and its kin say where something lies, never what it is."""
+def test_no_module_has_a_vague_name() -> None:
+    """Names such as `utils` do not say what a module contains."""
     vague = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
     assert [path for path in python_files("service", "tests") if path.stem in vague] == []
 
@@ -50,7 +50,7 @@ def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
 
 
 @pytest.mark.parametrize("pattern", [MACHINE_PATHS, REGISTRY_HOSTS], ids=["machine paths", "registry hosts"])
-def test_nothing_of_one_machine_is_kept(pattern: re.Pattern[str]) -> None:
+def test_no_file_names_a_path_or_host_of_one_machine(pattern: re.Pattern[str]) -> None:
     found = [
         f"{name_of(path)}:{number}: {line.strip()[:100]}"
         for path in our_texts()
@@ -61,8 +61,8 @@ def test_nothing_of_one_machine_is_kept(pattern: re.Pattern[str]) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_every_link_of_a_document_leads_somewhere(document: Path) -> None:
-    assert [target for target in inner_links(document) if not leads_somewhere(document, target)] == []
+def test_every_link_of_a_document_has_a_target(document: Path) -> None:
+    assert [target for target in inner_links(document) if not has_target(document, target)] == []
 
 
 def test_the_documents_index_links_every_page_but_single_decisions() -> None:
@@ -105,7 +105,7 @@ def inner_links(document: Path) -> list[str]:
     return [target for target in targets if not re.match(r"[a-z]+:", target)]
 
 
-def leads_somewhere(document: Path, target: str) -> bool:
+def has_target(document: Path, target: str) -> bool:
     name, _, anchor = target.partition("#")
     file = (document.parent / name) if name else document
     if not file.exists():
@@ -114,6 +114,6 @@ def leads_somewhere(document: Path, target: str) -> bool:
 
 
 def anchors_of(document: Path) -> set[str]:
-    """As code hosts make them: lower case, blanks to hyphens, punctuation gone."""
+    """The anchors that code hosts make: lower case, hyphens for blanks, without punctuation."""
     headings = re.findall(r"^#{1,6} +(.+?)\s*$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

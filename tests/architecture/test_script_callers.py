@@ -1,4 +1,4 @@
-"""Each script has one Python function, and that gives it as many arguments as its header documents."""
+"""Each script is run by one Python function, with the arguments that its header documents."""
 
 import re
 
@@ -18,7 +18,7 @@ def test_only_scripts_that_exist_are_run() -> None:
 
 @pytest.mark.parametrize("script", scripts().values(), ids=lambda script: script.name)
 def test_a_script_is_run_from_one_place(script: LuaScript) -> None:
-    """Nobody else knows the order of its arguments."""
+    """So the order of its arguments is written down once."""
     assert len([call for call in CALLS if call.script == script.name]) == 1
 
 

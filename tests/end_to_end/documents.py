@@ -1,9 +1,12 @@
 """Examples in documents, as steps that can be run.
 
-A block fenced as `sh` is run by a shell. A block fenced as `json` or `text` right after it is what it answers: JSON is
-compared as a value in which the text `…` stands for anything; text line by line: `…` stands for any characters,
-a line of nothing but `…` for any number of lines, and blanks for blanks however many. `sh terminal` keeps running: the
-example goes on when its text has appeared.
+A shell runs each block fenced as `sh`. A block fenced as `json` or `text` right after it is the expected output:
+
+- JSON is compared as a value, in which the string `…` matches anything.
+- Text is compared line by line. `…` matches any characters, a line with nothing but `…` matches any number of lines,
+  and blanks match any number of blanks.
+
+A block fenced as `sh terminal` keeps running. The next step begins when its expected output has appeared.
 """
 
 import json
@@ -21,19 +24,19 @@ class Step:
     command: str
     keeps_running: bool
     answer: str | None
-    """None when the document shows none."""
+    """None if the document shows no output."""
     answer_is_json: bool = False
 
-    def is_answered_by(self, said: str) -> bool:
+    def is_answered_by(self, output: str) -> bool:
         if self.answer is None:
             return True
         if not self.answer_is_json:
-            return says_the_same(self.answer, said)
-        return is_like(json.loads(self.answer), json.loads(said))
+            return text_matches(self.answer, output)
+        return value_matches(json.loads(self.answer), json.loads(output))
 
 
 def read_steps(document: str, replacements: Mapping[str, str]) -> Iterator[Step]:
-    """In the order of the document, with every replacement made in commands and answers."""
+    """The steps in the order of the document. The replacements are made in commands and in answers."""
     longest_first = sorted(replacements, key=len, reverse=True)
     shown = "|".join(map(re.escape, longest_first))
     document = re.sub(shown, lambda found: replacements[found[0]], document) if shown else document
@@ -51,9 +54,9 @@ def read_steps(document: str, replacements: Mapping[str, str]) -> Iterator[Step]
         )
 
 
-def says_the_same(shown: str, said: str) -> bool:
+def text_matches(shown: str, output: str) -> bool:
     pattern = "".join(_line_pattern(line) for line in shown.strip().splitlines())
-    return re.fullmatch(pattern, said.strip() + "\n") is not None
+    return re.fullmatch(pattern, output.strip() + "\n") is not None
 
 
 def _line_pattern(line: str) -> str:
@@ -63,11 +66,11 @@ def _line_pattern(line: str) -> str:
     return r"[^\n]*".join(parts) + r"[ \t]*\n"
 
 
-def is_like(shown: Any, said: Any) -> bool:
+def value_matches(shown: Any, output: Any) -> bool:
     if shown == ANYTHING:
         return True
-    if isinstance(shown, dict) and isinstance(said, dict):
-        return shown.keys() == said.keys() and all(is_like(value, said[key]) for key, value in shown.items())
-    if isinstance(shown, list) and isinstance(said, list):
-        return len(shown) == len(said) and all(map(is_like, shown, said))
-    return bool(shown == said)
+    if isinstance(shown, dict) and isinstance(output, dict):
+        return shown.keys() == output.keys() and all(value_matches(value, output[key]) for key, value in shown.items())
+    if isinstance(shown, list) and isinstance(output, list):
+        return len(shown) == len(output) and all(map(value_matches, shown, output))
+    return bool(shown == output)

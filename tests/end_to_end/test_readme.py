@@ -1,7 +1,7 @@
-"""The README's first ten minutes, run as printed: its blocks in order, against a service that `routebook up` starts.
+"""Runs the examples of the README as printed, in order, against a service that `routebook up` starts.
 
-Only what a machine may have in use already is replaced: the ports, and the folder of the data. How blocks are
-marked: `documents.py`.
+Only the ports and the data folder are replaced, since the machine may have them in use. `documents.py` describes how
+the examples are marked.
 """
 
 import shutil
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.documents import Step, is_like, read_steps, says_the_same
+from tests.end_to_end.documents import Step, read_steps, text_matches, value_matches
 from tests.support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,8 +24,8 @@ STOP_SECONDS = 20.0
 COMMAND_SECONDS = 60.0
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the README's examples use curl, which is not here")
-def test_the_first_ten_minutes_go_as_printed(tmp_path: Path) -> None:
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the README's examples need curl")
+def test_the_examples_of_the_readme_answer_as_printed(tmp_path: Path) -> None:
     steps = list(read_steps((ROOT / "README.md").read_text(), replacements(tmp_path)))
     assert sum(step.keeps_running for step in steps) == 2
     with ExitStack() as terminals:
@@ -37,12 +37,12 @@ def test_the_first_ten_minutes_go_as_printed(tmp_path: Path) -> None:
 
 
 def replacements(folder: Path) -> dict[str, str]:
-    """What the README prints, and what it is here. `make up` does no more than this after its set-up."""
+    """Text of the README → its replacement. `make up` itself does nothing else after the installation."""
     routebook = f"{sys.executable} -m routebook"
     ports = dict(zip(("9876", "9877", "8080", "8081", "8090", "8091"), map(str, free_ports(6)), strict=True))
     service = f"http://127.0.0.1:{ports['8080']}"
-    numbers = f"--remoting-port {ports['9876']} --http-port {ports['8080']} --admin-port {ports['8081']}"
-    flags = f"{numbers} --data-dir {folder / 'data'}"
+    ports_flags = f"--remoting-port {ports['9876']} --http-port {ports['8080']} --admin-port {ports['8081']}"
+    flags = f"{ports_flags} --data-dir {folder / 'data'}"
     return {
         **ports,
         "```sh terminal\nmake up": f"```sh terminal\nexec {routebook} up {flags}",
@@ -54,51 +54,51 @@ def replacements(folder: Path) -> dict[str, str]:
 @contextmanager
 def terminal(step: Step, folder: Path) -> Iterator[None]:
     folder.mkdir()
-    said, log = folder / "said", folder / "log"
-    with said.open("w") as out, log.open("w") as errors:
+    output, log = folder / "output", folder / "log"
+    with output.open("w") as out, log.open("w") as errors:
         process = subprocess.Popen(["sh", "-c", step.command], cwd=ROOT, stdout=out, stderr=errors)
     try:
         deadline = time.monotonic() + START_SECONDS
-        while not step.is_answered_by(said.read_text()):
-            assert process.poll() is None, f"{step.command}ended:\n{said.read_text()}{log.read_text()}"
-            assert time.monotonic() < deadline, f"{step.command}said:\n{said.read_text()}{log.read_text()}"
+        while not step.is_answered_by(output.read_text()):
+            assert process.poll() is None, f"{step.command}exited:\n{output.read_text()}{log.read_text()}"
+            assert time.monotonic() < deadline, f"{step.command}printed:\n{output.read_text()}{log.read_text()}"
             time.sleep(0.02)
         yield
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            ended = process.wait(STOP_SECONDS)
+            exit_code = process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
-    assert ended == 0, log.read_text()
+    assert exit_code == 0, log.read_text()
 
 
 def run(step: Step) -> None:
     done = subprocess.run(
         ["sh", "-c", step.command], cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
     )
-    assert done.returncode == 0, f"{step.command}ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-    assert step.is_answered_by(done.stdout), f"{step.command}said:\n{done.stdout}\nand not:\n{step.answer}"
+    assert done.returncode == 0, f"{step.command}exited with {done.returncode}:\n{done.stdout}{done.stderr}"
+    assert step.is_answered_by(done.stdout), f"{step.command}printed:\n{done.stdout}\ninstead of:\n{step.answer}"
 
 
-# -- that a wrong example would be found
+# A wrong example is found
 
 
-def test_an_answer_may_differ_where_the_document_says_so_and_nowhere_else() -> None:
+def test_json_may_differ_only_where_the_document_allows_it() -> None:
     shown = {"version": "…", "route": {"perm": 6}, "members": [1, "…"]}
-    assert is_like(shown, {"version": 7, "route": {"perm": 6}, "members": [1, 2]})
-    assert not is_like(shown, {"version": 7, "route": {"perm": 4}, "members": [1, 2]})
-    assert not is_like(shown, {"version": 7, "route": {"perm": 6}, "members": [1]})
-    assert not is_like(shown, {"version": 7, "route": {"perm": 6}, "members": [1, 2], "more": None})
+    assert value_matches(shown, {"version": 7, "route": {"perm": 6}, "members": [1, 2]})
+    assert not value_matches(shown, {"version": 7, "route": {"perm": 4}, "members": [1, 2]})
+    assert not value_matches(shown, {"version": 7, "route": {"perm": 6}, "members": [1]})
+    assert not value_matches(shown, {"version": 7, "route": {"perm": 6}, "members": [1, 2], "more": None})
 
 
 def test_text_is_compared_line_by_line() -> None:
     shown = "NAME   VALUE\na      …\n…\nend\n"
-    assert says_the_same(shown, "NAME VALUE\na 17\nanything\nat all\nend")
-    assert says_the_same(shown, "NAME VALUE\na 17\nend")
-    assert not says_the_same(shown, "NAME VALUE\nb 17\nend")
-    assert not says_the_same(shown, "NAME VALUE\na 17\nend\nmore")
+    assert text_matches(shown, "NAME VALUE\na 17\nanything\nat all\nend")
+    assert text_matches(shown, "NAME VALUE\na 17\nend")
+    assert not text_matches(shown, "NAME VALUE\nb 17\nend")
+    assert not text_matches(shown, "NAME VALUE\na 17\nend\nmore")
 
 
 def test_blocks_become_steps_in_order() -> None:
