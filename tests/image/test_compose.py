@@ -127,7 +127,7 @@ async def test_it_works_as_documented(project: ComposeProject) -> None:
         await until(lambda: answers_ok(client, f"{service}/v1/status"), timeout_s=START_SECONDS, every_s=0.5)
         (await client.put(f"{service}/v1/clusters/demo/brokers/broker-a/0", json=body)).raise_for_status()
         await until(lambda: answers_ok(client, route, times=6))
-        # Who comes through the balancer is not on loopback, and nobody's administrator.
+        # A client behind the balancer does not count as loopback, so it needs the token.
         assert (await client.delete(f"{service}/v1/topics/TopicA")).status_code == httpx.codes.FORBIDDEN
         await until(lambda: scrapes_all(client, prometheus), timeout_s=START_SECONDS, every_s=0.5)
 

@@ -9,7 +9,7 @@ from typing import Final
 from tests.kubernetes.load.record import KINDS, Window, WriteOutage
 
 REQUIRED_SHARE: Final = 0.8
-"""Of the planned load. Clients wait for their answers, so a busy machine slows all of them down a little."""
+"""Required share of the planned load. Clients wait for their answers, so a busy machine slows all of them down."""
 
 
 def assert_enough_traffic(window: Window, *, store_available: bool = True) -> None:

@@ -133,7 +133,7 @@ def _proxy(state: Path, addresses: Addresses, number: int) -> dict[str, object]:
         "bindAddress": "0.0.0.0",
         "healthzBindAddress": "127.0.0.1:10256",
         "metricsBindAddress": "127.0.0.1:10249",
-        # Those are the whole machine's; 0 leaves them alone.
+        # These are settings of the whole machine; 0 leaves them unchanged.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "iptables": {"minSyncPeriod": "100ms"},
     }

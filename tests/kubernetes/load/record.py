@@ -23,7 +23,7 @@ class Plan:
 
     clients_of_each_kind: int
     lookups_per_second: float
-    """Of each client."""
+    """For each client."""
     brokers: int
     register_period_s: float
 
