@@ -1,12 +1,12 @@
-"""What can go wrong, in the product's words.
+"""The errors of Routebook.
 
-Each error says three things: what happened, with values; what was expected; what to do. The ports translate them at
-their border (`http_api.problems`, later the remoting port's codes); nothing inside knows a status code.
+Each message says what happened, with values, what is allowed, and what to do. The two ports translate errors into HTTP
+statuses (`http_api/problems.py`) and response codes (`remoting/reply.py`); no other code uses those.
 """
 
 
 class RoutebookError(Exception):
-    """Anything that Routebook itself reports."""
+    """Any error that Routebook reports itself."""
 
     def __init__(self, message: str, *, advice: str = "") -> None:
         super().__init__(message)
@@ -18,7 +18,7 @@ class RoutebookError(Exception):
 
 
 class InvalidInputError(RoutebookError):
-    """A caller's value that no state of the route table would make right."""
+    """A value that is invalid whatever the route table contains."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         shown = repr(value)
@@ -31,7 +31,7 @@ class InvalidInputError(RoutebookError):
 
 
 class SettingsError(RoutebookError):
-    """A setting that stops the start: unknown, out of range, or in conflict with another one."""
+    """A setting that prevents the start: unknown, out of range, or in conflict with another one."""
 
 
 class ForbiddenError(RoutebookError):
@@ -39,22 +39,22 @@ class ForbiddenError(RoutebookError):
 
 
 class BrokenPropertiesError(RoutebookError):
-    """A text in properties form that Java could not read either."""
+    """A text in properties format that Java could not read either."""
 
 
 class ProtectedPropertyError(ForbiddenError):
-    """A property that must not be changed from outside; nothing of the request is applied."""
+    """A property that may not be changed remotely. Nothing of the request is applied."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         super().__init__(
-            f"{', '.join(keys)} must not be changed over the remoting port.",
-            advice="Nothing was changed; leave out what config_black_list (configBlackList) and Apache's list name.",
+            f"{', '.join(keys)} may not be changed over the remoting port.",
+            advice="Nothing was changed; omit the names in config_black_list (configBlackList) and in Apache's list.",
         )
         self.keys = keys
 
 
 class NotFoundError(RoutebookError):
-    """The route table is complete and does not hold it."""
+    """The route table is complete and does not contain it."""
 
     def __init__(self, what: str, name: str, *, advice: str = "") -> None:
         super().__init__(f"{what} {name!r} is not in the route table.", advice=advice)
@@ -63,27 +63,27 @@ class NotFoundError(RoutebookError):
 
 
 class NotReadyError(RoutebookError):
-    """In doubt: the table is not complete, so "no such thing" cannot be said."""
+    """The table is not complete, so it is unknown whether the object exists."""
 
 
 class NotSeenYetError(RoutebookError):
-    """This worker has not seen the version asked for within the time allowed."""
+    """The worker's table did not reach the requested version in time."""
 
     def __init__(self, wanted: int, seen: int) -> None:
         super().__init__(
-            f"Version {wanted} is not here yet; this worker has seen {seen}.",
-            advice="Ask again, or ask another worker.",
+            f"Version {wanted} is not here yet; this worker has version {seen}.",
+            advice="Try again, or use another worker.",
         )
         self.wanted = wanted
         self.seen = seen
 
 
 class RefusedError(RoutebookError):
-    """The rules of the route table say no (for instance a single topic from a broker not yet known)."""
+    """The rules of the route table forbid it, such as a single topic from a broker that is not known."""
 
 
 class PeerUnavailableError(RoutebookError):
-    """A name server or broker that we call: not reached, no answer in time, or an answer that is none."""
+    """A name server or broker that Routebook calls was not reached, did not answer in time, or sent an invalid answer."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"{address} is unavailable: {reason}.")
@@ -92,20 +92,20 @@ class PeerUnavailableError(RoutebookError):
 
 
 class StoreError(RoutebookError):
-    """The store, as far as Routebook is concerned."""
+    """Any error of the store."""
 
 
 class StoreUnavailableError(StoreError):
-    """The store did not answer in time, or could not be reached. Whether a write took place is unknown."""
+    """The store could not be reached, or did not answer in time. Whether a write was carried out is unknown."""
 
 
 class StoreRefusalError(StoreUnavailableError):
-    """The store answers, and refuses for the moment: memory, disk, role. Nothing was written."""
+    """The store refuses commands for now, because of its memory, disk or role. Nothing was written."""
 
 
 class StoreUnsuitableError(StoreError):
-    """The store answers but must not be used as it is: version, eviction policy, permission, layout."""
+    """The store must not be used as it is: version, eviction policy, permission or layout."""
 
 
 class ScriptError(StoreError):
-    """A script of ours cannot be loaded: missing or circular include, header that does not fit."""
+    """A Lua script cannot be loaded: a missing file, or a missing or circular include."""

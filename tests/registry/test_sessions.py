@@ -127,7 +127,7 @@ async def test_a_closing_waits_for_the_store(store_url: str, namespace_name: str
             await register(worker.registry, registration(hosts.refusing()), connection=connection)
             await proxy.refuse()
             worker.registry.sessions.lost(connection)
-            await until(lambda: not worker.client.in_touch)
+            await until(lambda: not worker.client.is_connected)
             assert other.registry.brokers() == ("broker-a",)
             await proxy.accept()
             await until(lambda: other.registry.brokers() == ())

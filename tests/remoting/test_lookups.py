@@ -55,7 +55,7 @@ async def test_a_silent_store_makes_nobody_wait_behind_others(store_url: str, na
         await register(peer)
         proxy.stall()
         client = port.worker.client
-        await until(lambda: client.contact_age_ms() > IN_TOUCH_MS + 1000)
+        await until(lambda: client.answer_age_ms() > IN_TOUCH_MS + 1000)
         peers = [await Peer.connect(port.address) for _ in range(40)]
         for number, one in enumerate(peers):
             one.write(one.request(103, BROKER_A | {"brokerName": f"broker-{number}"}, registration_body("A", "B")))
@@ -82,7 +82,7 @@ async def test_a_broker_that_comes_to_a_worker_cut_off_from_the_store_is_sent_el
         remoting_port(proxy.url, namespace_name, store_cut_off_ms=4_000) as port,
     ):
         proxy.stall()
-        await until(lambda: port.worker.client.contact_age_ms() > 4_000)
+        await until(lambda: port.worker.client.answer_age_ms() > 4_000)
         async with await Peer.connect(port.address) as client, await Peer.connect(port.address) as broker:
             assert (await register(broker)).code == 1
             assert await broker.is_closed()

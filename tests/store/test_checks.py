@@ -66,7 +66,7 @@ def test_a_good_store_has_nothing_to_say() -> None:
         (replace(GOOD, refused_commands=("XADD",)), "error", "permission", "ACL SETUSER"),
         (replace(GOOD, append_only=False), "warning", "persistence", "appendonly yes"),
         (replace(GOOD, append_only=None), "warning", "persistence", "appendonly"),
-        (replace(GOOD, disk_trouble=True), "error", "persistence", "free space"),
+        (replace(GOOD, disk_trouble=True), "error", "persistence", "free disk space"),
         (replace(GOOD, replicas=2), "warning", "replicas", "min-replicas-to-write 1"),
         (replace(GOOD, replicas=2, min_replicas=1), "ok", "", ""),
         (replace(GOOD, replicas=2, min_replicas=None), "ok", "", ""),

@@ -124,7 +124,7 @@ async def test_a_wrong_command_is_no_fault_of_the_store(client: StoreClient) -> 
     with pytest.raises(StoreReplyError) as refusal:
         await client.call("NONSENSE")
     assert refusal.value.code == "ERR"
-    assert client.in_touch
+    assert client.is_connected
     assert client.epoch == epoch
 
 
@@ -138,16 +138,16 @@ async def test_out_of_memory_says_what_to_raise(own_store: EmbeddedStore) -> Non
             await client.call(*words)
         assert refusal.value.code == "OOM"
         assert "maxmemory" in refusal.value.advice
-    assert client.in_touch
+    assert client.is_connected
     await client.close()
 
 
 async def test_contact_ages_until_the_next_answer(client: StoreClient) -> None:
     await client.call("PING")
-    await until(lambda: client.contact_age_ms() >= 200)
+    await until(lambda: client.answer_age_ms() >= 200)
     await client.call("PING")
-    assert client.contact_age_ms() < 200
-    assert client.in_touch
+    assert client.answer_age_ms() < 200
+    assert client.is_connected
 
 
 async def test_a_store_that_is_not_there_is_said_with_its_address_but_no_password(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_a_store_that_is_not_there_is_said_with_its_address_but_no_passwor
         await client.open()
     assert f"{tmp_path}/nobody.sock" in failure.value.message
     assert "s3cret" not in str(failure.value)
-    assert not client.in_touch
+    assert not client.is_connected
     assert client.epoch == 0
     with pytest.raises(StoreUnavailableError):
         await client.call("PING")
@@ -197,7 +197,7 @@ async def test_a_restarted_store_is_found_again_with_a_new_epoch(tmp_path: Path)
         await client.call("SET", "k", "kept")
         epoch = client.epoch
         store.stop()
-        await until(lambda: not client.in_touch)
+        await until(lambda: not client.is_connected)
         with pytest.raises(StoreUnavailableError):
             await client.call("GET", "k")
         store.start()

@@ -56,7 +56,7 @@ async def test_a_call_to_a_stalled_store_ends_at_its_deadline(proxy: FaultProxy,
     for _ in range(3):
         # The first finds a connection, the later ones wait for one: the deadline covers both.
         assert await seconds_until_refused(client, "PING") < TIMEOUT_MS / 1000 + SLACK_S
-    assert not client.in_touch
+    assert not client.is_connected
     assert await seconds_until_refused(client, "PING", timeout_ms=50) < 0.05 + SLACK_S
     proxy.heal()
     await until(lambda: works(client))
@@ -114,7 +114,7 @@ async def test_a_refused_connection_is_said_at_once_and_tried_with_pauses(
     proxy: FaultProxy, client: StoreClient
 ) -> None:
     await proxy.refuse()
-    await until(lambda: not client.in_touch)
+    await until(lambda: not client.is_connected)
     begun = time.monotonic()
     took = [await seconds_until_refused(client, "PING") for _ in range(4)]
     assert max(took) < TIMEOUT_MS / 1000 + SLACK_S

@@ -195,7 +195,7 @@ def test_a_server_that_cannot_start_says_why(temporary: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SettingsError, match="cannot be made"):
+    with pytest.raises(SettingsError, match="cannot be created"):
         EmbeddedStore(tmp_path / "file" / "data").start()
 
 

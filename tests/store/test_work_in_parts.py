@@ -4,7 +4,7 @@ import pytest
 
 from routebook.background.restoring import ENTRIES_PER_CALL, write_back_queues
 from routebook.model.topic import QueueData
-from routebook.store.administration import CARRIED_PER_PART, ImportReply, delete_kv, delete_topic, import_kv, put_kv
+from routebook.store.administration import CARRIED_PER_RUN, ImportReply, delete_kv, delete_topic, import_kv, put_kv
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_kv
 from tests.properties.plain_worker import CALLER, PlainWorker
@@ -164,7 +164,7 @@ async def test_a_deletion_in_one_cluster_leaves_the_others(namespace: Namespace,
 async def test_very_many_carried_entries_are_told_once_each(
     namespace: Namespace, brokers: dict[str, list[str]]
 ) -> None:
-    carried = {f"lost-{n}": "north" for n in range(2 * CARRIED_PER_PART + 1)}
+    carried = {f"lost-{n}": "north" for n in range(2 * CARRIED_PER_RUN + 1)}
     assert (await delete_topic(namespace, "orders", caller=CALLER, cluster="north", carried_by=carried)).count == (
         len(carried) + 1
     )

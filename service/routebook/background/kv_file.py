@@ -73,4 +73,4 @@ async def _import(namespace: Namespace, table: Mapping[str, Mapping[str, str]], 
         written += reply.written
         if reply.status is Status.UNCHANGED or (reply.status is Status.DONE and is_last):
             return written
-        start = reply.go_on_from
+        start = reply.next_entry

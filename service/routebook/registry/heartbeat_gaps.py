@@ -71,7 +71,7 @@ class Pulse:
 
     async def write_down(self) -> None:
         """All that was counted. While the store is out of touch it is kept: nothing is heard then."""
-        if not self._namespace.client.in_touch:
+        if not self._namespace.client.is_connected:
             return
         seats, self._seats = self._seats, {}
         began, self._since = self._since, self._clock()

@@ -133,7 +133,7 @@ class Registry(Reading):
         """Raises when the store has not answered anything for so long that one more call would only wait out its time
         as well, and everybody behind it. Presence and the feed go on asking.
         """
-        age_ms = self._namespace.client.contact_age_ms()
+        age_ms = self._namespace.client.answer_age_ms()
         if age_ms > IN_TOUCH_MS + self.live.current.store_timeout_ms:
             raise StoreUnavailableError(
                 f"The store has not answered for {age_ms // 1000} s.",

@@ -407,7 +407,7 @@ class Sessions:
                 await self._move_away(carriers)
 
     def _is_cut_off(self) -> bool:
-        return self._namespace.client.contact_age_ms() > self._live.current.store_cut_off_ms
+        return self._namespace.client.answer_age_ms() > self._live.current.store_cut_off_ms
 
     async def _move_away(self, carriers: list[HeldConnection]) -> None:
         """Their brokers come back, through the balancer, to a worker that can write down that they live."""
@@ -417,7 +417,7 @@ class Sessions:
         _log.log(
             level,
             "The store is out of reach for %.0f s: connections of %d brokers are closed, so that they go elsewhere.",
-            self._namespace.client.contact_age_ms() / 1000,
+            self._namespace.client.answer_age_ms() / 1000,
             len(self._held),
         )
         random.shuffle(carriers)

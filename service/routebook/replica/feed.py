@@ -163,7 +163,7 @@ class Feed:
         age_ms = int((time.monotonic() - self._last_contact) * 1000)
         if self._is_failing:
             return age_ms
-        age_ms = min(age_ms, self._namespace.client.contact_age_ms())
+        age_ms = min(age_ms, self._namespace.client.answer_age_ms())
         return age_ms if age_ms > IN_TOUCH_MS else 0
 
     def lag(self) -> tuple[int, float]:

@@ -172,7 +172,7 @@ class Worker:
         _log.info("Stopped in %.1f s; %d requests were cut off.", time.monotonic() - began, cut)
 
     async def _deregister(self) -> None:
-        if self._client.in_touch:
+        if self._client.is_connected:
             await self._leader.step_down()
             await self.registry.pulse.write_down()
             await self._presence.leave()

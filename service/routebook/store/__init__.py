@@ -1,1 +1,1 @@
-"""The only package that talks to Redis: keys, scripts, one function a script, and what the replica reads."""
+"""The store: the only package that reads and writes Redis or Valkey."""

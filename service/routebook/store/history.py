@@ -1,10 +1,8 @@
-"""The history: one entry a change, as the scripts append it (docs/architecture.md, "The history").
+"""The history: reading its entries, trimming it, and writing baselines and heartbeat gaps (docs/changes.md).
 
-How much of the history the store holds, who has read how far, and taking away what nobody needs.
+request_baseline, begin_baseline, append_baseline, end_baseline: the whole route table, written into the history.
 
-request_baseline, begin_baseline, append_baseline, end_baseline: the whole table, written into the history.
-
-append_heartbeat_gaps: heartbeat gaps, summed up.
+append_heartbeat_gaps: the second stream, `pulse`.
 """
 
 import json
@@ -33,12 +31,12 @@ KINDS: Final = (
     "expiry-paused",
 )
 BASELINE_KINDS: Final = frozenset({"baseline-begin", "baseline-seat", "baseline-queues", "baseline-end"})
-"""They say again what is so, and change nothing: nobody who has followed the history needs them."""
+"""They repeat what the route table has. A reader that is up to date can skip them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One entry of the history. Its id `<ms>-<version>` is the version every answer speaks of."""
+    """One entry of the history."""
 
     ms: int
     version: int
@@ -51,14 +49,14 @@ class Change:
 
     @property
     def broker(self) -> str | None:
-        """The group it is about, whose image has to be read anew."""
+        """The group that it changes, which a replica has to read again."""
         return self.fields.get("broker")
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """The topics whose queues it names; None when all of the group's may have changed.
+        """The topics whose queue entries it changes; None if all of the group's may have changed.
 
-        A removed group took its queues along without naming them: what is there afterwards may be another one's.
+        A removed group's queue entries are not listed: those that the name has afterwards may belong to a new group.
         """
         if self.kind == "write-permission" or self.fields.get("group_removed"):
             return None
@@ -66,12 +64,12 @@ class Change:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Groups whose static mappings were written by it."""
+        """Groups whose static mappings it changes."""
         return tuple(self.fields.get("mapped", ()))
 
     @property
     def instance_names(self) -> tuple[str, ...]:
-        """Live entries that may have come, changed or gone with it."""
+        """Instances that it may have added, changed or removed."""
         if "addr" in self.fields:
             return (join_instance_name(self.fields["cluster"], self.fields["addr"]),)
         return tuple(self.fields.get("instances", ()))
@@ -109,7 +107,7 @@ def _parse_entries(entries: list[Any]) -> list[Change]:
 async def read_changes(
     namespace: Namespace, after: tuple[int, int], *, count: int, block_ms: int | None = None
 ) -> list[Change]:
-    """What came after that id; waits for something when `block_ms` is given."""
+    """The entries after that id. With `block_ms` the call waits for the first one."""
     start = f"{after[0]}-{after[1]}"
     key = namespace.keys.changes
     if block_ms is None:
@@ -127,26 +125,26 @@ async def has_change(namespace: Namespace, ms: int, version: int) -> bool:
 
 
 async def first_change(namespace: Namespace) -> tuple[int, int] | None:
-    """Id of the oldest entry that trimming has left."""
+    """Id of the oldest entry that is left."""
     reply = await namespace.client.call("XRANGE", namespace.keys.changes, "-", "+", "COUNT", 1)
     return split_id(reply[0][0].decode()) if reply else None
 
 
 async def changes_between(namespace: Namespace, since_version: int, limit: int) -> list[Change]:
-    """The entries after that version, oldest first. An id begins with a time, so its place is found by halving."""
+    """The entries after that version, oldest first."""
     first = await first_change(namespace)
     if first is None:
         return []
     newest = await namespace.client.call("XREVRANGE", namespace.keys.changes, "+", "-", "COUNT", 1)
-    start = await place_of(namespace, max(since_version + 1, first[1]), first, split_id(newest[0][0].decode()))
+    start = await find_id(namespace, max(since_version + 1, first[1]), first, split_id(newest[0][0].decode()))
     reply = await namespace.client.call("XRANGE", namespace.keys.changes, f"{start[0]}-{start[1]}", "+", "COUNT", limit)
     return _parse_entries(reply)
 
 
-async def place_of(
-    namespace: Namespace, version: int, first: tuple[int, int], last: tuple[int, int]
-) -> tuple[int, int]:
-    """An id at or just before the entry of that version: the largest ms whose first entry is not beyond it."""
+async def find_id(namespace: Namespace, version: int, first: tuple[int, int], last: tuple[int, int]) -> tuple[int, int]:
+    """An id at, or just before, the entry of that version. Ids begin with a time, so this is a binary search by time:
+    for the largest ms whose first entry is not after that version.
+    """
     low, high = first[0], last[0]
     while low < high:
         middle = (low + high + 1) // 2
@@ -159,12 +157,12 @@ async def place_of(
 
 
 ENTRIES_PER_TRIM: Final = 2_000
-"""Up to so many leave in one step, 60 KB each at worst: some milliseconds of the store."""
+"""Entries per XTRIM. Of the largest ones, with 60 KB each, that takes the store a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """All entries up to this version took so many bytes, since the store began to count."""
+    """The number of bytes that all entries up to this version had, since the store began to count."""
 
     version: int
     bytes: int
@@ -172,7 +170,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Somebody who has everything up to this version safely."""
+    """A reader that has durably consumed everything up to this version."""
 
     name: str
     version: int
@@ -185,7 +183,7 @@ class HistoryState:
     newest_ms: int
     entries: int
     written_bytes: int
-    """Ever."""
+    """Size of all entries ever written."""
     marks: Sequence[Mark]
     """Oldest first."""
     readers: Sequence[Reader]
@@ -194,17 +192,17 @@ class HistoryState:
 
     @property
     def first(self) -> int:
-        """Version of the oldest entry kept; one beyond the newest when nothing is."""
+        """Version of the oldest entry; one more than the newest if there is none."""
         return self.newest - self.entries + 1
 
     @property
     def kept_bytes(self) -> int:
-        """To about a MiB."""
+        """Size of the entries that are left, accurate to about a MiB."""
         before = [mark.bytes for mark in self.marks if mark.version <= self.first]
         return self.written_bytes - (before[-1] if before else 0)
 
     def first_within(self, max_bytes: int) -> int:
-        """From which version on the history fits into so many bytes; 0: all of it does."""
+        """First version from which on the history has at most that many bytes; 0 if all of it fits."""
         if self.written_bytes <= max_bytes:
             return 0
         fitting = (mark.version + 1 for mark in self.marks if self.written_bytes - mark.bytes <= max_bytes)
@@ -221,48 +219,48 @@ async def read_history_state(namespace: Namespace) -> HistoryState:
             ("TIME",),
         ]
     )
-    said = {name: _reader(name, place) for name, place in pairs(readers).items()}
+    known = {name: _reader(name, position) for name, position in pairs(readers).items()}
     return HistoryState(
         newest=int(meta[0] or 0),
         newest_ms=int(meta[1] or 0),
         entries=int(entries),
         written_bytes=int(meta[2] or 0),
         marks=[Mark(int(version), int(float(written))) for version, written in pairs(marks).items()],
-        readers=[reader for reader in said.values() if reader],
-        unreadable_readers=[name for name, reader in said.items() if reader is None],
+        readers=[reader for reader in known.values() if reader],
+        unreadable_readers=[name for name, reader in known.items() if reader is None],
         now_ms=int(now[0]) * 1000 + int(now[1]) // 1000,
     )
 
 
-def _reader(name: str, place: str) -> Reader | None:
-    """`<version> <ms>`; None for anything else, which must not keep the history for ever."""
-    version, _, seen_ms = place.partition(" ")
+def _reader(name: str, position: str) -> Reader | None:
+    """From `<version> <ms>`; None for anything else, which must not hold back trimming."""
+    version, _, seen_ms = position.partition(" ")
     if not (version.isdecimal() and seen_ms.isdecimal()):
         return None
     return Reader(name, int(version), int(seen_ms))
 
 
 async def trim_history(namespace: Namespace, state: HistoryState, below: int) -> int:
-    """Takes away what is older than that version, in bounded steps; how many entries went. Whole nodes of the stream
-    go, so up to a hundred entries more may stay.
+    """Remove the entries older than that version, in limited steps. Returns how many were removed. The stream removes
+    whole nodes, so up to a hundred older entries may remain.
     """
     first = await first_change(namespace)
     if first is None or first[1] >= below:
         return 0
-    ms, version = await place_of(namespace, below, first, (state.newest_ms, state.newest))
-    gone = 0
+    ms, version = await find_id(namespace, below, first, (state.newest_ms, state.newest))
+    removed = 0
     while step := int(
         await namespace.client.call(
             "XTRIM", namespace.keys.changes, "MINID", "~", f"{ms}-{version}", "LIMIT", ENTRIES_PER_TRIM
         )
     ):
-        gone += step
-    await _forget_marks(namespace, state.marks, below)
-    return gone
+        removed += step
+    await _remove_marks(namespace, state.marks, below)
+    return removed
 
 
-async def _forget_marks(namespace: Namespace, marks: Sequence[Mark], below: int) -> None:
-    """All but the newest of those that are trimmed: what is kept is counted from there."""
+async def _remove_marks(namespace: Namespace, marks: Sequence[Mark], below: int) -> None:
+    """All trimmed marks except for the newest, from which the size of the rest is counted."""
     old = [mark for mark in marks if mark.version < below]
     if len(old) > 1:
         await namespace.client.call("ZREMRANGEBYSCORE", namespace.keys.marks, "-inf", old[-2].bytes)
@@ -272,50 +270,50 @@ Cause = Literal["daily", "new-history", "trimmed", "operator"]
 
 
 class FencedError(Exception):
-    """Another one leads by now."""
+    """Another worker is the leader now."""
 
 
-async def request_baseline(namespace: Namespace, why: Cause) -> int:
-    """Since when (ms) one is wanted."""
-    return int((await namespace.run("request_baseline", why))[2])
+async def request_baseline(namespace: Namespace, cause: Cause) -> int:
+    """Returns the time (ms) of the first request that is waiting."""
+    return int((await namespace.run("request_baseline", cause))[2])
 
 
 async def begin_baseline(namespace: Namespace, lease: str, *, caller: Caller, cause: Cause) -> tuple[int, str]:
-    """Version of its first entry, and the wish that it fulfils."""
+    """Returns the version of its first entry, and the request that it fulfils."""
     reply = await namespace.run("begin_baseline", pack_caller(caller), lease, cause)
     _check_leads(status_of(reply))
     return int(reply[1]), text(reply[2])
 
 
 async def append_baseline(
-    namespace: Namespace, lease: str, broker: str, place: str, *, caller: Caller
+    namespace: Namespace, lease: str, broker: str, cursor: str, *, caller: Caller
 ) -> tuple[int, str]:
-    """How many entries one part of a group took, and where the next begins; empty after the last."""
-    reply = await namespace.run("append_baseline", pack_caller(caller), lease, broker, place)
+    """Returns the number of entries of this part of a group, and the cursor of the next one; empty after the last."""
+    reply = await namespace.run("append_baseline", pack_caller(caller), lease, broker, cursor)
     _check_leads(status_of(reply))
     return int(reply[2]), text(reply[3])
 
 
 async def end_baseline(
-    namespace: Namespace, lease: str, begin: int, entries: int, wish: str, *, caller: Caller
+    namespace: Namespace, lease: str, begin: int, entries: int, request: str, *, caller: Caller
 ) -> None:
-    reply = await namespace.run("end_baseline", pack_caller(caller), lease, begin, entries, wish)
+    reply = await namespace.run("end_baseline", pack_caller(caller), lease, begin, entries, request)
     _check_leads(status_of(reply))
 
 
 async def write_baseline(namespace: Namespace, lease: str, *, caller: Caller, cause: Cause) -> AsyncGenerator[int]:
-    """All of one, a step a part; yields the number of entries so far. FencedError ends it."""
-    begin, wish = await begin_baseline(namespace, lease, caller=caller, cause=cause)
+    """Write a whole baseline, part by part. Yields the number of entries so far; FencedError ends it."""
+    begin, request = await begin_baseline(namespace, lease, caller=caller, cause=cause)
     entries = 0
     yield entries
     for broker in sorted({name for _, names in await list_broker_names(namespace) for name in names}):
-        place, is_told = "", False
-        while not is_told:
-            appended, place = await append_baseline(namespace, lease, broker, place, caller=caller)
+        cursor, is_complete = "", False
+        while not is_complete:
+            appended, cursor = await append_baseline(namespace, lease, broker, cursor, caller=caller)
             entries += appended
-            is_told = not place
+            is_complete = not cursor
             yield entries
-    await end_baseline(namespace, lease, begin, entries, wish, caller=caller)
+    await end_baseline(namespace, lease, begin, entries, request, caller=caller)
 
 
 def _check_leads(status: Status) -> None:
@@ -325,13 +323,14 @@ def _check_leads(status: Status) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BaselineState:
-    """What the store says of baselines. `of_history`: the one that the last belongs to; empty when there was none."""
+    """The last baseline, and the request that waits."""
 
     requested: Cause | None
     last_ms: int
     last_begin: int
     """Version of its first entry."""
     of_history: str
+    """The history that the last one belongs to; empty if there was none."""
     now_ms: int
 
 
@@ -342,9 +341,9 @@ async def read_baseline_state(namespace: Namespace) -> BaselineState:
             ("TIME",),
         ]
     )
-    wish = text(fields[0])
+    request = text(fields[0])
     return BaselineState(
-        requested=_cause_of(wish.partition(" ")[2]) if wish else None,
+        requested=_cause_of(request.partition(" ")[2]) if request else None,
         last_ms=int(fields[1] or 0),
         last_begin=int(fields[2] or 0),
         of_history=text(fields[3]),
@@ -352,17 +351,17 @@ async def read_baseline_state(namespace: Namespace) -> BaselineState:
     )
 
 
-def _cause_of(why: str) -> Cause:
-    return "trimmed" if why == "trimmed" else "operator"
+def _cause_of(stored: str) -> Cause:
+    return "trimmed" if stored == "trimmed" else "operator"
 
 
 ROWS_BYTES: Final = 200_000
-"""What one entry takes; more rows are more entries. No reader expects more than 256 KiB."""
+"""Size of the rows in one entry, which has at most 256 KiB. More rows take more entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class GapRow:
-    """The gaps of one seat. `buckets`: number of the bucket -> how many."""
+    """The heartbeat gaps of one seat. `buckets`: number of the bucket → number of gaps."""
 
     cluster: str
     broker: str
@@ -380,7 +379,7 @@ class GapRow:
 async def append_heartbeat_gaps(
     namespace: Namespace, worker: str, rows: Sequence[str], *, span_ms: int, max_bytes: int
 ) -> int:
-    """One entry of packed rows that fit into one; its version in the stream."""
+    """Append one entry with packed rows, which must fit into it. Returns its version in the stream."""
     joined = "[" + ",".join(rows) + "]"
     reply = await namespace.run("append_heartbeat_gaps", compact_json(worker), span_ms, joined, max_bytes)
     return int(reply[1])

@@ -1,13 +1,12 @@
-"""Keeps one store server for as long as its owner lives, and not a moment longer.
+"""Runs one store server, and stops it when its owner has ended.
 
 Run as a program of its own (`embedded` starts it), standard library only: `python -I -S keeper.py RUN_DIR
 DISCARD_DIR SERVER ARG…`
 
-Why a process in between: an owner that is killed with -9 runs no cleanup, and the alternatives have holes.
-Linux's parent-death signal fires when the *thread* that forked ends and does not exist on macOS; a function
-between fork and exec is unsafe once the owner has threads. Here the owner holds the writing end of our
-standard input, so its death, of whatever cause, is an end of file to us, and closing it is also how the
-owner asks for an orderly stop.
+Why a process in between: an owner that is killed with -9 runs no cleanup, and the alternatives are incomplete. Linux's
+parent-death signal fires when the *thread* that forked ends, and macOS has none; a function between fork and exec is
+unsafe when the owner has threads. Here the owner holds the writing end of the keeper's standard input. Its death, for
+any reason, is an end of file there, and the owner closes it to ask for an orderly stop.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ KILL_AFTER_SECONDS = 15.0
 
 
 def run_server(command: list[str]) -> int:
-    """Fork and exec. This process has one thread, so the death signal below is about the process."""
+    """Fork and exec. The keeper has one thread, so the death signal below means the whole process."""
     keeper = os.getpid()
     server = os.fork()
     if server:
@@ -35,17 +34,17 @@ def run_server(command: list[str]) -> int:
             os._exit(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    # The keeper ignores these for itself; the server wants its own handling.
+    # The keeper ignores this signal; the server needs its default handling.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        os.execv(command[0], command)  # noqa: S606 no shell is the point
+        os.execv(command[0], command)  # noqa: S606 - without a shell on purpose
     except OSError as error:
         os.write(2, f"cannot run {command[0]}: {error.strerror}\n".encode())
     os._exit(127)
 
 
 def announce(run_dir: str, server: int) -> None:
-    """The owner learns the server's process id from here; renamed into place so that it never reads half."""
+    """Writes the server's process id to a file for the owner, and renames it into place when it is complete."""
     path = os.path.join(run_dir, PROCESS_ID_FILE)
     with open(path + ".new", "w", encoding="ascii") as file:
         file.write(str(server))
@@ -53,7 +52,7 @@ def announce(run_dir: str, server: int) -> None:
 
 
 def owner_ended_first(ended: int) -> bool:
-    """Waits until the owner closes our standard input (or dies), or else the server ends by itself."""
+    """Waits until the owner closes standard input or dies, or until the server ends by itself."""
     while True:
         readable, _, _ = select.select([0, ended], [], [])
         if 0 in readable and not os.read(0, 64):
@@ -63,7 +62,7 @@ def owner_ended_first(ended: int) -> bool:
 
 
 def end(server: int, ended: int) -> int:
-    """Ask, then insist. The server flushes its log to disk when asked."""
+    """Asks the server to stop, which makes it write its data to disk, and kills it if it does not."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(server, signal.SIGTERM)
         # A stopped process (SIGSTOP) sees the request only when it runs again.
@@ -77,10 +76,10 @@ def end(server: int, ended: int) -> int:
 
 def main() -> int:
     run_dir, discard_dir, *command = sys.argv[1:]
-    # Terminal signals go to the owner, which decides; nothing but the owner's end ends us.
+    # Terminal signals are for the owner. Only the end of the owner or of the server ends the keeper.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # The server alone holds the writing end: its end, of whatever cause, is an end of file on the other one.
+    # Only the server holds the writing end of this pipe, so its end, for any reason, is an end of file.
     ended, held_by_server = os.pipe()
     os.set_inheritable(held_by_server, True)
     server = run_server(command)
@@ -89,7 +88,7 @@ def main() -> int:
     owner_ended = owner_ended_first(ended)
     status = end(server, ended)
     if owner_ended:
-        # Else the owner wants to read the server's log, and cleans up itself.
+        # Otherwise the owner reads the server's log first, and cleans up itself.
         shutil.rmtree(run_dir, ignore_errors=True)
         if discard_dir:
             shutil.rmtree(discard_dir, ignore_errors=True)

@@ -5,27 +5,27 @@
 | `clusters` | set | cluster names |
 | `cluster:<cluster>` | set | its broker names |
 | `broker:<name>` | hash | cluster, zone, acting, rev (version of its last change), `addr:<id>` |
-| `queues:<name>` | hash | topic → `perm read write flags[ t]`, t: it came from register-topic |
-| `staged:<random>` | hash | a queue table in preparation; vanishes after a minute |
-| `mapping:<host>`, `mapped` | hash, set | topic → static-topic mapping as JSON; the hosts that have any |
+| `queues:<name>` | hash | topic → `perm read write flags[ t]`; t: registered by request |
+| `staged:<random>` | hash | a queue table that is being staged; expires after a minute |
+| `mapping:<host>`, `mapped` | hash, set | topic → static-topic mapping as JSON; the hosts that have mappings |
 | `instance:<cluster>/<addr>` | hash | broker, id, inc, timeout, ha, dv, digests and the rev they hold for |
-| `filters` | hash | `<cluster>/<addr>` → JSON list |
-| `heartbeats`, `deadlines` | sorted set | `<cluster>/<addr>` by last heartbeat; by expiry on the deadline clock |
-| `sessions:<worker>` | hash | `<cluster>/<addr>` → `<stamp> <incarnation>`: connections of the worker carry it |
-| `lost` | hash | `<cluster>/<addr>` → `<incarnation> <lost ms> <worker>`: it has no session, the worker looks |
-| `ended` | sorted set | `<worker> <cluster>/<addr>`: sessions that ended lately, by the server's clock |
+| `filters` | hash | `<cluster>/<addr>` → filter servers as JSON list |
+| `heartbeats`, `deadlines` | sorted set | `<cluster>/<addr>` by last heartbeat; by deadline, on the deadline clock |
+| `sessions:<worker>` | hash | `<cluster>/<addr>` → `<stamp> <incarnation>`: the worker has a connection of it |
+| `lost` | hash | `<cluster>/<addr>` → `<incarnation> <lost ms> <worker>`: it has no session; worker investigates |
+| `ended` | sorted set | `<worker> <cluster>/<addr>`: sessions that ended recently, by the store's clock |
 | `workers`, `workers:about` | sorted set, hash | workers by the end of their lease (deadline clock); for `status` |
-| `kv`, `kv:<namespace>` | set, hash | namespaces of key-values, an emptied one stays; their values |
+| `kv`, `kv:<namespace>` | set, hash | key-value namespaces, including empty ones; their values |
 | `settings` | hash | run-time settings |
 | `changes` | stream | the history; id `<ms>-<version>`, one field `d` |
-| `changes:marks` | sorted set | version by the bytes of the history written up to it, one a MiB |
-| `pulse` | stream | heartbeat gaps, summed up; ids as in `changes`, with numbers of its own |
-| `readers` | hash | reader of the history → `<version> <ms>`: what it holds safely, and when it said so |
+| `changes:marks` | sorted set | version by the bytes of the history written up to it, one per MiB |
+| `pulse` | stream | heartbeat gaps; ids as in `changes`, with versions of its own |
+| `readers` | hash | reader of the history → `<version> <ms>`: consumed up to there, reported then |
 | `meta` | hash | schema, history, ms, version, bytes, alive_ms, paused_ms, kv_imported, restored, pulse_*, baseline_* |
 | `identity` | string | random, set once |
 | `leader`, `leader:token` | string | the lease `<token>:<worker>:<nonce>`; the last token |
-| `expired` | sorted set | `<cluster>/<addr>` that expired lately, by the deadline clock |
-| `expiry` | hash | last_scan_ms, instances, due, held_since_ms, brokers, released_to, vanished…, stood… |
+| `expired` | sorted set | `<cluster>/<addr>` that expired recently, by the deadline clock |
+| `expiry` | hash | last_scan_ms, instances, due, held_since_ms, brokers, released_to, vanished*, paused_* |
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from routebook.model.names import check_namespace
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The braces make the namespace the slot tag, so that one script may touch all of it on a Cluster."""
+    """The braces make the namespace the slot tag, so one script may use all of its keys on a Cluster."""
 
     namespace: str
 

@@ -25,7 +25,7 @@ class Status(IntEnum):
 
 
 def text(value: Any) -> str:
-    """A bulk reply as text; absent is empty."""
+    """A bulk reply as text; empty if there is none."""
     return "" if value is None else bytes(value).decode()
 
 
@@ -55,7 +55,7 @@ class Namespace:
     on_run: OnRun = ignore_run
 
     async def run(self, script: str, *args: str | int) -> list[Any]:
-        """Run one script. Every key that it touches is built from `meta`; its reply begins with status and version."""
+        """Run one script. It builds every key that it uses from `meta`; its reply begins with status and version."""
         start = perf_counter()
         try:
             reply = await self.scripts.run(self.client, script, self.keys.meta, *args)
@@ -83,7 +83,7 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What most scripts say: how it went, and the version of the route table afterwards."""
+    """The reply of most scripts: the status, and the version of the route table afterwards."""
 
     status: Status
     version: int

@@ -1,4 +1,4 @@
-"""How values look in the store, and as members of a change's JSON."""
+"""How values are written in the store, and in the JSON of a change."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ def compact_json(value: object) -> str:
 
 
 def pack_caller(caller: Caller) -> str:
-    """The members every change begins with, ready made."""
+    """The JSON members that every change begins with."""
     return compact_json({"actor": caller.actor, "source": caller.source})[1:-1]
 
 
@@ -26,7 +26,7 @@ def sha256_of(value: str) -> str:
 
 
 def queue_item(topic: str, queue: QueueData) -> str:
-    """One entry of a change's `queues`: written by hand, since a registration has thousands."""
+    """One item of a change's `queues`. Formatted by hand, because a registration has thousands of them."""
     return (
         f'{{"t":{_quote(topic)},"r":{queue.read_queues},"w":{queue.write_queues},"p":{queue.perm},"f":{queue.flags}}}'
     )
@@ -64,15 +64,15 @@ def unpack_mapping(packed: bytes | str) -> TopicMapping:
 
 
 def pack_filters(filters: Iterable[str] | None) -> str:
-    """Empty text leaves the stored list alone; `[]` removes it."""
+    """Empty text keeps the stored list; `[]` removes it."""
     return "" if filters is None else compact_json(list(filters))
 
 
 def unpack_seats(flat: list[bytes]) -> dict[int, str]:
-    """id, address, id, address, …"""
+    """From id, address, id, address, …"""
     return {int(flat[i]): flat[i + 1].decode() for i in range(0, len(flat), 2)}
 
 
 def pairs(flat: list[bytes]) -> Mapping[str, str]:
-    """A hash reply (field, value, field, value, …) as a mapping."""
+    """From the reply for a hash: field, value, field, value, …"""
     return {flat[i].decode(): flat[i + 1].decode() for i in range(0, len(flat), 2)}

@@ -1,4 +1,4 @@
-"""What a replica, and `status`, read from the store. Nothing here writes."""
+"""Reads for the replica and for `status`. Nothing here writes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,8 @@ from routebook.store.namespace import Namespace, text
 from routebook.store.packing import pairs, unpack_mapping
 from routebook.store.workers import HistoryHead, Lease
 
-__all__ = ["GroupImage", "read_groups", "read_history_head", "read_instances"]
-
 _unpack_queue = lru_cache(maxsize=16_384)(QueueData.unpack)
-"""A fleet has some dozens of distinct values, and a load reads up to millions of entries."""
+"""A fleet has a few dozen distinct values, and a load reads up to millions of entries."""
 
 ENTRIES_PER_PAGE: Final = 5000
 """A larger group is read in pages, each of which blocks the store for about 2 ms."""
@@ -31,9 +29,9 @@ class GroupImage:
 
     group: BrokerGroup | None
     clusters: frozenset[str]
-    """Those whose set names it; the group itself belongs to the first that registered it."""
+    """The clusters that list it. The group itself belongs to the cluster that registered it first."""
     queues: Mapping[str, QueueData | None]
-    """None: the topic has no entry any more."""
+    """None: the topic has no entry."""
     all_queues: bool
     mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
 
@@ -49,7 +47,7 @@ async def read_history_head(namespace: Namespace) -> HistoryHead:
 
 
 async def list_broker_names(namespace: Namespace) -> list[tuple[str, list[str]]]:
-    """Every cluster with the names it lists; a name may have no group (left over, as in Apache's)."""
+    """Every cluster with the broker names that it lists. A name may have no group, as in Apache's name server."""
     clusters = sorted(text(name) for name in await namespace.client.call("SMEMBERS", namespace.keys.table("clusters")))
     if not clusters:
         return []
@@ -199,12 +197,12 @@ async def read_settings(namespace: Namespace) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """What `status` and `expiry status` add to the replica's own knowledge."""
+    """What `status` and `expiry status` read from the store, besides the replica."""
 
     lease: Lease | None
     expiry: Mapping[str, str]
     workers: Mapping[str, int]
-    """Worker → what is left of its lease, ms; negative when it has ended."""
+    """Worker → rest of its lease in ms; negative if it has ended."""
     about: Mapping[str, str]
     now_ms: int
 

@@ -1,4 +1,4 @@
-"""begin_history, restore_kv, restore_settings, restore_queues, mark_restored: after the store lost data."""
+"""begin_history, restore_kv, restore_settings, restore_queues, mark_restored: recovery after a loss of data."""
 
 import secrets
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from routebook.store.packing import pack_caller, queue_item, sha256_of
 
 
 async def begin_history(namespace: Namespace, *, history: str) -> str:
-    """The store lost changes of `history` that we have seen. Whoever comes second gets the name the first one gave."""
+    """Rename the history `history`, of which the store lost changes. Returns the name, which the first worker chose."""
     return text((await namespace.run("begin_history", history, secrets.token_hex(8)))[2])
 
 
@@ -24,7 +24,7 @@ async def restore_kv(
 async def restore_settings(
     namespace: Namespace, values: Mapping[str, tuple[str, str]], *, caller: Caller
 ) -> CountedOutcome:
-    """Key → (value, value as the history may show it)."""
+    """`values`: key → value, and the value as the history may show it."""
     entries = [part for key, (value, shown) in values.items() for part in (key, value, shown)]
     return CountedOutcome.of(await namespace.run("restore_settings", pack_caller(caller), *entries))
 
@@ -32,8 +32,8 @@ async def restore_settings(
 async def restore_queues(
     namespace: Namespace, broker: str, queues: Mapping[str, QueueData], *, revision: int, caller: Caller
 ) -> CountedOutcome:
-    """`revision` of the group as this worker knows it; STALE says that it has changed since. After DONE the revision
-    is the reply's version.
+    """`revision` of the group as this worker has it. STALE: it has changed. After DONE the revision is the reply's
+    version.
     """
     entries = [part for topic, queue in queues.items() for part in (topic, queue.pack(), queue_item(topic, queue))]
     return CountedOutcome.of(await namespace.run("restore_queues", pack_caller(caller), broker, revision, *entries))

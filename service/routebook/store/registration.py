@@ -14,10 +14,10 @@ from routebook.store.sessions import NO_SESSION, SessionMark
 from routebook.store.staging import StagedTable, stage_difference
 
 ITEMS_PER_CHUNK: Final = 1000
-"""Queue items of one entry of the history, which no reader expects to exceed 1,000 topics and 256 KiB."""
+"""Queue items per entry of the history, which has at most 1,000 topics and 256 KiB."""
 
 CHUNK_BYTES: Final = 200_000
-"""Long topic names end a chunk before its number does. The script joins chunks up to the same size."""
+"""A chunk of long topic names ends before it has that many items. The script joins chunks up to the same size."""
 
 STAGE_FROM_TOPICS: Final = 4000
 """A difference of this many topics is staged in parts and put in place in one step, to block the store only shortly."""
@@ -25,7 +25,7 @@ STAGE_FROM_TOPICS: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class QueueDifference:
-    """What a registration would change in the queues of its group, worked out against a known state of them."""
+    """What a registration changes in the queues of its group, compared with a known revision of the group."""
 
     new: Mapping[str, QueueData] = field(default_factory=dict)
     differing: Mapping[str, QueueData] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class QueueDifference:
 
 @dataclass(frozen=True, slots=True)
 class SeatReply:
-    """What register and touch answer."""
+    """The reply of register_broker and touch_broker."""
 
     status: Status
     version: int
@@ -47,9 +47,9 @@ class SeatReply:
     master_address: str
     master_ha_address: str
     gap_ms: int | None = None
-    """Since this instance was heard before; None when it was not."""
+    """Time since the heartbeat before; None if there was none."""
     lowered_seats: Mapping[int, str] = field(default_factory=dict)
-    """The group's seats afterwards, if this registration lowered its smallest id; else none."""
+    """The group's seats afterwards if this registration lowered its smallest id; else empty."""
 
     @classmethod
     def of(cls, reply: list[Any]) -> "SeatReply":
@@ -64,12 +64,12 @@ class SeatReply:
         )
 
 
-def _gap(said: int) -> int | None:
-    return said if said >= 0 else None
+def _gap(ms: int) -> int | None:
+    return ms if ms >= 0 else None
 
 
 def new_incarnation() -> str:
-    """64 random bits: tells one stay of an address in its seat from the next."""
+    """64 random bits that distinguish one stay of an address in its seat from the next."""
     return secrets.token_hex(8)
 
 
@@ -85,10 +85,11 @@ async def register_broker(
     replaces_known: bool,
     session: SessionMark = NO_SESSION,
 ) -> SeatReply:
-    """`base` is (history, revision of the group) that the difference rests on; STALE says that it no longer holds.
+    """`base` is the history, and the revision of the group, that the difference was compared with. STALE: it has
+    changed.
 
-    `replaces_known` says whether the data version is expected to count as changed; it matters only for a table so
-    large that it is staged, since the staged table either has the differing topics in it or has not.
+    `replaces_known` says whether the data version is expected to count as changed. It matters only for a staged table,
+    which either contains the differing topics or does not.
     """
     staged: StagedTable | None = None
     if difference.topic_count >= STAGE_FROM_TOPICS:
@@ -126,7 +127,7 @@ async def register_broker(
 
 
 def _difference_arguments(difference: QueueDifference, *, staged: bool, with_differing: bool) -> list[str | int]:
-    """Counts, then the lists; a staged table is in the store already and only its history is sent."""
+    """Counts, then the lists. The topics of a staged table are in the store already: only their history is sent."""
     mappings = [part for topic, m in difference.mappings.items() for part in (m.bname, topic, pack_mapping(m))]
     if staged:
         lists: list[str | int] = [0, 0, 0, len(difference.mappings)]
@@ -154,7 +155,7 @@ def _packed(queues: Mapping[str, QueueData]) -> list[str]:
 
 
 def _chunks(kind: str, items: list[str]) -> list[str | int]:
-    """Ready-made pieces of the history, each small enough for one entry."""
+    """Queue items joined for the history, each chunk small enough for one entry."""
     arguments: list[str | int] = []
     chunk: list[str] = []
     size = 0
@@ -172,7 +173,7 @@ def _chunks(kind: str, items: list[str]) -> list[str | int]:
 
 async def touch_broker(
     namespace: Namespace,
-    who: Registration | Instance,
+    sender: Registration | Instance,
     *,
     caller: Caller,
     digest: str,
@@ -182,10 +183,10 @@ async def touch_broker(
         await namespace.run(
             "touch_broker",
             pack_caller(caller),
-            who.cluster,
-            who.broker,
-            who.broker_id,
-            who.address,
+            sender.cluster,
+            sender.broker,
+            sender.broker_id,
+            sender.address,
             digest,
             session.worker,
             session.stamp,
@@ -199,12 +200,12 @@ class HeartbeatReply:
     version: int
     data_version: DataVersion | None
     gap_ms: int | None
-    """Since it was heard before; None when it was not."""
+    """Time since the heartbeat before; None if there was none."""
 
 
 async def heartbeat_broker(
     namespace: Namespace, cluster: str, broker: str, broker_id: int, *, caller: Caller, address: str = ""
 ) -> HeartbeatReply:
-    """Without an address, whoever sits in that seat is meant."""
+    """Without an address, the one in that seat is used."""
     reply = await namespace.run("heartbeat_broker", pack_caller(caller), cluster, broker, broker_id, address)
     return HeartbeatReply(status_of(reply), int(reply[1]), DataVersion.unpack(text(reply[2])), _gap(reply[3]))

@@ -15,15 +15,15 @@ Cause = Literal["unregistered", "connection-lost", "operator"]
 
 
 NAMES_BYTES: Final = 200_000
-"""Of brokers whose expiry is held, in one entry of the history."""
+"""Size of the broker names in an entry about a hold, so that the entry stays below 256 KiB."""
 
 DEPARTURES_PER_CALL: Final = 100
-"""The script stops there too; it is there that the store is blocked."""
+"""The script has the same limit: it blocks the store meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Without an address, whoever sits in the seat; without an incarnation, the current one."""
+    """Without an address, the one in the seat is removed; without an incarnation, the current one."""
 
     cluster: str
     broker: str
@@ -32,9 +32,9 @@ class Departure:
     incarnation: str = ""
     cause: Cause = "unregistered"
     lost_ms: int | None = None
-    """When the connection went, if that is the cause."""
+    """When the connection was lost, if that is the cause."""
     carried: bool = False
-    """Workers still show what the store has lost, so the history must say that it is gone."""
+    """Workers still show what the store has lost, so the history needs an entry even if it is not in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ def _departure_arguments(departure: Departure, caller: Caller, staged: str) -> l
     ]
 
 
-def _departure_notices(told: list[list[bytes]]) -> list[MinBrokerChange]:
-    return [after_leaving(text(broker), unpack_seats(seats), text(offline)) for broker, offline, *seats in told]
+def _departure_notices(notices: list[list[bytes]]) -> list[MinBrokerChange]:
+    return [after_leaving(text(broker), unpack_seats(seats), text(departed)) for broker, departed, *seats in notices]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,30 +103,31 @@ class DueInstance:
     incarnation: str
     deadline: int
     holds_seat: bool = True
-    """Nothing depends on one that does not: its address was replaced."""
+    """False: its address was replaced, and nothing depends on the instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What the leader's look found. `clock` is the deadline clock, which stops while nobody can be heard."""
+    """What the leader's scan found. `clock` is the deadline clock, which is paused while no heartbeat can arrive."""
 
     status: Status
     clock: int = 0
     instances: int = 0
     due: int = 0
     counting: int = 0
-    """Of those due: not released by an operator, and holding a seat. What a mass expiry is judged by."""
+    """Number of due instances that hold a seat and were not released by an operator: they count towards a mass expiry.
+    """
     released_to: int = 0
     held_since_ms: int | None = None
     expired_lately: int = 0
     cut_off: bool = False
-    """Most workers vanished, and nobody was heard since: the deadline clock stands still."""
+    """Most workers have vanished, and no heartbeat has arrived since: the deadline clock is paused."""
     listed: tuple[DueInstance, ...] = ()
     """The first of those due, soonest deadline first."""
 
 
 async def scan_deadlines(namespace: Namespace, lease: str, *, caller: Caller, limit: int, window_ms: int) -> Scan:
-    """Expiries of the last `window_ms` are counted too: brokers that fall silent together fall due one by one."""
+    """Expiries within the last `window_ms` are counted too: brokers that fail together become due one by one."""
     reply = await namespace.run("scan_deadlines", pack_caller(caller), lease, limit, window_ms)
     if status_of(reply) is Status.FENCED:
         return Scan(Status.FENCED)
@@ -180,17 +181,17 @@ async def expire_brokers(
 
 
 async def hold_expiry(namespace: Namespace, lease: str, brokers: Sequence[str], *, caller: Caller) -> Outcome:
-    """Of very long names the history names as many as one entry holds."""
-    return Outcome.of(await namespace.run("hold_expiry", pack_caller(caller), lease, compact_json(_first_of(brokers))))
+    """The history names as many brokers as fit into one entry."""
+    return Outcome.of(await namespace.run("hold_expiry", pack_caller(caller), lease, compact_json(_that_fit(brokers))))
 
 
-def _first_of(names: Sequence[str]) -> list[str]:
+def _that_fit(names: Sequence[str]) -> list[str]:
     sizes = accumulate(len(compact_json(name).encode()) + 1 for name in names)
     return [name for name, size in zip(names, sizes, strict=True) if size <= NAMES_BYTES]
 
 
 async def release_expiry(namespace: Namespace, *, caller: Caller, expire_due: bool, lease: str = "") -> Outcome:
-    """`expire_due`: those due by now may expire, however many. Without it the hold merely ends: the leader says so, and
-    names its lease.
+    """`expire_due`: all brokers that are due now may expire, however many. Without it the hold only ends, which the
+    leader does with its lease.
     """
     return Outcome.of(await namespace.run("release_expiry", pack_caller(caller), int(expire_due), lease))

@@ -1,7 +1,7 @@
-"""The Lua scripts: found, put together from their includes once, and run by content hash.
+"""Loads the Lua scripts, replaces their includes, and runs them by the hash of their text.
 
-The hash is the version: in a rolling upgrade old and new workers each run their own text. A store that has forgotten a
-script (restart, failover, SCRIPT FLUSH) is sent the text again within the same call.
+The hash is the version: in a rolling upgrade old and new workers each run their own text. When the store does not have
+a script (after a restart, a failover or SCRIPT FLUSH), the same call sends the text.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class Script:
 
 
 def script_folder() -> Path:
-    """Inside the installed package, or at the top of a source checkout."""
+    """In the installed package, or at the top of a source checkout."""
     packaged = Path(str(files("routebook"))) / "lua"
     checkout = Path(__file__).resolve().parents[3] / "lua"
     for folder in (packaged, checkout):
@@ -43,7 +43,7 @@ def _read(path: Path, chain: tuple[str, ...]) -> str:
     except OSError as error:
         raise ScriptError(
             f"{' → '.join(chain)}: {path} cannot be read ({error.strerror}).",
-            advice="Every include needs a file of its name.",
+            advice="Every include needs a file with its name.",
         ) from error
 
 
@@ -55,7 +55,7 @@ def _expand(name: str, path: Path, folder: Path, seen: set[str], chain: tuple[st
         if wanted in chain:
             raise ScriptError(
                 f"Circular include: {' → '.join((*chain, wanted))}.",
-                advice="Move what both need to a third file.",
+                advice="Move what both need into a third file.",
             )
         if wanted in seen:
             return ""
@@ -66,7 +66,7 @@ def _expand(name: str, path: Path, folder: Path, seen: set[str], chain: tuple[st
 
 
 class ScriptSet:
-    """All scripts of one build of Routebook."""
+    """All scripts of one version of Routebook."""
 
     def __init__(self, scripts: dict[str, Script]) -> None:
         self._scripts = scripts
@@ -91,7 +91,7 @@ class ScriptSet:
 
     @property
     def fingerprint(self) -> str:
-        """Of the whole set: logged at the start, so that two workers can be compared at a glance."""
+        """One hash of all scripts. It is logged at the start, and `status` shows it, so workers can be compared."""
         joined = "".join(script.sha1 for script in self._scripts.values())
         return hashlib.sha1(joined.encode(), usedforsecurity=False).hexdigest()[:12]
 
@@ -106,11 +106,11 @@ class ScriptSet:
             return await client.call("EVAL", script.source, 1, key, *args)
 
     async def run_all(self, client: StoreClient, name: str, key: str, arguments: list[list[str]]) -> list[Any]:
-        """One script that only reads, many times, in one pipeline: so it may be repeated when the store forgot it."""
+        """Many runs of one script in one pipeline. It must only read, since the whole pipeline may be repeated."""
         script = self._scripts[name]
         commands: list[list[str | int]] = [["EVALSHA", script.sha1, 1, key, *args] for args in arguments]
         try:
             return await client.pipeline(commands)
         except NoScriptError:
-            # In one go: the store may forget at any time.
+            # Loaded by the same pipeline: the store may lose its scripts again at any time.
             return (await client.pipeline([["SCRIPT", "LOAD", script.source], *commands]))[1:]

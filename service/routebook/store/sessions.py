@@ -12,7 +12,7 @@ from routebook.store.removal import Departure
 
 @dataclass(frozen=True, slots=True)
 class SessionMark:
-    """What a registration or touch opens a session with: the worker, and its own count of openings."""
+    """What a registration or touch opens a session with: the worker, and the worker's count of sessions it opened."""
 
     worker: str
     stamp: int
@@ -23,7 +23,7 @@ NO_SESSION: Final = SessionMark("", 0)
 
 @dataclass(frozen=True, slots=True)
 class OpenedSession:
-    """An instance that a connection of the worker carries."""
+    """An instance that the worker has a connection of."""
 
     instance_name: str
     incarnation: str
@@ -32,7 +32,7 @@ class OpenedSession:
 
 @dataclass(frozen=True, slots=True)
 class EndedSession:
-    """No connection of the worker carries it any more. Without an incarnation: whatever the session stood for."""
+    """The worker has no connection of this instance any more. Without an incarnation, the session's own is used."""
 
     instance_name: str
     incarnation: str
@@ -42,7 +42,7 @@ class EndedSession:
 
 @dataclass(frozen=True, slots=True)
 class LostConnection:
-    """An instance whose last session, of any worker, has ended."""
+    """An instance whose last session on any worker has ended."""
 
     instance_name: str
     broker: str
@@ -59,7 +59,7 @@ class LostConnection:
         return split_instance_name(self.instance_name)[1]
 
     def departure(self) -> Departure:
-        """Its removal, of exactly this incarnation."""
+        """The removal of exactly this incarnation."""
         return Departure(
             self.cluster,
             self.broker,
@@ -74,18 +74,18 @@ class LostConnection:
 @dataclass(frozen=True, slots=True)
 class SessionCounts:
     ended: int
-    """Since the instant asked about."""
+    """Since the requested time."""
     open: int
     lost: int
-    """Instances without a session that somebody is looking into."""
+    """Instances without a session whose verdict is pending."""
     cut_off: bool
-    """It is us, not the brokers, who are gone: see `Scan.cut_off`."""
+    """The workers are cut off from the brokers: see `Scan.cut_off`."""
 
 
 async def open_sessions(
     namespace: Namespace, worker: str, sessions: Sequence[OpenedSession], *, caller: Caller
 ) -> tuple[Status, ...]:
-    """Of each DONE, or STALE when that stay is over."""
+    """For each session DONE, or STALE if that incarnation is over."""
     arguments: list[str | int] = [pack_caller(caller), worker]
     for one in sessions:
         arguments += [*split_instance_name(one.instance_name), one.incarnation, one.stamp]
@@ -96,25 +96,22 @@ async def open_sessions(
 async def close_sessions(
     namespace: Namespace, worker: str, sessions: Sequence[EndedSession]
 ) -> tuple[tuple[Status, LostConnection | None], ...]:
-    """Of each DONE with the loss, UNCHANGED when it is connected elsewhere, STALE when its stay is over. Maybe of the
-    first ones only: call again with the others.
+    """For each session DONE and the lost connection, UNCHANGED if another worker has a session, or STALE if the
+    incarnation is over. The result may cover only the first ones: call again with the others.
     """
     arguments: list[str | int] = [worker]
     for one in sessions:
         arguments += [*split_instance_name(one.instance_name), one.incarnation, one.stamp, one.ago_ms]
-    told = (await namespace.run("close_sessions", *arguments))[2:]
-    looked_at = len(told) // 5
-    return tuple(
-        (
-            Status(told[5 * i]),
-            _loss([one.instance_name, *told[5 * i + 1 : 5 * i + 5]]) if told[5 * i] == Status.DONE else None,
-        )
-        for i, one in enumerate(sessions[:looked_at])
-    )
+    values = (await namespace.run("close_sessions", *arguments))[2:]
+    results: list[tuple[Status, LostConnection | None]] = []
+    for session, (status, *where) in zip(sessions, _in_fives(values), strict=False):
+        lost = _lost_connection(session.instance_name, where) if status == Status.DONE else None
+        results.append((Status(status), lost))
+    return tuple(results)
 
 
 async def resolve_lost_connections(namespace: Namespace, losses: Sequence[LostConnection]) -> int:
-    """Nobody looks into them any more; their deadlines decide."""
+    """Ends their investigation: the deadlines decide. Returns how many were pending."""
     arguments: list[str] = []
     for loss in losses:
         arguments += [loss.cluster, loss.address, loss.incarnation]
@@ -124,9 +121,10 @@ async def resolve_lost_connections(namespace: Namespace, losses: Sequence[LostCo
 async def adopt_lost_connections(
     namespace: Namespace, lease: str, worker: str, *, caller: Caller
 ) -> tuple[Status, tuple[LostConnection, ...]]:
-    """Those that a dead worker was looking into: from now on this one does, the leader."""
+    """Those that dead workers were investigating: from now on this worker, the leader, does."""
     reply = await namespace.run("adopt_lost_connections", pack_caller(caller), lease, worker)
-    return status_of(reply), tuple(_losses(reply[2:]))
+    adopted = (_lost_connection(text(name), values) for name, *values in _in_fives(reply[2:]))
+    return status_of(reply), tuple(adopted)
 
 
 async def count_sessions(namespace: Namespace, since_ms: int) -> SessionCounts:
@@ -134,11 +132,11 @@ async def count_sessions(namespace: Namespace, since_ms: int) -> SessionCounts:
     return SessionCounts(ended=int(reply[2]), open=int(reply[3]), lost=int(reply[4]), cut_off=bool(reply[5]))
 
 
-def _losses(told: list[Any]) -> Iterator[LostConnection]:
-    for i in range(0, len(told), 5):
-        yield _loss([text(told[i]), *told[i + 1 : i + 5]])
+def _in_fives(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Both scripts reply five values per instance."""
+    return (values[at : at + 5] for at in range(0, len(values), 5))
 
 
-def _loss(told: list[Any]) -> LostConnection:
-    instance_name, broker, broker_id, incarnation, lost_ms = told
+def _lost_connection(instance_name: str, values: Sequence[Any]) -> LostConnection:
+    broker, broker_id, incarnation, lost_ms = values
     return LostConnection(instance_name, text(broker), int(broker_id), text(incarnation), int(lost_ms))

@@ -1,6 +1,6 @@
-"""open_namespace, renew_worker_lease, remove_worker: who is there to hear brokers.
+"""open_namespace, migrate_namespace, renew_worker_lease, remove_worker: the start and the presence of workers.
 
-acquire_lease, renew_lease, release_lease: who leads. Every script of the leader names its lease.
+acquire_lease, renew_lease, release_lease: the leader. Every script of the leader names its lease.
 """
 
 import secrets
@@ -15,7 +15,7 @@ from routebook.store.packing import pack_caller
 
 @dataclass(frozen=True, slots=True)
 class HistoryHead:
-    """What the store is and how far it has come. Empty and 0 when it holds nothing."""
+    """Which store and history this is, and its last version. Empty and 0 for an empty store."""
 
     identity: str
     history: str
@@ -46,11 +46,11 @@ async def open_namespace(namespace: Namespace) -> HistoryHead:
 class Renewal:
     head: HistoryHead
     is_known: bool
-    """False: it is the worker's first, or it was forgotten meanwhile, and its sessions with it."""
+    """False: it is the worker's first renewal, or the worker was removed meanwhile, with its sessions."""
 
 
 WORKER_LEASE_MS: Final = 10_000
-"""Ten signs of life may be lost before a worker counts as dead."""
+"""A worker counts as dead after ten missed renewals."""
 
 
 async def renew_worker_lease(
@@ -61,7 +61,7 @@ async def renew_worker_lease(
 
 
 async def remove_worker(namespace: Namespace, worker: str, *, caller: Caller, lease: str = "") -> Status:
-    """STALE says that there is more to forget: call again. Without a lease the worker itself leaves."""
+    """STALE: sessions remain, call again. Without a lease the worker removes itself."""
     reply = await namespace.run("remove_worker", pack_caller(caller), lease, worker, WORKER_LEASE_MS)
     return Outcome.of(reply).status
 
@@ -86,7 +86,7 @@ class Lease:
 
 
 async def acquire_lease(namespace: Namespace, worker: str, lease_ms: int) -> tuple[bool, Lease]:
-    """Whether it is ours now, and the lease in force."""
+    """Whether this worker is the leader now, and the lease in force."""
     reply = await namespace.run("acquire_lease", worker, secrets.token_hex(4), lease_ms)
     return status_of(reply) is Status.DONE, Lease(text(reply[2]))
 

@@ -1,10 +1,9 @@
-"""The way to the store: every call with a deadline, on connections to whoever is the primary now.
+"""Calls to the store, each with a deadline, over connections to the current primary.
 
-One path for all layouts: the resolver names the primary, the dialer connects and checks its role, a link
-set carries the calls. Whatever casts doubt on the primary (a broken connection, an overdue answer,
-READONLY, MOVED) drops the set, and the next call finds the primary anew. A call is never repeated by
-itself, since a write whose answer was lost may have been carried out; the one exception is a redirected
-call, which was refused.
+All layouts use the same path: the resolver finds the primary, the dialer connects and checks its role, and a set of
+links carries the calls. When something casts doubt on the primary (a broken connection, an overdue answer, READONLY,
+MOVED), the set is dropped, and the next call finds the primary again. A call is not repeated automatically, because a
+write whose answer was lost may have been carried out. The only exception is a redirected call, which was refused.
 """
 
 import asyncio
@@ -22,19 +21,16 @@ from routebook.store.connection.url import Address, StoreUrl
 __all__ = ["NoScriptError", "StoreClient", "StoreRefusedError", "StoreReplyError", "Word"]
 
 ATTEMPT_SECONDS = 3.0
-"""For finding and connecting, three times that of an impatient call: a slow network needs several round
-trips.
-"""
+"""Limit for finding the primary and connecting to it, which takes several round trips."""
 PAUSE_AFTER_FAILURE_SECONDS = 0.05
-"""A thousand callers a second must not become a thousand connections a second to a server that is starting.
-"""
+"""Limits the number of connection attempts to a server that is starting, however many calls wait for it."""
 SMALL_PIPELINE = 8
-"""Commands that may travel with the calls; more go by the link for long ones."""
+"""A pipeline with at most that many commands uses the links for calls; a longer one uses the link for pipelines."""
 CLOSE_SECONDS = 2.0
 
 
 class StoreClient:
-    """Of one worker. Belongs to the event loop that opened it."""
+    """One worker's connections to the store. It belongs to the event loop that opened it."""
 
     def __init__(self, url: StoreUrl, *, slot_key: str, timeout_ms: int, connections: int = 8) -> None:
         """`slot_key`: any key of the namespace; on a cluster, its slot's owner is the primary."""
@@ -54,27 +50,25 @@ class StoreClient:
 
     @property
     def epoch(self) -> int:
-        """Rises each time connections are made anew: what was known of the store may no longer hold."""
+        """Increases with every new set of connections: the store may have changed in between."""
         return self._epoch
 
     @property
-    def in_touch(self) -> bool:
-        """Connected, and nothing has gone wrong since the last answer."""
+    def is_connected(self) -> bool:
+        """Connected, without a failure since the last answer."""
         return self._links is not None
 
-    def contact_age_ms(self) -> int:
-        """Since the last answer; before the first one, since `open`."""
+    def answer_age_ms(self) -> int:
+        """Time since the last answer, or since `open` if there was none."""
         return int((time.monotonic() - self._last_answer) * 1000)
 
     async def open(self) -> None:
-        """Connects, or raises StoreUnavailableError saying why not. Calls try again by themselves either
-        way.
-        """
+        """Connects, or raises StoreUnavailableError with the reason. Either way, later calls connect by themselves."""
         self._answered()
         await self._connected(self._deadline(int(ATTEMPT_SECONDS * 1000) + 1000))
 
     async def close(self) -> None:
-        """Callers still waiting are told. Never hangs, whatever the store does, and leaves no task."""
+        """Calls that are waiting fail. It returns soon, whatever the store does, and leaves no task behind."""
         self._closed = True
         self._links = None
         tasks = self._tasks | {link.ended for link in self._open_links}
@@ -86,7 +80,7 @@ class StoreClient:
             await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
 
     async def call(self, *words: Word, timeout_ms: int | None = None) -> Any:
-        """One command, every word apart; the reply as it came: bytes, int, list or None."""
+        """Sends one command, one argument per word, and returns the reply: bytes, int, list or None."""
         deadline = self._deadline(timeout_ms)
         packed = pack(words)
         links = self._links or await self._connected(deadline)
@@ -102,8 +96,8 @@ class StoreClient:
         return reply
 
     async def pipeline(self, commands: Sequence[Sequence[Word]], timeout_ms: int | None = None) -> list[Any]:
-        """All at once on one connection, not as a transaction. When one was refused its error is raised,
-        the others being done.
+        """Sends all commands at once on one connection, not as a transaction. If one is refused its error is raised;
+        the others have been carried out.
         """
         if not commands:
             return []
@@ -120,7 +114,7 @@ class StoreClient:
         return replies
 
     async def call_blocking(self, *words: Word, block_ms: int) -> Any:
-        """A read that waits in the store (XREAD BLOCK), on a connection of its own. Cancelling cuts that
+        """A read that waits in the store (XREAD BLOCK), on a connection of its own. Cancelling the call closes that
         connection.
         """
         deadline = self._deadline(self._timeout_ms + block_ms)
@@ -140,9 +134,7 @@ class StoreClient:
         return asyncio.get_running_loop().time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
 
     def _redirected(self, error: StoreError, links: LinkSet) -> bool:
-        """Draws the consequences of an error reply; true when the same command may be sent to another
-        server.
-        """
+        """Acts on an error reply. Returns whether the same command may be sent to another server."""
         if not isinstance(error, StoreRefusedError):
             return False
         if error.code == "MOVED":
@@ -152,9 +144,7 @@ class StoreClient:
         return error.redirected
 
     async def _connected(self, deadline: float) -> LinkSet:
-        """The current set, or a new one. All callers share one attempt, and none waits past its own
-        deadline.
-        """
+        """The current set of links, or a new one. All callers share one attempt; each waits until its own deadline."""
         if self._closed:
             raise StoreUnavailableError("The connection to the store has been closed.")
         if self._links:
@@ -169,7 +159,7 @@ class StoreClient:
         if attempt.cancelled():
             raise StoreUnavailableError("The connection to the store has been closed.")
         if isinstance(error := attempt.exception(), StoreUnavailableError):
-            # One error for all who waited would carry the tracebacks of all of them.
+            # A new error for each caller: a shared one would collect the tracebacks of all of them.
             raise StoreUnavailableError(error.message, advice=error.advice)
         return attempt.result()
 
@@ -233,7 +223,7 @@ class StoreClient:
         return link
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Every task of the client is known to it, so that `close` leaves none."""
+        """Starts a task that `close` ends."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

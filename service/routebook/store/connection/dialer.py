@@ -1,4 +1,4 @@
-"""Makes connections: TCP, TLS or socket, signed in, on the right database, to a server that takes writes."""
+"""Opens connections (TCP, TLS or socket) that are authenticated, on the right database, and to the primary."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,16 +23,14 @@ UNREACHABLE_ADVICE = "Is it running, and is its address right? See ROUTEBOOK_RED
 
 
 class Dialer:
-    """Everything of the store's address but where the primary is."""
+    """Everything about the store's address except for where the primary is."""
 
     def __init__(self, url: StoreUrl) -> None:
         self._url = url
         self._tls = _tls_context(url.tls) if url.tls else None
 
     def reload_tls(self) -> None:
-        """Certificates are read from their files again by the next connection, so rotated ones need no
-        restart.
-        """
+        """The next connection reads the certificates from their files again, so rotated ones need no restart."""
         if self._url.tls:
             self._tls = _tls_context(self._url.tls)
 
@@ -40,12 +38,12 @@ class Dialer:
         return str(address) if address else str(self._url.socket_path)
 
     async def dial_primary(self, address: Address | None) -> AbstractConnection:
-        """Connected to a server that says it is a primary; else StoreUnavailableError. No address: the
-        socket.
+        """Connects to a server that reports to be a primary; otherwise raises StoreUnavailableError. Without an address
+        it uses the socket.
         """
         connection = await self._connect(address, self._url.credentials, self._url.db)
         try:
-            # An answer to PING: the data is loaded. Setting a name may be forbidden; then there is none.
+            # The answer to PING shows that the data is loaded. If SETNAME is forbidden, the connection has no name.
             replies = await converse(connection, [("CLIENT", "SETNAME", CLIENT_NAME), ("ROLE",), ("PING",)])
             self._check_greeting(self.name(address), *replies[1:])
         except BaseException:
@@ -54,7 +52,7 @@ class Dialer:
         return connection
 
     async def ask(self, address: Address, command: Sequence[Word], credentials: Credentials) -> Any:
-        """One question to a server that need not be the primary: a sentinel, a node of the cluster."""
+        """Sends one command to a server that may not be the primary: a sentinel, or a node of the cluster."""
         connection = await self._connect(address, credentials, 0)
         try:
             (reply,) = await converse(connection, [command])
@@ -84,16 +82,15 @@ class Dialer:
         return connection
 
     def _missing_file(self) -> str | None:
-        """The library says only that some file was not found."""
+        """Which file is missing, which the library's error does not contain."""
         tls = self._url.tls
         files = (tls.ca_certs, tls.certfile, tls.keyfile) if tls else ()
         missing = [name for name in files if name and not Path(name).is_file()]
         return f"there is no file {missing[0]}" if missing else None
 
     def _new_connection(self, address: Address | None, credentials: Credentials, db: int) -> AbstractConnection:
-        # No time limits of redis-py's: they cost a timer and a task a call, and the caller's deadline
-        # stands above them. No retries: a repeated command may be carried out twice. RESP2: no message
-        # comes that nobody asked for.
+        # No timeouts of redis-py, which cost a timer and a task per call: the caller has a deadline. No retries, since
+        # a repeated command may be carried out twice. RESP2, which has no messages without a request.
         options: dict[str, Any] = {
             "db": db,
             "username": credentials.username,
@@ -114,8 +111,8 @@ class Dialer:
 
     def _check_greeting(self, name: str, role: Any, pong: Any) -> None:
         for reply in (role, pong):
-            # A user that may not ask for the role, or a proxy that does not know it, is believed; START
-            # checks say more.
+            # A user without permission for ROLE, or a proxy without that command, is accepted; the checks at the
+            # start find out more.
             if isinstance(reply, StoreError) and not isinstance(reply, StoreReplyError):
                 raise reply
         if isinstance(role, list) and role and role[0] != b"master":
@@ -126,7 +123,7 @@ class Dialer:
 
 
 async def converse(connection: AbstractConnection, commands: Sequence[Sequence[Word]]) -> list[Any]:
-    """For the time before a connection is shared: send all, read all; error replies are values."""
+    """Sends all commands and reads all replies, before the connection is shared. Error replies are returned."""
     replies: list[Any] = []
     try:
         await connection.send_packed_command([pack(command) for command in commands])
@@ -138,9 +135,7 @@ async def converse(connection: AbstractConnection, commands: Sequence[Sequence[W
                     raise
                 replies.append(translate_reply(error))
     except RedisError as error:
-        raise StoreUnavailableError(
-            f"The store broke the connection off: {error}.", advice=UNREACHABLE_ADVICE
-        ) from error
+        raise StoreUnavailableError(f"The store closed the connection: {error}.", advice=UNREACHABLE_ADVICE) from error
     return replies
 
 

@@ -1,18 +1,16 @@
-"""One connection to the store, shared by many callers.
+"""Links: connections to the store that many callers share.
 
-Invariant: the store answers a connection's commands in their order, so the oldest waiting request owns the
-next reply, whoever still waits for it. A caller that goes away (cancelled, out of time) leaves its place in
-the queue behind, and its reply is read and dropped: no command is cancelled in flight, and no caller can
-get another one's answer.
+Invariant of a link: the store answers the commands of a connection in their order, so the next reply belongs to the
+oldest waiting request, even if its caller has given up. A caller that was cancelled or ran out of time leaves its
+request in the queue, and the reply is read and dropped. No command is cancelled in flight, and no caller can receive
+another caller's reply.
 
-Why shared and not lent out one call at a time, as redis-py's pool does: a store that is slow by half a
-second would then serve 16 calls a second through 8 connections while the others run out of time; and a
-shared one writes and reads many commands at once, so it costs less than a borrowed one.
+Why links are shared, instead of one call at a time as in redis-py's pool: with a store that is slow by half a second, 8
+connections would serve 16 calls per second while the others run out of time. A shared connection also writes and reads
+many commands at once, which costs less.
 
-The connections to one primary, by what travels on them.
-
-Heartbeats must never wait behind the load of a whole table: calls share some links, long pipelines have one
-of their own, and a read that blocks in the store has one to itself.
+A link set has the links to one primary. Heartbeats must never wait behind the load of a whole table, so calls share
+some links, long pipelines use another one, and each read that blocks in the store has one of its own.
 """
 
 import asyncio
@@ -32,18 +30,18 @@ from routebook.store.connection.url import Address
 Word = str | bytes | int | float
 
 MAX_UNSENT_BYTES = 64 << 20
-"""What may wait to be sent on one connection: a store that stopped reading must not fill our memory."""
+"""Limit for data that waits to be sent on one connection, in case the store stops reading."""
 CLOSE_SECONDS = 1.0
 
 
 def pack(words: Sequence[Word]) -> bytes:
-    """One command as the store reads it; every word apart (`"CONFIG", "GET"`)."""
-    packed: bytes = hiredis.pack_command(tuple(words))  # type: ignore[arg-type]  # its stub means "each is one of"
+    """One command as the store reads it, one argument per word (`"CONFIG", "GET"`)."""
+    packed: bytes = hiredis.pack_command(tuple(words))  # type: ignore[arg-type]  # its stub expects words of one type
     return packed
 
 
 class Request:
-    """One write to the store and the replies it is owed."""
+    """One write to the store, and the replies that it waits for."""
 
     __slots__ = ("deadline", "future", "replies", "timer", "wanted")
 
@@ -56,7 +54,7 @@ class Request:
 
 
 class Link:
-    """Wraps a connected redis-py connection. `on_end` is told once when it has broken or was closed."""
+    """Wraps a connected redis-py connection. `on_end` is called once, when it breaks or is closed."""
 
     def __init__(
         self,
@@ -68,8 +66,7 @@ class Link:
     ) -> None:
         self._place = place
         self._connection = connection
-        # redis-py has no public way to write without waiting; a wait here could be cancelled, which closes
-        # its connection.
+        # redis-py has no public way to write without waiting; a cancelled wait here would close its connection.
         self._writer: asyncio.StreamWriter = connection._writer  # type: ignore[assignment]
         self._on_answer = on_answer
         self._on_end = on_end
@@ -79,28 +76,26 @@ class Link:
         self._failure: str | None = None
         self._finishing = False
         self.ended_quietly = False
-        """By us, or while nobody waited (as by a server that closes idle connections): no sign of trouble."""
+        """It was closed on purpose, or while no request waited, as when a server closes idle connections."""
         self._reading = asyncio.create_task(self._read(), name=f"read {place}")
 
     @property
     def ended(self) -> asyncio.Task[None]:
-        """Done when nothing of the link is left."""
+        """Done when the connection is closed."""
         return self._reading
 
     @property
     def waiting(self) -> int:
-        """Requests that the store still owes an answer."""
+        """Requests that the store has not answered yet."""
         return len(self._requests)
 
     async def exchange(self, packed: bytes, wanted: int, deadline: float) -> list[Any]:
-        """Send and wait for `wanted` replies, error replies among them as exceptions, or raise
-        StoreUnavailableError.
-
-        Written before the first wait, so calls of one task keep their order.
+        """Sends commands and waits for `wanted` replies, or raises StoreUnavailableError. Error replies are returned as
+        exceptions. The commands are written before the first wait, so calls of one task keep their order.
         """
         if self._writer.is_closing():
-            # Reset by the peer a moment ago, which the reader has not seen yet; or by us.
-            self.break_off(self._lost)
+            # The peer has reset the connection and the reader has not noticed yet, or it was closed here.
+            self.end(self._lost)
         if self._failure is not None:
             raise StoreUnavailableError(self._failure)
         if self._writer.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
@@ -111,54 +106,51 @@ class Link:
         request.timer = self._loop.call_at(deadline, self._time_out, request)
         return await request.future
 
-    def break_off(self, why: str, *, on_purpose: bool = False) -> None:
-        """Everyone who waits is told, at once. Whether their commands were carried out is unknown."""
+    def end(self, reason: str, *, on_purpose: bool = False) -> None:
+        """Fails all waiting requests at once. Whether their commands were carried out is unknown."""
         if self._failure is not None:
             return
-        self._failure = why
+        self._failure = reason
         self._writer.transport.abort()
         requests, self._requests = self._requests, deque()
         self.ended_quietly = on_purpose or not requests
         for request in requests:
-            self._settle(request, StoreUnavailableError(why))
+            self._finish_request(request, StoreUnavailableError(reason))
         self._on_end(self)
 
     def close(self) -> None:
-        """At once, whatever the peer does."""
-        self.break_off(f"The connection to the store at {self._place} was closed.", on_purpose=True)
+        """Closes the connection at once, whatever the peer does."""
+        self.end(f"The connection to the store at {self._place} was closed.", on_purpose=True)
 
     def finish(self) -> None:
-        """Close when the answers owed have come, or are overdue; nothing new is to be sent."""
+        """Closes the connection when all waiting requests are answered or overdue. No more may be sent."""
         self._finishing = True
         if not self._requests:
             self.close()
 
     def _time_out(self, request: Request) -> None:
-        why = f"The store at {self._place} did not answer in time."
+        reason = f"The store at {self._place} did not answer in time."
         if not request.future.done():
-            request.future.set_exception(StoreUnavailableError(why))
-        # Only when the answer that is due next is itself overdue is the connection at fault. Else the store
-        # is at work on a longer one before it, which has a deadline of its own. ("is": a timer may be early
-        # by half a millisecond.)
-        due = self._requests[0] if self._requests else None
-        if due and (due is request or due.deadline <= self._loop.time()):
-            self.break_off(why)
+            request.future.set_exception(StoreUnavailableError(reason))
+        # The connection is at fault only if the oldest request is overdue itself. Otherwise the store is working on an
+        # earlier request with a longer deadline. (`is`, because a timer may fire half a millisecond early.)
+        oldest = self._requests[0] if self._requests else None
+        if oldest and (oldest is request or oldest.deadline <= self._loop.time()):
+            self.end(reason)
 
     async def _read(self) -> None:
-        why = self._lost
+        reason = self._lost
         try:
             while True:
                 self._take(await self._next_reply())
         except RedisError as error:
-            why = f"The connection to the store at {self._place} was lost: {error}"
+            reason = f"The connection to the store at {self._place} was lost: {error}"
         finally:
-            self.break_off(why)
+            self.end(reason)
             await self._disconnect()
 
     async def _next_reply(self) -> Any:
-        """An error reply comes back as a value. redis-py derives some of them from its ConnectionError:
-        hence the code.
-        """
+        """Returns an error reply as a value. redis-py derives some from its ConnectionError; those have a code."""
         try:
             return await self._connection.read_response(disconnect_on_error=False)
         except RedisError as error:
@@ -168,19 +160,19 @@ class Link:
 
     def _take(self, reply: Any) -> None:
         if not self._requests:
-            raise RedisError("an answer that nobody asked for")
+            raise RedisError("the store sent a reply without a request")
         if not isinstance(reply, StoreRefusedError):
             self._on_answer()
         request = self._requests[0]
         request.replies.append(reply)
         if len(request.replies) == request.wanted:
             self._requests.popleft()
-            self._settle(request, None)
+            self._finish_request(request, None)
             if self._finishing and not self._requests:
                 self.close()
 
     @staticmethod
-    def _settle(request: Request, error: Exception | None) -> None:
+    def _finish_request(request: Request, error: Exception | None) -> None:
         if request.timer:
             request.timer.cancel()
         if request.future.done():
@@ -199,14 +191,14 @@ class Link:
 
 
 GROW_AT_WAITING = 16
-"""Open another link for calls when each has this many answers outstanding."""
+"""Another link for calls is opened when each one has this many requests waiting."""
 
 OpenLink = Callable[[Callable[[Link], None]], Awaitable[Link]]
 
 
 class LinkSet:
-    """Good as a whole or not at all: when a link breaks under somebody, the primary is in doubt and
-    `on_lost` is called once.
+    """The links to one primary. When a link breaks while requests wait, the primary is in doubt: `on_lost` is called
+    once, and the whole set is dropped.
     """
 
     def __init__(
@@ -222,7 +214,7 @@ class LinkSet:
         self._open_link = open_link
         self._on_lost = on_lost
         self._spawn = spawn
-        # One is for long pipelines; blocking reads come on top, being few and idle.
+        # One is for long pipelines. Blocking reads do not count, since they are few and idle.
         self._limit = max(1, limit - 1)
         self._calls: list[Link] = []
         self._bulk: Link | None = None
@@ -235,7 +227,7 @@ class LinkSet:
         self._calls.append(await self._open_link(self._ended))
 
     def for_call(self) -> Link:
-        """The one with the fewest answers outstanding."""
+        """The link with the fewest waiting requests."""
         links = self._calls
         if not links:
             raise StoreUnavailableError("The connection to the store was lost.")
@@ -261,9 +253,7 @@ class LinkSet:
         return link
 
     def retire(self) -> None:
-        """Nothing new is sent. Calls under way are finished; reads that block are cut, for they change
-        nothing.
-        """
+        """Sends nothing more. Calls in progress are finished; blocking reads are aborted, since they change nothing."""
         self._retired = True
         for link in self._blocking.copy():
             link.close()
@@ -282,7 +272,7 @@ class LinkSet:
         return link
 
     async def _grow(self) -> None:
-        # Failing to grow is no news: whoever waits on the links there are will see what is wrong.
+        # A failure here needs no report: calls on the existing links will see the same problem.
         with suppress(StoreError):
             self._calls.append(await self._open_more())
         self._growing = None

@@ -1,7 +1,7 @@
-"""Where the primary is now: the only code that knows that Sentinel and Cluster exist.
+"""Finds the primary. No other code depends on Sentinel or Cluster.
 
-All nodes are asked at once and the answer of the majority is taken: a sentinel that was cut off together
-with an old primary goes on naming it, and a node that is down must not cost its time limit on every search.
+All nodes are asked at once, and the majority decides: a sentinel that was cut off together with an old primary still
+names that one, and a node that is down must not delay every search by its timeout.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from routebook.store.connection.url import Address, Layout, StoreUrl
 
 ASK_SECONDS = 1.0
 _ADVICE = {
-    Layout.SENTINEL: "Name sentinels (usually port 26379), not the servers, and the master by their name for it.",
-    Layout.CLUSTER: "Name nodes of a Cluster that are up; a single server is redis://host:port.",
+    Layout.SENTINEL: "Name the sentinels (usually port 26379), not the servers, and the master as they call it.",
+    Layout.CLUSTER: "Name nodes of a Cluster that are running; a single server is redis://host:port.",
 }
 
 
 class Resolver:
-    """Names the servers that may be the primary, likeliest first. Whether one is, its ROLE says."""
+    """Lists the servers that may be the primary, the most likely one first. ROLE then shows whether a server is."""
 
     def __init__(self, url: StoreUrl, slot_key: str, dialer: Dialer) -> None:
         self._url = url
@@ -33,7 +33,7 @@ class Resolver:
         self._pointed_at: Address | None = None
 
     async def find(self) -> list[Address | None]:
-        """None stands for the socket. Raises StoreUnavailableError when nobody names one."""
+        """None stands for the socket. Raises StoreUnavailableError if no node names a primary."""
         if self._url.layout is Layout.SINGLE:
             return [self._url.addresses[0] if self._url.addresses else None]
         if self._url.layout is Layout.SENTINEL:
@@ -44,9 +44,7 @@ class Resolver:
         return list(await self._vote(self._known_nodes, self._ask_node))
 
     def point_at(self, redirection: str, asked: Address | None) -> None:
-        """From a node's `MOVED <slot> <host>:<port>`: spares the search. An empty host is the one that was
-        asked.
-        """
+        """Uses a node's `MOVED <slot> <host>:<port>` for the next search. An empty host is the node that was asked."""
         host, _, port = redirection.rpartition(" ")[2].rpartition(":")
         if port.isdecimal() and asked:
             self._pointed_at = Address(host or asked.host, int(port))
@@ -65,7 +63,7 @@ class Resolver:
             named.update(addresses)
             if first <= self._slot <= last:
                 owner = addresses[0]
-        # Those that left the cluster are not asked again.
+        # Nodes that left the cluster are not asked again.
         self._known_nodes = named
         return owner
 
@@ -83,7 +81,7 @@ class Resolver:
                     failures.append(str(error))
                     continue
                 if named is None:
-                    failures.append(self._nobody())
+                    failures.append(self._names_no_primary())
                     continue
                 votes[named] += 1
                 if votes[named] > len(tasks) // 2:
@@ -96,17 +94,17 @@ class Resolver:
             await asyncio.gather(*tasks, return_exceptions=True)
         if not votes:
             raise StoreUnavailableError(
-                f"Nobody at {self._url} names a primary: {failures[0]}", advice=_ADVICE[self._url.layout]
+                f"No node of {self._url} names a primary: {failures[0]}", advice=_ADVICE[self._url.layout]
             )
         return [address for address, _ in votes.most_common()]
 
-    def _nobody(self) -> str:
+    def _names_no_primary(self) -> str:
         if self._url.layout is Layout.SENTINEL:
-            return f"the sentinels know no master {self._url.master!r}."
-        return f"slot {self._slot} is served by no node of the cluster."
+            return f"the sentinels have no master {self._url.master!r}."
+        return f"no node of the cluster serves slot {self._slot}."
 
 
 def _announced(entry: list[Any], asked: Address) -> Address:
-    """A node that does not know its own address leaves it out: then it is where it was asked."""
+    """A node that does not know its own address omits it; then it has the address that was asked."""
     host = (entry[0] or b"").decode()
     return Address(host if host not in ("", "?") else asked.host, int(entry[1]))

@@ -1,4 +1,4 @@
-"""Store addresses as people write them: one parser, one value, and a form that is safe to print.
+"""Store addresses: parsed from the setting, and printed without secrets.
 
     redis[s]://[[user]:password@]host[:port][/db]
     unix://[[user]:password@]/path/of/socket[?db=0]
@@ -33,7 +33,7 @@ _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<name>[^:\[\]]+))(?::(?P<
 
 
 class Address(NamedTuple):
-    """Where one server listens."""
+    """Host and port of one server."""
 
     host: str
     port: int
@@ -59,12 +59,12 @@ _SCHEMES: Mapping[str, tuple[Layout, bool]] = {
     "cluster": (Layout.CLUSTER, False),
     "clusters": (Layout.CLUSTER, True),
 }
-"""Each scheme's layout, and whether it is over TLS."""
+"""Scheme → layout, and whether it uses TLS."""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """An ACL user, or the default one when only a password is given."""
+    """An ACL user, or the default user if there is only a password."""
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -72,9 +72,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class TlsOptions:
-    """What redis-py's TLS connection takes. The defaults verify the server against the system's
-    authorities.
-    """
+    """Options of redis-py's TLS connection. By default the server is verified against the system's authorities."""
 
     ca_certs: str | None = None
     certfile: str | None = None
@@ -86,14 +84,14 @@ class TlsOptions:
 
 @dataclass(frozen=True)
 class StoreUrl:
-    """A parsed store address. Its `repr` and `str` carry no secret."""
+    """A parsed store address. Its `repr` and `str` contain no secret."""
 
     layout: Layout
     addresses: tuple[Address, ...] = ()
-    """Of the server, of the sentinels, or of some nodes of the cluster; none with a socket."""
+    """Addresses of the server, of the sentinels, or of some nodes of the cluster; empty for a socket."""
     socket_path: str | None = None
     master: str | None = None
-    """The name that the sentinels know the primary by."""
+    """The name of the primary in the sentinels' configuration."""
     db: int = 0
     credentials: Credentials = Credentials()
     sentinel_credentials: Credentials = Credentials()
@@ -105,7 +103,7 @@ class StoreUrl:
         return _Parser(text).parse()
 
     def masked(self) -> str:
-        """To print: the password, if any, is three asterisks."""
+        """For printing: the password, if any, is three asterisks."""
         scheme = {Layout.SINGLE: "redis"}.get(self.layout, self.layout.value) + ("s" if self.tls else "")
         hosts = self.socket_path or ",".join(map(str, self.addresses))
         path = f"/{self.master}" if self.master else ""
@@ -121,12 +119,12 @@ class StoreUrl:
 
 
 class _Parser:
-    """One text on its way to a StoreUrl."""
+    """Parses one address."""
 
     def __init__(self, text: str) -> None:
         found = _URL.fullmatch(text.strip())
         if not found or found["scheme"] not in _SCHEMES:
-            _refuse("is not an address that Routebook knows")
+            _refuse("is not an address that Routebook supports")
         self._scheme: str = found["scheme"]
         self._layout, self._with_tls = _SCHEMES[self._scheme]
         self._hosts: str = found["hosts"]
@@ -161,7 +159,7 @@ class _Parser:
         options = dict(parse_qsl(query, keep_blank_values=True))
         if unknown := sorted(options.keys() - allowed):
             known = ", ".join(sorted(allowed)) or "none"
-            _refuse(f"has the option {unknown[0]}, which {self._scheme}:// does not know (it knows: {known})")
+            _refuse(f"has the option {unknown[0]}, which {self._scheme}:// does not have (it has: {known})")
         return options
 
     def _read_addresses(self) -> tuple[Address, ...]:
@@ -236,7 +234,7 @@ def _read_db(text: str) -> int:
 
 
 def _refuse(what: str) -> NoReturn:
-    """The text itself is not repeated: it may hold a password in an unexpected place."""
+    """The message does not contain the address, which may have a password in an unexpected place."""
     raise SettingsError(
         f"The store address {what}.",
         advice="Allowed: redis[s]://[user:password@]host[:port][/db], unix:///path, "
