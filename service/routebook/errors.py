@@ -83,7 +83,7 @@ class RefusedError(RoutebookError):
 
 
 class PeerUnavailableError(RoutebookError):
-    """A name server or broker that Routebook calls was not reached, did not answer in time, or sent an invalid answer."""
+    """A name server or broker that Routebook calls cannot be reached, does not answer in time, or answers wrongly."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"{address} is unavailable: {reason}.")
