@@ -99,6 +99,23 @@ def test_the_numbers_of_decisions_are_unique_and_a_missing_one_is_explained_in_t
     assert [number for number in sorted(missing) if f"Number {number:04} is missing" not in index] == []
 
 
+CODE_PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)*\.(?:py|lua))`")
+PLACES = ("", "service/routebook", "pipeline", "pipeline/routebook_pipeline", "lua")
+"""Folders to which a path in a document may be relative, besides the document's own."""
+
+
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if path not in DECISIONS], ids=name_of)
+def test_every_module_that_a_document_names_exists(document: Path) -> None:
+    """Decisions are closed, so they may name modules of their time."""
+    assert [named for named in CODE_PATH.findall(document.read_text()) if not is_there(named, document)] == []
+
+
+def is_there(named: str, document: Path) -> bool:
+    if "/" not in named:
+        return any(path.name == named for path in tracked_files())
+    return any((folder / named).is_file() for folder in [document.parent, *(ROOT / place for place in PLACES)])
+
+
 def inner_links(document: Path) -> list[str]:
     prose = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     targets = [found["target"] for found in LINK.finditer(prose)]
