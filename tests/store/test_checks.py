@@ -1,4 +1,4 @@
-"""Stores that must not be used are refused with what to set; the rest is said by doctor."""
+"""An unsuitable store is refused with advice; doctor reports the other findings."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -38,7 +38,7 @@ def new_client(url: str) -> StoreClient:
 
 
 def as_user(store: EmbeddedStore, name: str, *rules: str) -> str:
-    """The store's address for a new user."""
+    """Creates a user, and returns the store's address with it."""
     ask(store.port or 0, "ACL", "SETUSER", name, "on", ">pass word", *rules)
     return f"redis://{name}:pass%20word@127.0.0.1:{store.port}"
 
@@ -48,7 +48,7 @@ def worst(facts: StoreFacts) -> Finding:
     return max(judge(facts, NAMESPACE), key=lambda finding: order.index(finding.level))
 
 
-def test_a_good_store_has_nothing_to_say() -> None:
+def test_a_suitable_store_causes_no_finding() -> None:
     assert worst(GOOD).level == "ok"
 
 
@@ -80,7 +80,9 @@ def test_each_rule(facts: StoreFacts, level: str, subject: str, sets: str) -> No
         assert sets in finding.advice
 
 
-async def test_the_run_s_store_is_suitable_and_nothing_is_left_in_it(client: StoreClient, namespace_name: str) -> None:
+async def test_the_store_of_the_tests_is_suitable_and_the_check_leaves_nothing_in_it(
+    client: StoreClient, namespace_name: str
+) -> None:
     facts = await check_store(client, namespace_name)
     assert facts.server in str(facts)
     assert facts.version in str(facts)
@@ -100,13 +102,13 @@ async def test_an_evicting_store_is_refused(own_client: StoreClient) -> None:
     assert "CONFIG SET maxmemory-policy noeviction" in refusal.value.advice
 
 
-async def test_a_store_that_is_full_is_said_to_be(own_client: StoreClient) -> None:
+async def test_a_full_store_is_reported_as_full(own_client: StoreClient) -> None:
     await own_client.call("CONFIG", "SET", "maxmemory", "1")
     with pytest.raises(StoreUnavailableError, match="OOM"):
         await check_store(own_client, NAMESPACE)
 
 
-async def test_the_advised_user_is_enough(own_store: EmbeddedStore) -> None:
+async def test_a_user_with_the_advised_permissions_is_accepted(own_store: EmbeddedStore) -> None:
     client = new_client(as_user(own_store, "worker", "~rb:{default}:*", "+@all", "-@dangerous", "+info"))
     await client.open()
     await check_store(client, NAMESPACE)
@@ -119,7 +121,7 @@ async def test_the_advised_user_is_enough(own_store: EmbeddedStore) -> None:
     await client.close()
 
 
-async def test_a_user_that_may_not_write_the_stream_is_refused_by_name(own_store: EmbeddedStore) -> None:
+async def test_a_user_without_xadd_is_refused_and_the_command_named(own_store: EmbeddedStore) -> None:
     client = new_client(as_user(own_store, "worker", "~*", "+@all", "-xadd"))
     await client.open()
     with pytest.raises(StoreUnsuitableError, match="XADD"):
@@ -127,7 +129,7 @@ async def test_a_user_that_may_not_write_the_stream_is_refused_by_name(own_store
     await client.close()
 
 
-async def test_a_user_of_another_name_space_is_refused(own_store: EmbeddedStore) -> None:
+async def test_a_user_of_another_namespace_is_refused(own_store: EmbeddedStore) -> None:
     client = new_client(as_user(own_store, "worker", "~rb:{other}:*", "+@all"))
     await client.open()
     with pytest.raises(StoreUnsuitableError, match="namespace default"):
@@ -135,8 +137,8 @@ async def test_a_user_of_another_name_space_is_refused(own_store: EmbeddedStore)
     await client.close()
 
 
-async def test_a_user_with_little_more_than_the_commands_needed_gets_through(own_store: EmbeddedStore) -> None:
-    """No ROLE, CLIENT, PING, INFO or CONFIG: what cannot be seen is a warning, the version comes from HELLO."""
+async def test_a_user_with_only_the_needed_commands_is_accepted(own_store: EmbeddedStore) -> None:
+    """Without ROLE, CLIENT, PING, INFO and CONFIG: unknown facts are warnings, and HELLO has the version."""
     needed = {f"+{words[0].lower()}" for words in probes(NAMESPACE)}
     client = new_client(as_user(own_store, "worker", "~rb:{default}:*", *needed))
     await client.open()
@@ -149,7 +151,7 @@ async def test_a_user_with_little_more_than_the_commands_needed_gets_through(own
     await client.close()
 
 
-async def test_a_wrong_password_is_said_without_repeating_it(own_store: EmbeddedStore) -> None:
+async def test_a_wrong_password_is_reported_without_printing_it(own_store: EmbeddedStore) -> None:
     as_user(own_store, "worker", "~*", "+@all")
     client = new_client(f"redis://worker:nonsense@127.0.0.1:{own_store.port}")
     with pytest.raises(StoreUnavailableError) as refusal:
@@ -160,7 +162,7 @@ async def test_a_wrong_password_is_said_without_repeating_it(own_store: Embedded
     await client.close()
 
 
-async def test_a_missing_password_is_asked_for(own_store: EmbeddedStore) -> None:
+async def test_a_missing_password_is_reported(own_store: EmbeddedStore) -> None:
     ask(own_store.port or 0, "CONFIG", "SET", "requirepass", "x")
     client = new_client(own_store.url)
     with pytest.raises(StoreUnavailableError, match="NOAUTH"):
@@ -168,7 +170,7 @@ async def test_a_missing_password_is_asked_for(own_store: EmbeddedStore) -> None
     await client.close()
 
 
-async def test_a_user_turned_off_loses_its_connection_and_nothing_hangs(own_store: EmbeddedStore) -> None:
+async def test_a_deleted_user_makes_calls_fail_at_once(own_store: EmbeddedStore) -> None:
     client = new_client(as_user(own_store, "worker", "~*", "+@all"))
     await client.open()
     ask(own_store.port or 0, "ACL", "DELUSER", "worker")

@@ -1,4 +1,4 @@
-"""The client on a healthy store: replies as they come, many callers on few connections, errors in our words."""
+"""The client with a healthy store: replies, many callers on few connections, errors."""
 
 import asyncio
 import gc
@@ -25,12 +25,12 @@ def key(namespace_name: str) -> str:
 
 @pytest.fixture
 def own_store() -> Iterator[EmbeddedStore]:
-    """To be killed, reconfigured, looked into."""
+    """A store that a test may kill or reconfigure."""
     with EmbeddedStore(None, port=0) as store:
         yield store
 
 
-async def test_replies_come_raw(client: StoreClient, key: str) -> None:
+async def test_replies_are_returned_unchanged(client: StoreClient, key: str) -> None:
     assert await client.call("SET", key, "wert é") == b"OK"
     assert await client.call("GET", key) == "wert é".encode()
     assert await client.call("GET", key + "-absent") is None
@@ -38,7 +38,7 @@ async def test_replies_come_raw(client: StoreClient, key: str) -> None:
     assert await client.call("EVAL", "return {1, 'a', {2}, false}", 0) == [1, b"a", [2], None]
 
 
-async def test_bytes_and_numbers_are_sent_as_they_are(client: StoreClient, key: str) -> None:
+async def test_bytes_and_numbers_are_sent_unchanged(client: StoreClient, key: str) -> None:
     binary = bytes(range(256)) * 1000
     await client.call("SET", key, binary)
     assert await client.call("GET", key) == binary
@@ -51,16 +51,14 @@ async def test_a_pipeline_answers_in_order(client: StoreClient, key: str) -> Non
     assert await client.pipeline([]) == []
 
 
-async def test_a_pipeline_with_a_refused_command_raises_and_the_next_call_is_well(
-    client: StoreClient, key: str
-) -> None:
+async def test_a_pipeline_with_a_refused_command_raises_and_the_next_call_works(client: StoreClient, key: str) -> None:
     commands = [("SET", key, "x"), ("INCR", key), ("SET", key, "y")]
     with pytest.raises(StoreReplyError, match="not an integer"):
         await client.pipeline(commands * 10)
     assert await client.call("GET", key) == b"y"
 
 
-async def test_calls_at_once_each_get_their_own_answer(client: StoreClient) -> None:
+async def test_concurrent_calls_each_get_their_own_reply(client: StoreClient) -> None:
     async def echo(number: int) -> bool:
         return bool(await client.call("ECHO", str(number)) == str(number).encode())
 
@@ -77,7 +75,7 @@ async def test_connections_stay_within_the_limit(own_store: EmbeddedStore) -> No
     await client.close()
 
 
-async def test_a_blocking_read_holds_up_nobody(client: StoreClient, key: str) -> None:
+async def test_a_blocking_read_delays_no_other_call(client: StoreClient, key: str) -> None:
     reading = asyncio.create_task(client.call_blocking("XREAD", "BLOCK", 5000, "STREAMS", key, "$", block_ms=5000))
     await until(lambda: client.call("PING"))
     while not reading.done():
@@ -87,12 +85,12 @@ async def test_a_blocking_read_holds_up_nobody(client: StoreClient, key: str) ->
     assert (stream, fields) == (key.encode(), [b"name", b"value"])
 
 
-async def test_a_blocking_read_that_sees_nothing_answers_none(client: StoreClient, key: str) -> None:
+async def test_a_blocking_read_without_data_returns_none(client: StoreClient, key: str) -> None:
     assert await client.call_blocking("XREAD", "BLOCK", 20, "STREAMS", key, "$", block_ms=20) is None
 
 
-async def test_a_cancelled_blocking_read_disturbs_nobody(client: StoreClient, key: str) -> None:
-    # A read that takes nothing away, as the feed's: the server may notice late that a reader is gone.
+async def test_a_cancelled_blocking_read_disturbs_no_other_call(client: StoreClient, key: str) -> None:
+    # A read that removes nothing, like the feed's: the server may notice late that the reader has gone.
     read = ("XREAD", "BLOCK", 5000, "STREAMS", key, "0")
     epoch = client.epoch
     for _ in range(3):
@@ -106,7 +104,7 @@ async def test_a_cancelled_blocking_read_disturbs_nobody(client: StoreClient, ke
     assert client.epoch == epoch
 
 
-async def test_an_unknown_script_has_an_error_of_its_own(client: StoreClient) -> None:
+async def test_an_unknown_script_raises_its_own_error(client: StoreClient) -> None:
     with pytest.raises(NoScriptError):
         await client.call("EVALSHA", "0" * 40, 0)
     with pytest.raises(NoScriptError):
@@ -119,7 +117,7 @@ async def test_an_error_of_a_script_keeps_its_code(client: StoreClient) -> None:
     assert (refusal.value.code, refusal.value.text) == ("FENCED", "another token")
 
 
-async def test_a_wrong_command_is_no_fault_of_the_store(client: StoreClient) -> None:
+async def test_a_wrong_command_does_not_cost_the_connection(client: StoreClient) -> None:
     epoch = client.epoch
     with pytest.raises(StoreReplyError) as refusal:
         await client.call("NONSENSE")
@@ -128,7 +126,7 @@ async def test_a_wrong_command_is_no_fault_of_the_store(client: StoreClient) -> 
     assert client.epoch == epoch
 
 
-async def test_out_of_memory_says_what_to_raise(own_store: EmbeddedStore) -> None:
+async def test_an_error_about_memory_names_the_setting_to_raise(own_store: EmbeddedStore) -> None:
     client = new_client(own_store.url)
     await client.open()
     await client.call("CONFIG", "SET", "maxmemory", "1")
@@ -142,7 +140,7 @@ async def test_out_of_memory_says_what_to_raise(own_store: EmbeddedStore) -> Non
     await client.close()
 
 
-async def test_contact_ages_until_the_next_answer(client: StoreClient) -> None:
+async def test_the_age_of_the_last_answer_grows_until_the_next_one(client: StoreClient) -> None:
     await client.call("PING")
     await until(lambda: client.answer_age_ms() >= 200)
     await client.call("PING")
@@ -150,11 +148,11 @@ async def test_contact_ages_until_the_next_answer(client: StoreClient) -> None:
     assert client.is_connected
 
 
-async def test_a_store_that_is_not_there_is_said_with_its_address_but_no_password(tmp_path: Path) -> None:
-    client = new_client(f"unix://:s3cret@{tmp_path}/nobody.sock")
+async def test_an_unreachable_store_is_reported_with_its_address_without_the_password(tmp_path: Path) -> None:
+    client = new_client(f"unix://:s3cret@{tmp_path}/absent.sock")
     with pytest.raises(StoreUnavailableError) as failure:
         await client.open()
-    assert f"{tmp_path}/nobody.sock" in failure.value.message
+    assert f"{tmp_path}/absent.sock" in failure.value.message
     assert "s3cret" not in str(failure.value)
     assert not client.is_connected
     assert client.epoch == 0
@@ -163,7 +161,7 @@ async def test_a_store_that_is_not_there_is_said_with_its_address_but_no_passwor
     await client.close()
 
 
-async def test_close_tells_those_who_wait_and_leaves_no_task(store_url: str, namespace_name: str) -> None:
+async def test_close_fails_waiting_calls_and_leaves_no_task(store_url: str, namespace_name: str) -> None:
     before = asyncio.all_tasks()
     client = new_client(store_url)
     await client.open()
@@ -189,7 +187,7 @@ async def test_close_before_open_and_twice_is_harmless(store_url: str) -> None:
     await client.close()
 
 
-async def test_a_restarted_store_is_found_again_with_a_new_epoch(tmp_path: Path) -> None:
+async def test_a_restarted_store_gets_a_new_epoch(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path / "data", port=0)
     with store:
         client = new_client(store.url)
@@ -206,7 +204,7 @@ async def test_a_restarted_store_is_found_again_with_a_new_epoch(tmp_path: Path)
         await client.close()
 
 
-async def test_idle_connections_closed_by_the_store_are_no_event(own_store: EmbeddedStore) -> None:
+async def test_an_idle_connection_that_the_store_closes_is_no_failure(own_store: EmbeddedStore) -> None:
     client = new_client(own_store.url)
     await client.open()
     await client.pipeline([("PING",)] * 100)
@@ -220,7 +218,7 @@ async def test_idle_connections_closed_by_the_store_are_no_event(own_store: Embe
     await client.close()
 
 
-async def test_a_replica_is_not_written_to(own_store: EmbeddedStore) -> None:
+async def test_a_replica_is_refused_as_store(own_store: EmbeddedStore) -> None:
     client = new_client(own_store.url)
     await client.open()
     await client.call("REPLICAOF", "127.0.0.1", 1)

@@ -1,4 +1,4 @@
-"""The client when the network or the store is ill: calls end in time, and no answer reaches the wrong caller."""
+"""The client with a faulty network or store: calls end in time, and no reply reaches the wrong caller."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 TIMEOUT_MS = 300
 SLACK_S = 3.0
-"""For a busy machine. A call without a deadline would never return."""
+"""Generous, for a busy machine. A call without a deadline would never return."""
 """What a busy machine may add to a deadline."""
 
 
@@ -30,7 +30,7 @@ async def proxy(store_url: str) -> AsyncIterator[FaultProxy]:
 
 @pytest.fixture
 async def client(proxy: FaultProxy) -> AsyncIterator[StoreClient]:
-    """Through the proxy, and impatient."""
+    """Connected through the proxy, with short timeouts."""
     client = StoreClient(StoreUrl.parse(proxy.url), slot_key="rb:{t}:meta", timeout_ms=TIMEOUT_MS)
     await client.open()
     yield client
@@ -54,7 +54,7 @@ async def seconds_until_refused(client: StoreClient, *words: str, timeout_ms: in
 async def test_a_call_to_a_stalled_store_ends_at_its_deadline(proxy: FaultProxy, client: StoreClient) -> None:
     proxy.stall()
     for _ in range(3):
-        # The first finds a connection, the later ones wait for one: the deadline covers both.
+        # The first call has a connection, later ones wait for one: the deadline covers both.
         assert await seconds_until_refused(client, "PING") < TIMEOUT_MS / 1000 + SLACK_S
     assert not client.is_connected
     assert await seconds_until_refused(client, "PING", timeout_ms=50) < 0.05 + SLACK_S
@@ -72,7 +72,7 @@ async def test_a_thousand_callers_of_a_stalled_store_all_end_in_time(proxy: Faul
     assert proxy.accepted - accepted <= 3
 
 
-async def test_a_process_that_is_stopped_is_given_up_and_found_again() -> None:
+async def test_a_stopped_server_is_dropped_and_used_again_after_it_continues() -> None:
     with EmbeddedStore(None, port=0) as store:
         client = StoreClient(StoreUrl.parse(store.url), slot_key="k", timeout_ms=TIMEOUT_MS)
         await client.open()
@@ -83,7 +83,7 @@ async def test_a_process_that_is_stopped_is_given_up_and_found_again() -> None:
         await client.close()
 
 
-async def test_an_answer_that_is_lost_is_not_asked_for_again(
+async def test_a_call_whose_answer_was_lost_is_not_repeated(
     proxy: FaultProxy, client: StoreClient, namespace_name: str
 ) -> None:
     key = f"rb:{{{namespace_name}}}:count"
@@ -110,7 +110,7 @@ async def test_a_cut_connection_fails_only_the_calls_on_it(proxy: FaultProxy, cl
     assert client.epoch == epoch + 1
 
 
-async def test_a_refused_connection_is_said_at_once_and_tried_with_pauses(
+async def test_a_refused_connection_fails_at_once_and_is_retried_with_pauses(
     proxy: FaultProxy, client: StoreClient
 ) -> None:
     await proxy.refuse()
@@ -118,14 +118,14 @@ async def test_a_refused_connection_is_said_at_once_and_tried_with_pauses(
     begun = time.monotonic()
     took = [await seconds_until_refused(client, "PING") for _ in range(4)]
     assert max(took) < TIMEOUT_MS / 1000 + SLACK_S
-    # 50 ms between attempts: the refused ones cannot have been many.
+    # With 50 ms between attempts, there cannot have been many.
     assert time.monotonic() - begun > 0.1
     await proxy.accept()
     await until(lambda: works(client))
 
 
-async def test_a_slow_store_delays_calls_but_does_not_queue_them_up(proxy: FaultProxy, client: StoreClient) -> None:
-    """Connections used for one call at a time would let 8 calls through in each round trip, which takes 19 s."""
+async def test_a_slow_store_delays_calls_without_queueing_them(proxy: FaultProxy, client: StoreClient) -> None:
+    """With one call at a time per connection, 8 calls would be served per round trip, which would take 19 s."""
     proxy.delay_s = 0.15
     begun = time.monotonic()
     answers = await asyncio.gather(*[client.call("ECHO", str(n), timeout_ms=20_000) for n in range(500)])
@@ -143,7 +143,7 @@ async def test_calls_do_not_wait_behind_a_long_pipeline(proxy: FaultProxy, clien
     assert quick < time.monotonic() - begun
 
 
-async def test_a_call_out_of_time_behind_a_longer_one_does_not_break_it_off() -> None:
+async def test_a_call_that_times_out_behind_a_longer_one_does_not_end_the_connection() -> None:
     with EmbeddedStore(None, port=0) as store:
         patient = StoreClient(StoreUrl.parse(store.url), slot_key="k", timeout_ms=5000, connections=1)
         await patient.open()
@@ -156,8 +156,8 @@ async def test_a_call_out_of_time_behind_a_longer_one_does_not_break_it_off() ->
         await patient.close()
 
 
-async def test_a_cancelled_call_leaves_no_answer_for_another(proxy: FaultProxy, client: StoreClient) -> None:
-    """Callers cancelled at every moment, connections cut under them: each reply still matches its request."""
+async def test_a_cancelled_call_leaves_no_reply_for_another_call(proxy: FaultProxy, client: StoreClient) -> None:
+    """Callers are cancelled at any moment, and connections cut: each reply still matches its request."""
     chance = random.Random(20)
     wrong: list[tuple[str, object]] = []
     answered = 0
@@ -204,7 +204,7 @@ async def test_closing_does_not_wait_for_a_store_that_hangs(proxy: FaultProxy, c
             await call
 
 
-async def test_closing_while_connecting_tells_those_who_wait(proxy: FaultProxy) -> None:
+async def test_closing_while_connecting_fails_waiting_calls(proxy: FaultProxy) -> None:
     proxy.stall()
     client = StoreClient(StoreUrl.parse(proxy.url), slot_key="k", timeout_ms=5000)
     calls = [asyncio.create_task(client.call("PING")) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""On a cluster: the namespace's slot decides whose connection, and MOVED is followed without a caller noticing."""
+"""With a Cluster: the slot of the namespace decides which node is used, and MOVED is followed within the call."""
 
 import asyncio
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def new_client(url: str, namespace: str) -> StoreClient:
     return StoreClient(StoreUrl.parse(url), slot_key=f"rb:{{{namespace}}}:meta", timeout_ms=1000)
 
 
-async def test_every_name_space_is_found_from_any_node(trio: ClusterTrio) -> None:
+async def test_every_namespace_is_found_from_any_node(trio: ClusterTrio) -> None:
     served_by = set()
     for number in range(12):
         key = f"rb:{{n{number}}}:meta"
@@ -38,7 +38,7 @@ async def test_every_name_space_is_found_from_any_node(trio: ClusterTrio) -> Non
     assert served_by == set(trio.ports)
 
 
-async def test_a_moved_slot_is_followed_by_the_very_call(trio: ClusterTrio, namespace_name: str) -> None:
+async def test_a_call_to_a_moved_slot_is_redirected(trio: ClusterTrio, namespace_name: str) -> None:
     client = new_client(trio.url, namespace_name)
     await client.open()
     key = f"rb:{{{namespace_name}}}:k"
@@ -62,7 +62,7 @@ async def test_a_pipeline_to_a_moved_slot_fails_once(trio: ClusterTrio, namespac
     await client.close()
 
 
-async def test_a_dead_node_that_is_not_ours_does_no_harm(namespace_name: str) -> None:
+async def test_a_dead_node_of_other_slots_does_no_harm(namespace_name: str) -> None:
     with ClusterTrio() as trio:
         owner = trio.owner_of(key_slot(f"{{{namespace_name}}}".encode()))
         kill(next(node for node in trio.nodes if node.port != owner))

@@ -1,4 +1,4 @@
-"""`docs/changes.md` says what the scripts append: every kind, field, type and cause, no more and no less."""
+"""`docs/changes.md` has exactly the kinds, fields, types and causes that the scripts append."""
 
 import json
 import re
@@ -31,7 +31,7 @@ class Field:
 class Kind:
     fields: dict[str, Field]
     words: frozenset[str]
-    """Of the last column, in code type: the causes, if it has any."""
+    """The words in code type in the last column: the causes, if there are any."""
 
 
 def is_a(kind: str, value: Any) -> bool:
@@ -48,7 +48,7 @@ def is_a(kind: str, value: Any) -> bool:
             return isinstance(value, list) and all(is_queue_item(one) for one in value)
         case "rows":
             return isinstance(value, list) and all(one.keys() == {"c", "b", "i", "n", "max", "h"} for one in value)
-    raise AssertionError(f"{kind} is no type that the page explains")
+    raise AssertionError(f"the page does not explain the type {kind}")
 
 
 def is_queue_item(item: dict[str, Any]) -> bool:
@@ -81,7 +81,7 @@ PULSES = {
 
 @pytest.fixture
 async def appended(namespace: Namespace) -> list[tuple[str, dict[str, Any]]]:
-    """Name of the stream, entry."""
+    """Name of the stream, and entry."""
     await make_every_kind_of_change(namespace)
     found = []
     for stream in ("changes", "pulse"):
@@ -111,9 +111,9 @@ async def test_every_documented_kind_and_field_is_appended(appended: list[tuple[
     seen: dict[str, set[str]] = {}
     for _, entry in appended:
         seen.setdefault(entry["kind"], set()).update(entry)
-    fields = {kind: set(said.fields) for kind, said in {**CHANGES, **PULSES}.items()}
+    fields = {kind: set(documented_kind.fields) for kind, documented_kind in {**CHANGES, **PULSES}.items()}
     assert seen.keys() == fields.keys()
-    # A part, and what a registration says of mappings and filters, is the same for both kinds of it.
+    # Both kinds of registration have the same fields for parts, mappings and filters.
     seen["broker-changed"] |= seen["broker-registered"]
     assert seen == fields
 
@@ -123,12 +123,16 @@ async def test_causes_are_those_documented(appended: list[tuple[str, dict[str, A
     for _, entry in appended:
         if "cause" in entry:
             seen.setdefault(entry["kind"], set()).add(entry["cause"])
-    causes = {kind: set(said.words) for kind, said in CHANGES.items() if "cause" in said.fields}
-    seen["baseline-begin"] |= {"new-history", "trimmed", "operator"}  # tests/registry/test_history_upkeep.py
+    causes = {
+        kind: set(documented_kind.words)
+        for kind, documented_kind in CHANGES.items()
+        if "cause" in documented_kind.fields
+    }
+    seen["baseline-begin"] |= {"new-history", "trimmed", "operator"}  # tests/background/test_history_upkeep.py
     assert seen == causes
 
 
-def test_the_service_knows_the_documented_kinds() -> None:
+def test_the_service_has_exactly_the_documented_kinds() -> None:
     assert set(CHANGES) == {*KINDS, *BASELINE_KINDS}
     codes = [int(one["code"]) for one in KIND_ROWS]
     assert codes == sorted(set(codes))

@@ -1,4 +1,4 @@
-"""The embedded store: data kept, one server a folder, and no server left behind whatever happens to its owner."""
+"""The embedded store: it keeps data, a folder has one server, and no server outlives its owner."""
 
 import os
 import signal
@@ -28,14 +28,14 @@ def gone(process_id: int) -> bool:
 
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where temporary folders are made now; short, for the sake of socket paths."""
+    """The folder for temporary folders during the test; short, because of the limit for socket paths."""
     with tempfile.TemporaryDirectory() as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         yield Path(folder)
 
 
 class Owner:
-    """Another process that owns an embedded store, to be killed."""
+    """Another process that owns an embedded store, which a test may kill."""
 
     PROGRAM = """
         import sys, threading, time
@@ -95,7 +95,7 @@ def test_data_is_kept_across_restarts(tmp_path: Path) -> None:
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
 
 
-def test_without_a_folder_nothing_stays(temporary: Path) -> None:
+def test_without_a_folder_nothing_is_left(temporary: Path) -> None:
     store = EmbeddedStore(None, port=0)
     for _ in range(2):
         with store:
@@ -113,7 +113,7 @@ def test_without_a_port_only_a_private_socket_listens(tmp_path: Path) -> None:
         assert psutil.Process(store.process_id).net_connections("inet") == []
 
 
-def test_a_folder_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_refused_with_advice(tmp_path: Path) -> None:
     with EmbeddedStore(tmp_path):
         with pytest.raises(SettingsError) as refusal:
             EmbeddedStore(tmp_path).start()
@@ -124,8 +124,8 @@ def test_a_folder_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("started_by", ["main", "thread"])
-async def test_an_owner_killed_with_9_takes_its_server_along(own: Callable[..., Owner], started_by: str) -> None:
-    """Started by a thread that has ended since: the server must not have ended with it."""
+async def test_a_server_ends_when_its_owner_is_killed(own: Callable[..., Owner], started_by: str) -> None:
+    """When a thread started it, the end of that thread must not have ended the server before."""
     owner = own(None, started_by)
     assert ask(owner.port, "PING")
     owner.kill()
@@ -134,14 +134,14 @@ async def test_an_owner_killed_with_9_takes_its_server_along(own: Callable[..., 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's parent-death signal")
-async def test_a_keeper_killed_with_9_takes_its_server_along(own: Callable[..., Owner]) -> None:
+async def test_a_server_ends_when_its_keeper_is_killed(own: Callable[..., Owner]) -> None:
     owner = own(None)
     os.kill(owner.keeper_id, signal.SIGKILL)
     await until(lambda: gone(owner.server_id))
 
 
 async def test_signals_to_the_keeper_do_not_end_the_store(own: Callable[..., Owner]) -> None:
-    """A terminal sends Ctrl-C to everybody; the owner still wants to write when it stops."""
+    """A terminal sends Ctrl-C to all processes, and the owner still writes while it stops."""
     owner = own(None)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(owner.keeper_id, number)
@@ -149,14 +149,14 @@ async def test_signals_to_the_keeper_do_not_end_the_store(own: Callable[..., Own
     assert os.getsid(owner.server_id) != os.getsid(0)
 
 
-async def test_after_a_kill_the_folder_can_be_served_at_once(own: Callable[..., Owner], tmp_path: Path) -> None:
+async def test_the_folder_of_a_killed_owner_can_be_used_at_once(own: Callable[..., Owner], tmp_path: Path) -> None:
     for turn in range(1, 4):
         owner = own(tmp_path)
         assert ask(owner.port, "INCR", "turns") == turn
         owner.kill()
 
 
-async def test_what_was_written_survives_the_end_of_the_owner(own: Callable[..., Owner], tmp_path: Path) -> None:
+async def test_written_data_survives_the_end_of_the_owner(own: Callable[..., Owner], tmp_path: Path) -> None:
     owner = own(tmp_path)
     for number in range(200):
         ask(owner.port, "RPUSH", "list", number)
@@ -165,7 +165,7 @@ async def test_what_was_written_survives_the_end_of_the_owner(own: Callable[...,
         assert ask(store.port or 0, "LLEN", "list") == 200
 
 
-def test_a_stopped_server_is_ended_all_the_same() -> None:
+def test_a_suspended_server_is_ended_too() -> None:
     store = EmbeddedStore(None)
     store.start()
     server = store.process_id
@@ -174,7 +174,7 @@ def test_a_stopped_server_is_ended_all_the_same() -> None:
     assert gone(server)
 
 
-async def test_a_server_that_dies_is_noticed_and_can_be_started_again(tmp_path: Path) -> None:
+async def test_the_death_of_a_server_is_noticed_and_it_can_be_started_again(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path, port=0)
     store.start()
     port = store.port
@@ -187,19 +187,19 @@ async def test_a_server_that_dies_is_noticed_and_can_be_started_again(tmp_path: 
     store.stop()
 
 
-def test_a_server_that_cannot_start_says_why(temporary: Path) -> None:
+def test_a_failed_start_reports_the_reason(temporary: Path) -> None:
     with pytest.raises(StoreUnavailableError, match="no-such-option"):
         EmbeddedStore(None, options={"no-such-option": "1"}).start()
     assert list(temporary.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="cannot be created"):
         EmbeddedStore(tmp_path / "file" / "data").start()
 
 
-def test_many_start_at_once(tmp_path: Path) -> None:
+def test_many_stores_can_start_at_once(tmp_path: Path) -> None:
     stores = [EmbeddedStore(tmp_path / str(number)) for number in range(10)]
     threads = [threading.Thread(target=store.start) for store in stores]
     for thread in threads:
@@ -211,7 +211,7 @@ def test_many_start_at_once(tmp_path: Path) -> None:
         store.stop()
 
 
-def test_the_server_is_the_one_named_else_the_one_carried_else_one_on_the_path(tmp_path: Path) -> None:
+def test_a_named_server_comes_before_the_bundled_one_and_the_path(tmp_path: Path) -> None:
     named = tmp_path / "my-server"
     named.write_text("#!/bin/sh\n")
     named.chmod(0o755)

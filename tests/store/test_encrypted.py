@@ -1,4 +1,4 @@
-"""Over TLS: verified against the authority named, refused otherwise."""
+"""TLS: the server's certificate is verified against the named authority."""
 
 import shutil
 import subprocess
@@ -64,16 +64,18 @@ async def pings(url: str) -> bool:
         await client.close()
 
 
-async def test_a_known_authority_is_trusted(encrypted_port: int, certificates: Path) -> None:
+async def test_a_certificate_of_the_named_authority_is_accepted(encrypted_port: int, certificates: Path) -> None:
     assert await pings(f"rediss://127.0.0.1:{encrypted_port}?ssl_ca_certs={certificates}/cert.pem")
 
 
-async def test_an_unknown_authority_is_refused(encrypted_port: int) -> None:
+async def test_a_certificate_of_an_unknown_authority_is_refused(encrypted_port: int) -> None:
     with pytest.raises(StoreUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
         await pings(f"rediss://127.0.0.1:{encrypted_port}")
 
 
-async def test_a_certificate_for_another_host_is_refused_unless_told(encrypted_port: int, certificates: Path) -> None:
+async def test_a_certificate_for_another_host_is_refused_unless_allowed(
+    encrypted_port: int, certificates: Path
+) -> None:
     url = f"rediss://127.0.0.2:{encrypted_port}?ssl_ca_certs={certificates}/cert.pem"
     with pytest.raises(StoreUnavailableError):
         await pings(url)
@@ -83,7 +85,7 @@ async def test_verification_can_be_turned_off(encrypted_port: int) -> None:
     assert await pings(f"rediss://127.0.0.1:{encrypted_port}?ssl_cert_reqs=none&ssl_check_hostname=false")
 
 
-async def test_a_missing_certificate_file_is_said(encrypted_port: int, tmp_path: Path) -> None:
+async def test_a_missing_certificate_file_is_reported(encrypted_port: int, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match=r"no file .*absent\.pem"):
         await pings(f"rediss://127.0.0.1:{encrypted_port}?ssl_ca_certs={tmp_path}/absent.pem")
 

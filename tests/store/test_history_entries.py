@@ -1,4 +1,4 @@
-"""What entries of the history keep to: their size, what can be rebuilt from them, once an outage."""
+"""Entries of the history: their size, what can be reconstructed from them, one entry per outage."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ def long_names(count: int, letter: str = "語") -> list[str]:
 
 
 async def parts_of(namespace: Namespace, after: int = 0) -> list[dict[str, Any]]:
-    """`read_history` looks at the size of each entry."""
+    """`read_history` checks the size of each entry."""
     return [payload for _, number, payload in await read_history(namespace) if number > after]
 
 
@@ -46,7 +46,7 @@ async def test_new_and_differing_topics_do_not_exceed_an_entry_together(namespac
     assert {item["t"] for part in parts for item in part["queues"]} == {*old, *new}
 
 
-async def test_hosts_of_mappings_are_parted_too(namespace: Namespace) -> None:
+async def test_hosts_of_mappings_are_distributed_over_entries_too(namespace: Namespace) -> None:
     hosts = long_names(500)
     mappings = {f"t{n}": mapping(f"t{n}", host) for n, host in enumerate(hosts)}
     await PlainWorker(namespace).register(registration(mappings=mappings))
@@ -55,15 +55,15 @@ async def test_hosts_of_mappings_are_parted_too(namespace: Namespace) -> None:
     assert sorted(host for part in parts for host in part.get("mapped", ())) == sorted(hosts)
 
 
-async def test_a_hold_names_as_many_brokers_as_an_entry_holds(namespace: Namespace) -> None:
+async def test_a_hold_names_as_many_brokers_as_fit_into_an_entry(namespace: Namespace) -> None:
     _, lease = await acquire_lease(namespace, "worker-1", 60_000)
     await hold_expiry(namespace, lease.whole, long_names(1000), caller=CALLER)
     [held] = await parts_of(namespace)
     assert 200 < len(held["brokers"]) < 1000
 
 
-async def test_a_permission_that_is_given_and_taken_can_be_rebuilt(namespace: Namespace) -> None:
-    """The last entry alone does not say it: from 2 to 6 to 4."""
+async def test_a_permission_that_was_given_and_taken_can_be_reconstructed(namespace: Namespace) -> None:
+    """From 2 to 6 to 4: the last entry alone does not show it."""
     await PlainWorker(namespace).register(registration(topics=topics("orders", "bills", perm=2)))
     await set_write_permission(namespace, "broker-a", writable=True, caller=CALLER)
     await set_write_permission(namespace, "broker-a", writable=False, caller=CALLER)
@@ -75,7 +75,7 @@ async def test_a_permission_that_is_given_and_taken_can_be_rebuilt(namespace: Na
     }
 
 
-async def test_an_outage_is_told_once_however_many_come_back(namespace: Namespace) -> None:
+async def test_an_outage_is_recorded_once_however_many_workers_return(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
     _, lease = await acquire_lease(namespace, "worker-1", 60_000)
     await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
@@ -91,7 +91,7 @@ async def test_an_outage_is_told_once_however_many_come_back(namespace: Namespac
         assert paused[-1]["to_ms"] - paused[-1]["from_ms"] >= HOUR_MS
 
 
-async def test_a_clock_that_steps_back_is_no_outage(namespace: Namespace) -> None:
+async def test_a_clock_that_is_set_back_is_no_outage(namespace: Namespace) -> None:
     await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", HOUR_MS)
     await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)

@@ -1,4 +1,4 @@
-"""Topics, key-values, settings, opening a namespace, and what is written back after a loss."""
+"""Topics, key-values, settings, opening a namespace, and restoring after a loss of data."""
 
 from routebook.model.topic import QueueData
 from routebook.store.administration import delete_kv, delete_topic, put_kv, register_topic, set_setting
@@ -21,20 +21,20 @@ async def test_a_topic_registered_by_request_is_marked_as_such(namespace: Namesp
     assert (await newest(namespace)).fields["cause"] == "register-topic"
 
 
-async def test_a_new_topic_with_an_unknown_broker_is_not_put_at_all(namespace: Namespace) -> None:
+async def test_a_new_topic_with_an_unknown_broker_is_not_put(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
-    reply = await register_topic(namespace, "extra", {"broker-a": QueueData(), "nobody": QueueData()}, caller=CALLER)
+    reply = await register_topic(namespace, "extra", {"broker-a": QueueData(), "unknown": QueueData()}, caller=CALLER)
     assert (reply.status, reply.count) == (Status.UNKNOWN, 0)
 
 
 async def test_a_known_topic_is_put_up_to_the_first_unknown_broker(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
-    wanted = {"broker-a": QueueData(1, 1), "nobody": QueueData()}
+    wanted = {"broker-a": QueueData(1, 1), "unknown": QueueData()}
     reply = await register_topic(namespace, "orders", wanted, caller=CALLER)
     assert (reply.status, reply.count) == (Status.UNKNOWN, 1)
 
 
-async def test_a_deleted_topic_is_told_for_each_broker(namespace: Namespace) -> None:
+async def test_the_deletion_of_a_topic_has_one_entry_per_broker(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     await worker.register(registration())
     await worker.register(registration("127.0.0.9:1", broker="broker-b", cluster="west"))
@@ -46,12 +46,12 @@ async def test_a_deleted_topic_is_told_for_each_broker(namespace: Namespace) -> 
     assert (await newest(namespace)).fields["queues"] == [{"t": "orders", "x": 1}]
 
 
-async def test_deleting_what_is_not_there_says_nothing_to_the_history(namespace: Namespace) -> None:
+async def test_deleting_an_absent_topic_appends_nothing(namespace: Namespace) -> None:
     assert (await delete_topic(namespace, "orders", caller=CALLER)).status is Status.UNCHANGED
     assert await kinds(namespace) == []
 
 
-async def test_a_deletion_during_recovery_reaches_what_workers_still_show(namespace: Namespace) -> None:
+async def test_a_deletion_during_recovery_is_recorded_for_carried_entries(namespace: Namespace) -> None:
     reply = await delete_topic(namespace, "orders", caller=CALLER, carried_by={"broker-a": "east"})
     assert reply.status is Status.DONE
     assert (await newest(namespace)).fields["broker"] == "broker-a"
@@ -64,14 +64,14 @@ async def test_the_history_shows_a_hash_of_a_value_and_not_the_value(namespace: 
     assert len(change.fields["sha256"]) == 64
 
 
-async def test_an_emptied_namespace_stays(namespace: Namespace) -> None:
+async def test_a_key_value_namespace_remains_when_it_is_empty(namespace: Namespace) -> None:
     await put_kv(namespace, "ns", "key", "value", caller=CALLER)
     assert (await delete_kv(namespace, "ns", "key", caller=CALLER)).status is Status.DONE
     assert (await delete_kv(namespace, "ns", "key", caller=CALLER)).status is Status.UNKNOWN
     assert await namespace.client.call("SISMEMBER", namespace.keys.table("kv"), "ns") == 1
 
 
-async def test_a_setting_is_told_as_it_may_be_shown(namespace: Namespace) -> None:
+async def test_the_history_has_a_setting_in_its_shown_form(namespace: Namespace) -> None:
     await set_setting(namespace, "some_key", "hidden", "***", caller=CALLER)
     assert await read_settings(namespace) == {"some_key": "hidden"}
     assert (await newest(namespace)).fields["value"] == "***"
@@ -84,21 +84,21 @@ async def test_a_store_gets_one_identity_and_one_history(namespace: Namespace) -
     assert (await read_history_head(namespace)).history == first.history
 
 
-async def test_a_history_that_lost_its_tail_is_renamed_once(namespace: Namespace) -> None:
+async def test_a_history_that_lost_changes_is_renamed_once(namespace: Namespace) -> None:
     lost = (await open_namespace(namespace)).history
     renamed = await begin_history(namespace, history=lost)
     assert renamed != lost
     assert await begin_history(namespace, history=lost) == renamed
 
 
-async def test_a_second_loss_is_written_back_too(namespace: Namespace) -> None:
+async def test_values_are_restored_after_a_second_loss_too(namespace: Namespace) -> None:
     lost = (await open_namespace(namespace)).history
     await mark_restored(namespace)
     await begin_history(namespace, history=lost)
     assert (await restore_kv(namespace, "ns", {"key": "old"}, caller=CALLER)).count == 1
 
 
-async def test_only_absent_values_are_written_back_and_only_until_one_has_finished(namespace: Namespace) -> None:
+async def test_only_absent_values_are_restored_and_only_until_one_worker_has_finished(namespace: Namespace) -> None:
     await put_kv(namespace, "ns", "kept", "new", caller=CALLER)
     assert (await restore_kv(namespace, "ns", {"kept": "old", "lost": "old"}, caller=CALLER)).count == 1
     assert (await restore_settings(namespace, {"s": ("1", "1")}, caller=CALLER)).count == 1
@@ -107,14 +107,14 @@ async def test_only_absent_values_are_written_back_and_only_until_one_has_finish
     assert await read_kv(namespace, "ns") == {"kept": "new", "lost": "old"}
 
 
-async def test_topics_by_request_come_back_when_their_broker_did(namespace: Namespace) -> None:
+async def test_topics_by_request_are_restored_after_their_group_registered(namespace: Namespace) -> None:
     lost = {"extra": QueueData(by_request=True), "orders": QueueData(1, 1, by_request=True)}
     assert (await restore_queues(namespace, "broker-a", lost, revision=1, caller=CALLER)).status is Status.STALE
     await PlainWorker(namespace).register(registration())
     assert (await restore_queues(namespace, "broker-a", lost, revision=1, caller=CALLER)).count == 1
 
 
-async def test_topics_deleted_since_are_not_written_back(namespace: Namespace) -> None:
+async def test_topics_that_were_deleted_since_are_not_restored(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
     known = (await read_groups(namespace, {"broker-a": None}))["broker-a"].group
     assert known is not None
@@ -124,15 +124,15 @@ async def test_topics_deleted_since_are_not_written_back(namespace: Namespace) -
     assert reply.status is Status.STALE
 
 
-async def test_a_removed_group_makes_all_its_topics_doubtful(namespace: Namespace) -> None:
-    """What stands under its name afterwards may have other ones."""
+async def test_the_removal_of_a_group_may_change_all_its_topics(namespace: Namespace) -> None:
+    """A group that takes the name afterwards may have other topics."""
     worker = PlainWorker(namespace)
     await worker.register(registration())
     await unregister_brokers(namespace, [(Departure("east", "broker-a", 0), CALLER)])
     assert (await newest(namespace)).topics is None
 
 
-async def test_changes_are_found_by_version_also_after_trimming(namespace: Namespace) -> None:
+async def test_changes_are_found_by_version_after_trimming_too(namespace: Namespace) -> None:
     for n in range(30):
         await put_kv(namespace, "ns", f"k{n}", "v", caller=CALLER)
     assert [change.version for change in await changes_between(namespace, 10, 5)] == [11, 12, 13, 14, 15]
@@ -146,7 +146,7 @@ async def test_changes_are_found_by_version_also_after_trimming(namespace: Names
     assert not await has_change(namespace, first[0], 3)
 
 
-async def test_versions_go_on_after_everything_was_trimmed(namespace: Namespace) -> None:
+async def test_versions_continue_after_all_entries_were_trimmed(namespace: Namespace) -> None:
     await put_kv(namespace, "ns", "a", "v", caller=CALLER)
     await namespace.client.call("XTRIM", namespace.keys.changes, "MAXLEN", 0)
     assert await trim_history(namespace, await read_history_state(namespace), 10) == 0
@@ -154,7 +154,7 @@ async def test_versions_go_on_after_everything_was_trimmed(namespace: Namespace)
     assert [change.version for change in await history(namespace)] == [2]
 
 
-async def test_odd_names_survive_the_history(namespace: Namespace) -> None:
+async def test_unusual_names_are_kept_in_the_history(namespace: Namespace) -> None:
     odd = '%RETRY%grüppe "x"\\/日本'
     await PlainWorker(namespace).register(registration(A, broker=odd, topics=topics(odd, "orders")))
     change = await newest(namespace)

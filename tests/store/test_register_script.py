@@ -1,4 +1,4 @@
-"""What register_broker and touch_broker write, beyond the rules that the reference registry checks."""
+"""What register_broker and touch_broker write, beyond the rules that the reference model checks."""
 
 from dataclasses import replace
 
@@ -22,13 +22,13 @@ DIGEST = "d" * 32
 
 
 async def registered(namespace: Namespace, *, base: int = 0, **changes: object) -> Status:
-    """One registration, worked out against the revision named."""
-    said = registration(**changes)  # type: ignore[arg-type]
+    """One registration whose difference is based on that revision."""
+    sent = registration(**changes)  # type: ignore[arg-type]
     history_name = (await open_namespace(namespace)).history
     reply = await register_broker(
         namespace,
-        said,
-        QueueDifference(new=said.topics),
+        sent,
+        QueueDifference(new=sent.topics),
         caller=CALLER,
         timeout_ms=120_000,
         digest=DIGEST,
@@ -51,7 +51,7 @@ async def test_a_new_broker_is_one_entry_with_all_its_queues(namespace: Namespac
     assert {"v", "actor", "source", "incarnation", "zone", "acting", "ha", "timeout_ms"} <= change.fields.keys()
 
 
-async def test_the_same_again_is_a_touch_that_the_history_does_not_mention(namespace: Namespace) -> None:
+async def test_a_repeated_registration_is_a_touch_without_a_history_entry(namespace: Namespace) -> None:
     await registered(namespace)
     reply = await touch_broker(namespace, registration(), caller=CALLER, digest=DIGEST)
     assert reply.status is Status.UNCHANGED
@@ -68,14 +68,14 @@ async def test_a_touch_moves_heartbeat_and_deadline(namespace: Namespace) -> Non
     assert int(await namespace.client.call("ZSCORE", table("deadlines"), instance_name)) > 5
 
 
-async def test_a_digest_no_longer_holds_when_the_group_changed(namespace: Namespace) -> None:
+async def test_a_registration_digest_is_invalid_after_the_group_changed(namespace: Namespace) -> None:
     await registered(namespace)
     await delete_topic(namespace, "orders", caller=CALLER)
     reply = await touch_broker(namespace, registration(), caller=CALLER, digest=DIGEST)
     assert reply.status is Status.STALE
 
 
-async def test_parts_of_one_table_are_all_recognised_again(namespace: Namespace) -> None:
+async def test_all_parts_of_a_split_registration_are_recognized_when_repeated(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     parts = [registration(topics=topics(f"t{n}")) for n in range(3)]
     full = [replace(part, full=True) for part in parts]
@@ -88,19 +88,19 @@ async def test_parts_of_one_table_are_all_recognised_again(namespace: Namespace)
     assert (await history(namespace))[-1].version == before
 
 
-async def test_a_difference_against_an_older_state_is_refused(namespace: Namespace) -> None:
+async def test_a_difference_from_an_older_revision_is_stale(namespace: Namespace) -> None:
     await registered(namespace)
     assert await registered(namespace, base=0, data_version=version(2)) is Status.STALE
     assert await kinds(namespace) == ["broker-registered"]
 
 
-async def test_a_difference_against_another_history_is_refused(namespace: Namespace) -> None:
+async def test_a_difference_from_another_history_is_stale(namespace: Namespace) -> None:
     await registered(namespace)
     await namespace.client.call("HSET", namespace.keys.meta, "history", "another")
-    said = registration(data_version=version(2))
+    sent = registration(data_version=version(2))
     reply = await register_broker(
         namespace,
-        said,
+        sent,
         QueueDifference(),
         caller=CALLER,
         timeout_ms=1000,
@@ -119,8 +119,8 @@ async def test_a_table_of_thousands_appears_in_one_step_and_in_several_entries(n
     changes = await history(namespace)
     assert [change.fields["part"] for change in changes] == [0, 1, 2, 3, 4]
     assert {change.fields["parts"] for change in changes} == {5}
-    told = {item["t"]: item["f"] for change in changes for item in change.fields["queues"]}
-    assert told == {topic: queue.flags for topic, queue in many.items()}
+    recorded = {item["t"]: item["f"] for change in changes for item in change.fields["queues"]}
+    assert recorded == {topic: queue.flags for topic, queue in many.items()}
 
 
 async def test_a_staged_table_leaves_nothing_behind(namespace: Namespace) -> None:
@@ -147,7 +147,7 @@ async def test_a_move_to_another_id_is_a_removal_then_a_registration(namespace: 
     ]
 
 
-async def test_a_replaced_address_is_told_before_its_successor(namespace: Namespace) -> None:
+async def test_the_removal_of_a_replaced_address_comes_before_its_successor(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     await worker.register(registration(A, 0))
     await worker.register(registration(B, 0))
@@ -159,7 +159,7 @@ async def test_a_replaced_address_is_told_before_its_successor(namespace: Namesp
     assert changes[1].fields["incarnation"] == changes[0].fields["incarnation"]
 
 
-async def test_one_that_is_turned_down_leaves_only_its_mark(namespace: Namespace) -> None:
+async def test_a_registration_that_is_turned_down_only_changes_the_groups_flags(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     await worker.register(registration(A, 0, data_version=version(state=5)))
     result = await worker.register(registration(B, 0, zone="z2", data_version=version(state=4)))
@@ -178,7 +178,7 @@ async def test_a_refused_single_topic_leaves_an_empty_group(namespace: Namespace
     assert await kinds(namespace) == ["group-changed"]
 
 
-async def test_a_mapping_for_another_host_counts_as_a_change_of_that_host(namespace: Namespace) -> None:
+async def test_a_mapping_of_another_host_changes_that_group(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     await worker.register(registration(B, broker="broker-b"))
     before = (await read_groups(namespace, {"broker-b": None}))["broker-b"].group
@@ -204,7 +204,7 @@ async def test_a_heartbeat_creates_nothing(namespace: Namespace) -> None:
     assert await namespace.client.call("ZCARD", namespace.keys.table("deadlines")) == 0
 
 
-async def test_a_heartbeat_finds_its_seat_and_tells_the_data_version(namespace: Namespace) -> None:
+async def test_a_heartbeat_by_seat_returns_the_data_version(namespace: Namespace) -> None:
     await registered(namespace, data_version=version(7))
     reply = await heartbeat_broker(namespace, "east", "broker-a", 0, caller=CALLER)
     assert (reply.status, reply.data_version) == (Status.UNCHANGED, version(7))

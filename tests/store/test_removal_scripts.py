@@ -1,4 +1,4 @@
-"""Departures, expiry, hold: what is compared before anything is removed."""
+"""Departures, expiry and holds: what is checked before anything is removed."""
 
 from typing import Any
 
@@ -24,9 +24,9 @@ from tests.support.scripts import deadline_of, history, kinds, make_due, meta, n
 INSTANCE_NAME = registration(A).instance_name
 
 
-async def leads(namespace: Namespace, worker: str = "worker-1") -> str:
-    ours, lease = await acquire_lease(namespace, worker, 30_000)
-    assert ours
+async def lead(namespace: Namespace, worker: str = "worker-1") -> str:
+    is_leader, lease = await acquire_lease(namespace, worker, 30_000)
+    assert is_leader
     return lease.whole
 
 
@@ -42,13 +42,13 @@ async def leave(namespace: Namespace, *departures: Departure) -> tuple[Status, .
     return (await unregister_brokers(namespace, [(one, CALLER) for one in departures])).statuses
 
 
-async def test_an_unregistration_of_another_stay_removes_nothing(namespace: Namespace) -> None:
+async def test_an_unregistration_of_another_incarnation_removes_nothing(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
     assert await leave(namespace, departure(incarnation="0" * 16)) == (Status.STALE,)
     assert await kinds(namespace) == ["broker-registered"]
 
 
-async def test_a_batch_says_of_each_what_became_of_it(namespace: Namespace) -> None:
+async def test_a_batch_has_a_status_for_each_request(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     await worker.register(registration(A, 0))
     await worker.register(registration(B, 1))
@@ -72,9 +72,9 @@ async def test_a_seat_under_another_cluster_is_unknown(namespace: Namespace) -> 
     assert await leave(namespace, Departure("west", "broker-a", 0)) == (Status.UNKNOWN,)
 
 
-async def test_what_is_due_expires_and_the_history_says_when_it_was_heard(namespace: Namespace) -> None:
+async def test_an_expiry_is_recorded_with_the_last_heartbeat(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await make_due(namespace, INSTANCE_NAME)
     found = await scan(namespace, lease)
     assert [due.instance_name for due in found.listed] == [INSTANCE_NAME]
@@ -89,7 +89,7 @@ async def test_a_batch_stops_before_it_blocks_the_store_for_long(namespace: Name
     worker = PlainWorker(namespace)
     for n in range(250):
         await worker.register(registration(f"127.0.1.{n}:10911", broker=f"broker-{n}"))
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await make_due(namespace, *(registration(f"127.0.1.{n}:10911").instance_name for n in range(250)))
     found = (await scan_deadlines(namespace, lease, caller=CALLER, limit=1000, window_ms=0)).listed
     first = await expire_brokers(namespace, lease, found, caller=CALLER)
@@ -98,10 +98,10 @@ async def test_a_batch_stops_before_it_blocks_the_store_for_long(namespace: Name
     assert rest.handled == len(rest.removed) == 50
 
 
-async def test_who_was_heard_since_the_scan_stays(namespace: Namespace) -> None:
+async def test_an_instance_with_a_heartbeat_after_the_scan_is_kept(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     await worker.register(registration())
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await make_due(namespace, INSTANCE_NAME)
     found = await scan(namespace, lease)
     await worker.register(registration())
@@ -109,19 +109,19 @@ async def test_who_was_heard_since_the_scan_stays(namespace: Namespace) -> None:
     assert (reply.status, reply.removed) == (Status.UNCHANGED, ())
 
 
-async def test_another_stay_at_the_same_address_stays_even_if_it_is_due(namespace: Namespace) -> None:
+async def test_an_expiry_of_another_incarnation_removes_nothing(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await make_due(namespace, INSTANCE_NAME)
     reply = await expire_brokers(namespace, lease, [DueInstance(INSTANCE_NAME, "0" * 16, 1)], caller=CALLER)
     assert reply.removed == ()
 
 
-async def test_an_older_leader_is_refused_everything(namespace: Namespace) -> None:
+async def test_every_script_of_a_former_leader_is_fenced(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
-    old = await leads(namespace, "worker-1")
+    old = await lead(namespace, "worker-1")
     await namespace.client.call("DEL", namespace.keys.table("leader"))
-    new = await leads(namespace, "worker-2")
+    new = await lead(namespace, "worker-2")
     await make_due(namespace, INSTANCE_NAME)
     found = await scan(namespace, new)
     assert (await scan(namespace, old)).status is Status.FENCED
@@ -145,17 +145,17 @@ async def test_tokens_rise_even_when_the_counter_is_lost(namespace: Namespace) -
 
 async def test_there_is_one_leader(namespace: Namespace) -> None:
     _, first = await acquire_lease(namespace, "worker-1", 30_000)
-    ours, inforce = await acquire_lease(namespace, "worker-2", 30_000)
-    assert (ours, inforce) == (False, first)
-    assert inforce.worker == "worker-1"
+    is_leader, in_force = await acquire_lease(namespace, "worker-2", 30_000)
+    assert (is_leader, in_force) == (False, first)
+    assert in_force.worker == "worker-1"
     assert await renew_lease(namespace, first, 30_000)
     assert await release_lease(namespace, first)
     assert not await renew_lease(namespace, first, 30_000)
     assert not await release_lease(namespace, first)
 
 
-async def test_a_hold_is_told_once_and_lifted_once(namespace: Namespace) -> None:
-    lease = await leads(namespace)
+async def test_a_hold_is_recorded_once_and_released_once(namespace: Namespace) -> None:
+    lease = await lead(namespace)
     assert (await hold_expiry(namespace, lease, ["a", "b"], caller=CALLER)).status is Status.DONE
     assert (await hold_expiry(namespace, lease, ["a", "b", "c"], caller=CALLER)).status is Status.UNCHANGED
     assert (await release_expiry(namespace, caller=CALLER, expire_due=True)).status is Status.DONE
@@ -163,11 +163,11 @@ async def test_a_hold_is_told_once_and_lifted_once(namespace: Namespace) -> None
     assert await kinds(namespace) == ["expiry-held", "expiry-released"]
 
 
-async def test_those_released_no_longer_count_as_a_mass(namespace: Namespace) -> None:
+async def test_released_instances_do_not_count_towards_a_mass_expiry(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     for n, address in enumerate((A, B, C)):
         await worker.register(registration(address, broker=f"broker-{n}"))
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await make_due(namespace, *(registration(address).instance_name for address in (A, B, C)))
     assert (await scan(namespace, lease)).counting == 3
     await hold_expiry(namespace, lease, [], caller=CALLER)
@@ -177,11 +177,11 @@ async def test_those_released_no_longer_count_as_a_mass(namespace: Namespace) ->
     assert all(due.deadline <= found.released_to for due in found.listed)
 
 
-async def test_a_replaced_address_does_not_count_as_a_broker_that_fell_silent(namespace: Namespace) -> None:
+async def test_a_replaced_address_does_not_count_towards_a_mass_expiry(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     await worker.register(registration(A))
     await worker.register(registration(B))
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await make_due(namespace, registration(A).instance_name)
     found = await scan(namespace, lease)
     assert (found.due, found.counting) == (1, 0)
@@ -193,13 +193,13 @@ async def test_a_replaced_address_does_not_count_as_a_broker_that_fell_silent(na
     assert await kinds(namespace, after=before) == ["group-changed"]
 
 
-async def test_the_deadline_clock_stops_while_nobody_could_hear(namespace: Namespace) -> None:
+async def test_the_deadline_clock_is_paused_while_no_worker_is_alive(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     await worker.register(registration(timeout_ms=60_000))
     alive = await meta(namespace, "alive_ms")
     hour = 3_600_000
-    # An hour in which no worker gave a sign of life, as the store remembers it.
+    # The last renewal of a worker's lease was an hour ago.
     await namespace.client.call("HSET", namespace.keys.meta, "alive_ms", alive - hour)
     await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     assert hour <= await meta(namespace, "paused_ms") < hour + 5000
@@ -208,35 +208,35 @@ async def test_the_deadline_clock_stops_while_nobody_could_hear(namespace: Names
     assert change.fields["to_ms"] - change.fields["from_ms"] >= hour
 
 
-@pytest.mark.parametrize("leap_ms", [3_600_000, -3_600_000])
-async def test_a_leap_of_the_servers_clock_moves_no_deadline(namespace: Namespace, leap_ms: int) -> None:
-    """The sign of life seems to be an hour away, either way: what is left of each timeout is what it was."""
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000])
+async def test_a_jump_of_the_stores_clock_moves_no_deadline(namespace: Namespace, jump_ms: int) -> None:
+    """The last renewal seems to be an hour away, in either direction: the rest of each timeout does not change."""
     worker = PlainWorker(namespace)
     await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
     await worker.register(registration(timeout_ms=60_000))
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     before = (await deadline_of(namespace, INSTANCE_NAME)) - (await scan(namespace, lease)).clock
-    await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", -leap_ms)
-    # Time went on by the leap for the server: what was written before lies that far back.
-    await namespace.client.call("ZINCRBY", namespace.keys.table("deadlines"), -leap_ms, INSTANCE_NAME)
+    await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", -jump_ms)
+    # For the store, everything written before the jump is that much older.
+    await namespace.client.call("ZINCRBY", namespace.keys.table("deadlines"), -jump_ms, INSTANCE_NAME)
     await namespace.client.call("HINCRBY", namespace.keys.meta, "paused_ms", 0)
     after = (await deadline_of(namespace, INSTANCE_NAME)) - (await scan(namespace, lease)).clock
     assert abs(before - after) < 5000
 
 
-async def test_a_worker_that_lives_is_not_forgotten(namespace: Namespace) -> None:
+async def test_a_live_worker_is_not_removed(namespace: Namespace) -> None:
     await renew_worker_lease(namespace, "worker-2", 30_000, "{}", caller=CALLER)
-    assert await remove_worker(namespace, "worker-2", caller=CALLER, lease=await leads(namespace)) is Status.UNCHANGED
+    assert await remove_worker(namespace, "worker-2", caller=CALLER, lease=await lead(namespace)) is Status.UNCHANGED
 
 
-async def test_an_outage_ends_no_lease_of_a_living_worker(namespace: Namespace) -> None:
-    """An hour in which nobody reached the store: all leases were written that long ago, and none has ended by it."""
+async def test_an_outage_ends_no_lease_of_a_live_worker(namespace: Namespace) -> None:
+    """No worker reached the store for an hour: all leases are that old, and none has ended because of it."""
     hour = 3_600_000
     for worker in ("worker-1", "worker-2"):
         await renew_worker_lease(namespace, worker, 10_000, "{}", caller=CALLER)
         await namespace.client.call("ZINCRBY", namespace.keys.table("workers"), -hour, worker)
     await namespace.client.call("HINCRBY", namespace.keys.meta, "alive_ms", -hour)
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
     assert await remove_worker(namespace, "worker-2", caller=CALLER, lease=lease) is Status.UNCHANGED
     state = await read_service_state(namespace)
@@ -247,7 +247,7 @@ MINUTE = 60_000
 
 
 async def vanish(namespace: Namespace, lease: str, *workers: str) -> None:
-    """Their last sign of life came a minute ago, and so did everybody's last registration; the leader has noticed."""
+    """The leader removes these workers, which renewed their leases a minute ago, when all brokers registered, too."""
     for worker in workers:
         await renew_worker_lease(namespace, worker, 10_000, "{}", caller=CALLER)
         await namespace.client.call("ZINCRBY", namespace.keys.table("workers"), -MINUTE, worker)
@@ -258,12 +258,12 @@ async def vanish(namespace: Namespace, lease: str, *workers: str) -> None:
         assert await remove_worker(namespace, worker, caller=CALLER, lease=lease) is Status.DONE
 
 
-async def test_deadlines_stand_still_when_most_workers_vanished_and_nobody_was_heard_since(
+async def test_deadlines_are_paused_when_most_workers_vanished_and_no_heartbeat_arrives(
     namespace: Namespace,
 ) -> None:
-    """The store and the last worker may be on the one side of a network that broke, the whole fleet on the other."""
+    """A broken network may separate the store and the last worker from the whole fleet."""
     await PlainWorker(namespace).register(registration(timeout_ms=30_000))
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
     await vanish(namespace, lease, "worker-2", "worker-3")
 
@@ -274,28 +274,28 @@ async def test_deadlines_stand_still_when_most_workers_vanished_and_nobody_was_h
     assert 20_000 < await deadline_of(namespace, INSTANCE_NAME) - second.clock <= 30_000
 
 
-async def test_deadlines_go_on_where_they_stood_when_a_broker_is_heard(namespace: Namespace) -> None:
+async def test_deadlines_continue_where_they_were_when_a_heartbeat_arrives(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     for address, broker in ((A, "broker-a"), (B, "broker-b")):
         await worker.register(registration(address, broker=broker, timeout_ms=30_000))
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
     await vanish(namespace, lease, "worker-2", "worker-3")
-    stood_at = (await scan(namespace, lease)).clock
+    paused_at = (await scan(namespace, lease)).clock
 
     await worker.register(registration(B, broker="broker-b", timeout_ms=30_000))
     after = await scan(namespace, lease)
 
     assert (after.cut_off, after.due) == (False, 0)
-    assert stood_at <= after.clock < stood_at + 5000
+    assert paused_at <= after.clock < paused_at + 5000
     change = await newest(namespace)
     assert change.kind == "expiry-paused"
     assert change.fields["to_ms"] - change.fields["from_ms"] >= MINUTE
 
 
-async def test_deadlines_go_on_when_as_many_workers_are_back(namespace: Namespace) -> None:
+async def test_deadlines_continue_when_enough_workers_are_back(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration(timeout_ms=30_000))
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
     await vanish(namespace, lease, "worker-2", "worker-3")
     assert (await scan(namespace, lease)).cut_off
@@ -305,9 +305,9 @@ async def test_deadlines_go_on_when_as_many_workers_are_back(namespace: Namespac
     assert not (await scan(namespace, lease)).cut_off
 
 
-async def test_half_of_the_workers_may_die_with_their_brokers(namespace: Namespace) -> None:
+async def test_brokers_expire_when_half_of_the_workers_vanished(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration(timeout_ms=30_000))
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
     await vanish(namespace, lease, "worker-2")
 
@@ -316,10 +316,10 @@ async def test_half_of_the_workers_may_die_with_their_brokers(namespace: Namespa
     assert (found.cut_off, found.due) == (False, 1)
 
 
-async def test_who_was_heard_after_they_vanished_proves_that_we_can_hear(namespace: Namespace) -> None:
+async def test_a_heartbeat_after_workers_vanished_shows_that_the_others_are_not_cut_off(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     await worker.register(registration(timeout_ms=30_000))
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     await renew_worker_lease(namespace, "worker-1", 10_000, "{}", caller=CALLER)
     await vanish(namespace, lease, "worker-2", "worker-3")
     await worker.register(registration(B, broker="broker-b", timeout_ms=30_000))
@@ -329,11 +329,11 @@ async def test_who_was_heard_after_they_vanished_proves_that_we_can_hear(namespa
     assert (found.cut_off, found.due) == (False, 1)
 
 
-async def test_one_address_under_two_clusters_keeps_its_seat_in_the_groups_own(namespace: Namespace) -> None:
+async def test_an_address_under_two_clusters_keeps_its_seat_under_the_groups_own(namespace: Namespace) -> None:
     worker = PlainWorker(namespace)
     await worker.register(registration())
     await worker.register(registration(cluster="west"))
-    lease = await leads(namespace)
+    lease = await lead(namespace)
     other = registration(cluster="west").instance_name
     await make_due(namespace, other)
     reply = await expire_brokers(namespace, lease, (await scan(namespace, lease)).listed, caller=CALLER)

@@ -25,7 +25,7 @@ async def test_the_metrics_count_registrations_and_heartbeats_by_outcome(
     await worker.register(registration(B, data_version=version(state=1)))
     await worker.register(registration(B, broker="other", topics=topics("only")))
     await heartbeat_broker(namespace, "east", "broker-a", 0, caller=CALLER)
-    await heartbeat_broker(namespace, "east", "nobody", 0, caller=CALLER)
+    await heartbeat_broker(namespace, "east", "unknown", 0, caller=CALLER)
     exposition = metrics.exposition().decode()
     for kind in ("changed", "unchanged", "turned_down", "refused"):
         assert f'routebook_registrations_total{{kind="{kind}"}} 1.0' in exposition
@@ -43,11 +43,11 @@ async def test_a_run_is_reported_with_its_status_or_its_error(client: StoreClien
         runs.append((script, status, type(error) if error else None))
 
     namespace = Namespace(client, Keys(namespace_name), ScriptSet.load(), on_run=note)
-    await heartbeat_broker(namespace, "east", "nobody", 0, caller=CALLER)
+    await heartbeat_broker(namespace, "east", "unknown", 0, caller=CALLER)
     await read_groups(namespace, {"broker-a": None, "broker-b": None})
     await client.close()
     with pytest.raises(StoreUnavailableError):
-        await heartbeat_broker(namespace, "east", "nobody", 0, caller=CALLER)
+        await heartbeat_broker(namespace, "east", "unknown", 0, caller=CALLER)
     with pytest.raises(StoreUnavailableError):
         await read_groups(namespace, {"broker-a": None})
     assert runs == [

@@ -1,4 +1,4 @@
-"""Putting scripts together, and running them on a store that forgets."""
+"""Expanding the includes of scripts, and running scripts that the store has lost."""
 
 from pathlib import Path
 
@@ -26,43 +26,43 @@ def write(folder: Path, name: str, text: str) -> None:
 def test_an_include_is_expanded_once(tmp_path: Path) -> None:
     write(tmp_path, "include/one.lua", "local one = 1\n")
     write(tmp_path, "include/two.lua", "-- include: one\nlocal two = 2\n")
-    write(tmp_path, "say.lua", "-- include: one\n-- include: two\nreturn one + two\n")
-    assert ScriptSet.load(tmp_path)["say"].source.count("local one = 1") == 1
+    write(tmp_path, "command.lua", "-- include: one\n-- include: two\nreturn one + two\n")
+    assert ScriptSet.load(tmp_path)["command"].source.count("local one = 1") == 1
 
 
-def test_headers_do_not_travel(tmp_path: Path) -> None:
-    write(tmp_path, "say.lua", "--[[\nA long story.\n]]\nreturn 1\n")
-    assert "story" not in ScriptSet.load(tmp_path)["say"].source
+def test_headers_are_not_sent(tmp_path: Path) -> None:
+    write(tmp_path, "command.lua", "--[[\nA long header.\n]]\nreturn 1\n")
+    assert "header" not in ScriptSet.load(tmp_path)["command"].source
 
 
 def test_a_missing_include_names_the_chain(tmp_path: Path) -> None:
     write(tmp_path, "include/one.lua", "-- include: nowhere\n")
-    write(tmp_path, "say.lua", "-- include: one\n")
-    with pytest.raises(ScriptError, match="say → one → nowhere"):
+    write(tmp_path, "command.lua", "-- include: one\n")
+    with pytest.raises(ScriptError, match="command → one → nowhere"):
         ScriptSet.load(tmp_path)
 
 
 def test_a_circular_include_names_the_chain(tmp_path: Path) -> None:
     write(tmp_path, "include/one.lua", "-- include: two\n")
     write(tmp_path, "include/two.lua", "-- include: one\n")
-    write(tmp_path, "say.lua", "-- include: one\n")
-    with pytest.raises(ScriptError, match="say → one → two → one"):
+    write(tmp_path, "command.lua", "-- include: one\n")
+    with pytest.raises(ScriptError, match="command → one → two → one"):
         ScriptSet.load(tmp_path)
 
 
-def test_no_script_at_all_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_without_scripts_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ScriptError, match="holds no Lua script"):
         ScriptSet.load(tmp_path)
 
 
 def test_a_changed_script_changes_the_fingerprint(tmp_path: Path) -> None:
-    write(tmp_path, "say.lua", "return 1\n")
+    write(tmp_path, "command.lua", "return 1\n")
     before = ScriptSet.load(tmp_path).fingerprint
-    write(tmp_path, "say.lua", "return 2\n")
+    write(tmp_path, "command.lua", "return 2\n")
     assert ScriptSet.load(tmp_path).fingerprint != before
 
 
-async def test_scripts_that_the_store_forgot_are_sent_again() -> None:
+async def test_scripts_that_the_store_lost_are_sent_again() -> None:
     with EmbeddedStore(None, port=0) as store:
         client = StoreClient(StoreUrl.parse(store.url), slot_key="rb:{t}:meta", timeout_ms=5000)
         await client.open()
@@ -72,5 +72,5 @@ async def test_scripts_that_the_store_forgot_are_sent_again() -> None:
             await client.call("SCRIPT", "FLUSH")
             await put_kv(namespace, "ns", f"k{n}", "v", caller=CALLER)
             await client.call("SCRIPT", "FLUSH")
-            assert (await read_groups(namespace, {"nobody": None}))["nobody"].group is None
+            assert (await read_groups(namespace, {"unknown": None}))["unknown"].group is None
         await client.close()

@@ -1,4 +1,4 @@
-"""Behind Sentinel: the primary is found, a failover followed, a lone dissenting sentinel outvoted."""
+"""With Sentinel: the primary is found, a failover is followed, and one sentinel that disagrees is outvoted."""
 
 import time
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from tests.support.waiting import until
 
 @pytest.fixture
 def own_trio() -> Iterator[SentinelTrio]:
-    """To be harmed."""
+    """Servers that a test may kill."""
     with SentinelTrio() as trio:
         yield trio
 
 
 @pytest.fixture(scope="module")
 def trio() -> Iterator[SentinelTrio]:
-    """To be looked at only."""
+    """Shared servers, which tests must not change."""
     with SentinelTrio() as trio:
         yield trio
 
@@ -38,7 +38,7 @@ async def wrote(client: StoreClient, value: str) -> bool:
         return False
 
 
-async def test_writes_come_back_after_the_primary_is_killed(own_trio: SentinelTrio) -> None:
+async def test_writes_work_again_after_the_primary_is_killed(own_trio: SentinelTrio) -> None:
     client = new_client(own_trio.url)
     await client.open()
     await client.call("SET", "k", "before")
@@ -51,7 +51,7 @@ async def test_writes_come_back_after_the_primary_is_killed(own_trio: SentinelTr
     await client.close()
 
 
-async def test_a_primary_that_is_demoted_is_left_within_the_very_call(own_trio: SentinelTrio) -> None:
+async def test_a_call_to_a_demoted_primary_is_redirected(own_trio: SentinelTrio) -> None:
     client = new_client(own_trio.url)
     await client.open()
     primary, replica = own_trio.primary.port or 0, own_trio.replica.port or 0
@@ -65,8 +65,8 @@ async def test_a_primary_that_is_demoted_is_left_within_the_very_call(own_trio: 
 
 
 async def test_a_dead_sentinel_costs_nothing(trio: SentinelTrio) -> None:
-    ask_nobody = "127.0.0.1:1"
-    url = f"sentinel://{ask_nobody},127.0.0.1:{trio.sentinel_ports[0]},127.0.0.1:{trio.sentinel_ports[1]}/names"
+    unused_address = "127.0.0.1:1"
+    url = f"sentinel://{unused_address},127.0.0.1:{trio.sentinel_ports[0]},127.0.0.1:{trio.sentinel_ports[1]}/names"
     client = new_client(url, timeout_ms=20_000)
     begun = time.monotonic()
     await client.open()
@@ -74,7 +74,7 @@ async def test_a_dead_sentinel_costs_nothing(trio: SentinelTrio) -> None:
     await client.close()
 
 
-async def test_a_sentinel_that_hangs_does_not_hold_up_the_others(trio: SentinelTrio) -> None:
+async def test_a_sentinel_that_hangs_does_not_delay_the_search(trio: SentinelTrio) -> None:
     async with FaultProxy("127.0.0.1", trio.sentinel_ports[0]) as proxy:
         proxy.stall()
         others = ",".join(f"127.0.0.1:{port}" for port in trio.sentinel_ports[1:])
@@ -96,7 +96,7 @@ async def test_a_lone_sentinel_that_names_an_old_primary_is_outvoted(own_trio: S
     await client.close()
 
 
-async def test_an_unknown_master_is_said_by_name(trio: SentinelTrio) -> None:
+async def test_an_unknown_master_is_reported_by_name(trio: SentinelTrio) -> None:
     client = new_client(trio.url.removesuffix("names") + "other")
     with pytest.raises(StoreUnavailableError, match="no master 'other'"):
         await client.open()

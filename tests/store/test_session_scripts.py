@@ -1,4 +1,4 @@
-"""Sessions in the store: whose last connection is gone, and who looks into it."""
+"""Sessions: which instances have lost their last connection, and which worker investigates."""
 
 from typing import Any
 
@@ -52,144 +52,144 @@ async def lost_in_store(namespace: Namespace) -> int:
     return int(await namespace.client.call("HLEN", namespace.keys.table("lost")))
 
 
-async def leads(namespace: Namespace, worker: str) -> str:
+async def lead(namespace: Namespace, worker: str) -> str:
     return (await acquire_lease(namespace, worker, 30_000))[1].whole
 
 
-async def test_a_lost_connection_removes_nobody_who_is_connected_elsewhere(namespace: Namespace) -> None:
-    stay = await registered(namespace)
-    await open_one(namespace, "worker-2", stay)
-    assert await close_one(namespace, "worker-1", stay) == (Status.UNCHANGED, None)
-    reply = await unregister_brokers(namespace, [(lost_departure(stay), CALLER)])
+async def test_a_lost_connection_removes_no_instance_with_another_session(namespace: Namespace) -> None:
+    incarnation = await registered(namespace)
+    await open_one(namespace, "worker-2", incarnation)
+    assert await close_one(namespace, "worker-1", incarnation) == (Status.UNCHANGED, None)
+    reply = await unregister_brokers(namespace, [(lost_departure(incarnation), CALLER)])
     assert reply.statuses == (Status.STALE,)
-    status, loss = await close_one(namespace, "worker-2", stay)
-    assert (status, loss is not None) == (Status.DONE, True)
-    reply = await unregister_brokers(namespace, [(lost_departure(stay), CALLER)])
+    status, lost = await close_one(namespace, "worker-2", incarnation)
+    assert (status, lost is not None) == (Status.DONE, True)
+    reply = await unregister_brokers(namespace, [(lost_departure(incarnation), CALLER)])
     assert reply.statuses == (Status.DONE,)
     assert (await newest(namespace)).fields["lost_ms"] == 1
     assert (await newest(namespace)).fields["cause"] == "connection-lost"
 
 
-async def test_a_closing_that_a_newer_opening_overtook_closes_nothing(namespace: Namespace) -> None:
-    stay = await registered(namespace)
-    await open_one(namespace, "worker-1", stay, stamp=5)
-    assert await close_one(namespace, "worker-1", stay, stamp=4) == (Status.UNCHANGED, None)
-    status, _ = await close_one(namespace, "worker-1", stay, stamp=5)
+async def test_a_close_with_an_older_stamp_closes_nothing(namespace: Namespace) -> None:
+    incarnation = await registered(namespace)
+    await open_one(namespace, "worker-1", incarnation, stamp=5)
+    assert await close_one(namespace, "worker-1", incarnation, stamp=4) == (Status.UNCHANGED, None)
+    status, _ = await close_one(namespace, "worker-1", incarnation, stamp=5)
     assert status is Status.DONE
 
 
 async def test_opening_and_closing_may_be_repeated(namespace: Namespace) -> None:
-    stay = await registered(namespace)
+    incarnation = await registered(namespace)
     for _ in range(2):
-        assert await open_one(namespace, "worker-1", stay) is Status.DONE
+        assert await open_one(namespace, "worker-1", incarnation) is Status.DONE
     for _ in range(2):
-        status, loss = await close_one(namespace, "worker-1", stay)
+        status, lost = await close_one(namespace, "worker-1", incarnation)
         assert status is Status.DONE
-        assert loss is not None
-        assert (loss.cluster, loss.address, loss.broker, loss.broker_id) == ("east", A, "broker-a", 0)
+        assert lost is not None
+        assert (lost.cluster, lost.address, lost.broker, lost.broker_id) == ("east", A, "broker-a", 0)
     assert await lost_in_store(namespace) == 1
 
 
-async def test_of_an_earlier_stay_nothing_is_opened_and_nothing_lost(namespace: Namespace) -> None:
+async def test_an_earlier_incarnation_opens_no_session_and_loses_none(namespace: Namespace) -> None:
     await registered(namespace)
     assert await open_one(namespace, "worker-1", "0" * 16) is Status.STALE
     assert await close_one(namespace, "worker-1", "0" * 16) == (Status.STALE, None)
     assert (await count_sessions(namespace, 0)).ended == 0
 
 
-async def test_who_does_not_know_which_stay_it_opened_loses_what_the_store_knows(namespace: Namespace) -> None:
-    stay = await registered(namespace)
+async def test_a_close_without_incarnation_closes_the_stored_session(namespace: Namespace) -> None:
+    incarnation = await registered(namespace)
     assert await close_one(namespace, "worker-1", "") == (Status.STALE, None)
-    await open_one(namespace, "worker-1", stay)
-    status, loss = await close_one(namespace, "worker-1", "")
-    assert (status, loss and loss.incarnation) == (Status.DONE, stay)
+    await open_one(namespace, "worker-1", incarnation)
+    status, lost = await close_one(namespace, "worker-1", "")
+    assert (status, lost and lost.incarnation) == (Status.DONE, incarnation)
 
 
-async def test_a_session_opened_again_ends_the_search(namespace: Namespace) -> None:
-    stay = await registered(namespace)
-    await open_one(namespace, "worker-1", stay)
-    await close_one(namespace, "worker-1", stay)
+async def test_a_session_that_is_opened_again_ends_the_investigation(namespace: Namespace) -> None:
+    incarnation = await registered(namespace)
+    await open_one(namespace, "worker-1", incarnation)
+    await close_one(namespace, "worker-1", incarnation)
     assert await lost_in_store(namespace) == 1
-    await open_one(namespace, "worker-2", stay)
+    await open_one(namespace, "worker-2", incarnation)
     assert await lost_in_store(namespace) == 0
-    reply = await unregister_brokers(namespace, [(lost_departure(stay), CALLER)])
+    reply = await unregister_brokers(namespace, [(lost_departure(incarnation), CALLER)])
     assert reply.statuses == (Status.STALE,)
 
 
 async def test_registration_and_touch_open_a_session_in_the_same_step(namespace: Namespace) -> None:
     digest = "d" * 32
-    stay = await registered(namespace)
+    incarnation = await registered(namespace)
     await namespace.client.call("HSET", namespace.keys.of("instance", INSTANCE_NAME), "digests", digest)
     reply = await touch_broker(
         namespace, registration(), caller=CALLER, digest=digest, session=SessionMark("worker-1", 7)
     )
-    assert (reply.status, reply.incarnation) == (Status.UNCHANGED, stay)
+    assert (reply.status, reply.incarnation) == (Status.UNCHANGED, incarnation)
     held = await namespace.client.call("HGET", namespace.keys.of("sessions", "worker-1"), INSTANCE_NAME)
-    assert held == f"7 {stay}".encode()
-    assert (await close_one(namespace, "worker-2", stay))[0] is Status.UNCHANGED
+    assert held == f"7 {incarnation}".encode()
+    assert (await close_one(namespace, "worker-2", incarnation))[0] is Status.UNCHANGED
 
 
-async def test_a_worker_counts_from_its_first_session_though_its_first_sign_of_life_comes_later(
+async def test_a_worker_counts_from_its_first_session_before_it_renews_its_lease(
     namespace: Namespace,
 ) -> None:
-    stay = await registered(namespace)
-    await open_one(namespace, "worker-9", stay)
-    assert (await close_one(namespace, "worker-1", stay))[0] is Status.UNCHANGED
+    incarnation = await registered(namespace)
+    await open_one(namespace, "worker-9", incarnation)
+    assert (await close_one(namespace, "worker-1", incarnation))[0] is Status.UNCHANGED
     assert not (await renew_worker_lease(namespace, "worker-9", 10_000, "{}", caller=CALLER)).is_known
     assert (await renew_worker_lease(namespace, "worker-9", 10_000, "{}", caller=CALLER)).is_known
 
 
-async def test_settling_ends_the_search_for_that_stay_only(namespace: Namespace) -> None:
-    stay = await registered(namespace)
-    _, loss = await close_one(namespace, "worker-1", stay)
-    assert loss is not None
+async def test_a_verdict_ends_the_investigation_of_that_incarnation_only(namespace: Namespace) -> None:
+    incarnation = await registered(namespace)
+    _, lost = await close_one(namespace, "worker-1", incarnation)
+    assert lost is not None
     assert await resolve_lost_connections(namespace, [LostConnection(INSTANCE_NAME, "broker-a", 0, "0" * 16, 1)]) == 0
-    assert await resolve_lost_connections(namespace, [loss]) == 1
-    assert await resolve_lost_connections(namespace, [loss]) == 0
+    assert await resolve_lost_connections(namespace, [lost]) == 1
+    assert await resolve_lost_connections(namespace, [lost]) == 0
 
 
-async def test_the_leader_takes_over_from_the_dead_and_not_from_the_living(namespace: Namespace) -> None:
-    stay = await registered(namespace)
+async def test_the_leader_adopts_lost_connections_of_dead_workers_only(namespace: Namespace) -> None:
+    incarnation = await registered(namespace)
     await renew_worker_lease(namespace, "worker-1", 30_000, "{}", caller=CALLER)
-    _, loss = await close_one(namespace, "worker-1", stay)
-    lease = await leads(namespace, "worker-2")
+    _, lost = await close_one(namespace, "worker-1", incarnation)
+    lease = await lead(namespace, "worker-2")
     assert await adopt_lost_connections(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, ())
     await namespace.client.call("ZADD", namespace.keys.table("workers"), 1, "worker-1")
-    assert await adopt_lost_connections(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, (loss,))
-    # It is the leader's from now on, which looks into it already.
+    assert await adopt_lost_connections(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, (lost,))
+    # The leader investigates it from now on.
     assert await adopt_lost_connections(namespace, lease, "worker-2", caller=CALLER) == (Status.UNCHANGED, ())
     assert (await adopt_lost_connections(namespace, "1:worker-9:x", "worker-9", caller=CALLER))[0] is Status.FENCED
 
 
-async def test_what_left_meanwhile_is_not_taken_over(namespace: Namespace) -> None:
-    stay = await registered(namespace)
-    await close_one(namespace, "worker-1", stay)
+async def test_an_instance_that_unregistered_meanwhile_is_not_adopted(namespace: Namespace) -> None:
+    incarnation = await registered(namespace)
+    await close_one(namespace, "worker-1", incarnation)
     await unregister_brokers(namespace, [(Departure("east", "broker-a", 0, A), CALLER)])
     assert await lost_in_store(namespace) == 0
-    assert await adopt_lost_connections(namespace, await leads(namespace, "w"), "w", caller=CALLER) == (
+    assert await adopt_lost_connections(namespace, await lead(namespace, "w"), "w", caller=CALLER) == (
         Status.UNCHANGED,
         (),
     )
 
 
 async def test_sessions_that_ended_are_counted_once_each(namespace: Namespace) -> None:
-    stay, other = await registered(namespace), await registered(namespace, B, broker_id=1)
-    await open_one(namespace, "worker-1", stay)
+    incarnation, other = await registered(namespace), await registered(namespace, B, broker_id=1)
+    await open_one(namespace, "worker-1", incarnation)
     await open_one(namespace, "worker-2", other, instance_name=registration(B).instance_name)
-    await close_one(namespace, "worker-1", stay)
-    await close_one(namespace, "worker-1", stay)
+    await close_one(namespace, "worker-1", incarnation)
+    await close_one(namespace, "worker-1", incarnation)
     counts = await count_sessions(namespace, 0)
     assert (counts.ended, counts.open, counts.lost) == (1, 1, 1)
     assert (await count_sessions(namespace, 2**50)).ended == 0
 
 
-async def test_the_brokers_of_a_worker_that_died_get_a_full_timeout_from_its_last_sign_of_life(
+async def test_brokers_of_a_dead_worker_get_a_full_timeout_from_its_last_renewal(
     namespace: Namespace,
 ) -> None:
-    stay = await registered(namespace, timeout_ms=60_000)
-    lease = await leads(namespace, "worker-1")
+    incarnation = await registered(namespace, timeout_ms=60_000)
+    lease = await lead(namespace, "worker-1")
     await renew_worker_lease(namespace, "worker-2", WORKER_LEASE_MS, "{}", caller=CALLER)
-    await open_one(namespace, "worker-2", stay)
+    await open_one(namespace, "worker-2", incarnation)
     await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, INSTANCE_NAME)
     lease_end = int(await namespace.client.call("ZINCRBY", namespace.keys.table("workers"), -15_000, "worker-2"))
     assert await remove_worker(namespace, "worker-2", caller=CALLER, lease=lease) is Status.DONE
@@ -197,20 +197,20 @@ async def test_the_brokers_of_a_worker_that_died_get_a_full_timeout_from_its_las
     assert await namespace.client.call("EXISTS", namespace.keys.of("sessions", "worker-2")) == 0
 
 
-async def test_the_brokers_of_a_worker_that_leaves_get_a_full_timeout(namespace: Namespace) -> None:
-    stay = await registered(namespace, timeout_ms=60_000)
+async def test_brokers_of_a_stopping_worker_get_a_full_timeout(namespace: Namespace) -> None:
+    incarnation = await registered(namespace, timeout_ms=60_000)
     await renew_worker_lease(namespace, "worker-2", WORKER_LEASE_MS, "{}", caller=CALLER)
-    await open_one(namespace, "worker-2", stay)
+    await open_one(namespace, "worker-2", incarnation)
     before = await deadline_of(namespace, INSTANCE_NAME)
     await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, INSTANCE_NAME)
     assert await remove_worker(namespace, "worker-2", caller=CALLER) is Status.DONE
     assert await deadline_of(namespace, INSTANCE_NAME) >= before
 
 
-async def test_a_forgotten_worker_that_lives_is_told_so(namespace: Namespace) -> None:
+async def test_a_removed_worker_that_lives_learns_that_it_is_unknown(namespace: Namespace) -> None:
     await renew_worker_lease(namespace, "worker-2", 10_000, "{}", caller=CALLER)
     await namespace.client.call("ZADD", namespace.keys.table("workers"), 1, "worker-2")
-    await remove_worker(namespace, "worker-2", caller=CALLER, lease=await leads(namespace, "worker-1"))
+    await remove_worker(namespace, "worker-2", caller=CALLER, lease=await lead(namespace, "worker-1"))
     assert not (await renew_worker_lease(namespace, "worker-2", 10_000, "{}", caller=CALLER)).is_known
     assert (await renew_worker_lease(namespace, "worker-2", 10_000, "{}", caller=CALLER)).is_known
 
@@ -220,7 +220,7 @@ async def test_a_batch_stops_before_it_blocks_the_store_for_long(namespace: Name
     for n in range(workers):
         await renew_worker_lease(namespace, f"worker-{n}", 30_000, "{}", caller=CALLER)
     ended = [EndedSession(f"east/127.0.0.{n}:1", "0" * 16, 1, 0) for n in range(250)]
-    told = await close_sessions(namespace, "worker-0", ended)
-    assert 0 < len(told) <= 250
-    assert (len(told) < 250) == (workers == 100)
+    results = await close_sessions(namespace, "worker-0", ended)
+    assert 0 < len(results) <= 250
+    assert (len(results) < 250) == (workers == 100)
     assert await history(namespace) == []

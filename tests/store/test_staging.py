@@ -163,7 +163,7 @@ async def test_permissions_are_copied_once_each_though_pages_may_repeat_them(nam
 async def test_the_departure_of_a_master_takes_the_write_permission_in_the_same_step(namespace: Namespace) -> None:
     await register_many(namespace)
     before = len(await history(namespace))
-    departures = [Departure("east", "broker-a", 0, A), Departure("east", "nobody", 0, "127.0.0.9:1")]
+    departures = [Departure("east", "broker-a", 0, A), Departure("east", "unknown", 0, "127.0.0.9:1")]
     reply = await unregister_brokers(namespace, [(departure, CALLER) for departure in departures])
     assert reply.statuses == (Status.DONE, Status.UNKNOWN)
     assert [change.kind for change in (await history(namespace))[before:]] == ["broker-removed", "write-permission"]

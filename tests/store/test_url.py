@@ -1,4 +1,4 @@
-"""Store addresses: what is understood, what is refused, and that no secret is ever printed."""
+"""Store addresses: what is accepted, what is refused, and that no secret is printed."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_user_password_port_and_database_are_read() -> None:
     assert url.db == 3
 
 
-def test_a_password_alone_is_of_the_default_user() -> None:
+def test_a_password_alone_is_for_the_default_user() -> None:
     assert StoreUrl.parse(f"redis://:{SECRET}@store").credentials == Credentials(None, SECRET)
 
 
@@ -30,7 +30,7 @@ def test_an_ipv6_address_is_in_brackets() -> None:
     assert url.masked() == "redis://[::1]:7000"
 
 
-def test_a_socket_has_a_path_and_perhaps_a_database() -> None:
+def test_a_socket_has_a_path_and_an_optional_database() -> None:
     url = StoreUrl.parse(f"unix://:{SECRET}@/run/redis.sock?db=2")
     assert (url.socket_path, url.db, url.addresses) == ("/run/redis.sock", 2, ())
     assert url.credentials.password == SECRET
@@ -52,7 +52,7 @@ def test_a_cluster_names_some_of_its_nodes() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["rediss://h", "sentinels://h/m", "clusters://h"])
-def test_tls_verifies_unless_told_otherwise(scheme: str) -> None:
+def test_tls_verifies_by_default(scheme: str) -> None:
     assert StoreUrl.parse(scheme).tls == TlsOptions(cert_reqs="required", check_hostname=True)
 
 
@@ -86,7 +86,7 @@ def test_tls_options_are_in_the_query() -> None:
         ("rediss://h?ssl_check_hostname=maybe", "ssl_check_hostname"),
     ],
 )
-def test_what_is_wrong_is_said_together_with_what_is_allowed(text: str, says: str) -> None:
+def test_a_refusal_says_what_is_wrong_and_what_is_allowed(text: str, says: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         StoreUrl.parse(text)
     assert says in refusal.value.message

@@ -1,4 +1,4 @@
-"""What would block the store for too long in one script, and goes in parts: no part is lost, done twice or undone."""
+"""Work that is done in parts so that it does not block the store: no part is lost, repeated or undone."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.support.scripts import kinds, newest
 
 FILE, OTHER_FILE = "f" * 64, "0" * 64
 MANY = 1300
-"""Brokers: more than two parts of a deletion, and a set that a store does not hand over whole."""
+"""Number of brokers: more than two parts of a deletion, and a set that the store returns in pages."""
 
 
 async def take_over(
@@ -30,7 +30,7 @@ async def values(namespace: Namespace) -> dict[str, str]:
 # -- Apache's key-value file
 
 
-async def test_apaches_file_is_taken_over_once(namespace: Namespace) -> None:
+async def test_apaches_file_is_imported_once(namespace: Namespace) -> None:
     assert await take_over(namespace, 0, "k", is_last=True) == ImportReply(Status.DONE, 1, 1)
     await delete_kv(namespace, "ns", "k", caller=CALLER)
     assert (await take_over(namespace, 0, "k", is_last=True)).status is Status.UNCHANGED
@@ -38,20 +38,20 @@ async def test_apaches_file_is_taken_over_once(namespace: Namespace) -> None:
     assert await values(namespace) == {}
 
 
-async def test_apaches_file_never_covers_what_the_store_holds(namespace: Namespace) -> None:
+async def test_apaches_file_replaces_no_stored_value(namespace: Namespace) -> None:
     await put_kv(namespace, "ns", "k", "ours", caller=CALLER)
     assert (await take_over(namespace, 0, "k", is_last=True)).status is Status.UNCHANGED
     assert await values(namespace) == {"k": "ours"}
 
 
-async def test_a_file_begun_is_continued_where_it_ended(namespace: Namespace) -> None:
+async def test_an_interrupted_import_continues_where_it_ended(namespace: Namespace) -> None:
     assert await take_over(namespace, 0, "a", "b") == ImportReply(Status.DONE, 2, 2)
     assert await take_over(namespace, 0, "a", "b") == ImportReply(Status.STALE, 2, 0)
     assert await take_over(namespace, 2, "c", is_last=True) == ImportReply(Status.DONE, 3, 1)
     assert await values(namespace) == dict.fromkeys("abc", "theirs")
 
 
-async def test_what_was_deleted_or_put_since_the_first_part_stays_so(namespace: Namespace) -> None:
+async def test_an_import_keeps_changes_made_after_its_first_part(namespace: Namespace) -> None:
     await take_over(namespace, 0, "a", "b")
     await delete_kv(namespace, "ns", "a", caller=CALLER)
     await put_kv(namespace, "ns", "c", "ours", caller=CALLER)
@@ -59,7 +59,7 @@ async def test_what_was_deleted_or_put_since_the_first_part_stays_so(namespace: 
     assert await values(namespace) == {"b": "theirs", "c": "ours", "d": "theirs"}
 
 
-async def test_a_later_start_with_another_file_takes_over(namespace: Namespace) -> None:
+async def test_a_later_start_with_another_file_imports_that_one(namespace: Namespace) -> None:
     await take_over(namespace, 0, "a")
     assert (await take_over(namespace, 1, "x", file=OTHER_FILE)).status is Status.UNCHANGED
     assert await take_over(namespace, 0, "x", file=OTHER_FILE) == ImportReply(Status.DONE, 1, 1)
@@ -67,7 +67,7 @@ async def test_a_later_start_with_another_file_takes_over(namespace: Namespace) 
     assert await values(namespace) == {"a": "theirs", "x": "theirs"}
 
 
-async def test_a_store_emptied_in_between_is_given_the_file_from_its_beginning(namespace: Namespace) -> None:
+async def test_an_import_into_an_emptied_store_starts_from_the_beginning(namespace: Namespace) -> None:
     await take_over(namespace, 0, "a")
     await namespace.client.call("DEL", namespace.keys.meta, namespace.keys.table("kv"), namespace.keys.of("kv", "ns"))
     assert await take_over(namespace, 1, "b") == ImportReply(Status.STALE, 0, 0)
@@ -86,7 +86,7 @@ async def revision_of(namespace: Namespace) -> int:
     return group.revision
 
 
-async def test_many_lost_topics_come_back_in_parts(namespace: Namespace) -> None:
+async def test_many_lost_topics_are_restored_in_parts(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
     lost, revision = by_request(2 * ENTRIES_PER_CALL + 1), await revision_of(namespace)
     assert await write_back_queues(namespace, "broker-a", lost, revision=revision, caller=CALLER) == len(lost)
@@ -97,8 +97,8 @@ async def test_many_lost_topics_come_back_in_parts(namespace: Namespace) -> None
     )
 
 
-async def test_the_parts_end_when_somebody_else_changes_the_group(namespace: Namespace) -> None:
-    """A topic of the next part may just have been deleted."""
+async def test_restoring_ends_when_the_group_is_changed_meanwhile(namespace: Namespace) -> None:
+    """A topic of the next part may have been deleted."""
     await PlainWorker(namespace).register(registration())
     lost, revision = by_request(ENTRIES_PER_CALL + 1), await revision_of(namespace)
     deleted = list(lost)[-1]
@@ -118,7 +118,7 @@ async def test_the_parts_end_when_somebody_else_changes_the_group(namespace: Nam
 
 
 async def have_topic(namespace: Namespace, cluster: str, brokers: list[str]) -> None:
-    """Straight into the tables: so many registrations take long."""
+    """Writes them straight into the store: that many registrations would take long."""
     await namespace.client.call("SADD", namespace.keys.table("clusters"), cluster)
     await namespace.client.call("SADD", namespace.keys.of("cluster", cluster), *brokers)
     packed = QueueData().pack()
@@ -161,7 +161,7 @@ async def test_a_deletion_in_one_cluster_leaves_the_others(namespace: Namespace,
     assert await holders(namespace, brokers["east"] + brokers["north"]) == brokers["east"] + brokers["north"]
 
 
-async def test_very_many_carried_entries_are_told_once_each(
+async def test_each_of_very_many_carried_entries_is_recorded_once(
     namespace: Namespace, brokers: dict[str, list[str]]
 ) -> None:
     carried = {f"lost-{n}": "north" for n in range(2 * CARRIED_PER_RUN + 1)}
@@ -172,7 +172,9 @@ async def test_very_many_carried_entries_are_told_once_each(
     assert (await newest(namespace)).broker == "north-0"
 
 
-async def test_a_cluster_that_goes_in_between_ends_nothing(namespace: Namespace, brokers: dict[str, list[str]]) -> None:
+async def test_a_cluster_that_is_removed_in_between_does_not_end_the_deletion(
+    namespace: Namespace, brokers: dict[str, list[str]]
+) -> None:
     first = await namespace.run("delete_topic", '"actor":"test","source":""', "orders", "", "")
     place = bytes(first[3]).decode()
     assert place.endswith(" east")
