@@ -35,29 +35,29 @@ class Both:
         """Runs a command with both name servers until its outputs are the same. {ADMIN_A} is replaced by an address."""
 
         def is_same() -> bool:
-            apaches, our = self._outputs(line)
-            return apaches == our
+            theirs, ours = self._outputs(line)
+            return theirs == ours
 
         try:
             wait_until(is_same, line, timeout_s=AGREE_WITHIN, every_s=0.5)
         except AssertionError:
-            apaches, our = self._outputs(line)
-            assert our == apaches
+            theirs, ours = self._outputs(line)
+            assert ours == theirs
 
     def assert_same_once(self, line: str) -> str:
         """The same for a command that changes something and therefore must not be repeated."""
-        apaches, our = self._outputs(line)
-        assert our == apaches
-        return our
+        theirs, ours = self._outputs(line)
+        assert ours == theirs
+        return ours
 
     def run(self, line: str) -> tuple[str, str]:
-        apaches, our = (self._output(line, address) for address in (self.apache, self.ours))
-        return apaches, our
+        theirs, ours = (self._output(line, address) for address in (self.apache, self.ours))
+        return theirs, ours
 
     def _outputs(self, line: str) -> tuple[str, str]:
-        apaches, our = self.run(line)
-        print(f"--- {line}\n{our}")
-        return _normal(apaches), _normal(our)
+        theirs, ours = self.run(line)
+        print(f"--- {line}\n{ours}")
+        return _normal(theirs), _normal(ours)
 
     def _output(self, line: str, address: str) -> str:
         arguments = line.format(**self._brokers).split()
@@ -216,9 +216,9 @@ def test_changing_write_permission_prints_the_same(both: Both) -> None:
 
 
 def test_reading_and_changing_the_configuration_prints_the_same(both: Both) -> None:
-    apaches, our = (_properties(output) for output in both.run("getNamesrvConfig"))
+    theirs, ours = (_properties(output) for output in both.run("getNamesrvConfig"))
     for name in ("supportActingMaster", "orderMessageEnable", "enableTopicList", "scanNotActiveBrokerInterval"):
-        assert our[name] == apaches[name]
+        assert ours[name] == theirs[name]
     both.assert_same_once("updateNamesrvConfig -k enableTopicList -v false")
     both.assert_same("topicList")
     both.assert_same("library getTopicListFromNameServer")
