@@ -234,7 +234,9 @@ async def test_a_group_of_another_cluster_is_left_alone(worker: Worker, other: W
     (await other.http.put(seat(cluster="Elsewhere"), json=registered)).raise_for_status()
     before = contents(await export(other))
     done = await bring(other, await export(worker), replace=True)
-    assert done["left_out"] == ["group broker-a: it is in cluster Elsewhere here, DefaultCluster there"]
+    assert done["left_out"] == [
+        "group broker-a: its cluster is Elsewhere in the route table, DefaultCluster in the snapshot"
+    ]
     assert contents(await export(other)) == before
 
 

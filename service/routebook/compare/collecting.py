@@ -12,7 +12,7 @@ from typing import Final, Self, TypeVar
 
 from routebook.client.name_server import Declined, NameServer
 from routebook.model.broker import BrokerGroup, TopicRoute
-from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, Taken
+from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, SnapshotOrigin
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData, TopicMapping
 from routebook.protocol.command import RequestCode
 
@@ -182,11 +182,11 @@ def snapshot_of(state: ServerState, address: str) -> Snapshot:
     groups = [_group(group, filters, queues[name], mappings[name]) for name, group in sorted(state.groups.items())]
     gone = sorted((queues.keys() | mappings.keys()) - state.groups.keys())
     return Snapshot(
-        taken=Taken(source=address),
+        taken=SnapshotOrigin(source=address),
         groups=tuple(groups),
         key_values={namespace: dict(values) for namespace, values in state.key_values.items() if values},
         left_out=(
-            *(f"group {name}: topics or mappings of a group that is gone" for name in gone),
+            *(f"group {name}: topics or mappings of a removed group" for name in gone),
             *(f"{request}: declined ({reason})" for request, reason in state.declined.items()),
         ),
     )

@@ -1,4 +1,4 @@
-"""A whole namespace at one version, as a value: what an export holds and an import brings."""
+"""A whole namespace at one version, as a value: what an export contains and an import adds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from routebook.model.topic import QueueData, TopicMapping
 
 @dataclass(frozen=True, slots=True)
 class InstanceSnapshot:
-    """One seat. What a source does not tell is None or empty; the next registration of the broker brings it."""
+    """The instance in one seat. Fields that the source does not report are None or empty until the broker registers."""
 
     broker_id: int
     address: str
     cluster: str
-    """Nearly always the group's. A group that registers under two clusters has two of these with one id."""
+    """Nearly always the group's. A group that registers under two clusters has two of these with the same broker id."""
     ha_address: str = ""
     timeout_ms: int | None = None
     data_version: DataVersion | None = None
@@ -27,16 +27,16 @@ class GroupSnapshot:
     cluster: str
     zone: str | None = None
     acting_master: bool = False
-    members: tuple[InstanceSnapshot, ...] = ()
+    instances: tuple[InstanceSnapshot, ...] = ()
     queues: Mapping[str, QueueData] = field(default_factory=dict)
     """By topic."""
     mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
-    """By topic: those that this group hosts."""
+    """By topic, for the static topics that this group hosts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """Where and when. `version` and `history` are None when another name server was the source."""
+class SnapshotOrigin:
+    """Where and when the snapshot was taken. `version` and `history` are None for a snapshot of another name server."""
 
     source: str
     namespace: str | None = None
@@ -48,10 +48,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    taken: Taken
+    taken: SnapshotOrigin
     groups: tuple[GroupSnapshot, ...] = ()
     key_values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Those changed at run time, secrets not among them."""
+    """Settings changed at run time, without secrets."""
     left_out: tuple[str, ...] = ()
-    """What is in the source and cannot be in a snapshot, in words."""
+    """What the source has but a snapshot cannot contain, as texts."""

@@ -1,5 +1,5 @@
 """Export and import of a whole namespace.
 
-`taking` makes a snapshot of the table, `document` writes it as JSON, `planning` says what an import would change,
-`importing` does it, through the same verbs that brokers and operators use: every rule of the route table holds.
+`document` takes a snapshot of the table and writes it as JSON, `planning` works out what an import would change, and
+`importing` does it with the verbs that brokers and operators use, so every rule of the route table holds.
 """

@@ -1,17 +1,19 @@
-"""A snapshot as a JSON document, piece by piece: a fleet's can have a hundred megabytes. One group a line, so that it
-can be read by people and compared by tools.
+"""Takes a snapshot of the table, and writes a snapshot as a JSON document.
 
-A snapshot of the table. One step without a pause, so all of it is of one version; what it copies are references.
+A snapshot is taken in one step of the event loop, so all of it is of one version; it copies references only. The
+document is encoded in parts, since that of a fleet can have a hundred megabytes. It has one group per line, so that
+people can read it and tools can compare it.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from routebook.model.broker import BrokerGroup, Instance
-from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, Taken
+from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, SnapshotOrigin
 from routebook.model.topic import QueueData, TopicMapping
+from routebook.registry.registry import Registry
 from routebook.replica.table import Table
 
 FORMAT: Final = 1
@@ -46,38 +48,38 @@ def group_document(group: GroupSnapshot) -> dict[str, Any]:
         "cluster": group.cluster,
         "zone": group.zone,
         "acting_master": group.acting_master,
-        "members": [_member(member) for member in group.members],
+        "members": [_instance(instance) for instance in group.instances],
         "topics": {topic: _queue(queue) for topic, queue in group.queues.items()},
         "mappings": {topic: _mapping(mapping) for topic, mapping in group.mappings.items()},
     }
 
 
-def _member(member: InstanceSnapshot) -> dict[str, Any]:
-    version = member.data_version
+def _instance(instance: InstanceSnapshot) -> dict[str, Any]:
+    version = instance.data_version
     return {
-        "id": member.broker_id,
-        "address": member.address,
-        "cluster": member.cluster,
-        "ha_address": member.ha_address,
-        "timeout_ms": member.timeout_ms,
+        "id": instance.broker_id,
+        "address": instance.address,
+        "cluster": instance.cluster,
+        "ha_address": instance.ha_address,
+        "timeout_ms": instance.timeout_ms,
         "data_version": version
         and {
             "state_version": version.state_version,
             "timestamp": version.timestamp,
             "counter": version.counter,
         },
-        "filters": list(member.filters),
+        "filters": list(instance.filters),
     }
 
 
 def _queue(queue: QueueData) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "read_queues": queue.read_queues,
         "write_queues": queue.write_queues,
         "perm": queue.perm,
         "flags": queue.flags,
     }
-    return {**said, "by_request": True} if queue.by_request else said
+    return {**fields, "by_request": True} if queue.by_request else fields
 
 
 def _mapping(mapping: TopicMapping) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def _mapping(mapping: TopicMapping) -> dict[str, Any]:
         "epoch": mapping.epoch,
         "dirty": mapping.dirty,
         "scope": mapping.scope,
-        "current_ids": {str(logical): real for logical, real in mapping.current_ids},
+        "current_ids": {str(logical): physical for logical, physical in mapping.current_ids},
     }
 
 
@@ -95,57 +97,67 @@ def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def take_snapshot(table: Table, taken: Taken, *, masked: Callable[[str, str], str]) -> Snapshot:
-    """`masked`: what may be shown of a setting's value; one of which that is not all of it is left out."""
-    secrets = [key for key, value in sorted(table.settings.items()) if masked(key, value) != value]
+def take_snapshot(registry: Registry) -> Snapshot:
+    table = registry.view
+    secrets = [key for key, value in sorted(table.settings.items()) if registry.live.masked(key, value) != value]
     instances: dict[str, list[Instance]] = defaultdict(list)
     for instance in table.instances.values():
         instances[instance.broker].append(instance)
     return Snapshot(
-        taken=taken,
+        taken=SnapshotOrigin(
+            "routebook", registry.namespace, registry.history, registry.version, registry.replica.position.ms
+        ),
         groups=tuple(_group(table, table.groups[name], instances[name]) for name in sorted(table.groups)),
         key_values={namespace: dict(sorted(values.items())) for namespace, values in sorted(table.kv.items())},
         settings={key: value for key, value in sorted(table.settings.items()) if key not in secrets},
-        left_out=(*_left_out(table, instances), *(f"setting {key}: a secret" for key in secrets)),
+        left_out=(*_left_out(table, instances), *(f"setting {key}: it is secret" for key in secrets)),
     )
 
 
 def _group(table: Table, group: BrokerGroup, instances: list[Instance]) -> GroupSnapshot:
-    seated = [one for one in instances if group.addresses.get(one.broker_id) == one.address]
-    told = {one.broker_id for one in seated if one.cluster == group.cluster}
-    members = [
+    with_seat = [each for each in instances if group.addresses.get(each.broker_id) == each.address]
+    found_ids = {each.broker_id for each in with_seat if each.cluster == group.cluster}
+    snapshots = [
         InstanceSnapshot(
-            one.broker_id, one.address, one.cluster, one.ha_address, one.timeout_ms, one.data_version, one.filters
+            each.broker_id,
+            each.address,
+            each.cluster,
+            each.ha_address,
+            each.timeout_ms,
+            each.data_version,
+            each.filters,
         )
-        for one in seated
+        for each in with_seat
     ]
-    # Its live entry may be another group's: two that name one address share it.
-    members += [
+    # When two groups register the same address, its instance belongs to only one of them.
+    snapshots += [
         InstanceSnapshot(broker_id, address, group.cluster)
         for broker_id, address in group.addresses.items()
-        if broker_id not in told
+        if broker_id not in found_ids
     ]
     return GroupSnapshot(
         name=group.name,
         cluster=group.cluster,
         zone=group.zone,
         acting_master=group.acting_master,
-        members=tuple(sorted(members, key=lambda one: (one.cluster != group.cluster, one.cluster, one.broker_id))),
+        instances=tuple(
+            sorted(snapshots, key=lambda each: (each.cluster != group.cluster, each.cluster, each.broker_id))
+        ),
         queues=dict(table.queues_of(group.name)),
         mappings=dict(table.mappings_of_broker(group.name)),
     )
 
 
 def _left_out(table: Table, instances: Mapping[str, list[Instance]]) -> list[str]:
-    seatless = [
-        f"{one.cluster}/{one.address} of {name}: an address without a seat"
+    without_seat = [
+        f"{each.cluster}/{each.address} of {name}: an address without a seat"
         for name, found in sorted(instances.items())
-        for one in found
-        if name not in table.groups or table.groups[name].addresses.get(one.broker_id) != one.address
+        for each in found
+        if name not in table.groups or table.groups[name].addresses.get(each.broker_id) != each.address
     ]
-    gone = [
-        f"{name}: {len(table.mappings_of_broker(name))} static mappings of a group that is gone"
+    of_removed_groups = [
+        f"{name}: {len(table.mappings_of_broker(name))} static mappings of a removed group"
         for name in sorted(table.names() - table.groups.keys())
         if table.mappings_of_broker(name)
     ]
-    return seatless + gone
+    return without_seat + of_removed_groups

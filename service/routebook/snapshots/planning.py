@@ -1,8 +1,8 @@
-"""What an import would change, worked out against the table, before anything is written.
+"""Works out what an import would change in the table, before anything is written.
 
-Nothing of what is there goes, whatever the snapshot lacks. Where both say something, and something different, the
-table wins; with `replace_known`, the snapshot. What a snapshot does not tell (another name server knows no timeouts) is
-no difference.
+Nothing in the table is removed. Where the table and the snapshot differ, the table's value stays, or with
+`replace_known` the snapshot's value is written. A field that the snapshot does not contain (other name servers do not
+report timeouts) is not a difference.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from routebook.registry.registration import may_publish
 from routebook.replica.table import Table
 
 Action = Literal["create", "replace", "keep", "same"]
-"""keep: the table says something else, and stays as it is."""
+"""keep: the table has a different value, which stays."""
 ACTIONS: Final[tuple[Action, ...]] = ("create", "replace", "keep", "same")
 KINDS: Final = ("setting", "key-value", "group", "broker", "topic", "mapping")
 
@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing. `fields`: those that differ, as they are in the table and in the snapshot."""
+    """One object. `fields` has those that differ: the value in the table, and the value in the snapshot."""
 
     kind: str
     name: str
@@ -42,19 +42,21 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """What is to be written of one group."""
+    """What an import writes for one group."""
 
     name: str
     zone: str | None
     acting_master: bool
-    members: tuple[InstanceSnapshot, ...]
-    """Those that register, in this order."""
+    instances: tuple[InstanceSnapshot, ...]
+    """The instances to register, in this order."""
     publishes: bool
-    """The first of them may bring topics and mappings under the rules; else topics come by request."""
+    """Whether the rules allow the first instance to publish topics and mappings. Otherwise topics are registered one by
+    one."""
     queues: Mapping[str, QueueData]
     mappings: Mapping[str, TopicMapping]
     overwrites: bool
-    """Some are there, and the first member's data version is: under the rules they would stay as they are."""
+    """The table has some of the topics or mappings, with the first instance's data version, so a registration with that
+    version would not change them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,9 @@ class Plan:
     key_values: tuple[tuple[str, str, str], ...]
     groups: tuple[GroupPlan, ...]
     steps: tuple[Step, ...]
-    """All things but those that are the same, and the topics of groups that are new."""
+    """All objects that are not the same, except topics of new groups."""
     counts: Mapping[str, Mapping[Action, int]]
-    """By kind, of all things."""
+    """Number of all objects, by kind and action."""
     left_out: tuple[str, ...]
 
 
@@ -103,113 +105,125 @@ class _Planner:
 
     def _group(self, group: GroupSnapshot) -> GroupPlan | None:
         known = self._table.groups.get(group.name)
-        if not group.members and known is None:
-            self._left_out.append(f"group {group.name}: without members it cannot be registered")
+        if not group.instances and known is None:
+            self._left_out.append(f"group {group.name}: a group without members cannot be registered")
             return None
         if known and known.cluster != group.cluster:
-            self._left_out.append(f"group {group.name}: it is in cluster {known.cluster} here, {group.cluster} there")
+            self._left_out.append(
+                f"group {group.name}: its cluster is {known.cluster} in the route table,"
+                f" {group.cluster} in the snapshot"
+            )
             return None
         flags = self._step("group", group.name, _flags(known) if known else None, _flags(group))
-        members = [one for member in group.members if (one := self._member(group, known, member))]
-        if flags.action == "replace" and not members and group.members:
-            members = [self._completed(group.name, group.members[0])]  # Flags come with a registration, whosever it is.
+        instances = [found for each in group.instances if (found := self._instance(group, known, each))]
+        if flags.action == "replace" and not instances and group.instances:
+            # Flags are part of a registration; that of any instance sets them.
+            instances = [self._completed(group.name, group.instances[0])]
         queues = self._queues(group, known)
         mappings = self._mappings(group)
-        if not (members or queues or mappings):
+        if not (instances or queues or mappings):
             return None
         kept = known if known and flags.action == "keep" else group
-        return self._group_plan(kept, known, members, queues, mappings)
+        return self._group_plan(kept, known, instances, queues, mappings)
 
     def _group_plan(
         self,
         flags: BrokerGroup | GroupSnapshot,
         known: BrokerGroup | None,
-        members: list[InstanceSnapshot],
+        instances: list[InstanceSnapshot],
         queues: dict[str, QueueData],
         mappings: dict[str, TopicMapping],
     ) -> GroupPlan:
         name = flags.name
-        members.sort(key=lambda one: (one.cluster != flags.cluster, one.broker_id))
-        publishes = bool(members) and may_publish(
-            known, members[0].broker_id, members[0].address, acting_master=flags.acting_master
+        instances.sort(key=lambda each: (each.cluster != flags.cluster, each.broker_id))
+        publishes = bool(instances) and may_publish(
+            known, instances[0].broker_id, instances[0].address, acting_master=flags.acting_master
         )
         if mappings and not publishes:
-            self._left_out.append(f"group {name}: {len(mappings)} static mappings, which only its master may bring")
+            self._left_out.append(f"group {name}: {len(mappings)} static mappings, which only its master may register")
             mappings = {}
-        there = self._table.queues_of(name)
+        known_queues = self._table.queues_of(name)
         overwrites = (
-            publishes and self._has_version_of(members[0]) and (bool(mappings) or not there.keys().isdisjoint(queues))
+            publishes
+            and self._has_version_of(instances[0])
+            and (bool(mappings) or not known_queues.keys().isdisjoint(queues))
         )
-        return GroupPlan(name, flags.zone, flags.acting_master, tuple(members), publishes, queues, mappings, overwrites)
+        return GroupPlan(
+            name, flags.zone, flags.acting_master, tuple(instances), publishes, queues, mappings, overwrites
+        )
 
-    def _member(
-        self, group: GroupSnapshot, known: BrokerGroup | None, member: InstanceSnapshot
+    def _instance(
+        self, group: GroupSnapshot, known: BrokerGroup | None, instance: InstanceSnapshot
     ) -> InstanceSnapshot | None:
-        """None when it stays as it is."""
-        told = _told(member)
-        address = known.addresses.get(member.broker_id) if known else None
+        """Returns None when the instance stays unchanged."""
+        then = _reported_fields(instance)
+        address = known.addresses.get(instance.broker_id) if known else None
         now: Fields | None = None
         if address is not None:
-            now = {key: value for key, value in _told(self._known(group.name, member, address)).items() if key in told}
-        elif known and member.address in known.addresses.values():
-            now = {"address": None}  # It sits there under another id, and would leave that.
-        name = f"{member.cluster}/{group.name}/{member.broker_id}"
-        step = self._step("broker", name, now, told)
-        return self._completed(group.name, member) if step.writes else None
+            now = {
+                key: value
+                for key, value in _reported_fields(self._known(group.name, instance, address)).items()
+                if key in then
+            }
+        elif known and instance.address in known.addresses.values():
+            now = {"address": None}  # It holds another seat of the group, which it would leave.
+        name = f"{instance.cluster}/{group.name}/{instance.broker_id}"
+        step = self._step("broker", name, now, then)
+        return self._completed(group.name, instance) if step.writes else None
 
-    def _known(self, broker: str, member: InstanceSnapshot, address: str) -> InstanceSnapshot:
-        """Who sits there now."""
-        cluster = member.cluster
-        instance = self._table.instances.get(join_instance_name(cluster, address))
-        if instance is None or instance.broker != broker:
-            return InstanceSnapshot(member.broker_id, address, cluster)
+    def _known(self, broker: str, instance: InstanceSnapshot, address: str) -> InstanceSnapshot:
+        """The instance that the table has in this seat."""
+        cluster = instance.cluster
+        known = self._table.instances.get(join_instance_name(cluster, address))
+        if known is None or known.broker != broker:
+            return InstanceSnapshot(instance.broker_id, address, cluster)
         return InstanceSnapshot(
-            member.broker_id,
+            instance.broker_id,
             address,
             cluster,
-            instance.ha_address,
-            instance.timeout_ms,
-            instance.data_version,
-            instance.filters,
+            known.ha_address,
+            known.timeout_ms,
+            known.data_version,
+            known.filters,
         )
 
-    def _completed(self, broker: str, member: InstanceSnapshot) -> InstanceSnapshot:
-        """What the snapshot does not tell stays as it is."""
-        known = self._known(broker, member, member.address)
+    def _completed(self, broker: str, instance: InstanceSnapshot) -> InstanceSnapshot:
+        """The instance, with the table's values for fields that the snapshot does not contain."""
+        known = self._known(broker, instance, instance.address)
         return replace(
-            member,
-            ha_address=member.ha_address or known.ha_address,
-            timeout_ms=member.timeout_ms or known.timeout_ms,
-            data_version=member.data_version or known.data_version,
+            instance,
+            ha_address=instance.ha_address or known.ha_address,
+            timeout_ms=instance.timeout_ms or known.timeout_ms,
+            data_version=instance.data_version or known.data_version,
         )
 
-    def _has_version_of(self, member: InstanceSnapshot) -> bool:
-        instance = self._table.instances.get(join_instance_name(member.cluster, member.address))
-        return instance is not None and instance.data_version == member.data_version
+    def _has_version_of(self, instance: InstanceSnapshot) -> bool:
+        known = self._table.instances.get(join_instance_name(instance.cluster, instance.address))
+        return known is not None and known.data_version == instance.data_version
 
     def _queues(self, group: GroupSnapshot, known: BrokerGroup | None) -> dict[str, QueueData]:
         if known is None:
             self._counts["topic"]["create"] += len(group.queues)
             return dict(group.queues)
-        return self._things("topic", group.name, self._table.queues_of(group.name), group.queues, queue_fields)
+        return self._objects("topic", group.name, self._table.queues_of(group.name), group.queues, queue_fields)
 
     def _mappings(self, group: GroupSnapshot) -> dict[str, TopicMapping]:
         known = self._table.mappings_of_broker(group.name)
-        return self._things("mapping", group.name, known, group.mappings, mapping_fields)
+        return self._objects("mapping", group.name, known, group.mappings, mapping_fields)
 
-    def _things(
+    def _objects(
         self,
         kind: str,
         broker: str,
         known: Mapping[str, Value],
-        wanted: Mapping[str, Value],
+        values: Mapping[str, Value],
         fields: Callable[[Value], Fields],
     ) -> dict[str, Value]:
-        """Those to be written, by topic."""
+        """The values to write, by topic."""
         found = {}
-        for topic, value in wanted.items():
-            there = known.get(topic)
-            now = None if there is None else fields(there)
+        for topic, value in values.items():
+            known_value = known.get(topic)
+            now = None if known_value is None else fields(known_value)
             if self._step(kind, f"{topic} @ {broker}", now, fields(value)).writes:
                 found[topic] = value
         return found
@@ -219,7 +233,7 @@ class _Planner:
             step = Step(kind, name, "create", {key: (None, value) for key, value in then.items() if value is not None})
         else:
             found = compare_fields(kind, name, now, then)
-            differing = {one.field: (one.here, one.there) for one in found if one.field is not None}
+            differing = {each.field: (each.here, each.there) for each in found if each.field is not None}
             action: Action = "same" if not differing else "replace" if self._replace_known else "keep"
             step = Step(kind, name, action, differing)
         self._counts[kind][step.action] += 1
@@ -232,14 +246,14 @@ def _flags(group: BrokerGroup | GroupSnapshot) -> Fields:
     return {"zone": group.zone, "acting master": group.acting_master}
 
 
-def _told(member: InstanceSnapshot) -> Fields:
-    version = member.data_version
+def _reported_fields(instance: InstanceSnapshot) -> Fields:
+    version = instance.data_version
     fields: Fields = {
-        "address": member.address,
-        "ha address": member.ha_address or None,
-        "timeout ms": member.timeout_ms,
+        "address": instance.address,
+        "ha address": instance.ha_address or None,
+        "timeout ms": instance.timeout_ms,
         "data version": None if version is None else version.pack(),
-        "filters": member.filters,
+        "filters": instance.filters,
     }
     return {name: value for name, value in fields.items() if value is not None}
 

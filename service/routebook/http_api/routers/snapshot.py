@@ -10,8 +10,8 @@ from routebook.http_api.callers import AdministratorDep
 from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, RegistryDep
 from routebook.http_api.openapi import ADMIN, BODY, READ, STORE, problem_responses
 from routebook.http_api.schemas.snapshot import SNAPSHOT_EXAMPLE, ImportResult, SnapshotInput
-from routebook.snapshots.document import encode_document
-from routebook.snapshots.importing import Snapshots
+from routebook.snapshots import importing
+from routebook.snapshots.document import encode_document, take_snapshot
 
 router = APIRouter(tags=["operation"], prefix="/v1/snapshot")
 
@@ -41,7 +41,7 @@ async def export_snapshot(registry: RegistryDep, caller: AdministratorDep) -> St
     """
     del caller
     # A synchronous generator: it runs in a thread, so a large export does not delay lookups.
-    return StreamingResponse(encode_document(Snapshots(registry).take()), media_type="application/json")
+    return StreamingResponse(encode_document(take_snapshot(registry)), media_type="application/json")
 
 
 @router.put("", summary="Import a snapshot", responses=problem_responses(*BODY, *ADMIN, *STORE, problems.NOT_READY))
@@ -60,5 +60,7 @@ async def import_snapshot(
     Brokers are registered as if they had done it themselves, and expire when they do not exist. Nothing is deleted.
     Send a large snapshot in parts, as `routebook snapshot import` does.
     """
-    result = await Snapshots(registry).bring(body.as_snapshot(), caller, replace_known=replace, dry_run=dry_run)
-    return ImportResult.of(result, dry_run=dry_run)
+    outcome = await importing.import_snapshot(
+        registry, body.as_snapshot(), caller, replace_known=replace, dry_run=dry_run
+    )
+    return ImportResult.of(outcome, dry_run=dry_run)

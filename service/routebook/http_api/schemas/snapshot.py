@@ -7,9 +7,9 @@ from pydantic import ConfigDict, Field
 from routebook.http_api.schemas.registration import DataVersionInput, MappingInput
 from routebook.http_api.schemas.table import INT32_MAX, INT64_MAX, RequestBody, ResponseBody, Version
 from routebook.model.names import check_name
-from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, Taken
+from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, SnapshotOrigin
 from routebook.model.topic import QueueData
-from routebook.snapshots.importing import Imported
+from routebook.snapshots.importing import ImportOutcome
 from routebook.snapshots.planning import Step
 
 _INT32 = Annotated[int, Field(ge=-(2**31), le=INT32_MAX)]
@@ -108,7 +108,7 @@ class SnapshotGroup(RequestBody):
             cluster=self.cluster,
             zone=check_name("zone", self.zone) if self.zone else None,
             acting_master=self.acting_master,
-            members=tuple(member.as_instance(self.cluster) for member in self.members),
+            instances=tuple(member.as_instance(self.cluster) for member in self.members),
             queues={topic: queues.as_queue_data() for topic, queues in self.topics.items()},
             mappings={topic: mapping.as_mapping(topic) for topic, mapping in self.mappings.items()},
         )
@@ -128,7 +128,7 @@ class SnapshotInput(RequestBody):
 
     def as_snapshot(self) -> Snapshot:
         return Snapshot(
-            taken=Taken(**self.taken.model_dump()),
+            taken=SnapshotOrigin(**self.taken.model_dump()),
             groups=tuple(group.as_group() for group in self.groups),
             key_values=self.key_values,
             settings=self.settings,
@@ -178,15 +178,15 @@ class ImportResult(ResponseBody):
     version: Version
 
     @classmethod
-    def of(cls, result: Imported, *, dry_run: bool) -> Self:
-        plan = result.plan
+    def of(cls, outcome: ImportOutcome, *, dry_run: bool) -> Self:
+        plan = outcome.plan
         return cls(
             dry_run=dry_run,
             counts={kind: ActionCounts.model_validate(counts) for kind, counts in plan.counts.items()},
             steps=[ImportStep.of(step) for step in plan.steps],
             left_out=list(plan.left_out),
-            turned_down=list(result.turned_down),
-            version=result.version,
+            turned_down=list(outcome.turned_down),
+            version=outcome.version,
         )
 
 
