@@ -12,7 +12,7 @@ from tests.architecture.sources import ROOT
 
 GUIDE = (ROOT / "docs" / "simulate.md").read_text()
 SOURCES = [path.read_text() for path in sorted((ROOT / "service" / "routebook" / "simulate").glob("*.py"))]
-TOLD = re.compile(r"tell\(\s*\"([a-z-]+)\"")
+RECORDED = re.compile(r"record\(\s*\"([a-z-]+)\"")
 
 
 @pytest.mark.parametrize("option", [one for one in command.params if isinstance(one, click.Option)], ids=str)
@@ -22,7 +22,7 @@ def test_every_option_is_explained(option: click.Option) -> None:
 
 
 def test_every_event_is_explained() -> None:
-    events = {event for text in SOURCES for event in TOLD.findall(text)}
+    events = {event for text in SOURCES for event in RECORDED.findall(text)}
     topics = {kind for kind in get_args(plan.Kind) if kind.startswith("topic-")}
     assert {"begin", "registered", "stopped", "end"} <= events
     for event in events | topics:

@@ -1,3 +1,3 @@
-"""A fleet that is not there: brokers and clients that speak to real name servers, get into every kind of trouble, and
-write down what they did.
+"""A simulated fleet: brokers and clients that connect to real name servers, go through every kind of trouble, and
+record what they did.
 """

@@ -1,8 +1,5 @@
-"""The bytes by which a broker announces itself, as 5.x writes them.
-
-Brokers of one name: what they share, and in which order they speak.
-
-One broker: it listens at its own address, keeps a line to each name server and registers over all at once.
+"""A simulated broker: it listens at its own address, keeps a connection to each name server, and registers with all of
+them at once. Its requests have the bytes that brokers of RocketMQ 5.x send.
 """
 
 import asyncio
@@ -23,17 +20,17 @@ from routebook.simulate.client import LateResponseError, ServerConnection
 from routebook.simulate.records import Counts, Journal, now_ms
 
 _CRC_BITS = 0x7FFFFFFF
-"""Java keeps 31 of them."""
+"""RocketMQ drops the sign bit of the checksum."""
 
 
 def registration_body(version: DataVersion, topics: Mapping[str, QueueData]) -> bytes:
-    written = {
+    data_version = {
         "counter": version.counter,
         "stateVersion": version.state_version,
         "timestamp": version.timestamp,
     }
     wrapper = {
-        "dataVersion": written,
+        "dataVersion": data_version,
         "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": version.timestamp},
         "topicConfigTable": {name: _topic(name, queue) for name, queue in topics.items()},
         "topicQueueMappingDetailMap": {},
@@ -77,7 +74,7 @@ def _topic(name: str, queue: QueueData) -> dict[str, object]:
 
 @dataclass
 class TopicTable:
-    """The master's, which its slaves copy; it survives all of them, as a broker's files do."""
+    """The topic table of a group. Slaves copy the master's, and it outlives every broker, like their files."""
 
     topics: dict[str, QueueData]
     version: DataVersion = field(default_factory=lambda: DataVersion(0, int(time.time() * 1000), 1))
@@ -103,7 +100,7 @@ class TopicTable:
         )
 
     def body(self) -> bytes:
-        """Of a full registration: the same bytes until something changes, as a broker's are."""
+        """The body of a full registration: the same bytes until something changes, like a real broker's."""
         if self._body_version != self.version:
             self._body = registration_body(self.version, self.topics)
             self._body_version = self.version
@@ -115,19 +112,19 @@ class GroupState:
     name: str
     cluster: str
     table: TopicTable
-    wire: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while anything is said of this group, by whichever of its members or by an operator: so the journal's order
-    is the one in which name servers heard it.
+    send_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held for every request about this group, from its brokers or from an operator, so that the journal has the order
+    in which name servers received them.
     """
-    trouble: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One at a time. Outside `wire`."""
+    trouble_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held for the whole of a trouble, since a group is in one at a time. Acquired before `send_lock`."""
 
 
 FIRST_PERIOD_S: Final = 10.0
-"""From the start to the first periodic registration."""
+"""Time from the start to the first periodic registration."""
 PERIOD_LIMITS_S: Final = (10.0, 60.0)
-SCAN_S: Final = 3.0
-"""How often lost lines are made anew."""
+RECONNECT_S: Final = 3.0
+"""Interval at which lost connections are opened again."""
 REGISTER_MS: Final = 24_000
 UNREGISTER_MS: Final = 3_000
 
@@ -136,12 +133,12 @@ State = Literal["down", "up", "silent"]
 
 @dataclass
 class BrokerOptions:
-    """What all brokers of a simulation have in common."""
+    """The options that all brokers of a simulation share."""
 
     name_servers: Sequence[str]
     period_s: float
     timeout_ms: int | None
-    """Sent with registrations; None: the name server's own (120 s)."""
+    """Sent with registrations; None for the name server's default (120 s)."""
     journal: Journal
     counts: Counts
 
@@ -150,7 +147,7 @@ class BrokerOptions:
 
 
 def clamp_period(period_s: float) -> float:
-    """As the reference does with any other `registerNameServerPeriod`."""
+    """RocketMQ limits `registerNameServerPeriod` in the same way."""
     shortest, longest = PERIOD_LIMITS_S
     return min(max(period_s, shortest), longest)
 
@@ -163,64 +160,64 @@ class SimulatedBroker:
     address: str
     state: State = "down"
     life: int = 0
-    """Counts its starts: what the journal calls one stay."""
-    _lines: dict[str, ServerConnection] = field(default_factory=dict)
+    """Number of its starts."""
+    _connections: dict[str, ServerConnection] = field(default_factory=dict)
     _listener: asyncio.Server | None = None
-    _visitors: set[asyncio.StreamWriter] = field(default_factory=set)
+    _inbound: set[asyncio.StreamWriter] = field(default_factory=set)
     _loops: list[asyncio.Task[None]] = field(default_factory=list)
-    _told: set[str] = field(default_factory=set)
-    """Data versions that it has registered in full in this life: a repeat need not be written out."""
+    _registered_versions: set[str] = field(default_factory=set)
+    """Data versions of its full registrations since its last start. The journal does not repeat their topics."""
 
     async def start(self, reason: str) -> None:
-        """Returns when it has registered, or has tried to."""
+        """Returns after the first registration, successful or not."""
         await self._listen()
         self.life += 1
         self.state = "up"
-        self._told.clear()
-        self._lines = {address: ServerConnection(address) for address in self.options.name_servers}
-        self._tell("started", reason=reason)
-        self._loops = [asyncio.create_task(self._keep_lines())]
+        self._registered_versions.clear()
+        self._connections = {address: ServerConnection(address) for address in self.options.name_servers}
+        self._record("started", reason=reason)
+        self._loops = [asyncio.create_task(self._keep_connected())]
         await self.register(reason)
         self._loops.append(asyncio.create_task(self._register_periodically()))
 
     async def unregister_and_stop(self) -> None:
-        """In order: 104 to each name server, one after the other."""
+        """An orderly stop: request 104 to each name server, one after the other."""
         await self._finish_loops()
         if self.state == "up":
             await self._unregister()
         await self._stop("orderly")
 
     async def crash(self) -> None:
-        """As kill -9: nobody listens any more, and every connection ends without a word."""
+        """Like kill -9: the listener and all connections close at once, without a request."""
         await self._end_loops()
         await self._stop("crash")
 
     async def become_silent(self) -> None:
-        """Connections stay, and its port accepts: it only says nothing any more."""
+        """Sends nothing more. Its connections stay open, and its port accepts connections."""
         await self._finish_loops()
         self.state = "silent"
-        self._tell("silence-began")
+        self._record("silence-began")
 
     async def resume(self) -> None:
         self.state = "up"
-        self._tell("silence-ended")
-        self._told.clear()
-        self._loops = [asyncio.create_task(self._keep_lines())]
+        self._record("silence-ended")
+        self._registered_versions.clear()
+        self._loops = [asyncio.create_task(self._keep_connected())]
         await self.register("silence-ended")
         self._loops.append(asyncio.create_task(self._register_periodically()))
 
     async def register(self, reason: str, topics: Mapping[str, QueueData] | None = None) -> bool:
-        """Whether a name server took it. With `topics`: these alone, as after a topic was made."""
-        async with self.group.wire:
+        """Returns whether a name server accepted it. With `topics`, only these are registered."""
+        async with self.group.send_lock:
             return await self.register_now(reason, topics)
 
     async def register_now(self, reason: str, topics: Mapping[str, QueueData] | None = None) -> bool:
-        """For who holds the group's `wire`."""
+        """Like `register`, for a caller that holds the group's `send_lock`."""
         if self.state != "up":
             return False
         group, version = self.group, self.group.table.version
-        said = group.table.topics if topics is None else dict(topics)
-        body = group.table.body() if topics is None else registration_body(version, said)
+        sent_topics = group.table.topics if topics is None else dict(topics)
+        body = group.table.body() if topics is None else registration_body(version, sent_topics)
         ext = registration_ext(
             body,
             cluster=group.cluster,
@@ -229,41 +226,41 @@ class SimulatedBroker:
             address=self.address,
             timeout_ms=self.options.timeout_ms,
         )
-        repeats = topics is None and version.pack() in self._told
+        repeats = topics is None and version.pack() in self._registered_versions
         sent_ms = now_ms()
         answers: dict[str, dict[str, object]] = {}
         try:
-            await self._ask_all(RequestCode.REGISTER_BROKER, ext, body, REGISTER_MS, answers)
+            await self._request_from_all(RequestCode.REGISTER_BROKER, ext, body, REGISTER_MS, answers)
         finally:
-            # Also when it is cut off: a name server may have heard it.
-            self._tell(
+            # Also after a cancellation, because a name server may have received it.
+            self._record(
                 "registered",
                 reason=reason,
                 sent_ms=sent_ms,
                 full=topics is None,
                 repeats=repeats,
                 data_version=[version.state_version, version.timestamp, version.counter],
-                **({} if repeats else {"topics": {name: queue_numbers(queue) for name, queue in said.items()}}),
+                **({} if repeats else {"topics": {name: queue_numbers(queue) for name, queue in sent_topics.items()}}),
                 servers=answers,
             )
-        taken = any(answer.get("code") == 0 for answer in answers.values())
-        if taken and topics is None:
-            self._told.add(version.pack())
-        return taken
+        accepted = any(answer.get("code") == 0 for answer in answers.values())
+        if accepted and topics is None:
+            self._registered_versions.add(version.pack())
+        return accepted
 
-    # -- lines
+    # -- connections to name servers
 
-    async def _ask_all(
+    async def _request_from_all(
         self, code: int, ext: Ext, body: bytes, timeout_ms: int, answers: dict[str, dict[str, object]]
     ) -> None:
-        async def ask(line: ServerConnection) -> None:
-            answers[line.address] = await call_and_describe(
-                line, code, ext, body, timeout_ms=timeout_ms, counts=self.options.counts
+        async def request(connection: ServerConnection) -> None:
+            answers[connection.address] = await call_and_describe(
+                connection, code, ext, body, timeout_ms=timeout_ms, counts=self.options.counts
             )
 
-        async with asyncio.TaskGroup() as asking:
-            for line in self._lines.values():
-                asking.create_task(ask(line))
+        async with asyncio.TaskGroup() as requests:
+            for connection in self._connections.values():
+                requests.create_task(request(connection))
 
     async def _unregister(self) -> None:
         group = self.group
@@ -273,29 +270,33 @@ class SimulatedBroker:
             "clusterName": group.cluster,
             "brokerId": str(self.broker_id),
         }
-        async with group.wire:
+        async with group.send_lock:
             sent_ms = now_ms()
             answers: dict[str, dict[str, object]] = {}
             try:
-                for line in self._lines.values():
-                    answers[line.address] = await call_and_describe(
-                        line, RequestCode.UNREGISTER_BROKER, ext, timeout_ms=UNREGISTER_MS, counts=self.options.counts
+                for connection in self._connections.values():
+                    answers[connection.address] = await call_and_describe(
+                        connection,
+                        RequestCode.UNREGISTER_BROKER,
+                        ext,
+                        timeout_ms=UNREGISTER_MS,
+                        counts=self.options.counts,
                     )
             finally:
-                self._tell("unregistered", sent_ms=sent_ms, servers=answers)
+                self._record("unregistered", sent_ms=sent_ms, servers=answers)
 
-    async def _keep_lines(self) -> None:
+    async def _keep_connected(self) -> None:
         while True:
-            for line in self._lines.values():
-                if line.was_lost:
+            for connection in self._connections.values():
+                if connection.was_lost:
                     self.options.counts.connections_lost += 1
-                    self._tell("connection-lost", server=line.address)
-            missing = [line for line in self._lines.values() if not line.is_open]
-            await asyncio.gather(*(line.connect() for line in missing), return_exceptions=True)
-            await asyncio.sleep(SCAN_S)
+                    self._record("connection-lost", server=connection.address)
+            lost = [connection for connection in self._connections.values() if not connection.is_open]
+            await asyncio.gather(*(connection.connect() for connection in lost), return_exceptions=True)
+            await asyncio.sleep(RECONNECT_S)
 
     async def _register_periodically(self) -> None:
-        """At a fixed rate, however long one takes."""
+        """At a fixed rate, independent of how long a registration takes."""
         due = time.monotonic() + FIRST_PERIOD_S
         while True:
             await asyncio.sleep(max(due - time.monotonic(), 0))
@@ -303,8 +304,8 @@ class SimulatedBroker:
             await self.register("period")
 
     async def _finish_loops(self) -> None:
-        """A registration on its way comes home first: a name server may take 103 and 104 in any order."""
-        async with self.group.wire:
+        """Waits for a registration in progress, because a name server may process 103 and 104 in any order."""
+        async with self.group.send_lock:
             await self._end_loops()
 
     async def _end_loops(self) -> None:
@@ -315,38 +316,40 @@ class SimulatedBroker:
 
     async def _stop(self, how: str) -> None:
         self.state = "down"
-        self._tell("stopped", how=how)
+        self._record("stopped", how=how)
         if self._listener:
             self._listener.close()
             self._listener = None
-        for writer in list(self._visitors):
+        for writer in list(self._inbound):
             writer.transport.abort()
-        lines, self._lines = self._lines, {}
-        await asyncio.gather(*(line.close() for line in lines.values()))
+        connections, self._connections = self._connections, {}
+        await asyncio.gather(*(connection.close() for connection in connections.values()))
 
-    # -- its own port
+    # -- the broker's own port
 
     async def _listen(self) -> None:
         host, _, port = self.address.rpartition(":")
         try:
             self._listener = await asyncio.start_server(self._serve_visitor, host, int(port))
         except OSError as error:
-            allowed = f"one to listen on, but: {error.strerror or error}; --first-address chooses others"
+            allowed = (
+                f"an address that it can listen on ({error.strerror or error}); --first-address chooses another one"
+            )
             raise InvalidInputError("address of a simulated broker", self.address, allowed) from error
 
     async def _serve_visitor(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A name server looks whether it lives, or tells something (905). Nobody is answered."""
-        self._visitors.add(writer)
+        """A name server checks whether the broker is alive, or sends a notification (905). It gets no response."""
+        self._inbound.add(writer)
         try:
             with contextlib.suppress(OSError):
                 while await reader.read(65536):
                     pass
         finally:
-            self._visitors.discard(writer)
+            self._inbound.discard(writer)
             writer.close()
 
-    def _tell(self, event: str, **fields: object) -> None:
-        self.options.journal.tell(
+    def _record(self, event: str, **fields: object) -> None:
+        self.options.journal.record(
             event,
             cluster=self.group.cluster,
             broker=self.group.name,
@@ -358,25 +361,25 @@ class SimulatedBroker:
 
 
 def queue_numbers(queue: QueueData) -> list[int]:
-    """As the journal has it: read and write queues, permission, flags."""
+    """In the journal's format: read queues, write queues, permission, flags."""
     return [queue.read_queues, queue.write_queues, queue.perm, queue.flags]
 
 
 async def call_and_describe(
-    line: ServerConnection, code: int, ext: Ext, body: bytes = b"", *, timeout_ms: int, counts: Counts
+    connection: ServerConnection, code: int, ext: Ext, body: bytes = b"", *, timeout_ms: int, counts: Counts
 ) -> dict[str, object]:
-    """What the journal says of one name server's answer."""
+    """Sends a request and returns its outcome in the journal's format."""
     try:
-        response = await line.request(code, ext, body, timeout_ms=timeout_ms)
+        response = await connection.request(code, ext, body, timeout_ms=timeout_ms)
     except PeerUnavailableError as error:
-        counts.told(code, "late" if isinstance(error, LateResponseError) else "unreachable")
+        counts.count_outcome(code, "late" if isinstance(error, LateResponseError) else "unreachable")
         return {"ms": now_ms(), "error": error.reason}
-    counts.told(code, str(response.code))
-    return _answer(response)
+    counts.count_outcome(code, str(response.code))
+    return _outcome(response)
 
 
-def _answer(response: Response) -> dict[str, object]:
-    found: dict[str, object] = {"ms": now_ms(), "code": response.code}
+def _outcome(response: Response) -> dict[str, object]:
+    outcome: dict[str, object] = {"ms": now_ms(), "code": response.code}
     if response.remark:
-        found["remark"] = response.remark
-    return found | (response.ext or {})
+        outcome["remark"] = response.remark
+    return outcome | (response.ext or {})

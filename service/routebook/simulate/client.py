@@ -1,8 +1,8 @@
-"""One address of a name server as RocketMQ's own clients treat it: one connection, made when it is needed, kept, closed
-when an answer is late; and "go away" is followed once.
+"""How RocketMQ's own clients and brokers use name servers.
 
-One client: it asks for the routes of its topics, one after the other, every 30 s, always the same name server as
-long as the connection lives.
+`ServerConnection` is the connection to one name server: opened when it is needed, kept open, closed when a response is
+late, and replaced once after GO_AWAY. `SimulatedClient` looks up the routes of its topics, one after the other, and
+uses the same name server as long as the connection is open.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ CONNECT_MS: Final = 3000
 
 
 class LateResponseError(PeerUnavailableError):
-    """There is a connection, and no answer in time."""
+    """The connection is open, but the response did not arrive in time."""
 
 
 class ServerConnection:
@@ -39,7 +39,7 @@ class ServerConnection:
 
     @property
     def was_lost(self) -> bool:
-        """It was open, and nobody here closed it."""
+        """It was open and has been closed, but not by this side."""
         return self._client is not None and not self._client.is_open
 
     async def connect(self) -> RemotingClient:
@@ -51,7 +51,7 @@ class ServerConnection:
             return self._client
 
     async def request(self, code: int, ext: Ext, body: bytes = b"", *, timeout_ms: int) -> Response:
-        """PeerUnavailableError: no connection, or one that was lost; LateAnswerError: nothing in time."""
+        """Raises PeerUnavailableError without a connection, and LateResponseError when there is no response in time."""
         response = await self._request_once(code, ext, body, timeout_ms)
         if response.code != ResponseCode.GO_AWAY:
             return response
@@ -73,7 +73,7 @@ class ServerConnection:
         except PeerUnavailableError as error:
             if not client.is_open:
                 raise
-            # As `clientCloseSocketIfTimeout` has it.
+            # RocketMQ's `clientCloseSocketIfTimeout` does the same.
             await client.close()
             raise LateResponseError(error.address, error.reason) from error
 
@@ -84,7 +84,7 @@ class ServerConnection:
 
 
 LOOKUP_MS: Final = 3_000
-"""Of 105: `mqClientApiTimeout`."""
+"""Timeout of request 105 (RocketMQ's `mqClientApiTimeout`)."""
 
 
 class SimulatedClient:
@@ -105,11 +105,11 @@ class SimulatedClient:
         self._journal = journal
         self._counts = counts
         self._follows_go_away = follows_go_away
-        self._turn = 0
-        self._line = self._line_to(self._addresses[0])
+        self._server_number = 0
+        self._connection = self._connection_to(self._addresses[0])
         self._used = False
         self._missing: set[str] = set()
-        """Topics that its last answer denied: told once."""
+        """Topics that did not exist at the last lookup: recorded once."""
 
     async def run(self, first_after_s: float, poll_s: float) -> None:
         due = time.monotonic() + first_after_s
@@ -120,41 +120,41 @@ class SimulatedClient:
                 await self._look_up(topic)
 
     async def close(self) -> None:
-        await self._line.close()
+        await self._connection.close()
 
-    def _line_to(self, address: str) -> ServerConnection:
+    def _connection_to(self, address: str) -> ServerConnection:
         return ServerConnection(address, follows_go_away=self._follows_go_away, on_go_away=self._count_retry)
 
     def _count_retry(self) -> None:
         self._counts.retries += self._follows_go_away
 
     async def _look_up(self, topic: str) -> None:
-        """No second try within a call: the next call takes the next name server."""
-        if self._used and not self._line.is_open:
-            await self._line.close()
-            self._turn += 1
+        """Does not retry: after a failure, the next lookup uses the next name server."""
+        if self._used and not self._connection.is_open:
+            await self._connection.close()
+            self._server_number += 1
             self._counts.switches += 1
-            self._line = self._line_to(self._addresses[self._turn % len(self._addresses)])
+            self._connection = self._connection_to(self._addresses[self._server_number % len(self._addresses)])
         self._used = True
-        counts, asked_at = self._counts, time.perf_counter()
+        counts, start = self._counts, time.perf_counter()
         counts.lookups += 1
         ext = {"topic": topic, "acceptStandardJsonOnly": "true"}
         try:
-            response = await self._line.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, timeout_ms=LOOKUP_MS)
+            response = await self._connection.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, timeout_ms=LOOKUP_MS)
         except PeerUnavailableError as error:
             self._failed(topic, "late" if isinstance(error, LateResponseError) else "unreachable", error.reason)
             return
-        ms = (time.perf_counter() - asked_at) * 1000
+        ms = (time.perf_counter() - start) * 1000
         if response.code == ResponseCode.SUCCESS and response.body:
             counts.found += 1
             if topic in self._missing:
                 self._missing.remove(topic)
-                self._journal.tell("found-again", client=self.name, server=self._line.address, topic=topic)
+                self._journal.record("found-again", client=self.name, server=self._connection.address, topic=topic)
         elif response.code == ResponseCode.TOPIC_NOT_EXIST:
             counts.not_found += 1
             if topic not in self._missing:
                 self._missing.add(topic)
-                self._journal.tell("not-found", client=self.name, server=self._line.address, topic=topic)
+                self._journal.record("not-found", client=self.name, server=self._connection.address, topic=topic)
         else:
             self._failed(topic, str(response.code), response.remark or "no body")
             return
@@ -162,6 +162,6 @@ class SimulatedClient:
 
     def _failed(self, topic: str, how: str, reason: str) -> None:
         self._counts.failures[how] += 1
-        self._journal.tell(
-            "lookup-failed", client=self.name, server=self._line.address, topic=topic, how=how, reason=reason
+        self._journal.record(
+            "lookup-failed", client=self.name, server=self._connection.address, topic=topic, how=how, reason=reason
         )

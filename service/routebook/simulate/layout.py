@@ -1,4 +1,4 @@
-"""Who is in the fleet, and which topics it has before anything happens: all from the options and the seed."""
+"""The fleet at the start: groups, brokers and topics, derived from the options and the seed alone."""
 
 import random
 from collections.abc import Mapping
@@ -12,23 +12,23 @@ from routebook.model.topic import PERM_INHERIT, PERM_READ_WRITE, SYNC_MEMBER_TOP
 
 DEFAULT_FIRST_ADDRESS: Final = "127.64.0.1:10911"
 QUEUE_NUMBERS: Final = (1, 2, 4, 8, 16)
-MOST_GROUPS_OF_A_TOPIC: Final = 8
-MOVES: Final = 8
-"""Ports of one host that a broker moves between."""
+MAX_GROUPS_PER_TOPIC: Final = 8
+PORTS_PER_HOST: Final = 8
+"""A broker that moves uses the next of these ports of its host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     brokers: int = 10
-    """Masters: that many groups."""
+    """Number of masters, and so of groups."""
     slaves: int = 0
-    """Of each group."""
+    """Slaves of each group."""
     clusters: int = 1
     topics: int = 20
-    """Besides those that every broker has."""
+    """Topics besides those that every broker has."""
     prefix: str = "sim"
     first_address: str = DEFAULT_FIRST_ADDRESS
-    """Of the first broker. Each further one is a host of its own, with the same port."""
+    """Address of the first broker. Each further broker uses the next host, with the same port."""
 
     def __post_init__(self) -> None:
         check_name("prefix", self.prefix)
@@ -37,11 +37,11 @@ class Layout:
         try:
             last = IPv4Address(host) + self.brokers * (1 + self.slaves)
         except AddressValueError as error:
-            allowed = f"an IPv4 address with room for all brokers, as {DEFAULT_FIRST_ADDRESS}"
+            allowed = f"an IPv4 address followed by enough others for all brokers, such as {DEFAULT_FIRST_ADDRESS}"
             raise InvalidInputError("first address", self.first_address, allowed) from error
         del last
-        if int(port) + MOVES > 65535:
-            raise InvalidInputError("first address", self.first_address, f"a port up to {65535 - MOVES}")
+        if int(port) + PORTS_PER_HOST > 65535:
+            raise InvalidInputError("first address", self.first_address, f"a port up to {65535 - PORTS_PER_HOST}")
         if not 1 <= self.clusters <= self.brokers:
             raise InvalidInputError("clusters", self.clusters, f"1 to {self.brokers}, the number of brokers")
 
@@ -51,7 +51,7 @@ class GroupLayout:
     name: str
     cluster: str
     hosts: tuple[str, ...]
-    """The master's first. Who has which id may change; the host stays with its broker."""
+    """The master's first. Broker ids can change, but each broker keeps its host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,13 @@ class TopicLayout:
 
 def groups_of(layout: Layout) -> list[GroupLayout]:
     host, _, _ = layout.first_address.rpartition(":")
-    first, members = IPv4Address(host), 1 + layout.slaves
+    first, per_group = IPv4Address(host), 1 + layout.slaves
     width = len(str(layout.brokers))
     return [
         GroupLayout(
             name=f"{layout.prefix}-broker-{number + 1:0{width}}",
             cluster=f"{layout.prefix}-cluster-{number % layout.clusters + 1}",
-            hosts=tuple(str(first + number * members + rank) for rank in range(members)),
+            hosts=tuple(str(first + number * per_group + rank) for rank in range(per_group)),
         )
         for number in range(layout.brokers)
     ]
@@ -88,7 +88,7 @@ def topics_of(layout: Layout, groups: list[GroupLayout], seed: int) -> dict[str,
     for number in range(layout.topics):
         cluster = clusters[number % len(clusters)]
         name = f"{layout.prefix}-topic-{number + 1:0{width}}"
-        found[name] = TopicLayout(cluster, some_groups(rng, by_cluster[cluster]), some_queue(rng))
+        found[name] = TopicLayout(cluster, random_groups(rng, by_cluster[cluster]), random_queue(rng))
     return found
 
 
@@ -99,17 +99,17 @@ def names_by_cluster(groups: list[GroupLayout]) -> dict[str, list[str]]:
     return found
 
 
-def some_groups(rng: random.Random, names: list[str]) -> tuple[str, ...]:
-    return tuple(sorted(rng.sample(names, rng.randint(1, min(MOST_GROUPS_OF_A_TOPIC, len(names))))))
+def random_groups(rng: random.Random, names: list[str]) -> tuple[str, ...]:
+    return tuple(sorted(rng.sample(names, rng.randint(1, min(MAX_GROUPS_PER_TOPIC, len(names))))))
 
 
-def some_queue(rng: random.Random) -> QueueData:
+def random_queue(rng: random.Random) -> QueueData:
     queues = rng.choice(QUEUE_NUMBERS)
     return QueueData(queues, queues, PERM_READ_WRITE, 0)
 
 
 def system_topics(cluster: str, broker: str) -> Mapping[str, QueueData]:
-    """What a broker registers though nobody made it: why a full registration never has one topic."""
+    """The topics that every broker registers by itself, so a full registration never has only one topic."""
     inherited = PERM_READ_WRITE | PERM_INHERIT
     one = QueueData(1, 1, PERM_READ_WRITE, 0)
     return {

@@ -1,7 +1,9 @@
-"""What happens to whom, and when: a list that follows from options and seed alone, whatever the clock does later.
+"""The plan of a simulation: which trouble happens to which group, and when. It follows from the options and the seed
+alone, whatever the clock does later.
 
-Invariant: a group is in one trouble at a time. The plan knows how long each lasts and leaves the group alone until
-then; should the real one last longer, the next waits for it (`SimulatedGroup.trouble`), so the order holds.
+Invariant: a group is in one trouble at a time. The plan knows how long each trouble lasts and does not use the group
+again until then. When a trouble takes longer in reality, the next one waits for it (`GroupState.trouble_lock`), so the
+order stays the same.
 """
 
 import heapq
@@ -11,23 +13,23 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from routebook.model.topic import QueueData
-from routebook.simulate.layout import GroupLayout, TopicLayout, names_by_cluster, some_groups, some_queue
+from routebook.simulate.layout import GroupLayout, TopicLayout, names_by_cluster, random_groups, random_queue
 
 Kind = Literal[
     "crash", "deploy", "switch", "silence", "permission", "flap", "topic-created", "topic-resized", "topic-deleted"
 ]
 
 PAUSE_S: Final = 3.0
-"""Between two troubles of one group, so that the first is over when the second begins."""
+"""Pause between two troubles of one group, so that the first is over when the second begins."""
 SILENT_AFTER_TIMEOUT_S: Final = (8.0, 15.0)
-"""How long beyond its timeout a broker stays silent: a name server looks every five seconds."""
+"""How long a broker stays silent after its timeout, since a name server checks every five seconds."""
 NO_END: Final = float("inf")
 _ANY_QUEUE: Final = QueueData()
 
 
 @dataclass(frozen=True, slots=True)
 class Churn:
-    """How often something happens, in seconds on average; 0: never."""
+    """The average interval of each kind of trouble, in seconds; 0 for never."""
 
     crash_every_s: float = 0
     deploy_every_s: float = 0
@@ -37,9 +39,9 @@ class Churn:
     flap_every_s: float = 0
     topics_every_s: float = 0
     timeout_ms: int = 120_000
-    """After which a silent broker is taken for dead."""
+    """The timeout after which name servers remove a silent broker."""
     duration_s: float = 0
-    """Everything is over by then; 0: there is no end."""
+    """All troubles end by then; 0 for no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +51,15 @@ class Step:
     groups: tuple[str, ...]
     cluster: str
     lasts_s: float = 0
-    """Until the broker is back, the permission is given back, the slave has taken over."""
+    """Time until the broker returns, the permission is restored, or the slave takes over."""
     then_s: float = 0
-    """switch: until the old master is back, after that. 0: it was never away."""
+    """For `switch`: time from then until the old master returns; 0 when it did not stop."""
     rank: int = 0
-    """Which member by its place, the current master being 0; taken modulo their number."""
+    """Which broker of the group, in the order of broker ids, so 0 is the current master; modulo their number."""
     moves: bool = False
-    """deploy: it returns under another address."""
+    """For `deploy`: the broker returns at another address."""
     downs: tuple[tuple[float, float], ...] = ()
-    """flap: how long down, how long up again, each time."""
+    """For `flap`: for each crash, the time down and the time up after it."""
     topic: str = ""
     queue: QueueData = _ANY_QUEUE
 
@@ -74,11 +76,11 @@ class _Planner:
     seed: int
     prefix: str
     busy_until: dict[str, float] = field(default_factory=dict)
-    made: int = 0
-    wanted_topics: int = 0
+    created_topics: int = 0
+    target_topics: int = 0
 
     def __post_init__(self) -> None:
-        self.wanted_topics = len(self.topics)
+        self.target_topics = len(self.topics)
 
     def steps(self) -> Iterator[Step]:
         churn = self.churn
@@ -91,7 +93,7 @@ class _Planner:
             "flap": churn.flap_every_s,
             "topics": churn.topics_every_s,
         }
-        # One source of chance for each kind: another rate of one leaves the choices of the others.
+        # One random generator per kind, so that the rate of one kind does not change the choices of the others.
         rngs = {kind: random.Random(f"{self.seed}/{kind}") for kind in rates}  # noqa: S311 a simulation
         due = [(_pause(rngs[kind], every), kind) for kind, every in rates.items() if every]
         heapq.heapify(due)
@@ -104,66 +106,66 @@ class _Planner:
                 continue
             if step.kind != "topic-deleted":
                 self.busy_until |= dict.fromkeys(step.groups, step.end_s + PAUSE_S)
-            self._note(step)
+            self._apply_to_topics(step)
             yield step
 
-    def _calm(self, at_s: float) -> list[GroupLayout]:
+    def _free_groups(self, at_s: float) -> list[GroupLayout]:
         return [group for group in self.groups if self.busy_until.get(group.name, 0) <= at_s]
 
     def _step(self, at_s: float, kind: str, rng: random.Random) -> Step | None:
-        """None: there is nobody to whom it could happen."""
-        calm = [group for group in self._calm(at_s) if kind != "switch" or len(group.hosts) > 1]
-        if not calm:
+        """Returns None when no group is free for it."""
+        free = [group for group in self._free_groups(at_s) if kind != "switch" or len(group.hosts) > 1]
+        if not free:
             return None
-        group = rng.choice(calm)
-        at = Step(at_s, "crash", (group.name,), group.cluster)
+        group = rng.choice(free)
+        template = Step(at_s, "crash", (group.name,), group.cluster)
         rank = _rank(rng, len(group.hosts))
         match kind:
             case "crash":
-                step = replace(at, rank=rank, lasts_s=rng.uniform(3, 12))
+                step = replace(template, rank=rank, lasts_s=rng.uniform(3, 12))
             case "deploy":
-                step = replace(at, kind="deploy", rank=rank, lasts_s=rng.uniform(1, 5), moves=rng.random() < 0.3)
+                step = replace(template, kind="deploy", rank=rank, lasts_s=rng.uniform(1, 5), moves=rng.random() < 0.3)
             case "switch":
-                step = replace(at, kind="switch", rank=rng.randint(1, len(group.hosts) - 1))
+                step = replace(template, kind="switch", rank=rng.randint(1, len(group.hosts) - 1))
                 if rng.random() < 0.5:
                     step = replace(step, lasts_s=rng.uniform(2, 6), then_s=rng.uniform(3, 10))
             case "silence":
                 lasts_s = self.churn.timeout_ms / 1000 + rng.uniform(*SILENT_AFTER_TIMEOUT_S)
-                step = replace(at, kind="silence", rank=rank, lasts_s=lasts_s)
+                step = replace(template, kind="silence", rank=rank, lasts_s=lasts_s)
             case "permission":
-                step = replace(at, kind="permission", lasts_s=rng.uniform(3, 10))
+                step = replace(template, kind="permission", lasts_s=rng.uniform(3, 10))
             case _:
                 times = range(rng.randint(3, 5))
                 downs = tuple((rng.uniform(0.2, 2), rng.uniform(1, 3)) for _ in times)
-                step = replace(at, kind="flap", rank=rank, downs=downs)
+                step = replace(template, kind="flap", rank=rank, downs=downs)
         return step
 
     def _topic_step(self, at_s: float, rng: random.Random) -> Step | None:
-        calm = self._calm(at_s)
-        # Their number stays about what it was.
-        create, delete = (30, 30) if len(self.topics) >= self.wanted_topics else (50, 10)
+        free = self._free_groups(at_s)
+        # Keeps the number of topics roughly constant.
+        create, delete = (30, 30) if len(self.topics) >= self.target_topics else (50, 10)
         kind = rng.choices(("topic-created", "topic-resized", "topic-deleted"), (create, 40, delete))[0]
         if kind == "topic-created" or not self.topics:
-            if not calm:
+            if not free:
                 return None
-            by_cluster = names_by_cluster(calm)
+            by_cluster = names_by_cluster(free)
             cluster = rng.choice(sorted(by_cluster))
-            topic = f"{self.prefix}-made-{self.made + 1}"
-            groups = some_groups(rng, by_cluster[cluster])
-            return Step(at_s, "topic-created", groups, cluster, topic=topic, queue=some_queue(rng))
+            topic = f"{self.prefix}-made-{self.created_topics + 1}"
+            groups = random_groups(rng, by_cluster[cluster])
+            return Step(at_s, "topic-created", groups, cluster, topic=topic, queue=random_queue(rng))
         topic = rng.choice(sorted(self.topics))
         found = self.topics[topic]
         if kind == "topic-deleted":
             return Step(at_s, "topic-deleted", found.groups, found.cluster, topic=topic)
-        names = {group.name for group in calm}
+        names = {group.name for group in free}
         groups = tuple(name for name in found.groups if name in names)
         if not groups:
             return None
-        return Step(at_s, "topic-resized", groups, found.cluster, topic=topic, queue=some_queue(rng))
+        return Step(at_s, "topic-resized", groups, found.cluster, topic=topic, queue=random_queue(rng))
 
-    def _note(self, step: Step) -> None:
+    def _apply_to_topics(self, step: Step) -> None:
         if step.kind == "topic-created":
-            self.made += 1
+            self.created_topics += 1
             self.topics[step.topic] = TopicLayout(step.cluster, step.groups, step.queue)
         elif step.kind == "topic-deleted":
             del self.topics[step.topic]
@@ -172,7 +174,7 @@ class _Planner:
 def plan(
     groups: list[GroupLayout], topics: dict[str, TopicLayout], churn: Churn, seed: int, prefix: str
 ) -> Iterator[Step]:
-    """In the order of time."""
+    """The steps in the order of time."""
     return _Planner(groups, dict(topics), churn, seed, prefix).steps()
 
 
@@ -180,6 +182,6 @@ def _pause(rng: random.Random, every_s: float) -> float:
     return every_s * rng.uniform(0.5, 1.5)
 
 
-def _rank(rng: random.Random, members: int) -> int:
-    """Masters more often than slaves: what happens to them is seen."""
-    return 0 if members == 1 or rng.random() < 0.6 else rng.randint(1, members - 1)
+def _rank(rng: random.Random, brokers: int) -> int:
+    """Prefers masters to slaves, because clients notice what happens to a master."""
+    return 0 if brokers == 1 or rng.random() < 0.6 else rng.randint(1, brokers - 1)

@@ -1,10 +1,8 @@
-"""What the simulation did, one JSON object a line, in the order in which it knew. docs/simulate.md has every field.
+"""The output of a simulation: the journal, the counts, and the recorded route responses.
 
-How often what happened, and how long lookups took.
-
-What a live service answered at exactly which version: the truth that a history of routes is held against.
-
-Most questions are about topics that have just changed; the others about any.
+The journal has one JSON object per line, in the order in which the simulation learned of the events; docs/simulate.md
+describes every field. `Recorder` looks up routes over HTTP and writes each response with its version, to test a history
+of routes against. Most of its lookups are of topics that have just changed.
 """
 
 import asyncio
@@ -32,68 +30,68 @@ def now_ms() -> int:
 
 class Journal:
     def __init__(self, file: TextIO | None = None) -> None:
-        """None: written nowhere."""
+        """With `file` None, nothing is written."""
         self._file = file
         self._number = 0
 
-    def tell(self, event: str, **fields: object) -> None:
-        """`n` counts the lines; `ms` is when this line was written, by the clock on the wall."""
+    def record(self, event: str, **fields: object) -> None:
+        """Writes a line. `n` counts the lines; `ms` is the time of writing."""
         if self._file is None:
             return
         self._number += 1
         line = {"n": self._number, "ms": now_ms(), "event": event, **fields}
         self._file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
-        # Whole lines for whoever reads along, and for whoever kills us.
+        # Complete lines, for programs that read the file during the run or after a kill.
         self._file.flush()
 
 
-_STEPS_PER_DOUBLING: Final = 32
-"""Edges of classes lie 2.2 % apart."""
+_BUCKETS_PER_DOUBLING: Final = 32
+"""The edges of buckets are 2.2 % apart."""
 
 
 @dataclass
 class Latencies:
-    """Of some million lookups, in some hundred numbers."""
+    """A histogram: millions of lookups in some hundred buckets."""
 
-    _classes: Counter[int] = field(default_factory=Counter)
+    _buckets: Counter[int] = field(default_factory=Counter)
     count: int = 0
     longest_ms: float = 0.0
 
     def add(self, ms: float) -> None:
-        self._classes[math.ceil(math.log2(max(ms, 1e-3)) * _STEPS_PER_DOUBLING)] += 1
+        self._buckets[math.ceil(math.log2(max(ms, 1e-3)) * _BUCKETS_PER_DOUBLING)] += 1
         self.count += 1
         self.longest_ms = max(self.longest_ms, ms)
 
     def percentile(self, share: float) -> float:
-        """The upper edge of the class in which it lies, in ms; 0 when there was none."""
+        """The upper edge of the percentile's bucket, in ms; 0 without lookups."""
         rank, seen = math.ceil(share * self.count), 0
-        for number, count in sorted(self._classes.items()):
+        for number, count in sorted(self._buckets.items()):
             seen += count
             if seen >= rank:
-                return min(2 ** (number / _STEPS_PER_DOUBLING), self.longest_ms)
+                return min(2 ** (number / _BUCKETS_PER_DOUBLING), self.longest_ms)
         return 0.0
 
 
 @dataclass
 class Counts:
     registrations: Counter[str] = field(default_factory=Counter)
-    """Answers to 103 by code; `late`, `unreachable`."""
+    """Requests 103, by response code or `late` or `unreachable`."""
     requests: Counter[int] = field(default_factory=Counter)
-    """Other requests of brokers and operators, by code."""
+    """Other requests of brokers and operators, by request code."""
     connections_lost: int = 0
     troubles: Counter[str] = field(default_factory=Counter)
     lookups: int = 0
     found: int = 0
     not_found: int = 0
     failures: Counter[str] = field(default_factory=Counter)
-    """Lookups that brought neither: by code, `late`, `unreachable`."""
+    """Lookups with neither result, by response code or `late` or `unreachable`."""
     retries: int = 0
-    """Lookups repeated on a new connection, because the name server said that it goes."""
+    """Lookups repeated on a new connection after GO_AWAY."""
     switches: int = 0
-    """Clients that turned to another name server, or to the same one anew."""
+    """Changes of a client to another name server, or to a new connection to the only one."""
     latencies: Latencies = field(default_factory=Latencies)
 
-    def told(self, code: int, outcome: str) -> None:
+    def count_outcome(self, code: int, outcome: str) -> None:
         if code == 103:
             self.registrations[outcome] += 1
         else:
@@ -104,7 +102,9 @@ class Counts:
         return self.failures.total()
 
     def document(self) -> dict[str, object]:
-        spread = {f"p{100 * share:g}": round(self.latencies.percentile(share), 3) for share in (0.5, 0.9, 0.99, 0.999)}
+        percentiles = {
+            f"p{100 * share:g}": round(self.latencies.percentile(share), 3) for share in (0.5, 0.9, 0.99, 0.999)
+        }
         return {
             "registrations": dict(sorted(self.registrations.items())),
             "requests": {str(code): count for code, count in sorted(self.requests.items())},
@@ -118,24 +118,26 @@ class Counts:
                 "failures": dict(sorted(self.failures.items())),
                 "retries": self.retries,
                 "switches": self.switches,
-                "latency_ms": spread | {"max": round(self.latencies.longest_ms, 3)},
+                "latency_ms": percentiles | {"max": round(self.latencies.longest_ms, 3)},
             },
         }
 
 
 RECENT: Final = 200
-"""Topics that count as just changed."""
+"""Number of topics that count as just changed."""
 CHANGING_SHARE: Final = 0.9
-LISTED_EVERY_S: Final = 10.0
-PAUSE_S: Final = 0.5
-"""Before a watch that broke off is begun anew."""
-SILENT_S: Final = 35.0
-"""A watch says something every ten seconds."""
+LIST_EVERY_S: Final = 10.0
+RECONNECT_S: Final = 0.5
+"""Pause before a watch that was interrupted is opened again."""
+WATCH_TIMEOUT_S: Final = 35.0
+"""Read timeout of a watch, which sends a keep-alive comment every ten seconds."""
 _PAGE: Final = 1000
 
 
 class Recorder:
-    """Behind a balancer each pair is still true, but versions do not rise: workers are some changes apart."""
+    """Behind a load balancer each line is still correct, but versions may fall from line to line, since workers can be
+    some changes apart.
+    """
 
     def __init__(self, url: str, out: TextIO, *, seed: int = 1, every_s: float = 0.02) -> None:
         self.written = 0
@@ -147,10 +149,10 @@ class Recorder:
         self._known: list[str] = []
 
     async def run(self, count: int | None = None) -> None:
-        """Until so many are written; else until it is cancelled."""
+        """Ends after `count` lines; without `count`, it runs until it is cancelled."""
         async with httpx.AsyncClient(base_url=self._url, timeout=10, trust_env=False) as http:
             await self._list(http)
-            async with _beside(self._watch(http)), _beside(self._keep_listing(http)):
+            async with _running(self._watch(http)), _running(self._keep_listing(http)):
                 while count is None or self.written < count:
                     if topic := self._choose():
                         await self._record(http, topic)
@@ -164,36 +166,36 @@ class Recorder:
 
     async def _record(self, http: httpx.AsyncClient, topic: str) -> None:
         try:
-            answer = await http.get(f"/v1/routes/{quote(topic, safe='')}")
+            response = await http.get(f"/v1/routes/{quote(topic, safe='')}")
         except httpx.TransportError:
-            return  # It is being replaced, perhaps: nothing was answered, nothing is written.
+            return  # The worker may be restarting. Without a response, nothing is written.
         line: dict[str, Any] = {
             "topic": topic,
-            "version": int(answer.headers.get("x-routebook-version", 0)),
-            "history": answer.headers.get("x-routebook-history", ""),
-            "status": answer.status_code,
-            "route": answer.json() if answer.is_success else None,
+            "version": int(response.headers.get("x-routebook-version", 0)),
+            "history": response.headers.get("x-routebook-history", ""),
+            "status": response.status_code,
+            "route": response.json() if response.is_success else None,
             "ms": now_ms(),
         }
-        if stale := answer.headers.get("x-routebook-stale-seconds"):
+        if stale := response.headers.get("x-routebook-stale-seconds"):
             line["stale_s"] = float(stale)
         self._out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
         self._out.flush()
         self.written += 1
 
     async def _watch(self, http: httpx.AsyncClient) -> None:
-        timeout = httpx.Timeout(SILENT_S, connect=5)
+        timeout = httpx.Timeout(WATCH_TIMEOUT_S, connect=5)
         while True:
             try:
-                async with http.stream("GET", "/v1/watch", timeout=timeout) as answer:
-                    async for line in answer.aiter_lines():
+                async with http.stream("GET", "/v1/watch", timeout=timeout) as response:
+                    async for line in response.aiter_lines():
                         if line.startswith("data: {"):
-                            self._changed(json.loads(line.removeprefix("data: ")))
+                            self._note_change(json.loads(line.removeprefix("data: ")))
             except httpx.TransportError:
                 pass
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(RECONNECT_S)
 
-    def _changed(self, event: dict[str, Any]) -> None:
+    def _note_change(self, event: dict[str, Any]) -> None:
         topic = event.get("topic")
         if isinstance(topic, str):
             self._recent.pop(topic, None)
@@ -203,7 +205,7 @@ class Recorder:
 
     async def _keep_listing(self, http: httpx.AsyncClient) -> None:
         while True:
-            await asyncio.sleep(LISTED_EVERY_S)
+            await asyncio.sleep(LIST_EVERY_S)
             try:
                 await self._list(http)
             except PeerUnavailableError:
@@ -215,12 +217,12 @@ class Recorder:
         while True:
             params = {"limit": str(_PAGE)} | ({"cursor": cursor} if cursor else {})
             try:
-                answer = await http.get("/v1/topics", params=params)
-                answer.raise_for_status()
-                page = answer.json()
+                response = await http.get("/v1/topics", params=params)
+                response.raise_for_status()
+                page = response.json()
             except (httpx.HTTPError, ValueError) as error:
                 raise PeerUnavailableError(self._url, str(error) or type(error).__name__) from error
-            found += [one["topic"] for one in page["topics"]]
+            found += [entry["topic"] for entry in page["topics"]]
             cursor = page.get("next_cursor")
             if not cursor:
                 self._known = found
@@ -228,7 +230,7 @@ class Recorder:
 
 
 @asynccontextmanager
-async def _beside(work: Any) -> AsyncIterator[None]:
+async def _running(work: Any) -> AsyncIterator[None]:
     task = asyncio.create_task(work)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The whole fleet: starts, gets into trouble, ends."""
+"""The whole simulated fleet: its start, the execution of the plan, and its end."""
 
 import asyncio
 import random
@@ -18,9 +18,9 @@ from routebook.simulate.records import FORMAT, Counts, Journal
 from routebook.simulate.troubles import Troubles, sorted_by_broker_id
 
 MAX_CONCURRENT: Final = 16
-"""Brokers that start or stop at the same time."""
-COUNTED_EVERY_S: Final = 10.0
-MOST_TOPICS_OF_A_CLIENT: Final = 5
+"""Number of brokers that start or stop at the same time."""
+COUNTS_EVERY_S: Final = 10.0
+MAX_TOPICS_PER_CLIENT: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +50,24 @@ class Simulation:
         self.journal = journal
         layouts = groups_of(options.layout)
         self._topics = topics_of(options.layout, layouts, options.seed)
-        habits = BrokerOptions(options.name_servers, options.period_s, options.timeout_ms, journal, self.counts)
-        self.groups = {group.name: self._members(group, habits) for group in layouts}
+        broker_options = BrokerOptions(options.name_servers, options.period_s, options.timeout_ms, journal, self.counts)
+        self.groups = {group.name: self._create_group(group, broker_options) for group in layouts}
         self._plan = plan(layouts, self._topics, options.churn, options.seed, options.layout.prefix)
         self._troubles = Troubles(self.groups, options.name_servers, journal, self.counts)
         self._clients = [self._client(number) for number in range(options.clients)]
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def _members(self, layout: GroupLayout, habits: BrokerOptions) -> list[SimulatedBroker]:
+    def _create_group(self, layout: GroupLayout, options: BrokerOptions) -> list[SimulatedBroker]:
         topics: dict[str, QueueData] = {**system_topics(layout.cluster, layout.name)}
         topics |= {name: topic.queue for name, topic in self._topics.items() if layout.name in topic.groups}
         group = GroupState(layout.name, layout.cluster, TopicTable(topics))
         port = port_of(self.options.layout)
-        return [SimulatedBroker(habits, group, rank, f"{host}:{port}") for rank, host in enumerate(layout.hosts)]
+        return [SimulatedBroker(options, group, rank, f"{host}:{port}") for rank, host in enumerate(layout.hosts)]
 
     def _client(self, number: int) -> SimulatedClient:
         rng = random.Random(f"{self.options.seed}/client/{number}")  # noqa: S311 a simulation
         names = sorted(self._topics) or [next(iter(self.groups))]
-        topics = rng.sample(names, min(len(names), rng.randint(1, MOST_TOPICS_OF_A_CLIENT)))
+        topics = rng.sample(names, min(len(names), rng.randint(1, MAX_TOPICS_PER_CLIENT)))
         return SimulatedClient(
             f"client-{number + 1}",
             topics,
@@ -80,13 +80,13 @@ class Simulation:
 
     @property
     def brokers(self) -> list[SimulatedBroker]:
-        return [broker for members in self.groups.values() for broker in members]
+        return [broker for brokers in self.groups.values() for broker in brokers]
 
     async def start(self) -> None:
-        """Returns when every broker has registered, or has tried to; clients come bit by bit."""
+        """Returns after the first registration of every broker, successful or not. Clients start later, one by one."""
         await self._check_name_servers()
         layout, churn = asdict(self.options.layout), asdict(self.options.churn)
-        self.journal.tell(
+        self.journal.record(
             "begin",
             format=FORMAT,
             seed=self.options.seed,
@@ -98,73 +98,73 @@ class Simulation:
             period_s=self.options.period_s,
             timeout_ms=self.options.timeout_ms,
         )
-        # Masters first: slaves are told where they are.
+        # Masters first, because the response to a slave contains its master.
         for rank in range(1 + self.options.layout.slaves):
             await run_concurrently(
-                [members[rank] for members in self.groups.values()], _start, max_concurrent=MAX_CONCURRENT
+                [brokers[rank] for brokers in self.groups.values()], _start, max_concurrent=MAX_CONCURRENT
             )
         rng = random.Random(f"{self.options.seed}/clients")  # noqa: S311 a simulation
         for client in self._clients:
             self._spawn(client.run(rng.uniform(0, self.options.poll_s), self.options.poll_s))
-        self._spawn(self._tell_counts())
+        self._spawn(self._record_counts())
 
     async def run_plan(self) -> None:
-        """Returns when all of it is over; without a duration it never is."""
+        """Returns at the end of the plan; without a duration, never."""
         try:
             await self._run_plan()
         except ExceptionGroup as errors:
-            # One trouble that cannot be made ends all; whoever reads of it need not know of groups.
+            # A step that fails ends the run. The exception group would only hide its error.
             raise errors.exceptions[0] from errors
 
     async def _run_plan(self) -> None:
-        began = time.monotonic()
-        async with asyncio.TaskGroup() as troubles:
+        start = time.monotonic()
+        async with asyncio.TaskGroup() as steps:
             for step in self._plan:
-                await asyncio.sleep(max(began + step.at_s - time.monotonic(), 0))
-                troubles.create_task(self._troubles.make(step))
-            left_s = began + self.options.churn.duration_s - time.monotonic()
+                await asyncio.sleep(max(start + step.at_s - time.monotonic(), 0))
+                steps.create_task(self._troubles.execute(step))
+            left_s = start + self.options.churn.duration_s - time.monotonic()
             if self.options.churn.duration_s:
                 await asyncio.sleep(max(left_s, 0))
             else:
                 await asyncio.Event().wait()
 
     async def end(self, *, orderly: bool = True) -> None:
-        """Orderly: every broker unregisters, slaves first. Else all vanish at once, as if they were killed."""
+        """Orderly: every broker deregisters, slaves first. Otherwise all stop at once, as if they were killed."""
         tasks, self._tasks = self._tasks, set()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if orderly:
-            for members in zip(
-                *(reversed(sorted_by_broker_id(members)) for members in self.groups.values()), strict=True
-            ):
-                up = [one for one in members if one.state == "up"]
+            for brokers in zip(*(reversed(sorted_by_broker_id(group)) for group in self.groups.values()), strict=True):
+                up = [broker for broker in brokers if broker.state == "up"]
                 await run_concurrently(up, SimulatedBroker.unregister_and_stop, max_concurrent=MAX_CONCURRENT)
         await run_concurrently(
-            [one for one in self.brokers if one.state != "down"], SimulatedBroker.crash, max_concurrent=MAX_CONCURRENT
+            [broker for broker in self.brokers if broker.state != "down"],
+            SimulatedBroker.crash,
+            max_concurrent=MAX_CONCURRENT,
         )
         await run_concurrently(self._clients, SimulatedClient.close, max_concurrent=MAX_CONCURRENT)
         await self._troubles.close()
-        self.journal.tell("end", counts=self.counts.document())
+        self.journal.record("end", counts=self.counts.document())
 
     async def _check_name_servers(self) -> None:
-        """One that is away is part of the game; when all are, somebody has mistyped an address."""
+        """A single name server may be down; when none can be reached, an address is probably wrong."""
         failures = []
         for address in self.options.name_servers:
-            line = ServerConnection(address)
+            connection = ServerConnection(address)
             try:
-                await line.connect()
+                await connection.connect()
             except PeerUnavailableError as error:
                 failures.append(error)
             finally:
-                await line.close()
+                await connection.close()
         if len(failures) == len(self.options.name_servers):
             raise failures[0]
 
-    async def _tell_counts(self) -> None:
+    async def _record_counts(self) -> None:
         while True:
-            await asyncio.sleep(COUNTED_EVERY_S)
-            self.journal.tell("counts", counts=self.counts.document())
+            await asyncio.sleep(COUNTS_EVERY_S)
+            self.journal.record("counts", counts=self.counts.document())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.add(asyncio.create_task(work))

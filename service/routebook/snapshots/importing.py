@@ -17,7 +17,6 @@ from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot
 from routebook.model.topic import QueueData
 from routebook.registry.registration import check_registration
 from routebook.registry.registry import Registry, check_key_value
-from routebook.settings.live import LiveSettings
 from routebook.snapshots.planning import GroupPlan, Plan, make_plan
 
 MAX_CONCURRENT: Final = 8
@@ -37,7 +36,7 @@ class ImportOutcome:
 async def import_snapshot(
     registry: Registry, snapshot: Snapshot, caller: Caller, *, replace_known: bool, dry_run: bool
 ) -> ImportOutcome:
-    _check(registry.live, snapshot)
+    _check(registry, snapshot)
     plan = make_plan(snapshot, registry.view, replace_known=replace_known)
     turned_down = [] if dry_run else await _write(registry, plan, caller)
     return ImportOutcome(plan, tuple(turned_down), registry.version)
@@ -46,7 +45,8 @@ async def import_snapshot(
 # -- checks
 
 
-def _check(live: LiveSettings, snapshot: Snapshot) -> None:
+def _check(registry: Registry, snapshot: Snapshot) -> None:
+    live = registry.live
     for key, value in snapshot.settings.items():
         if live.masked(key, value) != value:
             raise InvalidInputError("setting", key, "settings that are not secret; set a secret by hand")
