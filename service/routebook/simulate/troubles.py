@@ -148,7 +148,7 @@ class Troubles:
             await master.register_now(step.kind, {step.topic: queue})
 
     async def _delete_topic(self, step: Step) -> None:
-        """Like mqadmin, deletes it first at the brokers and then at the name servers, for the whole cluster. Meanwhile no
+        """Like mqadmin, deletes it at the brokers first, then at the name servers, for the whole cluster. Meanwhile no
         broker of the cluster sends requests, because a registration could restore the topic.
         """
         groups = [
