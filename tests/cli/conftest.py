@@ -1,4 +1,4 @@
-"""One service for all tests of the command line, on a namespace of its own."""
+"""One service for all tests of the command line, in its own namespace."""
 
 import json
 import secrets
@@ -42,8 +42,8 @@ class CommandLine:
     def __call__(self, *arguments: str) -> Ended:
         self._capsys.readouterr()
         code = run([*arguments, "--url", self._url])
-        said = self._capsys.readouterr()
-        return Ended(code, said.out, said.err)
+        printed = self._capsys.readouterr()
+        return Ended(code, printed.out, printed.err)
 
 
 @pytest.fixture
@@ -54,5 +54,5 @@ def routebook(service: Running, capsys: pytest.CaptureFixture[str]) -> CommandLi
 
 @pytest.fixture
 def nowhere(capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    """Where no service is."""
+    """A command line without a service."""
     return CommandLine(capsys, "http://127.0.0.1:1")

@@ -10,7 +10,7 @@ from tests.runtime.running import Running
 
 @pytest.fixture
 def broker(service: Running) -> str:
-    """A broker with two topics, one of them named as RocketMQ names retries."""
+    """A broker with two topics, one of them with the name of a RocketMQ retry topic."""
     name = f"broker-{secrets.token_hex(4)}"
     service.register(name, f"Topic-{name}", f"%RETRY%{name}/x")
     return name
@@ -26,7 +26,7 @@ def test_route_shows_brokers_and_queues(routebook: CommandLine, broker: str) -> 
     assert as_json.json["brokerDatas"][0]["brokerName"] == broker
 
 
-def test_what_is_not_there_is_exit_code_1(routebook: CommandLine) -> None:
+def test_an_unknown_name_is_exit_code_1(routebook: CommandLine) -> None:
     for arguments in (("route", "nowhere"), ("kv", "get", "N", "k"), ("kv", "delete", "N", "k")):
         ended = routebook(*arguments)
         assert (ended.code, ended.out) == (1, "")
@@ -34,17 +34,17 @@ def test_what_is_not_there_is_exit_code_1(routebook: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("command", ["topics", "brokers", "clusters"])
-def test_lists_name_what_is_there(command: str, routebook: CommandLine, broker: str) -> None:
+def test_lists_contain_what_is_registered(command: str, routebook: CommandLine, broker: str) -> None:
     shown = routebook(command)
     assert shown.code == 0
     assert broker in shown.out
     assert routebook(command, "--json").json
 
 
-def test_lists_of_one_cluster(routebook: CommandLine, broker: str) -> None:
+def test_lists_can_be_limited_to_one_cluster(routebook: CommandLine, broker: str) -> None:
     assert broker in routebook("brokers", "--cluster", "demo").out
-    nobody = routebook("brokers", "--cluster", "other")
-    assert (nobody.out, nobody.err) == ("", "(none)\n")
+    empty = routebook("brokers", "--cluster", "other")
+    assert (empty.out, empty.err) == ("", "(none)\n")
 
 
 def test_key_values_are_written_read_listed_and_deleted(routebook: CommandLine) -> None:
@@ -56,7 +56,7 @@ def test_key_values_are_written_read_listed_and_deleted(routebook: CommandLine) 
     assert routebook("kv", "get", "ORDER", "a/ b%").code == 1
 
 
-def test_write_permission_goes_and_comes_back(routebook: CommandLine, broker: str) -> None:
+def test_write_permission_can_be_removed_and_restored(routebook: CommandLine, broker: str) -> None:
     off = routebook("write-permission", broker, "off", "--json")
     assert off.json["count"] == 2
     assert routebook("route", f"Topic-{broker}").out.splitlines()[1].split()[-1] == "r-"
@@ -64,7 +64,7 @@ def test_write_permission_goes_and_comes_back(routebook: CommandLine, broker: st
     assert routebook("write-permission", broker, "maybe").code == 2
 
 
-def test_a_deleted_topic_is_gone(routebook: CommandLine, broker: str) -> None:
+def test_a_deleted_topic_is_removed(routebook: CommandLine, broker: str) -> None:
     assert routebook("delete-topic", f"Topic-{broker}").code == 0
     assert routebook("route", f"Topic-{broker}").code == 1
 
@@ -89,20 +89,22 @@ def test_a_setting_changes_at_run_time(routebook: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("hold_percent", "101", "0 to 100"),
         ("hold_procent", "1", "Did you mean hold_percent?"),
         ("http_port", "1", "cannot be changed at run time"),
     ],
 )
-def test_a_setting_that_must_not_change_is_exit_code_2(key: str, value: str, said: str, routebook: CommandLine) -> None:
+def test_a_setting_that_cannot_change_at_run_time_is_exit_code_2(
+    key: str, value: str, message: str, routebook: CommandLine
+) -> None:
     ended = routebook("settings", "set", key, value)
     assert ended.code == 2
-    assert said in ended.err
+    assert message in ended.err
 
 
-def test_status_names_version_leader_workers_and_ports(routebook: CommandLine, service: Running) -> None:
+def test_status_shows_version_leader_workers_and_ports(routebook: CommandLine, service: Running) -> None:
     status = routebook("status", "--json").json
     assert status["complete"] is True
     assert status["workers"][0]["about"]["http_port"] == int(service.http.rpartition(":")[2])
@@ -111,7 +113,7 @@ def test_status_names_version_leader_workers_and_ports(routebook: CommandLine, s
     assert "workers 1 about http port" in shown
 
 
-def test_digest_is_one_word_and_compares(routebook: CommandLine, service: Running) -> None:
+def test_digest_prints_one_word_and_compares_services(routebook: CommandLine, service: Running) -> None:
     digest = routebook("digest").out.strip()
     assert digest == routebook("status", "--json").json["digest"]
     port = service.http.rpartition(":")[2]
@@ -124,18 +126,18 @@ def test_digest_is_one_word_and_compares(routebook: CommandLine, service: Runnin
     "arguments",
     [("status",), ("route", "x"), ("topics",), ("watch",), ("kv", "get", "a", "b"), ("settings", "list"), ("digest",)],
 )
-def test_no_service_is_exit_code_3(arguments: tuple[str, ...], nowhere: CommandLine) -> None:
+def test_an_unreachable_service_is_exit_code_3(arguments: tuple[str, ...], nowhere: CommandLine) -> None:
     ended = nowhere(*arguments)
     assert (ended.code, ended.out) == (3, "")
     assert "No answer from http://127.0.0.1:1" in ended.err
     assert "routebook up" in ended.err
 
 
-def test_what_is_no_routebook_is_exit_code_3(service: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_is_not_a_routebook_is_exit_code_3(service: Running, capsys: pytest.CaptureFixture[str]) -> None:
     ended = CommandLine(capsys, service.admin)("status")
     assert ended.code == 3
     assert "is not a Routebook" in ended.err
 
 
-def test_a_url_that_is_none_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_malformed_url_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert CommandLine(capsys, "localhost:8080")("status").code == 2

@@ -22,7 +22,7 @@ def test_equal_servers_are_exit_code_0(nowhere: CommandLine) -> None:
     assert ended.err == ""
 
 
-def test_different_servers_are_a_table_and_exit_code_1(nowhere: CommandLine) -> None:
+def test_different_servers_print_a_table_and_exit_code_1(nowhere: CommandLine) -> None:
     with serving(one_broker()) as here, serving(other_queues()) as there:
         ended = nowhere("compare", here, there, "--settle", "0")
     assert ended.code == 1
@@ -50,14 +50,14 @@ def test_programs_get_json(nowhere: CommandLine) -> None:
     ]
 
 
-def test_what_was_not_compared_is_said_on_the_side(nowhere: CommandLine) -> None:
+def test_what_was_not_compared_is_reported_on_stderr(nowhere: CommandLine) -> None:
     with serving(one_broker()) as here, serving(one_broker(refused={901: (3, "not supported")})) as there:
         ended = nowhere("compare", here, there)
     assert ended.code == 0
     assert ended.err == (f"Not compared: {there} declined the members of a group (901) (code 3: not supported).\n")
 
 
-def test_a_server_that_is_away_is_named_with_exit_code_3(nowhere: CommandLine) -> None:
+def test_an_unreachable_server_is_named_with_exit_code_3(nowhere: CommandLine) -> None:
     with serving(one_broker()) as here:
         ended = nowhere("compare", here, "127.0.0.1:1")
         assert (ended.code, ended.out) == (3, "")
@@ -70,17 +70,17 @@ def test_a_server_that_is_away_is_named_with_exit_code_3(nowhere: CommandLine) -
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:0", "http://127.0.0.1:9876"])
-def test_no_address_is_wrong_usage(nowhere: CommandLine, address: str) -> None:
+def test_a_malformed_address_is_wrong_usage(nowhere: CommandLine, address: str) -> None:
     assert nowhere("compare", address, "127.0.0.1:1").code == 2
 
 
-def test_without_other_the_service_itself_is_asked_for(nowhere: CommandLine) -> None:
+def test_without_other_the_service_itself_is_compared(nowhere: CommandLine) -> None:
     ended = nowhere("compare", "127.0.0.1:1")
     assert ended.code == 3
     assert "routebook up" in ended.err
 
 
-def test_the_service_is_equal_to_itself_by_its_own_port(routebook: CommandLine, service: Running) -> None:
+def test_the_service_equals_itself_over_its_remoting_port(routebook: CommandLine, service: Running) -> None:
     whole_fleet(service)
     address = f"127.0.0.1:{service.remoting.rpartition(':')[2]}"
     ended = routebook("compare", address, "--settings", "--kv", "N")
@@ -88,7 +88,7 @@ def test_the_service_is_equal_to_itself_by_its_own_port(routebook: CommandLine, 
     assert ended.out.startswith("Equal: ")
 
 
-def test_a_foreign_server_is_held_against_the_service(routebook: CommandLine, service: Running) -> None:
+def test_another_server_is_compared_with_the_service(routebook: CommandLine, service: Running) -> None:
     name = whole_fleet(service)
     with serving(one_broker()) as foreign:
         ended = routebook("compare", foreign, "--settle", "0", "--json")
@@ -99,7 +99,7 @@ def test_a_foreign_server_is_held_against_the_service(routebook: CommandLine, se
 
 
 def whole_fleet(service: Running) -> str:
-    """A group with what a route can hold; its name."""
+    """Registers a group with every part that a route can have, and returns its name."""
     name = f"broker-{secrets.token_hex(4)}"
     seat = f"/v1/clusters/demo/brokers/{name}"
     mapping = {"bname": name, "total_queues": 4, "epoch": 7, "current_ids": {"0": 0, "2": 1}}

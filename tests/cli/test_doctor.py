@@ -16,7 +16,7 @@ def looked_at(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
     return code, {one["subject"]: one for one in json.loads(capsys.readouterr().out)}
 
 
-def test_without_anything_running_it_looks_at_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_service_the_machine_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
     code, found = looked_at(capsys, "--url", "http://127.0.0.1:1")
     assert code == 0
     assert found["settings"]["level"] == "ok"
@@ -27,14 +27,14 @@ def test_without_anything_running_it_looks_at_the_machine(capsys: pytest.Capture
     assert found["service"]["advice"]
 
 
-def test_it_looks_at_the_store_and_its_clock(store_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_store_and_its_clock_are_checked(store_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = looked_at(capsys, "--redis-url", store_url, "--url", "http://127.0.0.1:1")
     assert code == 0
     assert found["clock"]["level"] == "ok"
     assert "reached" in found["store"]["message"]
 
 
-def test_a_store_out_of_reach_is_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_store_is_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     code, found = looked_at(capsys, "--redis-url", "redis://127.0.0.1:1", "--url", "http://127.0.0.1:1")
     assert code == 3
     assert found["store"]["level"] == "error"
@@ -50,7 +50,7 @@ def test_wrong_settings_are_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("port", ["remoting_port", "admin_port"])
-def test_a_taken_port_is_named_with_what_to_do(
+def test_a_port_in_use_is_reported_with_advice(
     port: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as taken:
@@ -61,7 +61,7 @@ def test_a_taken_port_is_named_with_what_to_do(
     assert f"--{port.replace('_', '-')}" in found[port]["advice"]
 
 
-def test_ports_of_a_running_service_are_known_as_its_own(
+def test_ports_of_a_running_service_are_recognized(
     service: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, address in (("REMOTING", service.remoting), ("HTTP", service.http), ("ADMIN", service.admin)):
@@ -71,13 +71,13 @@ def test_ports_of_a_running_service_are_known_as_its_own(
         assert (found[port]["level"], "a Routebook listens" in found[port]["message"]) == ("ok", True)
 
 
-def test_it_looks_at_the_running_service(service: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_running_service_is_checked(service: Running, capsys: pytest.CaptureFixture[str]) -> None:
     port = service.http.rpartition(":")[2]
     code, found = looked_at(capsys, "--url", f"http://127.0.0.1:{port}")
     assert code == 0
     assert "answers at" in found["service"]["message"]
 
 
-def test_for_people_it_says_how_to_fix_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_output_contains_advice(capsys: pytest.CaptureFixture[str]) -> None:
     run(["doctor", "--url", "http://127.0.0.1:1"])
     assert "-> Start the service, or name another with --url." in capsys.readouterr().out

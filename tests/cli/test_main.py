@@ -1,4 +1,4 @@
-"""The command line as a whole."""
+"""Commands, exit codes, completion."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def test_every_setting_is_a_flag_with_its_reason(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("found", [[], [EntryPoint("pipeline", "not_installed_here:command", main.COMMAND_GROUP)]])
-def test_a_command_of_another_package_says_how_to_get_it(
+def test_the_command_of_a_missing_package_says_how_to_install_it(
     found: list[EntryPoint], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(main, "entry_points", lambda group: found)
@@ -52,7 +52,7 @@ def test_a_command_of_another_package_says_how_to_get_it(
 def test_a_command_of_another_package_is_found_by_its_entry_point(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Installing a package for this would prove no more."""
+    """Installing a real package would prove no more."""
     entry = EntryPoint("pipeline", "tests.cli.test_main:plugged_in", main.COMMAND_GROUP)
     monkeypatch.setattr(main, "entry_points", lambda group: [entry] if group == main.COMMAND_GROUP else [])
     assert run(["pipeline"]) == 0
@@ -108,8 +108,8 @@ def test_completion_completes() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )
-def test_a_closed_pipe_is_no_error(arguments: tuple[str, ...], code: int, tmp_path: Path) -> None:
-    """The error that a command reports otherwise keeps its exit code."""
+def test_a_closed_pipe_is_not_an_error(arguments: tuple[str, ...], code: int, tmp_path: Path) -> None:
+    """An error that a command reports keeps its exit code."""
     command = [sys.executable, "-m", "routebook", *arguments]
     environ = {**os.environ, "ROUTEBOOK_URL": "http://127.0.0.1:1", "ROUTEBOOK_REDIS_URL": "redis://127.0.0.1:1"}
     with pipe_without_reader() as pipe:

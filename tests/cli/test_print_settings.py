@@ -15,7 +15,7 @@ from routebook.store.workers import open_namespace
 from tests.runtime.running import run as run_process
 
 
-def test_it_names_the_origin_of_each(
+def test_the_origin_of_each_setting_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "namesrv.conf"
@@ -33,18 +33,18 @@ def test_it_names_the_origin_of_each(
     assert "hunter2" not in shown
 
 
-def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_can_be_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["up", "-p", "--json", "--redis-url", "redis://:hunter2@127.0.0.1:1"]) == 0
-    said = capsys.readouterr()
-    rows = {one["key"]: one for one in json.loads(said.out)["settings"]}
+    printed = capsys.readouterr()
+    rows = {one["key"]: one for one in json.loads(printed.out)["settings"]}
     assert rows["redis_url"] == {"key": "redis_url", "value": "redis://:********@127.0.0.1:1", "origin": "flag"}
     assert rows["bind_address"]["value"] == "127.0.0.1"
-    # A store that is away is no reason to say nothing.
-    assert "The run-time settings are missing" in said.err
-    assert "hunter2" not in said.out + said.err
+    # An unreachable store must not prevent the output.
+    assert "The run-time settings are missing" in printed.err
+    assert "hunter2" not in printed.out + printed.err
 
 
-async def test_what_was_changed_at_run_time_is_effective_too(
+async def test_run_time_settings_are_included(
     namespace: Namespace, store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
     await open_namespace(namespace)

@@ -1,4 +1,4 @@
-"""`routebook snapshot`: out to a file, in from one, and out of other name servers."""
+"""`routebook snapshot`: export to a file, import from one, and export of other name servers."""
 
 import json
 import secrets
@@ -34,7 +34,7 @@ def written(file: Path, **changes: Any) -> str:
     return str(file)
 
 
-def test_an_export_is_a_file_of_its_owner_with_one_group_a_line(
+def test_an_export_is_private_to_its_owner_with_one_group_per_line(
     routebook: CommandLine, broker: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "fleet.json"
@@ -46,14 +46,14 @@ def test_an_export_is_a_file_of_its_owner_with_one_group_a_line(
     assert json.loads(line.rstrip(","))["topics"].keys() == {f"Topic-{broker}", f"%RETRY%{broker}/x"}
 
 
-def test_the_same_again_is_nothing_to_do(routebook: CommandLine, broker: str, tmp_path: Path) -> None:
+def test_importing_the_same_again_changes_nothing(routebook: CommandLine, broker: str, tmp_path: Path) -> None:
     exported(routebook, tmp_path / "fleet.json")
     ended = routebook("snapshot", "import", str(tmp_path / "fleet.json"))
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("Written: nothing; ")
 
 
-def test_a_dry_run_says_what_the_import_then_does(routebook: CommandLine, tmp_path: Path) -> None:
+def test_a_dry_run_shows_what_the_import_does(routebook: CommandLine, tmp_path: Path) -> None:
     name = f"broker-{secrets.token_hex(4)}"
     group = {
         "name": name,
@@ -73,7 +73,9 @@ def test_a_dry_run_says_what_the_import_then_does(routebook: CommandLine, tmp_pa
     assert routebook("route", f"Topic-{name}").code == 0
 
 
-def test_what_differs_stays_and_says_no_unless_replaced(routebook: CommandLine, broker: str, tmp_path: Path) -> None:
+def test_differing_values_are_kept_with_exit_code_1_unless_replaced(
+    routebook: CommandLine, broker: str, tmp_path: Path
+) -> None:
     document = exported(routebook, tmp_path / "fleet.json")
     (group,) = [group for group in document["groups"] if group["name"] == broker]
     group["topics"][f"Topic-{broker}"]["perm"] = 4
@@ -86,7 +88,7 @@ def test_what_differs_stays_and_says_no_unless_replaced(routebook: CommandLine, 
     assert routebook("route", f"Topic-{broker}").out.splitlines()[1].split()[-1] == "r-"
 
 
-def test_a_mistake_in_the_last_part_stops_it_before_the_first(
+def test_a_mistake_in_the_last_part_prevents_the_whole_import(
     routebook: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "PART_TOPICS", 1)
@@ -104,18 +106,18 @@ def test_a_mistake_in_the_last_part_stops_it_before_the_first(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"snapshot":1}', "not json"])
-def test_what_is_no_snapshot_is_wrong_usage(nowhere: CommandLine, tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_snapshot_is_wrong_usage(nowhere: CommandLine, tmp_path: Path, text: str) -> None:
     (tmp_path / "file").write_text(text)
     assert nowhere("snapshot", "import", str(tmp_path / "file")).code == 2
 
 
-def test_a_key_that_nobody_knows_is_wrong_usage(nowhere: CommandLine, tmp_path: Path) -> None:
+def test_an_unknown_key_is_wrong_usage(nowhere: CommandLine, tmp_path: Path) -> None:
     ended = nowhere("snapshot", "import", written(tmp_path / "file", surprise=1))
     assert ended.code == 2
     assert "'surprise'" in ended.err
 
 
-def test_files_that_cannot_be_are_said(nowhere: CommandLine, tmp_path: Path) -> None:
+def test_unusable_files_are_reported(nowhere: CommandLine, tmp_path: Path) -> None:
     assert "cannot be read" in nowhere("snapshot", "import", str(tmp_path / "nothing")).err
     assert "cannot be written" in nowhere("snapshot", "export", str(tmp_path / "no" / "folder")).err
 
@@ -145,29 +147,29 @@ def test_another_name_server_is_exported_and_imported(routebook: CommandLine, tm
     assert routebook("snapshot", "import", str(file)).out.startswith("Written: nothing")
 
 
-def test_another_name_server_that_is_away_is_named(nowhere: CommandLine, tmp_path: Path) -> None:
+def test_an_unreachable_name_server_is_named(nowhere: CommandLine, tmp_path: Path) -> None:
     ended = nowhere("snapshot", "export", str(tmp_path / "file"), "--from", "127.0.0.1:1")
     assert ended.code == 3
     assert "127.0.0.1:1 is unavailable" in ended.err
 
 
-def test_the_service_tells_the_same_by_both_of_its_ports(
+def test_both_ports_export_the_same_snapshot(
     routebook: CommandLine, service: Running, broker: str, tmp_path: Path
 ) -> None:
     known = exported(routebook, tmp_path / "http.json")
     address = f"127.0.0.1:{service.remoting.rpartition(':')[2]}"
     assert routebook("snapshot", "export", str(tmp_path / "remoting.json"), "--from", address).code == 0
-    told = json.loads((tmp_path / "remoting.json").read_bytes())
-    assert broker in [group["name"] for group in told["groups"]]
-    # Groups of other tests sit at the same addresses; the filter servers of those are not told by group.
+    exported = json.loads((tmp_path / "remoting.json").read_bytes())
+    assert broker in [group["name"] for group in exported["groups"]]
+    # Groups of other tests have the same addresses, and filter servers are not reported by group.
     seats = Counter(member["address"] for group in known["groups"] for member in group["members"])
     shared = {address for address, times in seats.items() if times > 1}
-    assert [without_what_is_not_told(group, shared) for group in told["groups"]] == [
-        without_what_is_not_told(group, shared) for group in known["groups"]
+    assert [without_unreported_parts(group, shared) for group in exported["groups"]] == [
+        without_unreported_parts(group, shared) for group in known["groups"]
     ]
 
 
-def without_what_is_not_told(group: dict[str, Any], shared: set[str]) -> dict[str, Any]:
+def without_unreported_parts(group: dict[str, Any], shared: set[str]) -> dict[str, Any]:
     members = {
         (member["id"], member["address"], () if member["address"] in shared else tuple(member["filters"]))
         for member in group["members"]

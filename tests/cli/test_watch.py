@@ -1,4 +1,4 @@
-"""`routebook watch`: what it reads, and that it resumes."""
+"""`routebook watch` parses events, and resumes."""
 
 import json
 import signal
@@ -25,13 +25,13 @@ from tests.support.ports import free_port
         (["data: half an event"], []),
     ],
 )
-def test_events_are_read_as_the_standard_says(lines: list[str], events: list[Event]) -> None:
+def test_events_are_parsed_as_the_standard_specifies(lines: list[str], events: list[Event]) -> None:
     assert list(parse_events(lines)) == events
 
 
 @pytest.fixture
 def restartable(store_url: str, namespace_name: str, tmp_path: Path) -> Callable[[], Running]:
-    """The same service at the same port, each time it is asked for."""
+    """Starts the same service on the same port at each call."""
     port = free_port()
     arguments = ("serve", "--redis-url", store_url, "--namespace", namespace_name, "--bind-address", "127.0.0.1")
     fixed = (*arguments, "--remoting-port", "0", "--http-port", str(port), "--admin-port", "0")
@@ -54,7 +54,7 @@ def watching(service: Running) -> Iterator["subprocess.Popen[str]"]:
         watch.stderr.close()
 
 
-def test_it_prints_changes_and_resumes_when_the_service_is_back(restartable: Callable[[], Running]) -> None:
+def test_watch_prints_changes_and_resumes_when_the_service_is_back(restartable: Callable[[], Running]) -> None:
     with restartable() as first, watching(first) as watch:
         first.register("broker-a", "TopicA")
         assert _next_topic(watch) == "TopicA"
@@ -63,13 +63,13 @@ def test_it_prints_changes_and_resumes_when_the_service_is_back(restartable: Cal
         assert first.stop() == 0
         with restartable() as second:
             second.register("broker-c", "TopicC")
-            # Nothing twice, nothing missed: the next event is the first that it has not seen.
+            # No event is repeated or missed: the next one is the first that was not seen.
             assert _next_topic(watch) == "TopicC"
             watch.send_signal(signal.SIGINT)
             assert watch.wait(10) == 130
 
 
-def test_a_restart_before_the_first_event_ends_no_watch(restartable: Callable[[], Running]) -> None:
+def test_watch_survives_a_restart_before_the_first_event(restartable: Callable[[], Running]) -> None:
     with restartable() as first, watching(first) as watch:
         assert first.stop() == 0
         with restartable() as second:
@@ -80,10 +80,10 @@ def test_a_restart_before_the_first_event_ends_no_watch(restartable: Callable[[]
 
 def _wait_for_watching(watch: "subprocess.Popen[str]") -> None:
     assert watch.stderr
-    said = ""
-    while not said.startswith("Watching"):
-        said = watch.stderr.readline()
-        assert said, "the watch has ended"
+    line = ""
+    while not line.startswith("Watching"):
+        line = watch.stderr.readline()
+        assert line, "the watch has ended"
 
 
 def _next_topic(watch: "subprocess.Popen[str]") -> str:

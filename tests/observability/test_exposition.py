@@ -1,4 +1,4 @@
-"""How several workers' numbers become one."""
+"""Merging the metrics of several workers."""
 
 import pytest
 
@@ -26,18 +26,18 @@ def looked_up(times: int) -> Metrics:
 
 
 def test_counters_and_histograms_add_up_and_gauges_make_sense() -> None:
-    said = merged(busy_worker(2), busy_worker(3))
-    assert said[FOUND] == 5
-    assert said["routebook_store_call_seconds_count", (("script", "touch_broker"),)] == 5
-    assert said["routebook_store_call_seconds_bucket", (("le", "+Inf"), ("script", "touch_broker"))] == 5
-    assert said["routebook_watchers", ()] == 5
-    assert said["routebook_topics", ()] == 11
-    assert said["routebook_replica_version", ()] == 102
-    assert said["routebook_replica_stale_seconds", ()] == 3
-    assert said["routebook_replica_complete", ()] == 0
-    assert (said["routebook_leader", ()], said["routebook_leader_token", ()]) == (1, 42)
-    assert said["routebook_expiry_held", ()] == 1
-    assert said["routebook_build_info", (("version", __version__),)] == 1
+    values = merged(busy_worker(2), busy_worker(3))
+    assert values[FOUND] == 5
+    assert values["routebook_store_call_seconds_count", (("script", "touch_broker"),)] == 5
+    assert values["routebook_store_call_seconds_bucket", (("le", "+Inf"), ("script", "touch_broker"))] == 5
+    assert values["routebook_watchers", ()] == 5
+    assert values["routebook_topics", ()] == 11
+    assert values["routebook_replica_version", ()] == 102
+    assert values["routebook_replica_stale_seconds", ()] == 3
+    assert values["routebook_replica_complete", ()] == 0
+    assert (values["routebook_leader", ()], values["routebook_leader_token", ()]) == (1, 42)
+    assert values["routebook_expiry_held", ()] == 1
+    assert values["routebook_build_info", (("version", __version__),)] == 1
 
 
 def test_what_each_worker_holds_adds_up() -> None:
@@ -46,14 +46,14 @@ def test_what_each_worker_holds_adds_up() -> None:
         metrics.sessions(count)
         metrics.connections("remoting", 10 * count)
         metrics.limits(connections=100, memory_bytes=1000)
-    said = merged(*workers)
-    assert said["routebook_sessions", ()] == 3
-    assert said["routebook_connections", (("port", "remoting"),)] == 30
-    assert said["routebook_connections_limit", ()] == 200
-    assert said["routebook_memory_limit_bytes", ()] == 1000, "one limit for all processes of a container"
+    values = merged(*workers)
+    assert values["routebook_sessions", ()] == 3
+    assert values["routebook_connections", (("port", "remoting"),)] == 30
+    assert values["routebook_connections_limit", ()] == 200
+    assert values["routebook_memory_limit_bytes", ()] == 1000, "one limit for all processes of a container"
 
 
-def test_one_alone_says_what_it_says_itself() -> None:
+def test_one_worker_alone_is_passed_through() -> None:
     alone, together = samples(busy_worker(2).exposition().decode()), merged(busy_worker(2))
     per_process = {key for key in alone if key[0].startswith("process_")}
     assert {key: together[key] for key in alone.keys() - per_process} == {
@@ -61,7 +61,7 @@ def test_one_alone_says_what_it_says_itself() -> None:
     }
 
 
-def test_awkward_labels_survive() -> None:
+def test_labels_with_special_characters_survive() -> None:
     metrics = Metrics()
     metrics.http_request("GET", 'a "quoted"\\ route\nin two lines', 200, 0.1)
     alone = samples(metrics.exposition().decode())
@@ -69,7 +69,7 @@ def test_awkward_labels_survive() -> None:
 
 
 def test_a_sum_does_not_fall_when_a_worker_dies() -> None:
-    """It would look like a restart of all, and what the others have counted since their start like new."""
+    """A fall would look like a restart, and the counts of the other workers would be counted again."""
     merging = ExpositionMerger()
     first, second = looked_up(1000), looked_up(500)
     assert samples(merging.merge([seen(1, first), seen(2, second)]))[FOUND] == 1500
@@ -79,7 +79,7 @@ def test_a_sum_does_not_fall_when_a_worker_dies() -> None:
     assert samples(merging.merge([seen(1, first), seen(2, looked_up(4), generation=1)]))[FOUND] == 1504
 
 
-def test_gauges_of_a_worker_that_does_not_answer_are_gone() -> None:
+def test_gauges_of_a_worker_that_does_not_answer_are_omitted() -> None:
     merging = ExpositionMerger()
     stale, current = Metrics(), Metrics()
     stale.replica(figures(stale_seconds=60))
@@ -97,13 +97,13 @@ def test_gauges_of_a_worker_that_does_not_answer_are_gone() -> None:
         ([(7, "a"), (9, "b"), (9, "c")], 2, 1),
     ],
 )
-def test_workers_that_disagree_are_seen(tables: list[tuple[int, str]], spread: int, disagree: int) -> None:
+def test_disagreeing_workers_are_detected(tables: list[tuple[int, str]], spread: int, disagree: int) -> None:
     workers = [Metrics() for _ in tables]
     for metrics, (version, letter) in zip(workers, tables, strict=True):
         metrics.replica(figures(version=version, digest=letter * 32))
-    said = merged(*workers)
-    assert said["routebook_workers_version_spread", ()] == spread
-    assert said["routebook_workers_disagree", ()] == disagree
+    values = merged(*workers)
+    assert values["routebook_workers_version_spread", ()] == spread
+    assert values["routebook_workers_disagree", ()] == disagree
 
 
 def test_a_worker_that_has_no_table_yet_does_not_disagree() -> None:

@@ -31,7 +31,7 @@ def started(**flags: str) -> tuple[LiveSettings, io.StringIO]:
 log = logging.getLogger("routebook.test")
 
 
-def test_text_has_instant_level_message_and_values() -> None:
+def test_a_text_line_has_timestamp_level_message_and_values() -> None:
     _, stream = started()
     log.info("broker changed", extra={"broker": "b-1", "cause": "new address"})
     words = stream.getvalue().split()
@@ -50,9 +50,9 @@ def test_json_is_one_object_a_line() -> None:
     _, stream = started(log_format="json")
     log.warning("two\nlines", extra={"count": 3, "secret_free": None})
     (line,) = stream.getvalue().splitlines()
-    said = json.loads(line)
-    assert said["message"] == "two\nlines"
-    assert (said["level"], said["count"], said["secret_free"]) == ("warning", 3, None)
+    fields = json.loads(line)
+    assert fields["message"] == "two\nlines"
+    assert (fields["level"], fields["count"], fields["secret_free"]) == ("warning", 3, None)
 
 
 def test_the_level_follows_a_change_at_run_time() -> None:
@@ -84,7 +84,7 @@ def test_no_secret_is_written_wherever_it_comes_from(log_format: str) -> None:
     assert "in a traceback" in written
 
 
-def test_libraries_are_heard_from_warning_on() -> None:
+def test_libraries_log_warnings_and_errors_only() -> None:
     _, stream = started(log_level="debug")
     logging.getLogger("uvicorn.error").info("everyday")
     logging.getLogger("uvicorn.error").warning("trouble")

@@ -1,4 +1,4 @@
-"""The limit of the control group, as different systems write it."""
+"""The memory limit of the control group, in the forms of different systems."""
 
 from pathlib import Path
 
@@ -34,12 +34,12 @@ MIB = 1 << 20
         ({"sys/fs/cgroup/memory/memory.limit_in_bytes": f"{128 * MIB}\n"}, 128 * MIB),
     ],
 )
-def test_the_nearest_bound_counts(tmp_path: Path, files: dict[str, str], limit: int) -> None:
+def test_the_lowest_limit_applies(tmp_path: Path, files: dict[str, str], limit: int) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert memory_limit_bytes(tmp_path) == limit
 
 
-def test_this_machine_can_be_asked() -> None:
+def test_the_limit_of_this_machine_can_be_read() -> None:
     assert memory_limit_bytes() >= 0

@@ -1,4 +1,4 @@
-"""What is counted."""
+"""The metrics of one worker."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -15,9 +15,9 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     }
 
 
-def figures(**said: float | str) -> ReplicaFigures:
+def figures(**values: float | str) -> ReplicaFigures:
     usual = {"version": 1, "digest": "0" * 32, "stale_seconds": 0.0, "complete": True, "recovering": False}
-    return ReplicaFigures(**{**usual, "lag_changes": 0, "lag_seconds": 0.0, **said})  # type: ignore[arg-type]
+    return ReplicaFigures(**{**usual, "lag_changes": 0, "lag_seconds": 0.0, **values})  # type: ignore[arg-type]
 
 
 def busy_worker(times: int) -> Metrics:
@@ -37,7 +37,7 @@ def busy_worker(times: int) -> Metrics:
     return metrics
 
 
-def test_what_happened_can_be_read() -> None:
+def test_events_are_counted() -> None:
     found = samples(busy_worker(2).exposition().decode())
     assert found["routebook_build_info", (("version", __version__),)] == 1
     assert found["routebook_lookups_total", (("port", "http"), ("result", "found"))] == 2
@@ -49,7 +49,7 @@ def test_what_happened_can_be_read() -> None:
     assert found["routebook_feed_loads_total", ()] == 1
 
 
-def test_totals_that_somebody_else_counts_become_counters() -> None:
+def test_totals_counted_elsewhere_become_counters() -> None:
     metrics = Metrics()
     for gaps in (0, 2, 2, 5):
         metrics.feed(changes=10 * gaps, loads=1 + gaps, breaks={"gap": gaps})
@@ -63,7 +63,7 @@ def test_two_workers_in_one_process_share_no_numbers() -> None:
     assert samples(busy_worker(2).exposition().decode()) != samples(busy_worker(3).exposition().decode())
 
 
-def test_values_that_age_are_taken_when_asked() -> None:
+def test_values_are_measured_when_requested() -> None:
     metrics = Metrics()
     ages = iter([1.5, 2.5])
     metrics.before_exposition(lambda: metrics.replica(figures(stale_seconds=next(ages))))
@@ -71,7 +71,7 @@ def test_values_that_age_are_taken_when_asked() -> None:
         assert samples(metrics.exposition().decode())["routebook_replica_stale_seconds", ()] == expected
 
 
-def test_what_a_leader_knows_goes_with_the_lease() -> None:
+def test_the_leaders_figures_end_with_its_lease() -> None:
     metrics = Metrics()
     metrics.leading(7)
     metrics.expiry_held(True)
@@ -88,12 +88,12 @@ def test_the_digest_is_a_number_that_a_sample_holds_exactly() -> None:
     metrics = Metrics()
     for digest in ("f" * 32, "0" * 20 + "fffffffffffe"):
         metrics.replica(figures(digest=digest))
-        said = samples(metrics.exposition().decode())["routebook_replica_digest", ()]
-        assert int(said) == int(digest[-12:], 16)
+        values = samples(metrics.exposition().decode())["routebook_replica_digest", ()]
+        assert int(values) == int(digest[-12:], 16)
 
 
-def test_what_alarms_are_about_is_there_before_it_happens() -> None:
-    """A counter that appears with its first event has not risen, as far as `increase` can see."""
+def test_counters_used_by_alerts_exist_before_their_first_event() -> None:
+    """`increase` does not see the first event of a counter that appears with it."""
     found = samples(Metrics().exposition().decode())
     names = {name for name, _ in found}
     for name in (

@@ -30,7 +30,7 @@ def test_the_soft_limit_is_raised_to_what_connections_need(soft: int, hard: int,
 
 
 def test_a_limit_that_is_too_low_is_logged() -> None:
-    said, limits = ask(256, 1000, 20_000)
+    log, limits = ask(256, 1000, 20_000)
     assert limits == "1000 1000"
-    assert "may open 1000 files" in said
-    assert "beyond about 744 in total, new connections" in said
+    assert "may open 1000 files" in log
+    assert "beyond about 744 in total, new connections" in log

@@ -1,4 +1,4 @@
-"""What doctor makes of a service's own words."""
+"""Findings that `doctor` derives from a service's status."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ WELL: dict[str, Any] = {
 }
 
 
-def test_a_service_that_is_well_has_no_trouble() -> None:
+def test_a_healthy_service_has_no_findings() -> None:
     assert [one.level for one in judge_status("http://h", WELL)] == ["ok"]
 
 
@@ -31,17 +31,17 @@ def test_a_service_that_is_well_has_no_trouble() -> None:
         ({"workers": [{"alive": True, "about": {"version": "9.9.9"}}]}, "versions", "warning", "upgrade"),
     ],
 )
-def test_each_trouble_is_named_with_what_to_do(changed: dict[str, Any], subject: str, level: str, advice: str) -> None:
+def test_each_problem_has_advice(changed: dict[str, Any], subject: str, level: str, advice: str) -> None:
     found = {one.subject: one for one in judge_status("http://h", WELL | changed)}
     assert found[subject].level == level
     assert advice in found[subject].advice
 
 
-def test_a_dead_worker_of_another_version_is_no_news() -> None:
+def test_a_dead_worker_of_another_version_is_not_reported() -> None:
     dead = {"worker": "w0", "alive": False, "about": {"version": "0.0.1"}}
     assert [one.level for one in judge_status("http://h", WELL | {"workers": [*WELL["workers"], dead]})] == ["ok"]
 
 
-def test_without_the_store_nothing_is_said_about_leaders() -> None:
+def test_without_the_store_the_leader_is_not_reported() -> None:
     found = judge_status("http://h", WELL | {"leader": None, "expiry_held": None})
     assert [one.subject for one in found] == ["service"]

@@ -1,4 +1,4 @@
-"""What a supervisor tells its workers arrives unchanged."""
+"""The settings that a supervisor sends to its workers arrive unchanged."""
 
 import socket
 from pathlib import Path
@@ -9,7 +9,7 @@ from routebook.settings import LiveSettings, load
 from routebook.settings.config_text import properties_text
 
 
-def test_settings_and_origins_survive_the_way() -> None:
+def test_settings_and_origins_arrive_unchanged() -> None:
     ports = PublicPorts(socket.socket(), socket.socket())
     loaded = load({"admin_token": "hunter2", "data_dir": "/some/where"}, {"ROUTEBOOK_HOLD_PERCENT": "7"})
     handover = Handover.of(loaded, number=3, public=ports, admin_socket=Path("/run/x/worker-3.sock"))
@@ -21,7 +21,7 @@ def test_settings_and_origins_survive_the_way() -> None:
         assert (arrived.remoting_socket, arrived.http_socket) == (ports.remoting.fileno(), ports.http.fileno())
 
 
-def test_what_319_shows_besides_settings_survives_too(tmp_path: Path) -> None:
+def test_kept_properties_shown_by_319_arrive_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "namesrv.conf"
     file.write_text("listenPort=9877\nrocketmqHome=/opt/rocketmq\nsome.password=hunter2\n")
     loaded = load({}, {}, file)
@@ -34,7 +34,7 @@ def test_what_319_shows_besides_settings_survives_too(tmp_path: Path) -> None:
     assert b"hunter2" not in handover.to_line()
 
 
-def test_it_is_one_line() -> None:
+def test_a_handover_is_one_line() -> None:
     ports = PublicPorts(socket.socket(), socket.socket())
     handover = Handover.of(load({"redis_url": "redis://h"}), number=1, public=ports, admin_socket=Path("x"))
     with ports.remoting, ports.http:

@@ -1,4 +1,4 @@
-"""`log_format=json`: whatever a service has to say, each line is one object, of every process and every library."""
+"""`log_format=json`: each line of every process and library is one JSON object."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Taking ports: who is told what when one cannot be had."""
+"""Binding ports, and the errors when that fails."""
 
 import socket
 import stat
@@ -17,7 +17,7 @@ def test_port_0_takes_a_free_one() -> None:
         socket.create_connection(("127.0.0.1", port_of(listener)), timeout=5).close()
 
 
-def test_a_taken_port_names_the_setting_and_a_way_out() -> None:
+def test_the_error_of_a_port_in_use_names_the_setting_and_a_fix() -> None:
     with listen("127.0.0.1", 0, "http_port", "bind_address") as listener:
         port = port_of(listener)
         with pytest.raises(SettingsError) as raised:
@@ -32,7 +32,7 @@ def test_an_address_of_another_machine_names_the_setting(host: str) -> None:
         listen(host, 0, "http_port", "bind_address")
 
 
-def test_a_socket_that_a_dead_worker_left_behind_is_no_hindrance() -> None:
+def test_the_socket_of_a_dead_worker_is_replaced() -> None:
     folder = make_run_folder("worker-1.sock")
     try:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -37,7 +37,7 @@ async def shown_by(service: Running) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-async def test_every_worker_answers_the_whole_file(
+async def test_every_worker_returns_the_whole_file(
     workers: str, store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
     with serving(store_url, namespace_name, tmp_path, "--workers", workers) as service:
@@ -55,7 +55,7 @@ async def test_every_worker_answers_the_whole_file(
         assert service.log.count("ourOwnKey") == 1
 
 
-async def test_a_change_over_the_port_counts_on_all_workers_and_survives(
+async def test_a_change_by_318_reaches_all_workers_and_survives(
     store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
     allowed = ("--workers", "2", "--remoting-config-updates", "true")

@@ -1,4 +1,4 @@
-"""`routebook serve`: start, stop, and what it says when it cannot."""
+"""`routebook serve`: start, stop, and its errors."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def serving(store_url: str, namespace: str, folder: Path, *more: str) -> Running
     return Running("serve", "--redis-url", store_url, "--namespace", namespace, *loopback, *more, folder=folder)
 
 
-def test_it_needs_a_store(tmp_path: Path) -> None:
+def test_serve_requires_a_store(tmp_path: Path) -> None:
     ended = run("serve", cwd=tmp_path)
     assert ended.returncode == 2
     assert "redis_url is not set" in ended.stderr
@@ -29,7 +29,7 @@ def test_it_needs_a_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_store_out_of_reach_is_one_clear_sentence(workers: str, tmp_path: Path) -> None:
+def test_an_unreachable_store_is_reported_in_one_sentence(workers: str, tmp_path: Path) -> None:
     flags = ["--remoting-port", "0", "--http-port", "0", "--admin-port", "0", "--workers", workers]
     ended = run("serve", "--redis-url", "redis://:hunter2@127.0.0.1:1", *flags, cwd=tmp_path)
     assert ended.returncode == 3
@@ -69,7 +69,7 @@ def test_a_stop_lets_requests_under_way_finish(store_url: str, namespace_name: s
         assert "0 requests were cut off" in service.log
 
 
-def test_what_outlasts_the_drain_time_is_cut_off_and_counted(
+def test_requests_longer_than_the_drain_time_are_cut_off_and_counted(
     store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
     long = ("--min-version-wait-ms", "60000", "--request-timeout-ms", "90000", "--drain-ms", "1000")
@@ -80,7 +80,7 @@ def test_what_outlasts_the_drain_time_is_cut_off_and_counted(
         assert "1 requests were cut off" in service.log
 
 
-def test_a_second_signal_forces(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+def test_a_second_signal_forces_the_stop(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     long = ("--min-version-wait-ms", "60000", "--request-timeout-ms", "90000", "--drain-ms", "60000")
     with serving(store_url, namespace_name, tmp_path, *long) as service:
         waiting = _Waiting(service)
@@ -91,7 +91,7 @@ def test_a_second_signal_forces(store_url: str, namespace_name: str, tmp_path: P
         assert "Forced (second signal: SIGTERM)" in service.log
 
 
-def test_a_stop_takes_leave_so_that_another_may_lead_at_once(
+def test_a_stop_releases_the_lease_so_that_another_worker_leads_at_once(
     store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
     with serving(store_url, namespace_name, tmp_path) as first:
@@ -103,7 +103,7 @@ def test_a_stop_takes_leave_so_that_another_may_lead_at_once(
             assert [one["worker"] for one in second.get("/v1/status").json()["workers"]] == [own_name]
 
 
-async def test_a_stop_writes_down_the_heartbeats_of_its_last_minute(
+async def test_a_stop_stores_the_heartbeat_gaps_of_the_last_minute(
     store_url: str, namespace_name: str, tmp_path: Path, client: StoreClient
 ) -> None:
     with serving(store_url, namespace_name, tmp_path) as service:
@@ -130,8 +130,8 @@ def test_readyz_says_what_is_missing_and_metrics_count(store_url: str, namespace
         assert "routebook_brokers 1.0" in metrics
 
 
-def test_several_workers_are_one_service(store_url: str, namespace_name: str, tmp_path: Path) -> None:
-    """One start for all of it: three processes take their time."""
+def test_several_workers_act_as_one_service(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+    """All checks use one start, because starting three processes takes long."""
     flags = ("--workers", "2", "-c", str(_file_with_token(tmp_path)))
     with serving(store_url, namespace_name, tmp_path, *flags) as service:
         _check_that_secrets_are_in_no_command_line(service)
@@ -144,12 +144,12 @@ def test_several_workers_are_one_service(store_url: str, namespace_name: str, tm
         assert "did not end cleanly" not in service.log
 
 
-def test_while_several_workers_drain_nobody_is_let_in(store_url: str, namespace_name: str, tmp_path: Path) -> None:
-    """A port that is open, and that nobody answers, would cost a peer its whole timeout."""
+def test_draining_workers_accept_no_connection(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+    """An open port without a worker would cost a peer its whole timeout."""
     with serving(store_url, namespace_name, tmp_path, "--workers", "2", "--drain-ms", "60000") as service:
         host, _, port = service.remoting.rpartition(":")
         with socket.create_connection((host, int(port))) as stays:
-            header = b'{"code":206,"version":475}'  # Older than GO_AWAY: it may stay to the end.
+            header = b'{"code":206,"version":475}'  # Older than GO_AWAY: it is served to the end.
             question = struct.pack(">iI", 4 + len(header), len(header)) + header
             stays.sendall(question)
             assert stays.recv(4096)
@@ -209,8 +209,10 @@ def _check_that_secrets_are_in_no_command_line(service: Running) -> None:
     assert allowed.status_code == 200
 
 
-def test_a_signal_to_all_processes_at_once_forces_nobody(store_url: str, namespace_name: str, tmp_path: Path) -> None:
-    """As systemd stops a service."""
+def test_a_signal_to_all_processes_at_once_does_not_force_the_stop(
+    store_url: str, namespace_name: str, tmp_path: Path
+) -> None:
+    """systemd stops a service in this way."""
     with serving(store_url, namespace_name, tmp_path, "--workers", "2", "--min-version-wait-ms", "1500") as service:
         waiting = _Waiting(service)
         for worker in service.children("worker-process"):
@@ -243,32 +245,32 @@ def _wait_for_leader(service: Running, worker: str = "") -> None:
 
 
 class _Waiting:
-    """A request that is under way for long: it waits for a version that never comes."""
+    """A long request: it waits for a version that never arrives."""
 
     def __init__(self, service: Running) -> None:
         host, _, port = service.http.removeprefix("http://").rpartition(":")
         self._connection = socket.create_connection((host, int(port)), timeout=30)
         self._connection.sendall(b"GET /v1/topics?min_version=999999 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        # A worker takes up connections in their order: when it has answered this one, it is at work on that one.
+        # A worker accepts connections in order: when it has answered this one, it is working on the other.
         service.get("/v1/status")
 
     def answer(self) -> int | None:
-        """The status; None when the connection was cut."""
+        """The status; None when the connection was closed."""
         with self._connection:
             try:
-                said = self._connection.recv(64)
+                response = self._connection.recv(64)
             except ConnectionError:
                 return None
-        return int(said.split()[1]) if said else None
+        return int(response.split()[1]) if response else None
 
 
-def test_a_request_that_is_cut_off_by_a_stop_is_told_so(store_url: str, namespace_name: str, tmp_path: Path) -> None:
-    """Its body never ends; neither does the log get a traceback for it."""
+def test_a_request_cut_off_by_a_stop_gets_an_error(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+    """Its body never ends. The log gets no traceback for it."""
     with serving(store_url, namespace_name, tmp_path, "--drain-ms", "300") as service:
         host, port = service.http.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as client:
             client.sendall(b"PUT /v1/topics/t HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
-            # A worker accepts connections in their order: when it answers this one, it has the other.
+            # A worker accepts connections in order: when it answers this one, it has accepted the other.
             service.get("/v1/status")
             assert service.stop() == 0
             answer = client.recv(65536)
@@ -277,7 +279,7 @@ def test_a_request_that_is_cut_off_by_a_stop_is_told_so(store_url: str, namespac
         assert "Traceback" not in service.log
 
 
-def test_run_time_settings_are_named_at_the_next_start(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+def test_run_time_settings_are_logged_at_the_next_start(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     with serving(store_url, namespace_name, tmp_path) as service:
         assert service.put("/v1/settings/hold_percent", {"value": "11"}).status_code == 200
         service.stop()

@@ -17,5 +17,5 @@ from routebook.settings import load
         ({"bind_address": "::"}, "The Name Server boot success. serializeType=JSON, address [::]:9876"),
     ],
 )
-def test_it_is_apaches_own(flags: dict[str, str | None], line: str) -> None:
+def test_the_start_line_is_the_one_of_apaches_name_server(flags: dict[str, str | None], line: str) -> None:
     assert start_line(load(flags, profile="serve").settings) == line

@@ -1,4 +1,4 @@
-"""The wish to stop."""
+"""Requesting and forcing a stop."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from routebook.runtime.stopping import Stop
 from tests.support.waiting import until
 
 
-async def test_the_first_signal_asks_and_the_second_forces() -> None:
+async def test_the_first_signal_requests_a_stop_and_the_second_forces_it() -> None:
     stop = Stop()
     forced: list[str] = []
     stop.on_force(lambda: forced.append("now"))
@@ -34,7 +34,7 @@ async def test_under_nohup_a_closed_terminal_is_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-async def test_asking_twice_forces_nobody() -> None:
+async def test_requesting_a_stop_twice_does_not_force_it() -> None:
     stop = Stop()
     stop.ask("one reason")
     stop.ask("another reason")

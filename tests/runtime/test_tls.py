@@ -1,4 +1,4 @@
-"""TLS of a running service: two worker processes, one certificate, exchanged while they run."""
+"""TLS of a running service: two worker processes load a new certificate while they run."""
 
 import socket
 import time
@@ -11,7 +11,9 @@ from tests.listeners.authorities import Authority, replace_file
 from tests.runtime.running import Running, run
 
 
-def test_workers_take_up_a_new_certificate_and_drop_nobody(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+def test_workers_load_a_new_certificate_and_keep_all_connections(
+    store_url: str, namespace_name: str, tmp_path: Path
+) -> None:
     authority = Authority(tmp_path)
     files = {name: tmp_path / f"{name}.pem" for name in ("key", "cert")}
     _write(files, authority, "first")
@@ -25,7 +27,7 @@ def test_workers_take_up_a_new_certificate_and_drop_nobody(store_url: str, names
             assert held.get("/v1/status").status_code == 200
             _write(files, authority, "second")
             deadline = time.monotonic() + 15
-            # Each worker looks for itself; ten in a row come from both.
+            # Each worker checks the files by itself; ten connections in a row reach both workers.
             row = 0
             while row < 10:
                 assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""`routebook up`: one command, everything; and nothing left behind, however it ends."""
+"""`routebook up`: one command starts everything, and leaves no process behind, however it ends."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from tests.runtime.running import Running, descendants, eventually_ended, processes, run
 
 
-def test_it_answers_and_keeps_its_data_across_restarts(tmp_path: Path) -> None:
+def test_up_serves_and_keeps_its_data_across_restarts(tmp_path: Path) -> None:
     for start in range(2):
         with Running("up", folder=tmp_path) as service:
             if start == 0:
@@ -25,7 +25,7 @@ def test_it_answers_and_keeps_its_data_across_restarts(tmp_path: Path) -> None:
             assert eventually_ended(started)
 
 
-def test_it_binds_loopback_and_names_the_ports_it_took(tmp_path: Path) -> None:
+def test_up_binds_loopback_and_prints_its_ports(tmp_path: Path) -> None:
     with Running("up", folder=tmp_path) as service:
         assert service.http.startswith("http://127.0.0.1:")
         port = int(service.http.rpartition(":")[2])
@@ -36,7 +36,7 @@ def test_it_binds_loopback_and_names_the_ports_it_took(tmp_path: Path) -> None:
         assert settings["redis_url"]["origin"] == "embedded"
 
 
-def test_the_log_has_the_effective_settings_masked(tmp_path: Path) -> None:
+def test_the_effective_settings_are_logged_with_secrets_masked(tmp_path: Path) -> None:
     with Running("up", "--admin-token", "hunter2", folder=tmp_path) as service:
         assert "broker_timeout_ms=120000" in service.log
         assert "admin_token=" in service.log
@@ -51,8 +51,8 @@ def test_kill_9_of_the_parent_leaves_no_process(tmp_path: Path) -> None:
         assert eventually_ended(started)
 
 
-def test_kill_9_of_what_started_it_ends_it_when_asked_to(tmp_path: Path) -> None:
-    """As `make up` does it: a make that is killed must not leave its child."""
+def test_kill_9_of_the_starting_process_ends_up_with_end_with_parent(tmp_path: Path) -> None:
+    """`make up` starts it in this way: a killed make must not leave its child behind."""
     arguments = ["up", "--end-with-parent", "--remoting-port", "0", "--http-port", "0", "--admin-port", "0"]
     script = f"import subprocess, sys; subprocess.run([sys.executable, '-m', 'routebook', *{arguments!r}])"
     starter = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE)
@@ -69,7 +69,7 @@ def test_kill_9_of_what_started_it_ends_it_when_asked_to(tmp_path: Path) -> None
     assert eventually_ended(started)
 
 
-def test_a_second_one_on_the_same_data_is_told_so(tmp_path: Path) -> None:
+def test_a_second_up_on_the_same_data_is_refused(tmp_path: Path) -> None:
     with Running("up", folder=tmp_path):
         second = run("up", "--remoting-port", "0", "--http-port", "0", "--admin-port", "0", cwd=tmp_path)
     assert second.returncode == 2
@@ -79,7 +79,7 @@ def test_a_second_one_on_the_same_data_is_told_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", ["remoting_port", "http_port", "admin_port"])
-def test_a_taken_port_is_one_clear_sentence(setting: str, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_sentence(setting: str, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -92,11 +92,11 @@ def test_a_taken_port_is_one_clear_sentence(setting: str, tmp_path: Path) -> Non
     assert f"Port {port} ({setting}) is taken" in sentence
     assert f"--{setting.replace('_', '-')}" in sentence
     assert "Traceback" not in ended.stderr
-    with Running("up", folder=tmp_path):  # The store that had started already is gone, its folder free.
+    with Running("up", folder=tmp_path):  # The store that had started already has ended, and its folder is free.
         pass
 
 
-def test_a_store_that_ends_by_itself_ends_all(tmp_path: Path) -> None:
+def test_a_store_that_ends_by_itself_stops_the_service(tmp_path: Path) -> None:
     with Running("up", folder=tmp_path) as service:
         started = service.descendants()
         keepers = [pid for pid, _, command in processes() if pid in started and "keeper" in command]

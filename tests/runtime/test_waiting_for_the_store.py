@@ -1,4 +1,4 @@
-"""`store_wait_ms`: a worker that starts before its store lives, says what it waits for, and becomes ready with it."""
+"""`store_wait_ms`: a worker that starts before its store is alive, logs what it waits for, and becomes ready later."""
 
 import signal
 import subprocess
@@ -43,7 +43,7 @@ def status(port: int, path: str) -> int | None:
     return None if answer is None else answer.status_code
 
 
-async def test_a_worker_without_its_store_is_alive_and_becomes_ready_with_it(tmp_path: Path) -> None:
+async def test_a_worker_waiting_for_its_store_is_alive_and_becomes_ready_later(tmp_path: Path) -> None:
     store_port, admin = free_ports(2)
     store = EmbeddedStore(tmp_path / "data", port=store_port)
     with worker(store_port, admin, 60_000, tmp_path / "log") as process:
@@ -60,11 +60,11 @@ async def test_a_worker_without_its_store_is_alive_and_becomes_ready_with_it(tmp
             assert process.wait(20) == 0
         finally:
             store.stop()
-    told = [line for line in (tmp_path / "log").read_text().splitlines() if "store_wait_ms)" in line]
-    assert len(told) == 1
+    lines = [line for line in (tmp_path / "log").read_text().splitlines() if "store_wait_ms)" in line]
+    assert len(lines) == 1
 
 
-async def test_who_waits_can_be_stopped(tmp_path: Path) -> None:
+async def test_a_waiting_worker_can_be_stopped(tmp_path: Path) -> None:
     store_port, admin = free_ports(2)
     with worker(store_port, admin, 60_000, tmp_path / "log") as process:
         await until(lambda: status(admin, "/livez") == 200, timeout_s=30)
@@ -72,7 +72,7 @@ async def test_who_waits_can_be_stopped(tmp_path: Path) -> None:
         assert process.wait(20) == 0
 
 
-async def test_a_wait_ends_with_the_reason(tmp_path: Path) -> None:
+async def test_the_wait_ends_with_the_reason(tmp_path: Path) -> None:
     store_port, admin = free_ports(2)
     with worker(store_port, admin, 100, tmp_path / "log") as process:
         assert process.wait(30) == 3

@@ -1,4 +1,4 @@
-"""319 and 318 without the port. What Apache's does here was asked of a running 5.5.0."""
+"""319 and 318 without the port. Apache's behaviour was observed on a running 5.5.0."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ waitSecondsForService=45
 writeBufferHighWaterMark=0
 writeBufferLowWaterMark=0
 """
-"""Its answer, but for the folder and the port."""
+"""Its answer, without the folder and the port."""
 
 OTHERWISE = {
     "configStorePath": None,
@@ -59,7 +59,7 @@ OTHERWISE = {
     "enableShutdownGracefully": "true",
     "shutdownWaitTimeSeconds": "10",
 }
-"""What is different here, on purpose. None: depends on the machine, or is left out when not set."""
+"""Intended differences. None: depends on the machine, or is omitted when not set."""
 
 
 def live(**flags: str) -> LiveSettings:
@@ -90,7 +90,7 @@ def test_the_lines_are_in_the_order_of_their_keys_and_nothing_is_escaped(tmp_pat
     assert "\nfoo.bar=bazä\n" in text
 
 
-def test_a_key_of_the_file_without_effect_is_answered_as_it_stands_there(tmp_path: Path) -> None:
+def test_a_key_without_effect_is_returned_as_written_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "namesrv.conf"
     file.write_text("serverWorkerThreads=12\nrocketmqHome=/opt/rocketmq\n")
     shown = lines_of(properties_text(LiveSettings(load(file=file))))
@@ -98,7 +98,7 @@ def test_a_key_of_the_file_without_effect_is_answered_as_it_stands_there(tmp_pat
     assert shown["configStorePath"] == str(file)
 
 
-def test_our_own_settings_carry_a_prefix_and_changes_at_run_time_show() -> None:
+def test_our_settings_have_a_prefix_and_include_run_time_changes() -> None:
     settings = live(workers="3", drain_ms="1")
     settings.apply({"support_acting_master": "true", "hold_percent": "44"})
     shown = lines_of(properties_text(settings))
@@ -108,7 +108,7 @@ def test_our_own_settings_carry_a_prefix_and_changes_at_run_time_show() -> None:
     assert "routebook.support_acting_master" not in shown
 
 
-def test_no_secret_is_answered(tmp_path: Path) -> None:
+def test_no_secret_is_returned(tmp_path: Path) -> None:
     file = tmp_path / "namesrv.conf"
     file.write_text("tls.client.keyPassword=hunter2\nmy.secret=hunter2\n")
     secrets: dict[str, str | None] = {
@@ -143,18 +143,18 @@ def test_no_secret_is_answered(tmp_path: Path) -> None:
         ("waitSecondsForService=abc", {}),
         ("waitSecondsForService=٣", {}),
         ("waitSecondsForService=99999999999", {}),
-        ("waitSecondsForService=-5", {}),  # Apache's takes it, and waits for nothing; 0 says that here
+        ("waitSecondsForService=-5", {}),  # Apache's accepts it and does not wait; here 0 means that
         ("listenPort=1\nscanNotActiveBrokerInterval=9\nneedWaitForService=true", {"need_wait_for_service": "true"}),
         ("unknownKey=1\nhold_percent=1\nroutebook.hold_percent=1\nenable_topic_list=false", {}),
         ("", {}),
         ("#", {}),
     ],
 )
-def test_318_changes_what_apaches_changes_at_once(text: str, plan: dict[str, str]) -> None:
+def test_318_changes_the_properties_that_apaches_changes_at_once(text: str, plan: dict[str, str]) -> None:
     assert plan_config_update(text, live()) == plan
 
 
-def test_what_is_planned_can_be_applied() -> None:
+def test_a_planned_update_can_be_applied() -> None:
     settings = live()
     for name, text in plan_config_update("waitSecondsForService=7\nenableTopicList=false", settings).items():
         assert settings.check(name, text) == text
@@ -162,20 +162,20 @@ def test_what_is_planned_can_be_applied() -> None:
 
 
 @pytest.mark.parametrize("text", ["a=\\u12", "needWaitForService=true\nb=\\uxyzw"])
-def test_what_java_cannot_read_changes_nothing(text: str) -> None:
+def test_properties_that_java_cannot_parse_change_nothing(text: str) -> None:
     with pytest.raises(BrokenPropertiesError, match="hexadecimal"):
         plan_config_update(text, live())
 
 
 @pytest.mark.parametrize("key", ["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"])
 @pytest.mark.parametrize("black_list", ["configBlackList;configStorePath;kvConfigPath", "", "other"])
-def test_a_protected_key_refuses_everything(key: str, black_list: str) -> None:
+def test_a_protected_key_refuses_the_whole_request(key: str, black_list: str) -> None:
     with pytest.raises(ProtectedPropertyError) as raised:
         plan_config_update(f"needWaitForService=true\n{key}=x", live(config_black_list=black_list))
     assert raised.value.keys == (key,)
 
 
-def test_the_black_list_of_the_start_adds_to_it(tmp_path: Path) -> None:
+def test_the_configured_black_list_is_added(tmp_path: Path) -> None:
     file = tmp_path / "namesrv.conf"
     file.write_text("configBlackList=configBlackList;enableTopicList ;foo.bar\n")
     settings = LiveSettings(load(file=file))

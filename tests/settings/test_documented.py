@@ -10,17 +10,17 @@ DOCUMENT = (ROOT / "docs" / "compatibility.md").read_text()
 SETTINGS = DOCUMENT.partition("\n## Settings\n")[2].partition("\n## ")[0]
 
 
-def test_every_property_with_a_meaning_has_its_row_and_setting() -> None:
+def test_every_supported_property_is_documented_with_its_setting() -> None:
     rows = dict(re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", SETTINGS, re.MULTILINE))
     assert rows == names_of_properties() | weaker_names_of_properties()
 
 
-def test_every_property_without_one_is_there_with_the_reason_that_is_shown() -> None:
+def test_every_inert_property_is_documented_with_its_reason() -> None:
     for key, one in inert_properties().items():
         assert re.search(rf"^\|.*`{re.escape(key)}`.* \| {re.escape(one.why)} \|$", SETTINGS, re.MULTILINE), key
 
 
-def test_the_tests_it_names_exist() -> None:
+def test_the_named_tests_exist() -> None:
     defined = {
         name
         for path in python_files("tests")

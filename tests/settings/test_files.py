@@ -25,7 +25,7 @@ com.rocketmq.remoting.clientAsyncSemaphoreValue=10
 
 
 @pytest.mark.parametrize("name", ["namesrv.conf", "namesrv.properties", "settings", "settings.txt"])
-def test_rocketmqs_own_file_is_read_whatever_its_ending(name: str, tmp_path: Path) -> None:
+def test_a_file_of_rocketmq_is_read_whatever_its_suffix(name: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_text(NAMESRV_CONF)
     loaded = load(file=file)
@@ -55,7 +55,7 @@ def test_unknown_properties_are_kept_masked_and_warned_about_once(tmp_path: Path
     assert unknown.endswith("without effect: some.password.")
 
 
-def test_a_mistyped_property_is_warned_about_with_what_was_meant(tmp_path: Path) -> None:
+def test_a_warning_about_a_mistyped_property_suggests_a_name(tmp_path: Path) -> None:
     file = tmp_path / "namesrv.conf"
     file.write_text("supportActingMasters=true\n")
     loaded = load(file=file)
@@ -63,7 +63,7 @@ def test_a_mistyped_property_is_warned_about_with_what_was_meant(tmp_path: Path)
     assert "supportActingMasters (did you mean supportActingMaster?)" in loaded.warnings[0]
 
 
-def test_our_own_names_may_stand_in_a_properties_file(tmp_path: Path) -> None:
+def test_our_own_names_are_accepted_in_a_properties_file(tmp_path: Path) -> None:
     file = tmp_path / "namesrv.conf"
     file.write_text("listenPort=9877\nhttp_port=9080\nroutebook.admin_port=9081\n")
     loaded = load(file=file)
@@ -98,7 +98,7 @@ def test_a_file_without_ending_may_be_toml(tmp_path: Path) -> None:
     assert load(file=file).settings.namespace == "fleet"
 
 
-def test_broken_toml_is_said_with_its_line(tmp_path: Path) -> None:
+def test_an_error_in_toml_is_reported_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "routebook.toml"
     file.write_text("http_port 9080\n")
     with pytest.raises(SettingsError, match="line 1"):
@@ -117,7 +117,7 @@ def test_a_value_of_the_file_out_of_range_names_the_file(tmp_path: Path) -> None
         load(file=file)
 
 
-def test_a_file_is_weaker_than_run_time(tmp_path: Path) -> None:
+def test_run_time_settings_override_a_file(tmp_path: Path) -> None:
     file = tmp_path / "namesrv.conf"
     file.write_text("supportActingMaster=true\n")
     live = LiveSettings(load(file=file))

@@ -1,4 +1,4 @@
-"""The cases that Java's own documentation of `Properties.load` gives, and its traps."""
+"""The examples of Java's documentation of `Properties.load`, and its traps."""
 
 import pytest
 

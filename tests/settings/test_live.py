@@ -12,7 +12,7 @@ def live(**flags: str) -> LiveSettings:
     return LiveSettings(load(flags))
 
 
-def test_a_change_counts_and_its_end_brings_the_default_back() -> None:
+def test_removing_a_change_restores_the_default() -> None:
     settings = live()
     settings.apply({"hold_percent": "50"})
     assert (settings.current.hold_percent, settings.origin("hold_percent")) == (50, Origin.RUN_TIME)
@@ -20,7 +20,7 @@ def test_a_change_counts_and_its_end_brings_the_default_back() -> None:
     assert (settings.current.hold_percent, settings.origin("hold_percent")) == (30, Origin.DEFAULT)
 
 
-def test_subscribers_hear_of_changes_only_and_until_they_leave() -> None:
+def test_subscribers_are_called_on_changes_until_they_unsubscribe() -> None:
     settings = live()
     heard: list[Settings] = []
     leave = settings.subscribe(heard.append)
@@ -49,13 +49,13 @@ def test_check_refuses_what_must_not_change() -> None:
     assert (raised.value.field, raised.value.value) == ("hold_percent", "101")
 
 
-def test_check_looks_at_what_must_fit_together() -> None:
+def test_check_verifies_settings_that_depend_on_each_other() -> None:
     with pytest.raises(SettingsError, match="scan_not_active_broker_interval_ms"):
         live().check("broker_timeout_ms", "3000")
 
 
 @pytest.mark.parametrize("overrides", [{"hold_percent": "many"}, {"of_tomorrow": "1"}, {"http_port": "1"}])
-def test_what_another_release_left_in_the_store_is_left_out_and_said_once(
+def test_settings_of_another_release_are_ignored_and_logged_once(
     overrides: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = live()

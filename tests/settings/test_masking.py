@@ -1,4 +1,4 @@
-"""Secrets never print: not in a representation, a description, a message."""
+"""Secrets are never printed: not by `repr`, in a description or in a message."""
 
 import pytest
 
@@ -23,22 +23,22 @@ from routebook.settings.masking import mask_unknown, mask_url
         ("", ""),
     ],
 )
-def test_a_url_keeps_all_but_its_secrets(url: str, shown: str) -> None:
+def test_a_masked_url_lacks_only_its_secrets(url: str, shown: str) -> None:
     assert mask_url(url) == shown
 
 
 @pytest.mark.parametrize("key", ["tls.server.keyPassword", "accessKey", "SECRET", "some.token"])
-def test_an_unknown_key_is_judged_by_its_name(key: str) -> None:
+def test_an_unknown_key_is_masked_by_its_name(key: str) -> None:
     assert mask_unknown(key, "hunter2") == "********"
     assert mask_unknown("rocketmqHome", "/opt") == "/opt"
 
 
-def test_neither_representation_nor_description_shows_a_secret() -> None:
+def test_neither_repr_nor_description_contains_a_secret() -> None:
     loaded = load({"admin_token": "hunter2", "redis_url": "redis://:hunter2@h"})
     shown = f"{loaded!r} {loaded.settings} {LiveSettings(loaded).describe(masked=True)}"
     assert "hunter2" not in shown
 
 
-def test_the_unmasked_description_is_there_for_who_asks() -> None:
+def test_the_description_can_be_unmasked_explicitly() -> None:
     rows = LiveSettings(load({"admin_token": "hunter2"})).describe(masked=False)
     assert ("admin_token", "hunter2", "flag") in rows

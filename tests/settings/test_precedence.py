@@ -18,7 +18,7 @@ SUBSETS = list(product([False, True], repeat=4))
 
 
 @pytest.mark.parametrize("given", SUBSETS, ids=lambda given: "".join("x" if one else "-" for one in given))
-def test_the_strongest_source_wins_and_is_named(given: tuple[bool, ...], tmp_path: Path) -> None:
+def test_the_strongest_source_wins_and_is_the_origin(given: tuple[bool, ...], tmp_path: Path) -> None:
     sources = [Origin.FLAG, Origin.VARIABLE, Origin.RUN_TIME, Origin.FILE]
     present = [source for source, is_given in zip(sources, given, strict=True) if is_given]
     file = tmp_path / "routebook.toml"
@@ -45,7 +45,7 @@ def test_up_binds_loopback_and_serve_all_addresses() -> None:
     assert load(profile="serve").settings.admin_host == "127.0.0.1"
 
 
-def test_a_given_address_is_stronger_than_the_way_to_run() -> None:
+def test_a_given_address_overrides_the_default_of_the_command() -> None:
     loaded = load({}, {"ROUTEBOOK_BIND_ADDRESS": "::1"}, profile="serve")
     assert loaded.settings.bind_address == "::1"
     assert loaded.origins["bind_address"] is Origin.VARIABLE

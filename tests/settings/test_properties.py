@@ -1,4 +1,4 @@
-"""Apache's properties, a row each: the key, a value, the setting that gets it, and what holds without it."""
+"""Apache's properties, one row each: the key, a value, our setting, and the default."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from routebook.settings import LiveSettings, Origin, load
 from routebook.settings.catalogue import all_settings, names_of_properties, weaker_names_of_properties
 from routebook.settings.inert import inert_properties
 
-# Key of RocketMQ, a text, the setting, its value then, and the default (Apache's unless a comment says why not).
+# RocketMQ's key, a text, our setting, its value, and the default (Apache's unless a comment says why not).
 ROWS: list[tuple[str, str, str, Any, Any]] = [
     ("kvConfigPath", "/data/kv.json", "kv_config_path", "/data/kv.json", ""),  # imported once, so only on request
     ("orderMessageEnable", "true", "order_message_enable", True, False),
@@ -64,7 +64,7 @@ ROWS: list[tuple[str, str, str, Any, Any]] = [
     ("useTLS", "true", "tls_client_enable", True, False),
 ]
 ELSEWHERE = {"clusterTest", "tls.config.file"}
-"""Need something beside them: tests of their own below, and in test_tls_file.py."""
+"""They depend on other settings; tested below and in test_tls_file.py."""
 
 APACHE_SETS_AT_RUN_TIME = {
     "enableAllTopicList",
@@ -86,7 +86,9 @@ def properties(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(("key", "text", "name", "value", "default"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_property_of_rocketmq_sets(key: str, text: str, name: str, value: Any, default: Any, tmp_path: Path) -> None:
+def test_a_property_of_rocketmq_sets_our_setting(
+    key: str, text: str, name: str, value: Any, default: Any, tmp_path: Path
+) -> None:
     assert getattr(load(profile="serve").settings, name) == default
     loaded = load(file=properties(tmp_path, f"{key}={text}\n"), profile="serve")
     assert getattr(loaded.settings, name) == value
@@ -94,12 +96,12 @@ def test_a_property_of_rocketmq_sets(key: str, text: str, name: str, value: Any,
     assert not loaded.kept_properties
 
 
-def test_every_property_with_a_meaning_has_its_row() -> None:
+def test_every_supported_property_is_in_the_table() -> None:
     rows = {row[0] for row in ROWS} | ELSEWHERE
     assert names_of_properties().keys() | weaker_names_of_properties().keys() == rows
 
 
-def test_the_properties_that_change_at_run_time_are_apaches() -> None:
+def test_apaches_run_time_properties_change_at_run_time() -> None:
     names = names_of_properties()
     assert {key for key, name in names.items() if all_settings()[name].about.at_run_time} == APACHE_SETS_AT_RUN_TIME
 
@@ -108,31 +110,31 @@ def test_the_properties_that_change_at_run_time_are_apaches() -> None:
     "name",
     ["connection_grace_ms", "mass_disconnect_percent", "mass_disconnect_minimum", "store_cut_off_ms"],
 )
-def test_what_is_tuned_in_the_middle_of_trouble_changes_at_run_time(name: str) -> None:
+def test_settings_needed_during_an_incident_change_at_run_time(name: str) -> None:
     live = LiveSettings(load())
     live.apply({name: "1234" if name.endswith("_ms") else "40"})
     assert live.origin(name) is Origin.RUN_TIME
 
 
-def test_a_system_property_is_weaker_than_the_property_it_is_the_default_of(tmp_path: Path) -> None:
+def test_a_property_overrides_the_system_property_that_is_its_default(tmp_path: Path) -> None:
     weak, strong = "com.rocketmq.remoting.socket.sndbuf.size=70000", "serverSocketSndBufSize=80000"
     for text in (f"{weak}\n{strong}\n", f"{strong}\n{weak}\n"):
         assert load(file=properties(tmp_path, text)).settings.server_socket_snd_buf_size == 80_000
 
 
-def test_seconds_and_milliseconds_are_told_apart(tmp_path: Path) -> None:
+def test_seconds_are_converted_to_milliseconds(tmp_path: Path) -> None:
     assert load(file=properties(tmp_path, "shutdownWaitTimeSeconds=5\n")).settings.drain_ms == 5000
     assert load(file=properties(tmp_path, "drain_ms=5\n")).settings.drain_ms == 5
 
 
 @pytest.mark.parametrize("text", ["yes", "on", "1", "", "flase"])
-def test_a_property_that_apache_would_take_for_false_and_we_for_true_stops_the_start(text: str, tmp_path: Path) -> None:
+def test_a_boolean_that_apache_reads_differently_stops_the_start(text: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as raised:
         load(file=properties(tmp_path, f"supportActingMaster={text}\n"))
-    said = str(raised.value)
-    assert f"support_acting_master is {text!r}" in said
-    assert "supportActingMaster in " in said
-    assert "true or false" in said
+    message = str(raised.value)
+    assert f"support_acting_master is {text!r}" in message
+    assert "supportActingMaster in " in message
+    assert "true or false" in message
 
 
 @pytest.mark.parametrize(
@@ -145,13 +147,13 @@ def test_a_property_that_apache_would_take_for_false_and_we_for_true_stops_the_s
     ],
     ids=["no number", "too small", "no seconds", "too many digits"],
 )
-def test_a_value_of_the_wrong_kind_stops_the_start_where_apache_passes_over_it(line: str, tmp_path: Path) -> None:
+def test_a_value_of_the_wrong_type_that_apache_ignores_stops_the_start(line: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=rf"\(from {line.partition('=')[0]} in .*namesrv.conf\)"):
         load(file=properties(tmp_path, line))
 
 
 @pytest.mark.parametrize("key", inert_properties())
-def test_a_property_without_meaning_here_is_taken_kept_and_explained(key: str, tmp_path: Path) -> None:
+def test_an_inert_property_is_kept_and_explained(key: str, tmp_path: Path) -> None:
     one = inert_properties()[key]
     text = {"true or false": "false", "a whole number": "12", "a text": "x"}[one.kind]
     loaded = load(file=properties(tmp_path, f"{key}={text}\n"))
@@ -162,17 +164,17 @@ def test_a_property_without_meaning_here_is_taken_kept_and_explained(key: str, t
 
 
 @pytest.mark.parametrize("line", ["serverWorkerThreads=many", "useEpollNativeSelector=yes"])
-def test_a_property_without_meaning_still_has_a_kind(line: str, tmp_path: Path) -> None:
+def test_an_inert_property_has_a_type(line: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=line.partition("=")[0]):
         load(file=properties(tmp_path, line))
 
 
-def test_a_controller_is_to_run_beside(tmp_path: Path) -> None:
+def test_an_embedded_controller_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"enableControllerInNamesrv is true .*Run Apache's controller beside"):
         load(file=properties(tmp_path, "enableControllerInNamesrv=TRUE\n"))
 
 
-def test_a_cluster_test_names_its_upstream(tmp_path: Path) -> None:
+def test_cluster_test_requires_its_upstream(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"clusterTest.*Set cluster_test_upstream"):
         load(file=properties(tmp_path, "clusterTest=true\n"))
     settings = load(file=properties(tmp_path, "clusterTest=true\ncluster_test_upstream=ns.example:9876\n")).settings
@@ -180,16 +182,16 @@ def test_a_cluster_test_names_its_upstream(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["serverWorkerThreads=8", "com.rocketmq.remoting.socket.backlog=1", "tls.enable=true"])
-def test_one_such_line_makes_a_file_properties_although_it_is_toml_too(line: str, tmp_path: Path) -> None:
+def test_a_rocketmq_key_makes_a_valid_toml_file_a_properties_file(line: str, tmp_path: Path) -> None:
     file = tmp_path / "settings"
     file.write_text(line + "\n")
     load(file=file)
 
 
-# RocketMQ's one variable.
+# RocketMQ's variable.
 
 
-def test_the_variable_of_rocketmq_is_stronger_than_the_default_and_weaker_than_a_file(tmp_path: Path) -> None:
+def test_the_variable_of_rocketmq_overrides_the_default_but_not_a_file(tmp_path: Path) -> None:
     environ = {"ROCKETMQ_SERIALIZE_TYPE": "ROCKETMQ"}
     loaded = load({}, environ)
     assert (loaded.settings.serialize_type, loaded.origins["serialize_type"]) == ("ROCKETMQ", "RocketMQ's variable")

@@ -1,4 +1,4 @@
-"""What does not fit stops the start, with the key's name, the value, and what is allowed."""
+"""A wrong setting stops the start; the error names the key, the value and what is allowed."""
 
 from pathlib import Path
 
@@ -101,7 +101,7 @@ def test_a_secret_under_a_mistyped_name_is_not_shown() -> None:
         "HOME",
     ],
 )
-def test_variables_of_others_stop_nothing(variable: str) -> None:
+def test_variables_of_other_programs_are_ignored(variable: str) -> None:
     load({}, {variable: "anything"})
 
 
@@ -123,7 +123,7 @@ def test_a_kubernetes_service_link_is_not_taken_for_a_port() -> None:
         {"write_buffer_low_water_mark": "2", "write_buffer_high_water_mark": "1"},
     ],
 )
-def test_settings_at_odds_are_both_named(flags: dict[str, str | None]) -> None:
+def test_an_error_names_both_conflicting_settings(flags: dict[str, str | None]) -> None:
     with pytest.raises(SettingsError) as raised:
         load(flags)
     first, second, *_ = flags
@@ -131,7 +131,7 @@ def test_settings_at_odds_are_both_named(flags: dict[str, str | None]) -> None:
     assert second in str(raised.value)
 
 
-def test_two_ports_may_both_take_a_free_one() -> None:
+def test_two_ports_may_both_be_0() -> None:
     load({"http_port": "0", "admin_port": "0"})
 
 

@@ -1,4 +1,4 @@
-"""The file that `tls.config.file` names, and TLS settings that must fit each other."""
+"""The file named by `tls.config.file`, and TLS settings that depend on each other."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ def write(file: Path, text: str) -> Path:
     return file
 
 
-def test_it_is_stronger_than_the_file_that_names_it(tmp_path: Path) -> None:
+def test_the_tls_file_overrides_the_file_that_names_it(tmp_path: Path) -> None:
     tls = write(
         tmp_path / "tls.properties", "tls.server.keyPath=/from/tls.pem\ntls.client.authServer=true\nlistenPort=1\n"
     )
@@ -32,7 +32,7 @@ def test_it_is_stronger_than_the_file_that_names_it(tmp_path: Path) -> None:
     assert loaded.kept_properties == {"tls.client.authServer": "true"}
 
 
-def test_a_flag_and_a_variable_are_stronger_still(tmp_path: Path) -> None:
+def test_flags_and_variables_override_the_tls_file(tmp_path: Path) -> None:
     tls = write(tmp_path / "tls.properties", "tls.server.keyPath=/from/tls.pem\ntls.server.certPath=/from/tls.pem\n")
     loaded = load(
         {"tls_config_file": str(tls), "tls_key_path": "/from/flag.pem"},
@@ -41,13 +41,13 @@ def test_a_flag_and_a_variable_are_stronger_still(tmp_path: Path) -> None:
     assert (loaded.settings.tls_key_path, loaded.settings.tls_cert_path) == ("/from/flag.pem", "/from/variable.pem")
 
 
-def test_one_that_somebody_named_must_be_there(tmp_path: Path) -> None:
+def test_a_tls_file_named_by_the_user_must_exist(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nowhere.properties cannot be read.*tls_config_file \(tls.config.file\)"):
         load({"tls_config_file": str(tmp_path / "nowhere.properties")})
     load({"tls_config_file": ""})
 
 
-def test_a_wrong_value_in_it_names_it(tmp_path: Path) -> None:
+def test_an_error_of_the_tls_file_names_the_file(tmp_path: Path) -> None:
     tls = write(tmp_path / "tls.properties", "tls.server.mode=strict\n")
     with pytest.raises(
         SettingsError, match=r"from tls.server.mode in .*tls.properties.*permissive, enforcing, disabled"
@@ -70,13 +70,13 @@ def test_an_unknown_mode_stops_the_start_where_apaches_becomes_permissive(mode: 
         (OWN | {"tls_auth_client": "true"}, "Set tls_trust_path"),
     ],
 )
-def test_what_could_not_work_stops_the_start(flags: dict[str, str | None], says: str) -> None:
+def test_a_combination_that_cannot_work_stops_the_start(flags: dict[str, str | None], says: str) -> None:
     with pytest.raises(SettingsError, match=says):
         load(flags)
     load(flags | {"tls_mode": "disabled"})
 
 
-def test_files_that_the_test_mode_does_not_look_at_are_said_once() -> None:
+def test_files_ignored_in_test_mode_are_logged_once() -> None:
     (warning,) = load({"tls_key_path": "k", "tls_cert_path": "c"}).warnings
     assert "are ignored. Set it to false" in warning
     assert not load(OWN).warnings

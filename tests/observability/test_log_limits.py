@@ -1,4 +1,4 @@
-"""A flood of lines is cut short, and says so."""
+"""A flood of log lines is limited, and the number of suppressed lines is logged."""
 
 import io
 import json
@@ -53,7 +53,7 @@ def said(stream: io.StringIO) -> list[str]:
     return [json.loads(line)["message"] for line in stream.getvalue().splitlines()]
 
 
-def test_lines_beyond_the_bound_are_left_out_and_counted(clock: Clock, stream: io.StringIO) -> None:
+def test_lines_beyond_the_limit_are_suppressed_and_counted(clock: Clock, stream: io.StringIO) -> None:
     before = suppressed_lines()
     for number in range(LINES_PER_PERIOD + 250):
         log.info("broker %d flaps", number)
@@ -68,7 +68,7 @@ def test_lines_beyond_the_bound_are_left_out_and_counted(clock: Clock, stream: i
     ]
 
 
-def test_traces_have_a_narrower_bound(clock: Clock, stream: io.StringIO) -> None:
+def test_tracebacks_have_a_lower_limit(clock: Clock, stream: io.StringIO) -> None:
     for _ in range(TRACES_PER_PERIOD + 5):
         try:
             raise ZeroDivisionError
@@ -85,16 +85,14 @@ def test_a_period_later_lines_are_written_again(clock: Clock, stream: io.StringI
     assert len(said(stream)) == 3 * LINES_PER_PERIOD
 
 
-def test_what_administrators_did_is_never_left_out_but_what_they_were_refused_is(
-    clock: Clock, stream: io.StringIO
-) -> None:
+def test_audit_lines_of_refusals_are_limited_and_others_are_not(clock: Clock, stream: io.StringIO) -> None:
     for _ in range(LINES_PER_PERIOD + 10):
         audit.info("done")
         audit.warning("refused")
     assert (said(stream).count("done"), said(stream).count("refused")) == (LINES_PER_PERIOD + 10, LINES_PER_PERIOD)
 
 
-def test_the_last_ones_left_out_are_told_of_at_the_end(clock: Clock) -> None:
+def test_suppressed_lines_are_reported_at_the_end(clock: Clock) -> None:
     stream = io.StringIO()
     handler = LimitedHandler(stream)
     for number in range(LINES_PER_PERIOD + 1):
