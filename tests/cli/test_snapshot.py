@@ -159,12 +159,12 @@ def test_both_ports_export_the_same_snapshot(
     known = exported(routebook, tmp_path / "http.json")
     address = f"127.0.0.1:{service.remoting.rpartition(':')[2]}"
     assert routebook("snapshot", "export", str(tmp_path / "remoting.json"), "--from", address).code == 0
-    exported = json.loads((tmp_path / "remoting.json").read_bytes())
-    assert broker in [group["name"] for group in exported["groups"]]
+    over_remoting = json.loads((tmp_path / "remoting.json").read_bytes())
+    assert broker in [group["name"] for group in over_remoting["groups"]]
     # Groups of other tests have the same addresses, and filter servers are not reported by group.
     seats = Counter(member["address"] for group in known["groups"] for member in group["members"])
     shared = {address for address, times in seats.items() if times > 1}
-    assert [without_unreported_parts(group, shared) for group in exported["groups"]] == [
+    assert [without_unreported_parts(group, shared) for group in over_remoting["groups"]] == [
         without_unreported_parts(group, shared) for group in known["groups"]
     ]
 
