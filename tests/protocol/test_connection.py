@@ -143,8 +143,8 @@ def test_a_response_that_nobody_waits_for_is_dropped(flag: int) -> None:
 
 def test_a_response_comes_once_to_whoever_asked() -> None:
     client, server = Connection(), Connection()
-    opaque, sent = client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-    other, also_sent = client.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    opaque, sent = client.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+    other, also_sent = client.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     first, second = server.receive(sent + also_sent)
     assert isinstance(first, Request)
     assert isinstance(second, Request)
@@ -155,14 +155,14 @@ def test_a_response_comes_once_to_whoever_asked() -> None:
 
 def test_a_response_that_comes_too_late_is_dropped() -> None:
     connection = Connection()
-    opaque, _ = connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-    connection.forget(opaque)
+    opaque, _ = connection.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+    connection.abandon_request(opaque)
     assert connection.receive(encode_command(Response(0, opaque))) == []
 
 
 def test_what_we_tell_oneway_is_not_waited_for() -> None:
     connection, peer = Connection(), Connection()
-    (told,) = peer.receive(connection.tell(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext={"minBrokerId": "0"}))
+    (told,) = peer.receive(connection.oneway_request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext={"minBrokerId": "0"}))
     assert isinstance(told, Request)
     assert told.is_oneway
     assert connection.receive(encode_command(Response(0, told.opaque))) == []
@@ -177,7 +177,7 @@ def test_a_frame_that_peers_would_refuse_is_our_mistake_and_not_sent() -> None:
     with pytest.raises(OwnProtocolError):
         connection.answer_in_parts(request, ResponseCode.SUCCESS, bytes(1_000))
     with pytest.raises(OwnProtocolError):
-        connection.ask(RequestCode.REGISTER_BROKER, body=bytes(1_000))
+        connection.request(RequestCode.REGISTER_BROKER, body=bytes(1_000))
     assert connection.answer(request, ResponseCode.SYSTEM_ERROR, remark="answer too large") != b""
 
 

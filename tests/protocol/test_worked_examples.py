@@ -83,7 +83,7 @@ def test_we_write_the_same_bytes(name: str, encoding: HeaderEncoding, command: C
 def test_we_read_what_it_says(name: str, command: Command) -> None:
     connection = Connection()
     if isinstance(command, Response):
-        while connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC)[0] < command.opaque:
+        while connection.request(RequestCode.GET_ROUTEINFO_BY_TOPIC)[0] < command.opaque:
             pass
     (event,) = connection.receive(golden_frames()[name])
     assert type(event) is type(command)
@@ -135,7 +135,7 @@ def test_a_oneway_heartbeat_gets_no_answer() -> None:
 def test_what_we_tell_brokers_has_the_bytes_of_the_reference() -> None:
     connection = Connection()
     for _ in range(8):
-        connection.tell(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE)
+        connection.oneway_request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE)
     fields = write_fields(
         {
             "haBrokerAddr": "10.0.0.1:10912",
@@ -144,7 +144,7 @@ def test_what_we_tell_brokers_has_the_bytes_of_the_reference() -> None:
             "offlineBrokerAddr": None,
         }
     )
-    assert connection.tell(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext=fields) == golden_frames()["E10"]
+    assert connection.oneway_request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext=fields) == golden_frames()["E10"]
 
 
 def test_the_typed_fields_of_a_registration() -> None:

@@ -189,7 +189,7 @@ async def test_reading_goes_on_when_the_buffer_has_fallen_to_the_low_water_mark(
     async with remoting_port(store_url, namespace_name, **marks) as port, await Peer.connect(port.address) as peer:
         await register(peer)
         (connection,) = port.server.port.connections
-        transport = connection._transport  # type: ignore[attr-defined]  # what asyncio was told is only known there
+        transport = connection._transport  # only there is what asyncio was told
         assert transport.get_write_buffer_limits() == (100_000, 400_000)
         peer.write(b"".join(peer.request(105, {"topic": "TopicA"}) for _ in range(5_000)))
         for _ in range(5_000):

@@ -134,10 +134,10 @@ async def test_the_first_frames_deadline_counts_from_its_first_byte(port: PortUn
         peer.write(frame[5:20])
         await until(lambda: port.server.port.connections)
         (connection,) = port.server.port.connections
-        await until(lambda: connection.has_unfinished_frame_since(time.monotonic()) < decided_after)
+        await until(lambda: connection.unfinished_since(time.monotonic()) < decided_after)
         peer.write(frame[20:])
         assert (await peer.answer()).code == 0
-        assert connection.has_unfinished_frame_since(time.monotonic()) == float("inf")
+        assert connection.unfinished_since(time.monotonic()) == float("inf")
 
 
 async def test_a_hundred_certificates_leave_every_broker_connected(
@@ -187,7 +187,7 @@ async def test_at_the_bound_brokers_keep_their_place(
         idle = [await Peer.connect(port.address) for _ in range(9)]
         for one in idle:
             await one.ask(206)
-        await until(lambda: len(port.server.port._spare) >= 9)
+        await until(lambda: len(port.server.port._idle_connections) >= 9)
         silent = [await Peer.connect(port.address) for _ in range(30)]
         async with await Peer.connect(port.address) as newcomer:
             assert (await newcomer.ask(206)).code == 0

@@ -75,7 +75,7 @@ async def test_who_cannot_be_reached_is_left_out() -> None:
     notifications = Notifications(settings(connect_timeout_ms=100))
     with BrokerHosts() as hosts:
         async with broker.listening() as there:
-            notifications.tell(change(hosts.refusing(), hosts.silent(), "nonsense", there))
+            notifications.notify(change(hosts.refusing(), hosts.silent(), "nonsense", there))
             await until(lambda: len(broker.heard) == 1)
             await notifications.close()
 
@@ -84,7 +84,7 @@ async def test_brokers_that_want_tls_are_told_by_it() -> None:
     broker, certificate = Broker(), server_context(make_test_pair(), ClientRule(), None)
     notifications = Notifications(settings(tls_client_enable=True))
     async with server_playing(broker.play, certificate) as there:
-        notifications.tell(change(there))
+        notifications.notify(change(there))
         await until(lambda: broker.heard)
         await notifications.close()
 
@@ -94,7 +94,7 @@ async def test_one_receiver_hears_of_changes_in_their_order() -> None:
     notifications = Notifications(settings())
     async with broker.listening() as there:
         for min_id in range(10):
-            notifications.tell(change(there, min_id=min_id))
+            notifications.notify(change(there, min_id=min_id))
         await until(lambda: len(broker.heard) == 10)
         assert [told["extFields"]["minBrokerId"] for told in broker.heard] == [str(n) for n in range(10)]
         await notifications.close()
@@ -112,9 +112,9 @@ async def test_what_comes_while_a_connection_is_being_closed_is_told_too(monkeyp
     broker = Broker()
     notifications = Notifications(settings())
     async with broker.listening() as there:
-        notifications.tell(change(there, min_id=1))
+        notifications.notify(change(there, min_id=1))
         await closing.wait()
-        notifications.tell(change(there, min_id=2))
+        notifications.notify(change(there, min_id=2))
         may_close.set()
         await until(lambda: [told["extFields"]["minBrokerId"] for told in broker.heard] == ["1", "2"])
         await notifications.close()
@@ -130,7 +130,7 @@ async def test_a_connection_is_closed_when_all_is_said() -> None:
 
     notifications = Notifications(settings())
     async with server_playing(play) as there:
-        notifications.tell(change(there))
+        notifications.notify(change(there))
         await asyncio.wait_for(ended.wait(), 30)
         await notifications.close()
 

@@ -1,115 +1,115 @@
-"""Turns: in order within a connection, fair between connections, signs of life first, bounded."""
+"""The work queue: in order within a connection, fair between connections, heartbeats first, bounded."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from routebook.protocol.command import Request, RequestCode
-from routebook.remoting.work_queue import Line, WorkQueue
+from routebook.remoting.work_queue import ConnectionQueue, WorkQueue
 from tests.support.waiting import until
 
-SLOW, QUICK = RequestCode.REGISTER_BROKER, RequestCode.BROKER_HEARTBEAT
+REGISTRATION, HEARTBEAT = RequestCode.REGISTER_BROKER, RequestCode.BROKER_HEARTBEAT
 Handle = Callable[[Request], Awaitable[None]]
 
 
 class Handled:
-    """Requests in the order they were begun, by opaque number; those of a held code wait until let go."""
+    """Records requests by their opaque number, in the order they were begun. Those with a held code wait for release."""
 
     def __init__(self, held: frozenset[int] = frozenset()) -> None:
         self.begun: list[int] = []
-        self.at_once = 0
-        self.most_at_once = 0
-        self.let_go = asyncio.Event()
+        self.running = 0
+        self.most_running = 0
+        self.released = asyncio.Event()
         self._held = held
 
-    def line(self) -> Line:
-        return Line(self.handle)
+    def connection(self) -> ConnectionQueue:
+        return ConnectionQueue(self.handle)
 
     async def handle(self, request: Request) -> None:
         self.begun.append(request.opaque)
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
         if request.code in self._held:
-            await self.let_go.wait()
+            await self.released.wait()
         await asyncio.sleep(0)
-        self.at_once -= 1
+        self.running -= 1
 
 
-def queue_of(*, runners: int = 4, capacity: int = 1000, max_bytes: int = 2**20) -> WorkQueue:
+def work_queue(*, runners: int = 4, capacity: int = 1000, max_bytes: int = 2**20) -> WorkQueue:
     return WorkQueue(runners=runners, capacity=capacity, max_bytes=max_bytes)
 
 
-async def test_requests_of_a_line_are_handled_one_after_the_other() -> None:
-    handled, queue = Handled(), queue_of()
-    line = handled.line()
+async def test_requests_of_a_connection_are_handled_one_after_the_other() -> None:
+    handled, queue = Handled(), work_queue()
+    connection = handled.connection()
     for number in range(50):
-        assert queue.put(line, Request(SLOW, number))
+        assert queue.put(connection, Request(REGISTRATION, number))
     await queue.join()
     assert handled.begun == list(range(50))
-    assert handled.most_at_once == 1
+    assert handled.most_running == 1
 
 
-async def test_lines_take_turns() -> None:
-    handled, queue = Handled(), queue_of(runners=1)
-    greedy, modest = handled.line(), handled.line()
+async def test_connections_take_turns() -> None:
+    handled, queue = Handled(), work_queue(runners=1)
+    greedy, modest = handled.connection(), handled.connection()
     for number in range(100):
-        queue.put(greedy, Request(SLOW, number))
-    queue.put(modest, Request(SLOW, 1000))
+        queue.put(greedy, Request(REGISTRATION, number))
+    queue.put(modest, Request(REGISTRATION, 1000))
     await queue.join()
     assert handled.begun.index(1000) <= 2
 
 
-async def test_no_more_run_at_once_than_there_are_runners() -> None:
-    handled, queue = Handled(), queue_of(runners=3)
+async def test_no_more_requests_run_at_once_than_there_are_runners() -> None:
+    handled, queue = Handled(), work_queue(runners=3)
     for number in range(30):
-        queue.put(handled.line(), Request(QUICK, number))
+        queue.put(handled.connection(), Request(HEARTBEAT, number))
     await queue.join()
-    assert handled.most_at_once == 3
+    assert handled.most_running == 3
     assert sorted(handled.begun) == list(range(30))
 
 
-async def test_signs_of_life_are_handled_while_registrations_hold_all_other_runners() -> None:
-    handled, queue = Handled(held=frozenset({SLOW})), queue_of(runners=3)
+async def test_heartbeats_are_handled_while_registrations_occupy_all_other_runners() -> None:
+    handled, queue = Handled(held=frozenset({REGISTRATION})), work_queue(runners=3)
     for number in range(10):
-        queue.put(handled.line(), Request(SLOW, number))
+        queue.put(handled.connection(), Request(REGISTRATION, number))
     for number in range(100, 120):
-        queue.put(handled.line(), Request(QUICK, number))
+        queue.put(handled.connection(), Request(HEARTBEAT, number))
     await until(lambda: len(handled.begun) == 22)
     assert sorted(handled.begun)[:2] == [0, 1]
-    handled.let_go.set()
+    handled.released.set()
     await queue.join()
     assert len(handled.begun) == 30
 
 
-async def test_one_runner_alone_handles_both() -> None:
-    handled, queue = Handled(), queue_of(runners=1)
-    queue.put(handled.line(), Request(SLOW, 1))
-    queue.put(handled.line(), Request(QUICK, 2))
+async def test_a_single_runner_handles_heartbeats_and_other_requests() -> None:
+    handled, queue = Handled(), work_queue(runners=1)
+    queue.put(handled.connection(), Request(REGISTRATION, 1))
+    queue.put(handled.connection(), Request(HEARTBEAT, 2))
     await queue.join()
     assert sorted(handled.begun) == [1, 2]
 
 
-async def test_it_takes_no_more_than_its_length_and_its_bytes() -> None:
-    handled = Handled(held=frozenset({SLOW}))
-    short = queue_of(runners=1, capacity=2)
-    taken = [short.put(handled.line(), Request(SLOW, number)) for number in range(4)]
-    assert taken == [True, True, False, False]  # Nothing has been begun: that is for the next step of the loop.
-    narrow = queue_of(runners=1, max_bytes=10_000)
-    assert narrow.put(handled.line(), Request(SLOW, 1, body=b"x" * 9_000))
-    assert not narrow.put(handled.line(), Request(SLOW, 2, body=b"x" * 9_000))
+async def test_requests_beyond_the_length_or_the_bytes_are_refused() -> None:
+    handled = Handled(held=frozenset({REGISTRATION}))
+    short = work_queue(runners=1, capacity=2)
+    taken = [short.put(handled.connection(), Request(REGISTRATION, number)) for number in range(4)]
+    assert taken == [True, True, False, False]  # None has begun: that needs the next step of the event loop.
+    narrow = work_queue(runners=1, max_bytes=10_000)
+    assert narrow.put(handled.connection(), Request(REGISTRATION, 1, body=b"x" * 9_000))
+    assert not narrow.put(handled.connection(), Request(REGISTRATION, 2, body=b"x" * 9_000))
     assert narrow.refused == 1
-    handled.let_go.set()
+    handled.released.set()
     await short.join()
     await narrow.join()
     assert (narrow.length, narrow.queued_bytes, short.queued_bytes) == (0, 0, 0)
 
 
-async def test_a_line_whose_peer_takes_nothing_waits_alone() -> None:
-    handled, queue = Handled(), queue_of()
-    blocked, well = handled.line(), handled.line()
+async def test_a_connection_whose_peer_does_not_read_waits_alone() -> None:
+    handled, queue = Handled(), work_queue()
+    blocked, other = handled.connection(), handled.connection()
     blocked.blocked = True
     for number in range(5):
-        queue.put(blocked, Request(SLOW, number))
-        queue.put(well, Request(SLOW, 100 + number))
+        queue.put(blocked, Request(REGISTRATION, number))
+        queue.put(other, Request(REGISTRATION, 100 + number))
     await until(lambda: len(handled.begun) == 5)
     assert handled.begun == [100, 101, 102, 103, 104]
     queue.unblock(blocked)
@@ -117,32 +117,35 @@ async def test_a_line_whose_peer_takes_nothing_waits_alone() -> None:
     assert handled.begun[5:] == [0, 1, 2, 3, 4]
 
 
-async def test_how_long_the_head_has_waited() -> None:
-    handled, queue = Handled(held=frozenset({SLOW})), queue_of(runners=1)
-    queue.put(handled.line(), Request(SLOW, 1))
-    queue.put(handled.line(), Request(SLOW, 2))
+async def test_slow_ms_is_the_waiting_time_of_the_oldest_request() -> None:
+    handled, queue = Handled(held=frozenset({REGISTRATION})), work_queue(runners=1)
+    queue.put(handled.connection(), Request(REGISTRATION, 1))
+    queue.put(handled.connection(), Request(REGISTRATION, 2))
     await until(lambda: queue.slow_ms() >= 5)
-    handled.let_go.set()
+    handled.released.set()
     await queue.join()
     assert queue.slow_ms() == 0
 
 
-async def test_one_line_leaves_room_for_others() -> None:
-    handled, queue = Handled(held=frozenset({SLOW})), queue_of(runners=1, capacity=1000, max_bytes=2**30)
-    greedy, modest = handled.line(), handled.line()
-    taken = sum(queue.put(greedy, Request(SLOW, number)) for number in range(5000))
+async def test_one_connection_leaves_room_for_others() -> None:
+    handled, queue = (
+        Handled(held=frozenset({REGISTRATION})),
+        work_queue(runners=1, capacity=1000, max_bytes=2**30),
+    )
+    greedy, modest = handled.connection(), handled.connection()
+    taken = sum(queue.put(greedy, Request(REGISTRATION, number)) for number in range(5000))
     assert 490 <= taken <= 510
-    assert all(queue.put(modest, Request(SLOW, 10_000 + number)) for number in range(100))
-    handled.let_go.set()
+    assert all(queue.put(modest, Request(REGISTRATION, 10_000 + number)) for number in range(100))
+    handled.released.set()
     await queue.join()
     assert len(handled.begun) == taken + 100
 
 
-async def test_after_the_end_nothing_is_begun() -> None:
-    handled, queue = Handled(held=frozenset({SLOW})), queue_of(runners=2)
-    line = handled.line()
+async def test_a_closed_queue_begins_no_request() -> None:
+    handled, queue = Handled(held=frozenset({REGISTRATION})), work_queue(runners=2)
+    connection = handled.connection()
     for number in range(10):
-        queue.put(line, Request(SLOW, number))
+        queue.put(connection, Request(REGISTRATION, number))
     await until(lambda: handled.begun == [0])
     queue.close()
     await until(lambda: not queue._tasks)

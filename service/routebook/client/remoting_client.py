@@ -102,7 +102,7 @@ class _ClientProtocol(asyncio.Protocol):
 
     async def request(self, code: int, ext: Ext | None, body: bytes) -> Response:
         transport = await self._ready()
-        opaque, sent = self._connection.ask(code, ext=ext, body=body)
+        opaque, sent = self._connection.request(code, ext=ext, body=body)
         response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._pending[opaque] = response
         transport.write(sent)
@@ -110,10 +110,10 @@ class _ClientProtocol(asyncio.Protocol):
             return await response
         finally:
             self._pending.pop(opaque, None)
-            self._connection.forget(opaque)
+            self._connection.abandon_request(opaque)
 
     async def send_oneway(self, code: int, ext: Ext | None, body: bytes) -> None:
-        (await self._ready()).write(self._connection.tell(code, ext=ext, body=body))
+        (await self._ready()).write(self._connection.oneway_request(code, ext=ext, body=body))
 
     async def close(self) -> None:
         self._fail("closed by us")

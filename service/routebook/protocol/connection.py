@@ -1,13 +1,14 @@
-"""One connection, without its socket: bytes in, events out, bytes to send.
+"""One connection without its socket: bytes in, events out, bytes to send.
 
-    events = connection.receive(data)        requests, responses to our own requests, at last perhaps an error
+    events = connection.receive(data)        requests, responses to our own requests, finally perhaps an error
     transport.write(connection.answer(request, ResponseCode.SUCCESS, body=...))
 
-Which bytes come in which chunk makes no difference to the events. Answers may be sent in any order: the peer pairs them
-by their opaque number.
+How the bytes are divided into chunks makes no difference to the events. Answers may be sent in any order, because the
+peer matches them by their opaque number.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from routebook.protocol.command import (
     ONEWAY_FLAG,
@@ -21,37 +22,35 @@ from routebook.protocol.command import (
     ResponseCode,
 )
 from routebook.protocol.frame import FrameLimits, FrameReader, PeerProtocolError
-from routebook.protocol.headers import decode_command, encode_command, encode_head, heads_of_success
-from routebook.protocol.lookup_template import TOPIC, LookupTemplate, learn
+from routebook.protocol.headers import decode_command, encode_command, encode_head, success_head_encoder
+from routebook.protocol.lookup_template import LookupTemplate, derive_template
 
 Event = Request | Response | PeerProtocolError
-"""The error is the last event: nothing is answered to it, the port closes the connection."""
+"""An error is the last event: it gets no answer, and the port closes the connection."""
 
-OPAQUE_MASK = 0x7FFF_FFFF
-SUCCESS = int(ResponseCode.SUCCESS)
-LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-_new_request = tuple.__new__
-"""Past the constructor of a named tuple, which is a Python function and takes twice as long."""
-LESSONS = 3
-"""Lookups of a connection, at most, that are looked at for what they have in common."""
-DEFAULT_LIMITS = FrameLimits()
+OPAQUE_MASK: Final = 0x7FFF_FFFF
+SUCCESS: Final = int(ResponseCode.SUCCESS)
+LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+MAX_TEMPLATE_SAMPLES: Final = 3
+"""Lookups of a connection, at most, from which it is tried to derive a template."""
+DEFAULT_LIMITS: Final = FrameLimits()
 
 
 class Connection:
-    """Of either side: a name server answers requests; a client, or we when we tell brokers something, sends them."""
+    """Of either side: a name server answers requests; a client sends them, and so do we when we notify brokers."""
 
     __slots__ = (
         "_encoding",
         "_error",
-        "_form",
         "_frames",
         "_last_opaque",
-        "_lessons",
         "_limits",
         "_outstanding",
+        "_samples_left",
+        "_template",
         "_version",
-        "head_of_success",
-        "lookup_form",
+        "encode_success_head",
+        "lookup_template",
     )
 
     def __init__(
@@ -63,41 +62,35 @@ class Connection:
     ) -> None:
         self._limits = limits
         self._encoding = encoding
-        """Of all we send: as in the reference a setting of ours, whatever the request was written in."""
+        """Of everything we send. As in RocketMQ, it is a setting and does not depend on the request."""
         self._version = version
-        self.head_of_success = heads_of_success(version, encoding, limits.max_frame_bytes)
-        """All but the body of a success that says nothing else, for the digits of an opaque and the length of the body;
-        None: `answer` knows.
+        self.encode_success_head = success_head_encoder(version, encoding, limits.max_frame_bytes)
+        """The frame without its body, for a success without fields and remark: from the digits of the opaque number and
+        the length of the body. None means that `answer` has to be called.
         """
         self._frames = FrameReader(limits)
-        self._form: LookupTemplate | None = None
-        self.lookup_form: LookupTemplate | None = None
-        """How the peer writes its lookups; set only where a frame may begin. Who can answer some of a chunk by this
-        need not `receive` those.
-        """
-        self._lessons = LESSONS
+        self._template: LookupTemplate | None = None
+        self.lookup_template: LookupTemplate | None = None
+        """Set only where a frame may begin. Lookups that the caller reads with it must not be passed to `receive`."""
+        self._samples_left = MAX_TEMPLATE_SAMPLES
         self._error: PeerProtocolError | None = None
         self._last_opaque = -1
         self._outstanding: set[int] = set()
 
     @property
     def error(self) -> PeerProtocolError | None:
-        """Set: the peer broke the protocol, and whatever it still sends is not looked at."""
+        """When set, the peer has broken the protocol, and what it still sends is ignored."""
         return self._error
 
     @property
     def unread_bytes(self) -> int:
-        """Above 0: a frame has begun and is not finished."""
+        """The bytes of a frame that has begun and is not complete."""
         return 0 if self._error else self._frames.unread_bytes
 
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
         if self._error:
             return events
-        if form := self.lookup_form:
-            data = self._take_lookups(form, data, events)
-            if not data:
-                return events
         frames = self._frames
         frames.receive(data)
         try:
@@ -105,39 +98,28 @@ class Connection:
                 command = decode_command(frame)
                 if type(command) is Request:
                     events.append(command)
-                    if self._lessons and command.code == LOOKUP and frame.encoding is HeaderEncoding.JSON:
-                        self._learn(frame.header, command)
+                    if self._samples_left and command.code == LOOKUP and frame.encoding is HeaderEncoding.JSON:
+                        self._sample(frame.header, command)
                 elif self._is_awaited(command):
                     events.append(command)
-            self.lookup_form = None if frames.unread_bytes else self._form
+            self.lookup_template = None if frames.unread_bytes else self._template
         except PeerProtocolError as error:
-            self.lookup_form = None
-            self._error = error.with_traceback(None)  # A traceback would hold the frame until the connection ends.
-            self._frames = FrameReader(self._limits)  # Lets go of what was kept.
+            self.lookup_template = None
+            self._error = error.with_traceback(None)  # A traceback would keep the frame until the connection ends.
+            self._frames = FrameReader(self._limits)  # Releases the bytes that were kept.
             events.append(error)
         return events
 
-    def _learn(self, header: bytes, lookup: Request) -> None:
-        """Not from the first: many a connection asks once. Not for ever: a peer may write each in another way."""
-        self._lessons -= 1
-        if self._lessons < LESSONS - 1:
-            self._form = learn(header, lookup, self._limits) or self._form
-
-    @staticmethod
-    def _take_lookups(form: LookupTemplate, data: bytes, events: list[Event]) -> bytes:
-        """What is left of the chunk."""
-        code, _, ext, _, version, language, flag, remark = form.example
-        at, size = 0, len(data)
-        while at < size and (lookups := form.read(data, at)):
-            for topic, opaque, end in lookups:
-                fields = {**ext, TOPIC: topic}  # type: ignore[dict-item]  # an example has ext fields
-                values = (code, int(opaque), fields, b"", version, language, flag, remark)
-                events.append(_new_request(Request, values))
-                at = end
-        return data[at:]
+    def _sample(self, header: bytes, lookup: Request) -> None:
+        """Not the first lookup, because many connections send only one. Only a few, because a peer may write each of
+        its lookups in another way.
+        """
+        self._samples_left -= 1
+        if self._samples_left < MAX_TEMPLATE_SAMPLES - 1:
+            self._template = derive_template(header, lookup, self._limits) or self._template
 
     def _is_awaited(self, command: Command) -> bool:
-        """A response that nobody waits for is dropped, as the reference does."""
+        """A response to no request of ours is dropped, as in RocketMQ."""
         if command.opaque not in self._outstanding:
             return False
         self._outstanding.discard(command.opaque)
@@ -146,23 +128,23 @@ class Connection:
     def answer(
         self, request: Request, code: int, *, ext: Ext | None = None, remark: str | None = None, body: bytes = b""
     ) -> bytes:
-        """The bytes of the answer; none for a oneway request."""
+        """The bytes of the answer; empty for a oneway request."""
         if request.flag & ONEWAY_FLAG:
             return b""
         response = Response(code, request.opaque, ext, body, self._version, remark=remark)
         return encode_command(response, self._encoding, self._limits.max_frame_bytes)
 
     def answer_in_parts(self, request: Request, code: int, body: bytes) -> Iterable[bytes]:
-        """The same for a body that many answers share: it is handed on, not copied."""
+        """The same for a body that many answers share and that is not copied into each."""
         if request.flag & ONEWAY_FLAG:
             return ()
-        if code == SUCCESS and (head := self.head_of_success(b"%d" % request.opaque, len(body))):
+        if code == SUCCESS and (head := self.encode_success_head(b"%d" % request.opaque, len(body))):
             return head, body
         response = Response(code, request.opaque, None, b"", self._version)
         return encode_head(response, len(body), self._encoding, self._limits.max_frame_bytes), body
 
-    def ask(self, code: int, *, ext: Ext | None = None, body: bytes = b"") -> tuple[int, bytes]:
-        """A request of our own: the number that its response will have, and the bytes to send."""
+    def request(self, code: int, *, ext: Ext | None = None, body: bytes = b"") -> tuple[int, bytes]:
+        """A request of our own: the opaque number of its response, and the bytes to send."""
         opaque = self._last_opaque = (self._last_opaque + 1) & OPAQUE_MASK
         sent = encode_command(
             Request(code, opaque, ext, body, self._version), self._encoding, self._limits.max_frame_bytes
@@ -170,12 +152,12 @@ class Connection:
         self._outstanding.add(opaque)
         return opaque, sent
 
-    def forget(self, opaque: int) -> None:
-        """Nobody waits for that response any more; should it still come, it is dropped."""
+    def abandon_request(self, opaque: int) -> None:
+        """Its response is no longer awaited. If it still arrives, it is dropped."""
         self._outstanding.discard(opaque)
 
-    def tell(self, code: int, *, ext: Ext | None = None, body: bytes = b"") -> bytes:
-        """A oneway request: there will be no response."""
+    def oneway_request(self, code: int, *, ext: Ext | None = None, body: bytes = b"") -> bytes:
+        """A request to which there will be no response."""
         self._last_opaque = (self._last_opaque + 1) & OPAQUE_MASK
-        told = Request(code, self._last_opaque, ext, body, self._version, flag=ONEWAY_FLAG)
-        return encode_command(told, self._encoding, self._limits.max_frame_bytes)
+        request = Request(code, self._last_opaque, ext, body, self._version, flag=ONEWAY_FLAG)
+        return encode_command(request, self._encoding, self._limits.max_frame_bytes)

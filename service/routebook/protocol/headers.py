@@ -343,7 +343,7 @@ def encode_head(
 
 
 @cache
-def heads_of_success(
+def success_head_encoder(
     version: int, encoding: HeaderEncoding, max_frame_bytes: int
 ) -> Callable[[bytes, int], bytes | None]:
     """Made once: of a success without fields and remark only the opaque varies, and the lengths."""

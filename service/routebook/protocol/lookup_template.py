@@ -1,11 +1,13 @@
-"""How one peer writes its lookups: all alike, but for the topic and the opaque.
+"""Lookup templates: a client writes all its lookups alike, except for the topic and the opaque number.
 
-A JSON header costs more to parse than all else that an answered lookup needs. So the first ones of a connection are
-parsed, and from one of them is learnt what stands around the two values that vary; later ones are matched with that.
+To parse a JSON header costs more than everything else that a lookup needs. So the first lookups of a connection are
+parsed, and a template is derived from one of them: the text around the two values that vary. Later lookups are matched
+with the template.
 
-Invariant: a header that matches says what a parser would have read. What is learnt from has no backslash and each of
-the two keys once, so the text around the values is the structure of the object; a value that matches has no quote, no
-backslash, no leading zero, so it cannot end early or mean something else. All that does not match is parsed.
+Invariant: a header that matches means what a parser would have read. A template is derived only from a header without a
+backslash, in which each of the two keys occurs once, so the text around the values is the structure of the object. A
+value that matches has no quote, no backslash and no leading zero, so it cannot end early or mean something else. What
+does not match is parsed.
 """
 
 import re
@@ -26,66 +28,66 @@ from routebook.protocol.frame import (
 from routebook.protocol.headers import decode_json_header
 
 TOPIC: Final = "topic"
-HOLES: Final = re.compile(
+_VARIABLE_PARTS: Final = re.compile(
     rb'(?:(?<="topic":")|(?<="topic": "))(?P<topic>[^"\\]*)(?=")'
     rb'|(?:(?<="opaque":)|(?<="opaque": ))(?P<opaque>[0-9]+)(?=[,}])'
 )
-"""Some peers put a blank behind a colon."""
-VALUES: Final = {"topic": rb'([^"\\]*)', "opaque": rb"(0|[1-9][0-9]{0,8})"}
-"""Nine digits are within 32 bits; a client that has counted further is parsed."""
+"""Some clients write a blank behind the colon."""
+_VALUES: Final = {"topic": rb'([^"\\]*)', "opaque": rb"(0|[1-9][0-9]{0,8})"}
+"""Nine digits fit 32 bits. The requests of a client that has counted further are parsed."""
 LONGEST_HEADER: Final = 1_024
-"""Of which a form is learnt. Real ones have 140 bytes."""
-MOST_AT_ONCE: Final = 32
-"""Lookups of a chunk: what is not answered at once is not read twice by the hundred."""
-MAX_FORMS: Final = 128
-"""Kept for all connections: each release of each client has one or two."""
+"""Longer headers give no template. Real ones have 140 bytes."""
+MAX_LOOKUPS_AT_ONCE: Final = 32
+"""Limit for each call of `read`. What cannot be answered at once has to be read again, so it must not be too much."""
+MAX_TEMPLATES: Final = 128
+"""Kept for all connections together; each release of each client has one or two."""
 
 Lookup = tuple[str, bytes, int]
-"""Topic, the digits of the opaque, and where in the chunk the frame ends."""
+"""The topic, the digits of the opaque number, and where the frame ends in the chunk."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LookupTemplate:
     example: Request
-    """What all of them say, with a topic and an opaque of no meaning."""
+    """What all lookups of the template have in common, with a topic and an opaque number that mean nothing."""
     read: Callable[[bytes, int], list[Lookup]]
-    """Lookups of this form from some place of a chunk on, a bounded number at a time. None: it is another frame that
-    stands there, or an unfinished one.
+    """The next lookups of a chunk, from a position on. Empty if a frame of another kind, or an incomplete one, is
+    there.
     """
 
 
-def learn(header: bytes, lookup: Request, limits: FrameLimits) -> LookupTemplate | None:
-    """What the header of that lookup teaches; None when it is not quite a usual one."""
+def derive_template(header: bytes, lookup: Request, limits: FrameLimits) -> LookupTemplate | None:
+    """None if the header of that lookup is too unusual."""
     if not lookup.ext or len(header) > LONGEST_HEADER or b"\\" in header:
         return None
     if header.count(b'"topic"') != 1 or header.count(b'"opaque"') != 1:
         return None
-    holes = {str(hole.lastgroup): hole for hole in HOLES.finditer(header)}
+    parts = {str(part.lastgroup): part for part in _VARIABLE_PARTS.finditer(header)}
     values = {"topic": lookup.ext.get(TOPIC, "").encode(), "opaque": b"%d" % lookup.opaque}
-    if {name: hole[0] for name, hole in holes.items()} != values:
+    if {name: part[0] for name, part in parts.items()} != values:
         return None
-    first, second = sorted(holes, key=lambda name: holes[name].start())
-    between = header[holes[first].end() : holes[second].start()]
-    around = header[: holes[first].start()], between, header[holes[second].end() :]
-    return _form(around, (first, second), limits)
+    first, second = sorted(parts, key=lambda name: parts[name].start())
+    between = header[parts[first].end() : parts[second].start()]
+    fixed = header[: parts[first].start()], between, header[parts[second].end() :]
+    return _template(fixed, (first, second), limits)
 
 
-@lru_cache(maxsize=MAX_FORMS)
-def _form(around: tuple[bytes, bytes, bytes], order: tuple[str, str], limits: FrameLimits) -> LookupTemplate:
-    before, between, after = map(re.escape, around)
-    match = re.compile(before + VALUES[order[0]] + between + VALUES[order[1]] + after).fullmatch
+@lru_cache(maxsize=MAX_TEMPLATES)
+def _template(fixed: tuple[bytes, bytes, bytes], order: tuple[str, str], limits: FrameLimits) -> LookupTemplate:
+    before, between, after = map(re.escape, fixed)
+    match = re.compile(before + _VALUES[order[0]] + between + _VALUES[order[1]] + after).fullmatch
     topic_group, opaque_group = (1, 2) if order[0] == TOPIC else (2, 1)
     longest = min(limits.max_header_bytes, limits.max_frame_bytes - PREFIX_BYTES, HEADER_LENGTH_MASK)
     unpack = PREFIX.unpack_from
 
     def read(chunk: bytes, at: int) -> list[Lookup]:
-        """A closure: what it needs for each chunk is at hand without a single attribute."""
+        """A closure, because its variables are found faster than attributes."""
         lookups: list[Lookup] = []
         size = len(chunk)
-        while size - at > PREFIX_BYTES and len(lookups) < MOST_AT_ONCE:
+        while size - at > PREFIX_BYTES and len(lookups) < MAX_LOOKUPS_AT_ONCE:
             length, word = unpack(chunk, at)
             end = at + LENGTH_BYTES + length
-            # Equal: a header in JSON, whose encoding is 0, and no body.
+            # If the two are equal, the header is JSON, whose encoding is 0, and there is no body.
             if word != length - HEADER_WORD_BYTES or word > longest or end > size:
                 break
             found = match(chunk, at + PREFIX_BYTES, end)
@@ -99,4 +101,4 @@ def _form(around: tuple[bytes, bytes, bytes], order: tuple[str, str], limits: Fr
             at = end
         return lookups
 
-    return LookupTemplate(cast("Request", decode_json_header(b"1".join(around), b"")), read)
+    return LookupTemplate(cast("Request", decode_json_header(b"1".join(fixed), b"")), read)

@@ -1,4 +1,4 @@
-"""`clusterTest`: a test environment that holds some topics itself and has all others from another name server."""
+"""`clusterTest`: a test environment that has some topics itself and looks all others up at another name server."""
 
 import asyncio
 import logging
@@ -9,11 +9,12 @@ from typing import Final
 from routebook.client.remoting_client import RemotingClient
 from routebook.errors import NotFoundError, PeerUnavailableError, RoutebookError
 from routebook.model.topic import ORDER_TOPIC_NAMESPACE
+from routebook.observability.metrics import Metrics
 from routebook.protocol.answer_bodies import Dialect, encode_route
 from routebook.protocol.command import Request, RequestCode, ResponseCode
 from routebook.protocol.headers import read_text
 from routebook.registry.reading import Reading
-from routebook.remoting.lookups import Lookups, not_found
+from routebook.remoting.lookups import CachedRoute, Lookups, not_found
 from routebook.remoting.reply import Reply, reply_to_error
 from routebook.settings import LiveSettings
 from routebook.settings.kinds import split_list
@@ -24,10 +25,16 @@ TIMEOUT_MS: Final = 3_000
 
 
 class ClusterTestLookups(Lookups):
-    """No warm-up, always the order configuration, always the plain dialect: as in the reference's 4.9."""
+    """As in RocketMQ 4.9: no warm-up, always with the order configuration, always in the plain dialect."""
 
-    def __init__(self, registry: Reading, live: LiveSettings) -> None:
-        super().__init__(registry, live)
+    def __init__(
+        self,
+        registry: Reading,
+        live: LiveSettings,
+        metrics: Metrics,
+        encode_success_head: Callable[[bytes, int], bytes | None],
+    ) -> None:
+        super().__init__(registry, live, metrics, encode_success_head)
         self._upstream = split_list(live.current.cluster_test_upstream)
         self._clients: dict[str, RemotingClient] = {}
         self._connecting = asyncio.Lock()
@@ -42,46 +49,46 @@ class ClusterTestLookups(Lookups):
             self.not_ready += 1
             return reply_to_error(error)
         self.found += 1
-        ordered = self._registry.view.kv.get(ORDER_TOPIC_NAMESPACE, {}).get(topic)
-        return encode_route(replace(route, order_conf=ordered), Dialect.PLAIN)
+        order_configuration = self._registry.view.kv.get(ORDER_TOPIC_NAMESPACE, {}).get(topic)
+        return encode_route(replace(route, order_conf=order_configuration), Dialect.PLAIN)
 
-    def find_kept(self, example: Request) -> Callable[[str], bytes | None] | None:
-        """Nothing is kept: its answers have another form."""
+    def _cache_for(self, example: Request) -> CachedRoute | None:
+        """The cached routes have another form."""
         del example
         return None
 
-    async def find_elsewhere(self, request: Request) -> bytes | Reply:
+    async def ask_upstream(self, request: Request) -> bytes | Reply:
         topic = read_text(request.ext, "topic") or ""
         try:
-            response = await self._ask({"topic": topic})
+            route = await self._upstream_route({"topic": topic})
         except PeerUnavailableError as error:
             self.not_ready += 1
             return reply_to_error(error)
-        if response is None:
+        if route is None:
             self.not_found += 1
             return not_found(topic)
         self.found += 1
-        return response
+        return route
 
-    async def _ask(self, ext: dict[str, str]) -> bytes | None:
-        """Of the first that knows, or says that there is none; its connection is kept. Whatever else one answers (busy,
-        not ready, going away) leaves the matter open.
+    async def _upstream_route(self, ext: dict[str, str]) -> bytes | None:
+        """From the first name server that has the route, or answers that there is none. After any other answer (busy,
+        not ready, going away) the next one is asked.
         """
         for address in self._upstream:
             try:
-                client = await self._connected(address)
+                client = await self._client(address)
                 response = await client.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=ext, timeout_ms=TIMEOUT_MS)
             except PeerUnavailableError as error:
-                _log.warning("A name server behind the cluster test does not answer. %s", error)
+                _log.warning("A name server of cluster_test_upstream does not answer. %s", error)
                 continue
             if response.code == ResponseCode.SUCCESS:
                 return response.body
             if response.code == ResponseCode.TOPIC_NOT_EXIST:
                 return None
-            _log.warning("%s, behind the cluster test, answers code %d: %r", address, response.code, response.remark)
+            _log.warning("%s, in cluster_test_upstream, answers code %d: %r", address, response.code, response.remark)
         raise PeerUnavailableError(";".join(self._upstream), "none of cluster_test_upstream answers")
 
-    async def _connected(self, address: str) -> RemotingClient:
+    async def _client(self, address: str) -> RemotingClient:
         async with self._connecting:
             client = self._clients.get(address)
             if client is None or not client.is_open:

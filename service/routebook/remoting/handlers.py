@@ -1,15 +1,4 @@
-"""103, 104, 322, 901, 904: what brokers say of themselves, and ask of their group.
-
-106, 206, 224, 304, 311 to 313: the whole table, or names out of it. None of these looks at liveness.
-
-205, 216, 217, 327: operators and brokers change topics.
-
-100, 101, 102, 219: key-values by namespace.
-
-318, 319: the configuration, as a properties file.
-
-Which handler answers which code.
-"""
+"""The handlers of all requests but lookups, by subject. `handlers_by_code` maps the request codes to them."""
 
 import asyncio
 import logging
@@ -34,7 +23,7 @@ from routebook.protocol.headers import read_boolean, read_int, read_long, write_
 from routebook.protocol.registration_body import read_registration_in_steps
 from routebook.protocol.request_bodies import read_data_version, read_queue_datas
 from routebook.registry.registry import Registry
-from routebook.remoting.reply import Asking, Handler, Reply
+from routebook.remoting.reply import Handler, Reply, RequestContext
 from routebook.replica.routes import (
     ClusterInfo,
     TopicList,
@@ -52,32 +41,34 @@ from routebook.settings import LiveSettings
 from routebook.settings.config_text import plan_config_update, properties_text
 
 NO_CODE_SET: Final = "not set any response code"
-"""What the reference says beside the success of 901."""
+"""RocketMQ's remark in the successful answer to 901."""
 MAX_DATA_VERSION_BYTES: Final = 4_096
-"""A version has some 80."""
+"""A data version has some 80."""
 LONGEST_TIMEOUT_MS: Final = 10 * 365 * 86_400_000
-"""A broker may name any; beyond ten years it would only test the arithmetic of the store."""
+"""Ten years. A broker may name any timeout; longer ones would only overflow the arithmetic of the store."""
 
 
 class BrokerHandlers:
+    """103, 104, 322, 901, 904: the requests of brokers."""
+
     def __init__(self, registry: Registry, live: LiveSettings) -> None:
         self._registry = registry
         self._live = live
 
-    async def register(self, asking: Asking) -> Reply:
-        seat = Seat(asking.required("clusterName"), asking.required("brokerName"), asking.required_long("brokerId"))
-        asking.required("brokerAddr")
+    async def register(self, context: RequestContext) -> Reply:
+        seat = Seat(context.required("clusterName"), context.required("brokerName"), context.required_long("brokerId"))
+        context.required("brokerAddr")
         result = await self._registry.register(
             seat,
-            _what_was_sent(asking.request),
-            lambda: self._read(asking, seat),
-            asking.caller,
-            connection=asking.connection,
+            _significant_parts(context.request),
+            lambda: self._read(context, seat),
+            context.caller,
+            connection=context.connection,
         )
-        return self._registered(result)
+        return self._registration_reply(result)
 
-    async def _read(self, asking: Asking, seat: Seat) -> Registration:
-        request, ext = asking.request, asking.request.ext
+    async def _read(self, context: RequestContext, seat: Seat) -> Registration:
+        request, ext = context.request, context.request.ext
         body = await self._registry.long_work.run(
             read_registration_in_steps(
                 request.body,
@@ -93,11 +84,11 @@ class BrokerHandlers:
             cluster=seat.cluster,
             broker=seat.broker,
             broker_id=seat.broker_id,
-            address=asking.required("brokerAddr"),
-            ha_address=asking.text("haServerAddr") or "",
-            zone=asking.text("__ZONE_NAME"),
+            address=context.required("brokerAddr"),
+            ha_address=context.text("haServerAddr") or "",
+            zone=context.text("__ZONE_NAME"),
             timeout_ms=None if timeout_ms is None else min(max(timeout_ms, 0), LONGEST_TIMEOUT_MS),
-            acting_master=read_boolean(ext, "enableActingMaster") if asking.text("enableActingMaster") else None,
+            acting_master=read_boolean(ext, "enableActingMaster") if context.text("enableActingMaster") else None,
             data_version=body.data_version,
             topics=body.topics,
             table_keys=body.table_keys,
@@ -105,46 +96,46 @@ class BrokerHandlers:
             filters=body.filters,
         )
 
-    def _registered(self, result: RegistrationResult) -> Reply:
+    def _registration_reply(self, result: RegistrationResult) -> Reply:
         ext = write_fields(
             {"haServerAddr": result.master_ha_address or None, "masterAddr": result.master_address or None}
         )
-        ordered = None
+        order_topics = None
         if self._live.current.return_order_topic_config_to_broker:
-            ordered = self._registry.view.kv.get(ORDER_TOPIC_NAMESPACE)
-        return Reply(ext=ext, body=b"" if ordered is None else encode_kv_table(ordered))
+            order_topics = self._registry.view.kv.get(ORDER_TOPIC_NAMESPACE)
+        return Reply(ext=ext, body=b"" if order_topics is None else encode_kv_table(order_topics))
 
-    async def unregister(self, asking: Asking) -> Reply | None:
-        """Answered when it is queued; what this connection says next waits until it has taken effect."""
+    async def unregister(self, context: RequestContext) -> Reply | None:
+        """Answered when it is queued. The next request of the connection waits until it has taken effect."""
         taken_effect = self._registry.depart(
-            asking.text("clusterName") or "",
-            asking.text("brokerName") or "",
-            read_long(asking.request.ext, "brokerId", 0),
-            asking.text("brokerAddr") or "",
-            asking.caller,
-            connection=asking.connection,
+            context.text("clusterName") or "",
+            context.text("brokerName") or "",
+            read_long(context.request.ext, "brokerId", 0),
+            context.text("brokerAddr") or "",
+            context.caller,
+            connection=context.connection,
         )
         if taken_effect is None:
             return Reply(ResponseCode.SYSTEM_ERROR)
-        asking.answer_now(Reply())
+        context.answer_now(Reply())
         await asyncio.wait([taken_effect])
         return None
 
-    async def query_data_version(self, asking: Asking) -> Reply:
-        cluster, address = asking.required("clusterName"), asking.required("brokerAddr")
-        asked = read_data_version(asking.body_within(MAX_DATA_VERSION_BYTES), now_ms=_now_ms())
-        changed, stored = await self._registry.query_data_version(cluster, address, asked, asking.caller)
+    async def query_data_version(self, context: RequestContext) -> Reply:
+        cluster, address = context.required("clusterName"), context.required("brokerAddr")
+        version = read_data_version(context.body_within(MAX_DATA_VERSION_BYTES), now_ms=_now_ms())
+        changed, stored = await self._registry.query_data_version(cluster, address, version, context.caller)
         body = b"" if stored is None else encode_data_version(stored)
         return Reply(ext=write_fields({"changed": changed}), body=body)
 
-    async def heartbeat(self, asking: Asking) -> Reply:
+    async def heartbeat(self, context: RequestContext) -> Reply:
         await self._registry.heartbeat_address(
-            asking.required("clusterName"), asking.required("brokerAddr"), asking.caller
+            context.required("clusterName"), context.required("brokerAddr"), context.caller
         )
         return Reply()
 
-    async def member_group(self, asking: Asking) -> Reply:
-        cluster, broker = asking.text("clusterName"), asking.text("brokerName")
+    async def member_group(self, context: RequestContext) -> Reply:
+        cluster, broker = context.text("clusterName"), context.text("brokerName")
         group = build_member_group(self._registry.view, cluster or "", broker or "")
         body = encode_member_group(broker, cluster, group.addresses)
         return Reply(remark=NO_CODE_SET, body=body)
@@ -154,7 +145,7 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _what_was_sent(request: Request) -> list[bytes]:
+def _significant_parts(request: Request) -> list[bytes]:
     """Everything in a registration that decides what it does: the peer's version, the header fields and the body."""
     parts = [b"%d" % request.version]
     for name, value in sorted((request.ext or {}).items()):
@@ -166,141 +157,148 @@ DISABLED: Final = Reply(ResponseCode.SYSTEM_ERROR, remark="disable")
 
 
 class ListHandlers:
-    """Bodies are kept while the table is the same: every broker from 5.0 on asks for the cluster table each five
-    seconds, which for a thousand of them would be more work than all else.
+    """106, 206, 224, 304, 311 to 313: the whole table, or lists of names. RocketMQ does not check here whether a broker
+    is alive, so neither do these.
+
+    Encoded answers are kept until the table changes. Each broker since 5.0 asks for the cluster table every five
+    seconds, so for a thousand brokers the encoding would be more work than everything else.
     """
 
     def __init__(self, registry: Registry, live: LiveSettings) -> None:
         self._registry = registry
         self._live = live
-        self._kept: dict[Callable[[Table], TopicList | ClusterInfo], tuple[int, bytes]] = {}
+        self._cache: dict[Callable[[Table], TopicList | ClusterInfo], tuple[int, bytes]] = {}
 
-    async def cluster_info(self, _asking: Asking) -> Reply:
-        return self._told(build_cluster_info)
+    async def cluster_info(self, _context: RequestContext) -> Reply:
+        return self._cached(build_cluster_info)
 
-    async def all_topics(self, _asking: Asking) -> Reply:
-        return self._told(list_topics) if self._live.current.enable_all_topic_list else DISABLED
+    async def all_topics(self, _context: RequestContext) -> Reply:
+        return self._cached(list_topics) if self._live.current.enable_all_topic_list else DISABLED
 
-    async def topics_of_cluster(self, asking: Asking) -> Reply:
-        cluster = asking.text("cluster") or ""
+    async def topics_of_cluster(self, context: RequestContext) -> Reply:
+        cluster = context.text("cluster") or ""
         if not self._live.current.enable_topic_list:
             return DISABLED
         return Reply(body=_encode(list_topics_of_cluster(self._registry.view, cluster)))
 
-    async def system_topics(self, _asking: Asking) -> Reply:
-        """The one listing without a switch."""
-        return self._told(list_system_topics)
+    async def system_topics(self, _context: RequestContext) -> Reply:
+        """The only list that no setting turns off."""
+        return self._cached(list_system_topics)
 
-    async def unit_topics(self, _asking: Asking) -> Reply:
-        return self._switched(list_unit_topics)
+    async def unit_topics(self, _context: RequestContext) -> Reply:
+        return self._if_enabled(list_unit_topics)
 
-    async def unit_subscription_topics(self, _asking: Asking) -> Reply:
-        return self._switched(list_unit_subscription_topics)
+    async def unit_subscription_topics(self, _context: RequestContext) -> Reply:
+        return self._if_enabled(list_unit_subscription_topics)
 
-    async def unit_subscription_topics_without_unit(self, _asking: Asking) -> Reply:
-        return self._switched(list_unit_subscription_topics_without_unit)
+    async def unit_subscription_topics_without_unit(self, _context: RequestContext) -> Reply:
+        return self._if_enabled(list_unit_subscription_topics_without_unit)
 
-    def _switched(self, listing: Callable[[Table], TopicList]) -> Reply:
-        return self._told(listing) if self._live.current.enable_topic_list else DISABLED
+    def _if_enabled(self, build: Callable[[Table], TopicList]) -> Reply:
+        return self._cached(build) if self._live.current.enable_topic_list else DISABLED
 
-    def _told(self, look: Callable[[Table], TopicList | ClusterInfo]) -> Reply:
+    def _cached(self, build: Callable[[Table], TopicList | ClusterInfo]) -> Reply:
         table, view_number = self._registry.view, self._registry.replica.view_number
-        kept = self._kept.get(look)
-        if kept is None or kept[0] != view_number:
-            kept = self._kept[look] = (view_number, _encode(look(table)))
-        return Reply(body=kept[1])
+        cached = self._cache.get(build)
+        if cached is None or cached[0] != view_number:
+            cached = self._cache[build] = (view_number, _encode(build(table)))
+        return Reply(body=cached[1])
 
 
-def _encode(found: TopicList | ClusterInfo) -> bytes:
-    if isinstance(found, ClusterInfo):
-        return encode_cluster_info(found.groups, found.clusters)
-    return encode_topic_list(found.topics, found.broker_address)
+def _encode(answer: TopicList | ClusterInfo) -> bytes:
+    if isinstance(answer, ClusterInfo):
+        return encode_cluster_info(answer.groups, answer.clusters)
+    return encode_topic_list(answer.topics, answer.broker_address)
 
 
 MAX_ROUTE_BYTES: Final = 32_768
-"""Of a route of 300 brokers; a broker sends one of itself alone."""
+"""A route with 300 brokers. A broker sends a route with itself alone."""
 
 
 class TopicHandlers:
+    """205, 216, 217, 327: topics are changed by operators and brokers."""
+
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    async def delete(self, asking: Asking) -> Reply:
-        """Success also where there was nothing to delete, or no name."""
+    async def delete(self, context: RequestContext) -> Reply:
+        """A success even without a topic to delete, or without a name."""
         with suppress(InvalidInputError):
             await self._registry.delete_topic(
-                asking.text("topic") or "", asking.text("clusterName") or None, asking.caller
+                context.text("topic") or "", context.text("clusterName") or None, context.caller
             )
         return Reply()
 
-    async def register(self, asking: Asking) -> Reply:
-        """Success also where the rules put nothing, or not all."""
-        queues = dict(read_queue_datas(asking.body_within(MAX_ROUTE_BYTES)))
-        topic = asking.text("topic")
+    async def register(self, context: RequestContext) -> Reply:
+        """A success even if the rules let nothing, or only a part, be stored."""
+        queues = dict(read_queue_datas(context.body_within(MAX_ROUTE_BYTES)))
+        topic = context.text("topic")
         if queues and topic is not None:
             with suppress(NotFoundError):
-                await self._registry.register_topic(topic, queues, asking.caller)
+                await self._registry.register_topic(topic, queues, context.caller)
         return Reply()
 
-    async def wipe_write_permission(self, asking: Asking) -> Reply:
-        return Reply(ext=write_fields({"wipeTopicCount": await self._set_permission(asking, writable=False)}))
+    async def wipe_write_permission(self, context: RequestContext) -> Reply:
+        return Reply(ext=write_fields({"wipeTopicCount": await self._set_permission(context, writable=False)}))
 
-    async def add_write_permission(self, asking: Asking) -> Reply:
-        return Reply(ext=write_fields({"addTopicCount": await self._set_permission(asking, writable=True)}))
+    async def add_write_permission(self, context: RequestContext) -> Reply:
+        return Reply(ext=write_fields({"addTopicCount": await self._set_permission(context, writable=True)}))
 
-    async def _set_permission(self, asking: Asking, *, writable: bool) -> int:
-        """How many topics name the broker, changed or not."""
+    async def _set_permission(self, context: RequestContext, *, writable: bool) -> int:
+        """The number of topics that have an entry of the broker, changed or not."""
         try:
-            touched = await self._registry.set_write_permission(
-                asking.text("brokerName") or "", writable, asking.caller
+            result = await self._registry.set_write_permission(
+                context.text("brokerName") or "", writable, context.caller
             )
         except InvalidInputError:
             return 0
-        return touched.count
+        return result.count
 
 
 NAMELESS: Final = Reply(ResponseCode.SYSTEM_ERROR, remark="namespace or key is null")
 
 
 class KeyValueHandlers:
+    """100, 101, 102, 219: key-values by namespace."""
+
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    async def put(self, asking: Asking) -> Reply:
-        namespace, key, value = asking.text("namespace"), asking.text("key"), asking.text("value")
+    async def put(self, context: RequestContext) -> Reply:
+        namespace, key, value = context.text("namespace"), context.text("key"), context.text("value")
         if namespace is None or key is None:
             return NAMELESS
-        await self._registry.put_kv(namespace, key, value or "", asking.caller)
+        await self._registry.put_kv(namespace, key, value or "", context.caller)
         if value is None:
-            # The reference stores null then: the namespace is there, the key reads as absent.
-            await self._registry.delete_kv(namespace, key, asking.caller)
+            # RocketMQ stores null: the namespace exists then, and the key does not.
+            await self._registry.delete_kv(namespace, key, context.caller)
         return Reply()
 
-    async def get(self, asking: Asking) -> Reply:
-        namespace, key = asking.text("namespace"), asking.text("key")
+    async def get(self, context: RequestContext) -> Reply:
+        namespace, key = context.text("namespace"), context.text("key")
         try:
             value = self._registry.kv_value(namespace or "", key or "")
         except NotFoundError:
-            remark = f"No config item, Namespace: {_said(namespace)} Key: {_said(key)}"
+            remark = f"No config item, Namespace: {_or_null(namespace)} Key: {_or_null(key)}"
             return Reply(ResponseCode.QUERY_NOT_FOUND, ext={}, remark=remark)
         return Reply(ext=write_fields({"value": value}))
 
-    async def delete(self, asking: Asking) -> Reply:
-        """Success also where nothing was there."""
+    async def delete(self, context: RequestContext) -> Reply:
+        """A success even if there was nothing to delete."""
         with suppress(NotFoundError, InvalidInputError):
-            await self._registry.delete_kv(asking.text("namespace") or "", asking.text("key") or "", asking.caller)
+            await self._registry.delete_kv(context.text("namespace") or "", context.text("key") or "", context.caller)
         return Reply()
 
-    async def list(self, asking: Asking) -> Reply:
-        namespace = asking.text("namespace")
+    async def list(self, context: RequestContext) -> Reply:
+        namespace = context.text("namespace")
         try:
             table = self._registry.kv(namespace or "")
         except NotFoundError:
-            return Reply(ResponseCode.QUERY_NOT_FOUND, remark=f"No config item, Namespace: {_said(namespace)}")
+            return Reply(ResponseCode.QUERY_NOT_FOUND, remark=f"No config item, Namespace: {_or_null(namespace)}")
         return Reply(body=encode_kv_table(table))
 
 
-def _said(name: str | None) -> str:
+def _or_null(name: str | None) -> str:
     return "null" if name is None else name
 
 
@@ -308,46 +306,52 @@ audit = logging.getLogger("routebook.audit")
 refusals = PeerLog(audit)
 
 BLACK_LISTED: Final = "Can not update config in black list."
-NOT_ALLOWED: Final = "Configuration is not changed over this port here: remoting_config_updates is off."
+NOT_ALLOWED: Final = "The setting remoting_config_updates does not allow changes over this port."
 MAX_TEXT_BYTES: Final = 65_536
 UNREADABLE: Final = "string2Properties error"
 
 
 class ConfigurationHandlers:
+    """318, 319: the configuration as a properties file."""
+
     def __init__(self, registry: Registry, live: LiveSettings) -> None:
         self._registry = registry
         self._live = live
 
-    async def show(self, _asking: Asking) -> Reply:
+    async def show(self, _context: RequestContext) -> Reply:
         return Reply(body=properties_text(self._live).encode())
 
-    async def update(self, asking: Asking) -> Reply:
-        """Nobody on this port says who he is: only where a setting allows it, and only what takes effect at once."""
+    async def update(self, context: RequestContext) -> Reply:
+        """This port has no authentication, so a setting must allow changes, and only settings that take effect at once
+        can be changed.
+        """
         if not self._live.current.remoting_config_updates:
-            refusals.log(logging.WARNING, "configuration change from %s: refused", asking.caller.source)
+            refusals.log(logging.WARNING, "configuration change from %s: refused", context.caller.source)
             return Reply(ResponseCode.NO_PERMISSION, remark=NOT_ALLOWED)
         try:
-            changes = plan_config_update(_text_of(asking.body_within(MAX_TEXT_BYTES)), self._live)
+            changes = plan_config_update(_text_of(context.body_within(MAX_TEXT_BYTES)), self._live)
         except BrokenPropertiesError:
             return Reply(ResponseCode.SYSTEM_ERROR, remark=UNREADABLE)
         except ProtectedPropertyError:
             refusals.log(
-                logging.WARNING, "configuration change from %s: refused, a key is black-listed", asking.caller.source
+                logging.WARNING,
+                "configuration change from %s: refused, a black-listed key",
+                context.caller.source,
             )
             return Reply(ResponseCode.NO_PERMISSION, remark=BLACK_LISTED)
         for key, value in changes.items():
-            await self._registry.change_setting(key, value, asking.caller)
-        audit.info("configuration change from %s: %s", asking.caller.source, changes)
+            await self._registry.change_setting(key, value, context.caller)
+        audit.info("configuration change from %s: %s", context.caller.source, changes)
         return Reply()
 
 
 def _text_of(body: bytes) -> str:
-    """The reference reads it as Java does: what is not UTF-8 becomes a replacement letter."""
+    """As in Java, bytes that are not UTF-8 become the replacement character."""
     return body.decode("utf-8", "replace")
 
 
 def handlers_by_code(registry: Registry, live: LiveSettings) -> Mapping[int, Handler]:
-    """All but the lookup (105), which is answered without a turn in the queue."""
+    """All requests but the lookup (105), which does not go through the queue."""
     brokers = BrokerHandlers(registry, live)
     lists = ListHandlers(registry, live)
     topics = TopicHandlers(registry)
@@ -355,15 +359,15 @@ def handlers_by_code(registry: Registry, live: LiveSettings) -> Mapping[int, Han
     configuration = ConfigurationHandlers(registry, live)
 
     def writing(handle: Handler) -> Handler:
-        """Each call to a store that is silent takes its whole time; with as many runners as there are, hundreds of
-        brokers would wait for a minute to be refused.
+        """Refuses at once while the store does not answer. Otherwise each call would wait for its timeout, and with the
+        few runners there are, hundreds of brokers would wait for a minute.
         """
 
-        async def handle_if_the_store_answers(asking: Asking) -> Reply | None:
+        async def handle_if_store_answers(context: RequestContext) -> Reply | None:
             registry.check_store_answers()
-            return await handle(asking)
+            return await handle(context)
 
-        return handle_if_the_store_answers
+        return handle_if_store_answers
 
     return {
         RequestCode.PUT_KV_CONFIG: writing(key_values.put),

@@ -1,8 +1,8 @@
-"""905: tells brokers that their group's smallest id is another one.
+"""Request 905: notifies brokers that the smallest broker id of their group has changed.
 
-At most once, over a connection that is opened for it and closed after it; who cannot be reached is left out, as in
-Apache's: brokers ask for their members every second anyway. What one receiver is told arrives in the order in which it
-happened.
+At most once, over a connection that is opened and closed for it. A broker that cannot be reached is left out, as by
+RocketMQ; brokers ask for the members of their group every second anyway. The notifications for one receiver arrive in
+the order of the changes.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from routebook.settings import LiveSettings
 
 _log = logging.getLogger(__name__)
 
-CONNECTIONS_AT_A_TIME: Final = 64
+MAX_CONNECTIONS: Final = 64
 WAITING_PER_RECEIVER: Final = 16
-"""Beyond it the oldest is dropped: only the last one says how things are."""
+"""Beyond it the oldest is dropped; only the last one describes the current state."""
 
 
 class Notifications:
@@ -30,12 +30,12 @@ class Notifications:
         settings = live.current
         self._timeout_ms = settings.connect_timeout_ms
         self._tls = client_context() if settings.tls_client_enable else None
-        self._slots = asyncio.Semaphore(CONNECTIONS_AT_A_TIME)
+        self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._waiting: dict[str, deque[Ext]] = {}
-        """By receiver; there while a task serves it."""
+        """By receiver, as long as a task sends to it."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def tell(self, change: MinBrokerChange) -> None:
+    def notify(self, change: MinBrokerChange) -> None:
         """Returns at once."""
         ext = write_fields(
             {
@@ -45,13 +45,13 @@ class Notifications:
                 "haBrokerAddr": change.ha_address,
             }
         )
-        _log.info("Group %s: telling %s that its smallest id is %d.", change.broker, change.receivers, change.min_id)
+        _log.info("Group %s: notifying %s that the smallest id is %d.", change.broker, change.receivers, change.min_id)
         for receiver in change.receivers:
             if receiver in self._waiting:
                 self._waiting[receiver].append(ext)
             else:
                 self._waiting[receiver] = deque([ext], maxlen=WAITING_PER_RECEIVER)
-                task = asyncio.create_task(self._serve(receiver))
+                task = asyncio.create_task(self._send(receiver))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
@@ -60,10 +60,10 @@ class Notifications:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _serve(self, receiver: str) -> None:
+    async def _send(self, receiver: str) -> None:
         waiting = self._waiting[receiver]
         try:
-            while waiting:  # Something may have come while the last connection was being closed.
+            while waiting:  # More may have been added while the last connection was being closed.
                 async with (
                     self._slots,
                     await RemotingClient.connect(receiver, timeout_ms=self._timeout_ms, tls=self._tls) as client,
@@ -71,13 +71,13 @@ class Notifications:
                     while waiting:
                         await client.send_oneway(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext=waiting.popleft())
         except (PeerUnavailableError, InvalidInputError) as error:
-            _log.info("%s is not told of its group's smallest id: %s", receiver, error)
+            _log.info("%s cannot be notified of the smallest id of its group: %s", receiver, error)
         finally:
             del self._waiting[receiver]
 
 
 def client_context() -> ssl.SSLContext:
-    """Without looking at the broker's certificate, as Apache's default is: brokers sign theirs themselves."""
+    """Does not verify the broker's certificate, as is RocketMQ's default: brokers have self-signed ones."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

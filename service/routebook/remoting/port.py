@@ -1,62 +1,79 @@
-"""What all connections of the port share, and the sweep that ends those that are idle, unfinished or stuck."""
+"""The connections of the port: what they share (`Port`), and one of them (`RemotingConnection`).
+
+Invariants of a connection:
+- A lookup is answered in the step of the event loop that received it, unless the peer does not read its answers. Then
+  its requests wait in the connection and nothing more is read, so that the buffer of answers stays bounded.
+- Requests other than lookups are handled one after the other, in the order they arrived.
+- After a violation of the protocol nothing more is read or answered.
+
+A sweep once a second looks at all connections and closes those that are idle, unfinished or stuck, so that no request
+needs a timer of its own.
+"""
 
 import asyncio
 import heapq
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
+from math import inf
 from operator import itemgetter
-from typing import Final, Protocol
+from time import perf_counter
+from typing import Final, cast
 
+from routebook.errors import RoutebookError, StoreError
+from routebook.model.names import Caller
 from routebook.observability.logs import PeerLog
-from routebook.observability.metrics import Metrics, PortFigures
-from routebook.protocol.command import SPOKEN_VERSION, HeaderEncoding
-from routebook.protocol.frame import FrameLimits, PeerProtocolError
-from routebook.protocol.headers import heads_of_success
+from routebook.observability.metrics import Metrics, PortFigures, reason_of
+from routebook.protocol.command import (
+    SPOKEN_VERSION,
+    V5_3_1,
+    HeaderEncoding,
+    Request,
+    RequestCode,
+    ResponseCode,
+    request_name,
+)
+from routebook.protocol.connection import Connection, Event
+from routebook.protocol.frame import FrameLimits, OwnProtocolError, PeerProtocolError
+from routebook.protocol.headers import success_head_encoder
+from routebook.protocol.lookup_template import LookupTemplate
 from routebook.registry.registry import Registry
-from routebook.registry.sessions import HeldConnection
 from routebook.remoting.cluster_test import ClusterTestLookups
-from routebook.remoting.lookups import Answering, Lookups, ShortWay, TimedOnce
-from routebook.remoting.reply import Handler
-from routebook.remoting.work_queue import WorkQueue
+from routebook.remoting.lookups import BATCH_BYTES, Lookups
+from routebook.remoting.reply import (
+    Handler,
+    Reply,
+    RequestContext,
+    go_away,
+    not_supported,
+    overloaded,
+    reply_to_error,
+)
+from routebook.remoting.work_queue import ConnectionQueue, WorkQueue
 from routebook.settings import LiveSettings
 
-_peers = PeerLog(logging.getLogger(__name__))
+_log = logging.getLogger(__name__)
+_peer_log = PeerLog(_log)
 
 SWEEP_S: Final = 1.0
 SPARED_AT_ONCE: Final = 16
-SPARED_A_SWEEP: Final = 1_000
+SPARED_PER_SWEEP: Final = 1_000
 LOW_WATER_SHARE: Final = 4
-"""Reading goes on when the output has fallen to this part of its high-water mark, as asyncio's own default."""
-
-
-class PortConnection(HeldConnection, Protocol):
-    """`connection.RemotingConnection`, as the port sees it."""
-
-    closed: bool
-
-    @property
-    def is_closing(self) -> bool: ...
-    @property
-    def is_busy(self) -> bool: ...
-    @property
-    def unread_bytes(self) -> int: ...
-    def has_been_quiet_since(self, now: float) -> float: ...
-    def has_unfinished_frame_since(self, now: float) -> float: ...
-    def has_been_stuck_since(self, now: float) -> float: ...
-    def abort(self, reason: str) -> None: ...
+"""Reading continues when the output buffer has fallen to this part of its high-water mark, as is asyncio's default."""
+CONNECTION_QUEUE_BYTES: Final = 32 << 20
+"""A connection with so much waiting is not read from, so that one peer cannot fill the memory of the queue alone."""
+LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
 class Port:
-    """A sweep once a second looks at all connections, so that a request costs none of them a timer."""
-
     def __init__(
         self, registry: Registry, live: LiveSettings, handlers: Mapping[int, Handler], metrics: Metrics
     ) -> None:
         settings = live.current
         self.registry = registry
         self.handlers = handlers
+        self.worker = registry.worker
         self.queue = WorkQueue(
             runners=settings.default_thread_pool_nums,
             capacity=settings.default_thread_pool_queue_capacity,
@@ -67,57 +84,48 @@ class Port:
             capacity=settings.client_request_thread_pool_queue_capacity,
             max_bytes=settings.max_queued_bytes,
         )
-        """Only for lookups that must ask elsewhere (`cluster_test`): all others are answered as they come."""
-        self.lookups = ClusterTestLookups(registry, live) if settings.cluster_test else Lookups(registry, live)
-        self.worker = registry.worker
+        """Only for lookups that ask another name server (`cluster_test`); all others are answered as they arrive."""
         self.limits = FrameLimits(settings.max_frame_bytes, settings.max_header_bytes)
         self.encoding = HeaderEncoding[settings.serialize_type]
-        head = heads_of_success(SPOKEN_VERSION, self.encoding, self.limits.max_frame_bytes)
-        self._untimed = ShortWay(self.lookups, head)
-        self.short_way: Answering = self._untimed
+        self.lookups = (ClusterTestLookups if settings.cluster_test else Lookups)(
+            registry, live, metrics, success_head_encoder(SPOKEN_VERSION, self.encoding, self.limits.max_frame_bytes)
+        )
         self.high_water = settings.write_buffer_high_water_mark or settings.max_output_bytes
         self.low_water = min(
             settings.write_buffer_low_water_mark or self.high_water // LOW_WATER_SHARE, self.high_water
         )
         self.is_draining = False
-        self.connections: set[PortConnection] = set()
+        self.connections: set[RemotingConnection] = set()
         self.violations: Counter[str] = Counter()
         self.cut: Counter[str] = Counter()
+        """Connections closed by the port, by reason."""
         self._live = live
         self.metrics = metrics
-        self._emptied = asyncio.Event()
-        self._spare: list[PortConnection] = []
-        """The quietest last."""
+        self._no_connections = asyncio.Event()
+        self._idle_connections: list[RemotingConnection] = []
+        """As the last sweep saw them; the one that has been idle for longest is the last."""
 
-    def came(self, connection: PortConnection) -> None:
+    def add(self, connection: "RemotingConnection") -> None:
         self.connections.add(connection)
-        self._emptied.clear()
+        self._no_connections.clear()
 
-    def went(self, connection: PortConnection) -> None:
+    def remove(self, connection: "RemotingConnection") -> None:
         self.connections.discard(connection)
         self.registry.sessions.lost(connection)
         if not self.connections:
-            self._emptied.set()
+            self._no_connections.set()
 
-    def sample_next(self) -> None:
-        """The next lookup takes its own time. No other one is any slower for it: what answers is exchanged."""
-        self.short_way = TimedOnce(self._untimed, self._sampled)
-
-    def _sampled(self, seconds: float) -> None:
-        self.short_way = self._untimed
-        self.metrics.lookup_time("remoting", seconds)
-
-    def violated(self, peer: str, error: PeerProtocolError) -> None:
+    def count_violation(self, peer: str, error: PeerProtocolError) -> None:
         self.violations[error.violation.value] += 1
-        _peers.log(logging.INFO, "%s broke the protocol, and is cut off: %s", peer, error)
+        _peer_log.log(logging.INFO, "%s violated the protocol and is disconnected: %s", peer, error)
 
     def make_room(self) -> int:
-        """Closes some that can be spared: without sessions, nobody waiting, the longest quiet of those the last sweep
-        saw. A newcomer may be a broker that comes back.
+        """Closes some connections without sessions and without pending requests, the longest idle first. They may make
+        room for a broker that returns. Returns their number.
         """
         closed = 0
-        while self._spare and closed < SPARED_AT_ONCE:
-            connection = self._spare.pop()
+        while self._idle_connections and closed < SPARED_AT_ONCE:
+            connection = self._idle_connections.pop()
             if not connection.is_closing and not connection.is_busy and not self.registry.sessions.carries(connection):
                 connection.close("room for others is needed")
                 closed += 1
@@ -126,7 +134,7 @@ class Port:
 
     async def wait_empty(self) -> None:
         if self.connections:
-            await self._emptied.wait()
+            await self._no_connections.wait()
 
     async def wait_idle(self) -> None:
         await self.queue.join()
@@ -157,32 +165,307 @@ class Port:
     def _sweep_once(self, now: float) -> None:
         settings = self._live.current
         idle_s = settings.server_channel_max_idle_time_seconds
-        # A look comes up to one period late: counted in, so that the deadline holds.
+        # A sweep sees a state up to one period late. That is subtracted, so that the deadline holds.
         unfinished_s = max(settings.incomplete_frame_timeout_ms / 1000 - SWEEP_S, SWEEP_S)
-        quiet: list[tuple[float, PortConnection]] = []
+        idle: list[tuple[float, RemotingConnection]] = []
         for connection in tuple(self.connections):
-            quiet_since = connection.has_been_quiet_since(now)
-            if quiet_since < now and not connection.is_closing:
-                quiet.append((quiet_since, connection))
-            if connection.has_been_stuck_since(now) <= now - unfinished_s:
-                self._cut(connection, "it does not take its answers")
-            elif connection.has_unfinished_frame_since(now) <= now - unfinished_s:
-                self._cut(connection, "it does not finish what it began")
-            elif idle_s and quiet_since <= now - idle_s and not connection.is_closing:
+            idle_since = connection.idle_since(now)
+            if idle_since < now and not connection.is_closing:
+                idle.append((idle_since, connection))
+            if connection.stuck_since(now) <= now - unfinished_s:
+                self._abort(connection, "it does not take its answers")
+            elif connection.unfinished_since(now) <= now - unfinished_s:
+                self._abort(connection, "it does not finish what it began")
+            elif idle_s and idle_since <= now - idle_s and not connection.is_closing:
                 self.cut["idle"] += 1
                 connection.close("idle")
-        self._bound_unfinished(settings.max_queued_bytes)
-        self._spare = [one for _, one in heapq.nsmallest(SPARED_A_SWEEP, quiet, key=itemgetter(0))][::-1]
+        self._limit_unfinished(settings.max_queued_bytes)
+        longest_idle = heapq.nsmallest(SPARED_PER_SWEEP, idle, key=itemgetter(0))
+        self._idle_connections = [connection for _, connection in longest_idle][::-1]
 
-    def _bound_unfinished(self, max_bytes: int) -> None:
-        """A thousand frames of 16 MiB may be on their way at once. The largest go first: few peers send those."""
+    def _limit_unfinished(self, max_bytes: int) -> None:
+        """A thousand frames of 16 MiB may be incomplete at once. The largest are dropped first, since few peers send
+        those.
+        """
         unread = {one: one.unread_bytes for one in self.connections if one.unread_bytes}
         total = sum(unread.values())
         while total > max_bytes:
             largest = max(unread, key=unread.__getitem__)
             total -= unread.pop(largest)
-            self._cut(largest, "frames that are not finished take too much memory")
+            self._abort(largest, "frames that are not finished take too much memory")
 
-    def _cut(self, connection: PortConnection, reason: str) -> None:
+    def _abort(self, connection: "RemotingConnection", reason: str) -> None:
         self.cut[reason] += 1
         connection.abort(reason)
+
+
+class RemotingConnection(asyncio.Protocol):
+    """Slots keep the memory of a connection together, which with hundreds that take turns is out of the processor's
+    cache each time.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_chunks",
+        "_deferred",
+        "_idle_since",
+        "_is_active",
+        "_lookups",
+        "_port",
+        "_queue",
+        "_reads_paused",
+        "_stuck_since",
+        "_template",
+        "_transport",
+        "_unfinished_after",
+        "_unfinished_since",
+        "_wire",
+        "_writes_paused",
+        "closed",
+        "peer",
+    )
+
+    def __init__(self, port: Port, peer: str, first_byte_at: float = inf) -> None:
+        """`first_byte_at`: when the first byte arrived, if that was before the connection was made."""
+        self._port = port
+        self._lookups = port.lookups
+        self._wire = Connection(port.limits, encoding=port.encoding)
+        self._template: LookupTemplate | None = None
+        """The same as in `_wire`. Answering by it touches nothing else of the connection's own."""
+        self._queue = ConnectionQueue(self._handle)
+        self._deferred: deque[Event] = deque()
+        """Requests that wait until the peer reads its answers."""
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._writes_paused = False
+        self._reads_paused = False
+        self.peer = peer
+        self.closed = False
+        self._is_active = True
+        """Whether anything was read or written since the last sweep."""
+        self._chunks = 0
+        """Number of chunks with complete frames. An incomplete frame is the same as at the last sweep if this has not
+        changed. Chunks of lookups that match the template are not counted, since they complete no incomplete frame.
+        """
+        self._idle_since = inf
+        self._stuck_since = inf
+        self._unfinished_since = first_byte_at
+        self._unfinished_after = 0
+
+    # -- called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=self._port.high_water, low=self._port.low_water)
+        self._port.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc  # Every kind of end means the same.
+        self.closed = True
+        self._deferred.clear()
+        self._port.queue.unblock(self._queue)
+        self._port.remove(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._is_active = True
+        at = 0
+        if (template := self._template) and not self._port.is_draining:
+            lookups = self._lookups
+            while not self._writes_paused:
+                answers: list[bytes] = []
+                end = lookups.answer_chunk(template, data, at, answers)
+                if end == at:
+                    break
+                self._transport.write(b"".join(answers))
+                if end == len(data):
+                    return
+                at = end
+        events = self._wire.receive(data[at:] if at else data)
+        self._template = self._wire.lookup_template
+        if events:
+            self._chunks += 1
+            self._handle_events(events)
+
+    def eof_received(self) -> bool:
+        """A peer that has closed its side has left: no RocketMQ peer half-closes, and a lost broker must be noticed."""
+        return False
+
+    def pause_writing(self) -> None:
+        self._writes_paused = True
+        self._queue.blocked = True
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writes_paused = False
+        self._is_active = True
+        deferred, self._deferred = self._deferred, deque()
+        if deferred:
+            self._handle_events(list(deferred))
+        if not self._writes_paused:
+            self._port.queue.unblock(self._queue)
+            self._resume_reading()
+
+    # -- called by the sweep and by the sessions
+
+    def idle_since(self, now: float) -> float:
+        """Since when nothing was read or written. For this and the next two, infinity means "not at all"."""
+        if self._is_active:
+            self._is_active = False
+            self._idle_since = now
+        return self._idle_since
+
+    def unfinished_since(self, now: float) -> float:
+        """Since when a frame has been incomplete."""
+        if not self._wire.unread_bytes or self._reads_paused:
+            self._unfinished_since = inf
+        elif self._unfinished_after != self._chunks or self._unfinished_since > now:
+            self._unfinished_after, self._unfinished_since = self._chunks, now
+        return self._unfinished_since
+
+    def stuck_since(self, now: float) -> float:
+        """Since when the peer has not read its answers, or the last ones while the connection is being closed."""
+        if not self._writes_paused and not self.is_closing:
+            self._stuck_since = inf
+        elif self._stuck_since > now:
+            self._stuck_since = now
+        return self._stuck_since
+
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes of an incomplete frame."""
+        return self._wire.unread_bytes
+
+    @property
+    def is_closing(self) -> bool:
+        """Closed by us, perhaps still waiting until the peer has read its answers."""
+        return self._transport.is_closing()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request has no answer yet."""
+        return bool(self._queue.waiting) or self._queue.busy or bool(self._deferred)
+
+    def close(self, reason: str) -> None:
+        """Answers that were written are still sent."""
+        if not self.closed:
+            _peer_log.log(logging.DEBUG, "Closing the connection of %s: %s.", self.peer, reason)
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        if not self.closed:
+            _peer_log.log(logging.INFO, "Aborting the connection of %s: %s.", self.peer, reason)
+            self._transport.abort()
+
+    # -- requests
+
+    def _handle_events(self, events: list[Event]) -> None:
+        answers: list[bytes] = []
+        batch_bytes = 0
+        violation: PeerProtocolError | None = None
+        for at, event in enumerate(events):
+            if type(event) is not Request:
+                violation = event if type(event) is PeerProtocolError else None
+                continue
+            if event.code == LOOKUP and not self._port.is_draining:
+                found = self._lookups.find(event)
+                if type(found) is bytes:
+                    try:
+                        answers += self._wire.answer_in_parts(event, ResponseCode.SUCCESS, found)
+                    except OwnProtocolError as error:
+                        answers.append(self._encode(event, _too_large(error)))
+                    batch_bytes += len(found)
+                elif (reply := self._queue_for_upstream(event, cast("Reply | None", found))) is not None:
+                    answers.append(self._encode(event, reply))
+                if batch_bytes >= BATCH_BYTES:
+                    self._write(answers)
+                    answers, batch_bytes = [], 0
+                    if self._writes_paused:
+                        self._deferred.extend(events[at + 1 :])
+                        return
+            elif (reply := self._enqueue(event)) is not None:
+                answers.append(self._encode(event, reply))
+        if answers:
+            self._write(answers)
+        if violation:
+            self._port.count_violation(self.peer, violation)
+            self._transport.close()
+
+    def _enqueue(self, request: Request) -> Reply | None:
+        """A reply only if the request does not get into the queue."""
+        port = self._port
+        if port.is_draining and request.version > V5_3_1:
+            return go_away()
+        if request.code == LOOKUP:
+            found = self._lookups.find(request)
+            return Reply(body=found) if isinstance(found, bytes) else self._queue_for_upstream(request, found)
+        if request.code not in port.handlers:
+            return not_supported(request.code)
+        if not port.queue.put(self._queue, request):
+            return overloaded()
+        if self._queue.queued_bytes > CONNECTION_QUEUE_BYTES:
+            self._pause_reading()
+        return None
+
+    def _queue_for_upstream(self, request: Request, reply: Reply | None) -> Reply | None:
+        """Without a reply, the lookup asks another name server, concurrently with all others."""
+        if reply is None and not self._port.lookup_queue.put(ConnectionQueue(self._ask_upstream), request):
+            return overloaded()
+        return reply
+
+    async def _ask_upstream(self, request: Request) -> None:
+        found = await self._lookups.ask_upstream(request)
+        self._answer(request, Reply(body=found) if isinstance(found, bytes) else found)
+
+    async def _handle(self, request: Request) -> None:
+        reply: Reply | None
+        caller = Caller(self._port.worker, self.peer)
+        context = RequestContext(request, self, caller, lambda early: self._answer(request, early))
+        metrics, start = self._port.metrics, perf_counter()
+        try:
+            reply = await self._port.handlers[request.code](context)
+        except RoutebookError as error:
+            # An unreachable store is logged once, elsewhere; here a thousand brokers would log it.
+            level = logging.DEBUG if isinstance(error, StoreError) else logging.INFO
+            _peer_log.log(level, "%s from %s: %s", request_name(request.code), self.peer, error)
+            metrics.request_refused("remoting", reason_of(error))
+            reply = reply_to_error(error)
+        except Exception as error:
+            _log.exception("%s from %s failed.", request_name(request.code), self.peer)
+            metrics.request_refused("remoting", "failed")
+            reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__} in the name server; see its log.")
+        metrics.remoting_request(request_name(request.code), perf_counter() - start)
+        if reply is not None:
+            self._answer(request, reply)
+        # This request's bytes still count in its queue, which does not matter if no other request waits.
+        has_room = not self._queue.waiting or self._queue.queued_bytes <= CONNECTION_QUEUE_BYTES // 2
+        if self._reads_paused and not self._writes_paused and has_room:
+            self._resume_reading()
+
+    def _answer(self, request: Request, reply: Reply) -> None:
+        if not self.closed:
+            self._write([self._encode(request, reply)])
+
+    def _encode(self, request: Request, reply: Reply) -> bytes:
+        try:
+            return self._wire.answer(request, reply.code, ext=reply.ext, remark=reply.remark, body=reply.body)
+        except OwnProtocolError as error:
+            too_large = _too_large(error)
+            return self._wire.answer(request, too_large.code, remark=too_large.remark)
+
+    def _write(self, answers: list[bytes]) -> None:
+        self._is_active = True
+        self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+
+    def _pause_reading(self) -> None:
+        if not self._reads_paused and not self.closed:
+            self._reads_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._reads_paused and not self.closed and not self._transport.is_closing():
+            self._reads_paused = False
+            self._transport.resume_reading()
+
+
+def _too_large(error: OwnProtocolError) -> Reply:
+    """For an answer that peers would not accept, such as a list of a million topics."""
+    return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))

@@ -1,7 +1,4 @@
-"""What a handler answers, before it is bytes.
-
-What every handler is given: who asks, and over what.
-"""
+"""What a handler is given, and what it returns: a reply that is not bytes yet."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -22,16 +19,16 @@ GO_AWAY = "please go away"
 class Reply(NamedTuple):
     code: int = ResponseCode.SUCCESS
     ext: Ext | None = None
-    """{} says that the answer has a typed header, all of whose fields are absent."""
+    """{} for an answer with a typed header that has no fields."""
     remark: str | None = None
     body: bytes = b""
 
 
 def reply_to_error(error: RoutebookError) -> Reply:
-    """Code 1 for whatever went wrong: in doubt a peer keeps what it knows. The reference sends Java's exception text,
-    which peers only log.
+    """Code 1 for every error, after which a peer keeps what it has. RocketMQ sends the text of a Java exception, which
+    peers only log.
     """
-    # The reference refuses these two when it has begun its answer to a registration: hence the empty typed header.
+    # RocketMQ has begun its answer to a registration when it finds these two errors: hence the empty typed header.
     if isinstance(error, RefusedError):
         return Reply(ResponseCode.SYSTEM_ERROR, ext={}, remark=REGISTER_FAILED)
     if isinstance(error, ChecksumError):
@@ -42,7 +39,7 @@ def reply_to_error(error: RoutebookError) -> Reply:
 
 
 def not_supported(code: int) -> Reply:
-    """The leading blank is the reference's."""
+    """The leading blank is RocketMQ's."""
     return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")
 
 
@@ -55,25 +52,25 @@ def go_away() -> Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RequestContext:
     request: Request
     connection: HeldConnection
     caller: Caller
     answer_now: Callable[[Reply], None]
-    """For a handler that answers before it is done, and returns None in the end."""
+    """For a handler that answers before it has finished; it then returns None."""
 
     def text(self, name: str) -> str | None:
         return read_text(self.request.ext, name)
 
     def body_within(self, limit_bytes: int) -> bytes:
-        """For what is read on the event loop. No peer's is longer; a stranger's could hold lookups up for seconds."""
+        """For bodies that are parsed in one go. No real peer's is longer, and a longer one could delay lookups."""
         body = self.request.body
         if len(body) > limit_bytes:
             raise InvalidInputError("body", f"{len(body)} bytes", f"at most {limit_bytes} bytes for this request")
         return body
 
     def required(self, name: str) -> str:
-        """Where the reference runs into a null pointer, or goes on and leaves debris."""
+        """Where RocketMQ would fail on a null pointer, or store something without a name."""
         text = self.text(name)
         if not text:
             raise InvalidInputError(name, text, "a text; the header has none")
@@ -86,4 +83,4 @@ class Asking:
         return number
 
 
-Handler = Callable[[Asking], Awaitable[Reply | None]]
+Handler = Callable[[RequestContext], Awaitable[Reply | None]]

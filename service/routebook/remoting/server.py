@@ -1,9 +1,9 @@
-"""The port as a whole: started, drained, stopped.
+"""RocketMQ's port as a whole: started, drained, stopped.
 
-A drain takes the listener away first, so that new connections reach other workers (whoever is connected by then is
-served, however little it has said); then peers that know GO_AWAY (5.3.2
-and newer) are told to move with their next request, the others are served on; at its end what is left is closed.
-Nobody's broker is removed by any of this: the sessions are told before.
+A drain closes the listener first, so that new connections reach other workers. Connections established until then are
+served, even if they have not sent anything. Peers that know GO_AWAY (5.3.2 and newer) are then told to move with their
+next request; others are served until the drain ends, and then closed. None of this removes a broker, because the
+sessions are given up before.
 """
 
 import asyncio
@@ -18,10 +18,9 @@ from routebook.listeners.connection_info import ConnectionLimits
 from routebook.listeners.tls import ServerTls
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
-from routebook.remoting.connection import RemotingConnection
 from routebook.remoting.handlers import handlers_by_code
 from routebook.remoting.notifications import Notifications
-from routebook.remoting.port import Port
+from routebook.remoting.port import Port, RemotingConnection
 from routebook.settings import LiveSettings
 
 _watermark = logging.getLogger("routebook.watermark")
@@ -29,7 +28,7 @@ _watermark = logging.getLogger("routebook.watermark")
 WATERMARK_AFTER_S: Final = 10.0
 WATERMARK_PERIOD_S: Final = 1.0
 CLOSE_S: Final = 1.0
-"""For requests that wait to be handled and for the last answers to leave."""
+"""For waiting requests to be handled, and for the last answers to be sent."""
 
 
 class RemotingServer:
@@ -39,14 +38,15 @@ class RemotingServer:
         self._tls = tls
         self._registry = registry
         self._notifications = Notifications(live)
-        registry.on_min_broker_change = self._notifications.tell
+        registry.on_min_broker_change = self._notifications.notify
         self.port = Port(registry, live, handlers_by_code(registry, live), metrics)
         self._acceptor: Acceptor | None = None
         self._tasks: list[asyncio.Task[None]] = []
         metrics.before_exposition(lambda: metrics.remoting_port(self.port.figures()))
 
     def sample_next(self) -> None:
-        self.port.sample_next()
+        """Makes the port time the next lookup."""
+        self.port.lookups.sample_due = True
 
     def start(self, listener: socket.socket) -> None:
         settings = self._live.current
@@ -71,7 +71,7 @@ class RemotingServer:
         self._spawn("remoting watermark", self._log_watermark())
 
     async def drain(self, seconds: float, forced: asyncio.Event) -> None:
-        """Until everybody has moved, at most so long."""
+        """Until all connections are gone, at most for so many seconds."""
         self._registry.sessions.leave()
         if self._acceptor is None:
             return
@@ -86,7 +86,7 @@ class RemotingServer:
             wait.cancel()
 
     async def close(self) -> int:
-        """How many requests were cut off."""
+        """Returns the number of requests that were not handled."""
         for task in self._tasks:
             task.cancel()
         if self._acceptor is not None:
@@ -96,12 +96,12 @@ class RemotingServer:
                 await self.port.wait_idle()
         cut = self.port.queue.length
         for connection in tuple(self.port.connections):
-            connection.close("this worker stops")
+            connection.close("this worker is stopping")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self.port.wait_empty()
         for connection in tuple(self.port.connections):
-            connection.abort("it did not take its last answer")
+            connection.abort("it does not read its last answers")
         await self.port.close()
         await self._notifications.close()
         return cut
@@ -110,7 +110,7 @@ class RemotingServer:
         self._tasks.append(asyncio.create_task(work, name=name))
 
     async def _log_watermark(self) -> None:
-        """Each second, as the reference does; among the details while nothing waits."""
+        """Once a second, as RocketMQ does; at level DEBUG while no request waits."""
         await asyncio.sleep(WATERMARK_AFTER_S)
         while True:
             lookups, others = self.port.lookup_queue, self.port.queue

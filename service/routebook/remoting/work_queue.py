@@ -1,13 +1,13 @@
-"""All requests but lookups wait here for their turn: bounded, fair between connections, in order within each.
+"""The queue of all requests but lookups: bounded, fair between connections, and in order within each.
 
-No line takes it all: beyond a few requests one may have as much waiting as there is still room for others. So a peer
-that asks without end is refused itself, and brokers keep their place.
+No connection can take the whole queue. Beyond a few requests, a connection may have as many waiting as there is still
+room for others. So a peer that sends without end is refused itself, and brokers get their requests into the queue.
 
-Invariant: a line (one connection's requests) that has a request waiting, none being handled, and a peer that takes
-answers, is in `_ready`, once.
+Invariant: the queue of a connection that has a request waiting, none being handled, and a peer that reads its answers,
+is in `_ready`, once.
 
-Signs of life (`quick`) pass before the rest, and one runner is kept for them: a fleet that registers anew must
-not make the service deaf for the brokers that are well.
+Heartbeats (`HEARTBEATS`) are handled before other requests, and one runner is kept for them. While a whole fleet
+registers again, the heartbeats of brokers that are well must not be delayed until the brokers expire.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 
 from routebook.protocol.command import Request, RequestCode
 
-QUICK: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION})
+HEARTBEATS: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION})
 REQUEST_OVERHEAD_BYTES: Final = 500
-"""Of a request that waits, beside its body."""
-LINE_MINIMUM: Final = 16
-"""A line may have so many waiting, however little room there is."""
+"""Memory of a waiting request besides its body."""
+GUARANTEED_REQUESTS: Final = 16
+"""So many requests of a connection may wait, however little room there is."""
 
 
 class Waiting(NamedTuple):
@@ -30,8 +30,8 @@ class Waiting(NamedTuple):
     since: float
 
 
-class Line:
-    """One connection's requests, in the order they came."""
+class ConnectionQueue:
+    """The requests of one connection, in the order they arrived."""
 
     __slots__ = ("blocked", "busy", "handle", "queued_bytes", "ready", "waiting")
 
@@ -42,7 +42,7 @@ class Line:
         self.busy = False
         self.ready = False
         self.blocked = False
-        """Its peer does not take the answers it has asked for; it gets no others until it does."""
+        """The peer does not read its answers, and gets no others until it does."""
 
 
 class WorkQueue:
@@ -50,10 +50,10 @@ class WorkQueue:
         self._capacity = capacity
         self._max_bytes = max_bytes
         self._runners = runners
-        self._ready: tuple[deque[Line], deque[Line]] = (deque(), deque())
-        """Lines whose next request is a quick one, and the others."""
+        self._ready: tuple[deque[ConnectionQueue], deque[ConnectionQueue]] = (deque(), deque())
+        """Those whose next request is a heartbeat, and the others."""
         self._free = runners
-        self._slow_running = 0
+        self._others_running = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -62,83 +62,83 @@ class WorkQueue:
         self.queued_bytes = 0
         self.refused = 0
 
-    def put(self, line: Line, request: Request) -> bool:
-        """False: it is full, or the line has its share of it, and the request was not taken."""
+    def put(self, queue: ConnectionQueue, request: Request) -> bool:
+        """False if the request was not taken: the queue is full, or the connection has its share of it."""
         size = len(request.body) + REQUEST_OVERHEAD_BYTES
-        share = max(LINE_MINIMUM, self._capacity - self.length)
-        if self.length >= self._capacity or len(line.waiting) > share or self.queued_bytes + size > self._max_bytes:
+        share = max(GUARANTEED_REQUESTS, self._capacity - self.length)
+        if self.length >= self._capacity or len(queue.waiting) > share or self.queued_bytes + size > self._max_bytes:
             self.refused += 1
             return False
-        line.waiting.append(Waiting(request, time.monotonic()))
-        line.queued_bytes += size
+        queue.waiting.append(Waiting(request, time.monotonic()))
+        queue.queued_bytes += size
         self.length += 1
         self.queued_bytes += size
         self._idle.clear()
-        self._make_ready(line)
+        self._make_ready(queue)
         return True
 
-    def unblock(self, line: Line) -> None:
-        """Also when the connection is gone: nobody waits for answers then, but what it said still counts. Brokers say
-        that they leave, and close.
+    def unblock(self, queue: ConnectionQueue) -> None:
+        """Also called when the connection is closed. Its waiting requests are still handled, since brokers unregister
+        and close the connection at once.
         """
-        line.blocked = False
-        self._make_ready(line)
+        queue.blocked = False
+        self._make_ready(queue)
 
     def slow_ms(self) -> int:
-        """How long the request at the head has waited."""
-        heads = [lines[0].waiting[0].since for lines in self._ready if lines]
+        """How long the oldest request has waited."""
+        heads = [queues[0].waiting[0].since for queues in self._ready if queues]
         return int((time.monotonic() - min(heads)) * 1000) if heads else 0
 
     async def join(self) -> None:
-        """Until nothing waits and nothing is being handled."""
+        """Until no request waits or is being handled."""
         await self._idle.wait()
 
     def close(self) -> None:
-        """What is being handled is cut off; what waits is left."""
+        """Cancels the requests that are being handled; those that wait are not handled any more."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
 
-    def _make_ready(self, line: Line) -> None:
-        if line.ready or line.busy or line.blocked or not line.waiting:
+    def _make_ready(self, queue: ConnectionQueue) -> None:
+        if queue.ready or queue.busy or queue.blocked or not queue.waiting:
             return
-        line.ready = True
-        self._ready[line.waiting[0].request.code not in QUICK].append(line)
+        queue.ready = True
+        self._ready[queue.waiting[0].request.code not in HEARTBEATS].append(queue)
         self._start()
 
     def _start(self) -> None:
-        while self._free and not self._closed and (taken := self._next_line()):
-            line, quick = taken
-            line.busy = True
+        while self._free and not self._closed and (taken := self._take_next()):
+            queue, is_heartbeat = taken
+            queue.busy = True
             self._free -= 1
-            self._slow_running += not quick
-            task = asyncio.get_running_loop().create_task(self._run(line, quick))
+            self._others_running += not is_heartbeat
+            task = asyncio.get_running_loop().create_task(self._run(queue, is_heartbeat))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _next_line(self) -> tuple[Line, bool] | None:
-        for lines, quick in zip(self._ready, (True, False), strict=True):
-            # With one runner in all there is none to keep.
-            while lines and (quick or self._slow_running < max(self._runners - 1, 1)):
-                line = lines.popleft()
-                line.ready = False
-                if not line.blocked:
-                    return line, quick
+    def _take_next(self) -> tuple[ConnectionQueue, bool] | None:
+        for queues, is_heartbeat in zip(self._ready, (True, False), strict=True):
+            # If there is only one runner, it cannot be kept for heartbeats.
+            while queues and (is_heartbeat or self._others_running < max(self._runners - 1, 1)):
+                queue = queues.popleft()
+                queue.ready = False
+                if not queue.blocked:
+                    return queue, is_heartbeat
         return None
 
-    async def _run(self, line: Line, quick: bool) -> None:
-        request = line.waiting.popleft().request
+    async def _run(self, queue: ConnectionQueue, is_heartbeat: bool) -> None:
+        request = queue.waiting.popleft().request
         size = len(request.body) + REQUEST_OVERHEAD_BYTES
         self.length -= 1
         try:
-            await line.handle(request)
+            await queue.handle(request)
         finally:
-            line.queued_bytes -= size
+            queue.queued_bytes -= size
             self.queued_bytes -= size
-            line.busy = False
+            queue.busy = False
             self._free += 1
-            self._slow_running -= not quick
-            self._make_ready(line)
+            self._others_running -= not is_heartbeat
+            self._make_ready(queue)
             self._start()
             if not self.length and self._free == self._runners:
                 self._idle.set()

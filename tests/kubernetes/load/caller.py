@@ -94,7 +94,7 @@ class _Connection(asyncio.Protocol):
 
     async def ask(self, code: int, ext: Ext, body: bytes) -> Response:
         assert self._transport
-        opaque, frame = self._protocol.ask(code, ext=ext, body=body)
+        opaque, frame = self._protocol.request(code, ext=ext, body=body)
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting[opaque] = answer
         self._transport.write(frame)
@@ -102,7 +102,7 @@ class _Connection(asyncio.Protocol):
             return await answer
         finally:
             self._waiting.pop(opaque, None)
-            self._protocol.forget(opaque)
+            self._protocol.abandon_request(opaque)
 
     def end(self) -> None:
         self.ended = True

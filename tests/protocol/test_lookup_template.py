@@ -1,4 +1,4 @@
-"""Whatever a connection has learnt of its peer, it reads what one that has learnt nothing reads."""
+"""A lookup that matches its connection's template reads as a parser would read it."""
 
 import random
 from collections.abc import Iterable
@@ -11,14 +11,14 @@ from routebook.protocol.command import Request
 from routebook.protocol.connection import Connection, Event
 from routebook.protocol.frame import FrameLimits, PeerProtocolError
 from routebook.protocol.headers import decode_json_header
-from routebook.protocol.lookup_template import LONGEST_HEADER, learn
+from routebook.protocol.lookup_template import LONGEST_HEADER, derive_template
 from tests.protocol.plain_frames import framed, json_lookup, split
 from tests.protocol.recorded_frames import recorded_frames
 
 LIMITS = FrameLimits()
 
-FORMS = [
-    # As the Java, C++, Go and JavaScript clients order the keys, and one of our own making.
+HEADERS = [
+    # In the order of keys that the Java, C++, Go and JavaScript clients use, and one that no client uses.
     b'{"code":105,"extFields":{"topic":"%b"},"flag":0,"language":"JAVA","opaque":%b,"version":513}',
     b'{"code":105,"extFields":{"topic":"%b"},"flag":0,"language":"CPP","opaque":%b,"version":275}\n',
     b'{"code":105,"extFields":{"acceptStandardJsonOnly":"true","topic":"%b"},"flag":2,"opaque":%b}',
@@ -28,36 +28,46 @@ FORMS = [
 OPAQUE_FIRST = b'{"code":105,"language":"GO","version":317,"opaque":%b,"flag":0,"remark":"","extFields":{"topic":"%b"}}'
 
 
-def header(form: bytes, topic: bytes, opaque: bytes) -> bytes:
-    return form % ((opaque, topic) if form is OPAQUE_FIRST else (topic, opaque))
+def header(text: bytes, topic: bytes, opaque: bytes) -> bytes:
+    return text % ((opaque, topic) if text is OPAQUE_FIRST else (topic, opaque))
 
 
-def learnt_from(taught: bytes) -> Connection:
-    """After a few lookups of that form, and surely in no other state."""
+def with_template(sample: bytes) -> Connection:
+    """A connection that has received a few such lookups, and has no incomplete frame."""
     connection = Connection(LIMITS)
     for _ in range(4):
-        connection.receive(taught)
+        connection.receive(sample)
     return connection
 
 
 def outcome(connection: Connection, pieces: Iterable[bytes]) -> list[Event | str]:
-    """Errors are equal when they say the same."""
-    events = [event for piece in pieces for event in connection.receive(piece)]
+    """What a port reads: by the template as far as possible, the rest by the parser. Equal errors have equal texts."""
+    events: list[Event] = []
+    for piece in pieces:
+        at = 0
+        while (template := connection.lookup_template) and (lookups := template.read(piece, at)):
+            for topic, opaque, end in lookups:
+                ext = {**(template.example.ext or {}), "topic": topic}
+                events.append(template.example._replace(opaque=int(opaque), ext=ext))
+                at = end
+        events += connection.receive(piece[at:])
     return [f"{event.violation}: {event}" if isinstance(event, PeerProtocolError) else event for event in events]
 
 
-def assert_read_alike(taught: bytes, *pieces: bytes) -> None:
-    assert outcome(learnt_from(taught), pieces) == outcome(Connection(LIMITS), pieces)
+def assert_reads_like_a_parser(sample: bytes, *pieces: bytes) -> None:
+    parser = Connection(LIMITS)
+    parsed = [event for piece in pieces for event in parser.receive(piece)]
+    texts = [f"{event.violation}: {event}" if isinstance(event, PeerProtocolError) else event for event in parsed]
+    assert outcome(with_template(sample), pieces) == texts
 
 
-def taught_by(form: bytes) -> bytes | None:
-    text = header(form, b"TopicA", b"7")
+def has_template(text: bytes) -> bool:
     request = decode_json_header(text, b"")
     assert isinstance(request, Request)
-    return text if learn(text, request, LIMITS) else None
+    return derive_template(text, request, LIMITS) is not None
 
 
-forms = st.sampled_from([*FORMS, OPAQUE_FIRST])
+headers = st.sampled_from([*HEADERS, OPAQUE_FIRST])
 topics = st.one_of(
     st.text(max_size=30).map(lambda text: text.encode("utf-8", "surrogatepass")),
     st.binary(max_size=12),
@@ -75,33 +85,30 @@ opaques = st.one_of(
 )
 
 
-@pytest.mark.parametrize("form", [*FORMS, OPAQUE_FIRST])
-def test_the_usual_forms_are_learnt(form: bytes) -> None:
-    assert taught_by(form)
+@pytest.mark.parametrize("text", [*HEADERS, OPAQUE_FIRST])
+def test_usual_headers_give_a_template(text: bytes) -> None:
+    assert has_template(header(text, b"TopicA", b"7"))
 
 
 @pytest.mark.parametrize("release", ["5.5.0", "4.9.7", "4.9.3"])
-def test_what_real_clients_send_is_learnt(release: str) -> None:
-    frame = recorded_frames(release)["json request 105"]
-    request = decode_json_header(frame[8:], b"")
-    assert isinstance(request, Request)
-    assert learn(frame[8:], request, LIMITS)
+def test_headers_of_real_clients_give_a_template(release: str) -> None:
+    assert has_template(recorded_frames(release)["json request 105"][8:])
 
 
 @settings(deadline=None)
-@given(forms, topics, opaques, st.binary(max_size=3))
-@example(FORMS[0], b"TopicB", b"999999999", b"")
-@example(FORMS[0], b"TopicB", b"1000000000", b"")
-@example(FORMS[0], b"TopicB", b"2147483648", b"")
+@given(headers, topics, opaques, st.binary(max_size=3))
+@example(HEADERS[0], b"TopicB", b"999999999", b"")
+@example(HEADERS[0], b"TopicB", b"1000000000", b"")
+@example(HEADERS[0], b"TopicB", b"2147483648", b"")
 @example(OPAQUE_FIRST, b"TopicB", b"12", b"body")
-def test_any_values_are_read_as_by_a_parser(form: bytes, topic: bytes, opaque: bytes, body: bytes) -> None:
-    taught = framed(header(form, b"TopicA", b"7"))
-    assert_read_alike(taught, framed(header(form, topic, opaque), body))
+def test_any_values_are_read_as_by_a_parser(text: bytes, topic: bytes, opaque: bytes, body: bytes) -> None:
+    sample = framed(header(text, b"TopicA", b"7"))
+    assert_reads_like_a_parser(sample, framed(header(text, topic, opaque), body))
 
 
 @settings(deadline=None)
-@given(forms, forms, st.integers(0, 2**32))
-def test_a_header_with_some_bytes_changed_is_read_as_by_a_parser(form: bytes, other: bytes, seed: int) -> None:
+@given(headers, headers, st.integers(0, 2**32))
+def test_a_header_with_some_bytes_changed_is_read_as_by_a_parser(text: bytes, other: bytes, seed: int) -> None:
     source = random.Random(seed)
     changed = bytearray(header(other, b"TopicB", b"12"))
     for _ in range(source.randint(1, 3)):
@@ -113,23 +120,21 @@ def test_a_header_with_some_bytes_changed_is_read_as_by_a_parser(form: bytes, ot
                 del changed[at]
             case _:
                 changed[at:at] = source.choice([b'"', b"\\", b'"opaque":3,', b'"topic":"x",', b"0", b" "])
-    assert_read_alike(framed(header(form, b"TopicA", b"7")), framed(bytes(changed)) + json_lookup())
+    assert_reads_like_a_parser(framed(header(text, b"TopicA", b"7")), framed(bytes(changed)) + json_lookup())
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 1200), max_size=30))
-def test_any_split_of_lookups_and_others_gives_the_same(cuts: list[int]) -> None:
-    others = [
-        b"".join(recorded_frames(release)[f"json request {code}"] for code in (106, 205)) for release in ("5.5.0",)
-    ]
+def test_any_split_of_lookups_and_other_requests_reads_the_same(cuts: list[int]) -> None:
+    others = [recorded_frames("5.5.0")[f"json request {code}"] for code in (106, 205)]
     stream = b"".join([*map(json_lookup, ["A", "B", "Ü"]), *others, *(json_lookup(opaque=n) for n in range(5))])
-    assert_read_alike(json_lookup(), *split(stream, cuts))
+    assert_reads_like_a_parser(json_lookup(), *split(stream, cuts))
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        # The number that is found is not the one that counts, or not alone.
+        # The number that is found is not the opaque number, or not the only one.
         b'{"code":105,"x":{"opaque":7},"opaque" :7,"extFields":{"topic":"TopicA"}}',
         b'{"code":105,"x":{"opaque":7},"extFields":{"topic":"TopicA"}}',
         b'{"code":105,"opaque":7,"opaque":7,"extFields":{"topic":"TopicA"}}',
@@ -137,7 +142,7 @@ def test_any_split_of_lookups_and_others_gives_the_same(cuts: list[int]) -> None
         b'{"code":105,"opaque":"7","extFields":{"topic":"TopicA"}}',
         b'{"code":105,"opaque":7.0,"extFields":{"topic":"TopicA"}}',
         b'{"code":105,"opaque":7 ,"extFields":{"topic":"TopicA"}}',
-        # So with the topic.
+        # The same for the topic.
         b'{"code":105,"opaque":7,"topic":"TopicA","extFields":{"topic":"TopicA"}}',
         b'{"code":105,"opaque":7,"topic":"TopicA","extFields":{"x":"y"}}',
         b'{"code":105,"opaque":7,"extFields":{"topic":"TopicA","topic" :"TopicA"}}',
@@ -150,45 +155,37 @@ def test_any_split_of_lookups_and_others_gives_the_same(cuts: list[int]) -> None
         b'{"code":105,"opaque":7,"extFields":{"topic":"' + b"T" * LONGEST_HEADER + b'"}}',
     ],
 )
-def test_nothing_is_learnt_from_what_is_not_plain(text: bytes) -> None:
-    request = decode_json_header(text, b"")
-    assert isinstance(request, Request)
-    assert learn(text, request, LIMITS) is None
+def test_unusual_headers_give_no_template(text: bytes) -> None:
+    assert not has_template(text)
 
 
-def test_a_body_that_looks_like_a_lookup_is_a_body() -> None:
-    connection = learnt_from(json_lookup())
+def test_no_template_is_offered_in_the_middle_of_a_frame() -> None:
+    """A body that looks like a lookup is read as a body."""
+    connection = with_template(json_lookup())
     carrier = framed(b'{"code":103,"opaque":3}', json_lookup())
     assert connection.receive(carrier[: -len(json_lookup())]) == []
+    assert connection.lookup_template is None
     assert connection.receive(json_lookup()) == [Request(103, 3, body=json_lookup(), version=0)]
+    assert connection.lookup_template is not None
 
 
 @pytest.mark.parametrize("header_length", [0, 10, 127, 129])
-def test_a_lookup_whose_header_ends_elsewhere_is_read_as_by_a_parser(header_length: int) -> None:
+def test_a_lookup_with_another_header_length_is_read_as_by_a_parser(header_length: int) -> None:
     lookup = json_lookup()
-    assert_read_alike(lookup, lookup[:4] + header_length.to_bytes(4, "big") + lookup[8:])
+    assert_reads_like_a_parser(lookup, lookup[:4] + header_length.to_bytes(4, "big") + lookup[8:])
 
 
-def test_a_lookup_that_is_announced_longer_is_waited_for() -> None:
+def test_an_incomplete_lookup_is_left_to_the_parser() -> None:
     longer = framed(json_lookup()[8:] + b" ")
-    connection = learnt_from(json_lookup())
-    assert connection.receive(longer[:-1]) == []
-    assert connection.receive(longer[-1:]) == [Request(105, 1, {"topic": "TopicA"})]
+    connection = with_template(json_lookup())
+    assert outcome(connection, [longer[:-1]]) == []
+    assert outcome(connection, [longer[-1:]]) == [Request(105, 1, {"topic": "TopicA"})]
 
 
-def test_a_learnt_form_keeps_to_the_limits() -> None:
-    taught = json_lookup("T" * 10)
-    limits = FrameLimits(max_frame_bytes=len(taught), max_header_bytes=len(taught) - 8)
-    connection = Connection(limits)
+def test_a_template_keeps_to_the_limits() -> None:
+    sample = json_lookup("T" * 10)
+    connection = Connection(FrameLimits(max_frame_bytes=len(sample), max_header_bytes=len(sample) - 8))
     for _ in range(4):
-        assert len(connection.receive(taught)) == 1
-    (error,) = connection.receive(json_lookup("T" * 11))
-    assert isinstance(error, PeerProtocolError)
-
-
-def test_requests_of_one_connection_share_no_fields() -> None:
-    connection = learnt_from(json_lookup())
-    first, second = connection.receive(json_lookup() * 2)
-    assert isinstance(first, Request)
-    assert isinstance(second, Request)
-    assert first.ext is not second.ext
+        assert len(connection.receive(sample)) == 1
+    (error,) = outcome(connection, [json_lookup("T" * 11)])
+    assert str(error).startswith("frame length")
