@@ -12,7 +12,7 @@ Handle = Callable[[Request], Awaitable[None]]
 
 
 class Handled:
-    """Records requests by their opaque number, in the order they were begun. Those with a held code wait for release."""
+    """Records requests by their opaque number, in the order they began. Those with a held code wait for `released`."""
 
     def __init__(self, held: frozenset[int] = frozenset()) -> None:
         self.begun: list[int] = []
