@@ -5,8 +5,8 @@ Three looks, each a ratio with : without, of the best of all rounds (a busy mach
 - store: its own time (`INFO commandstats`, microseconds a call) for a touch and for a heartbeat, against the same
   scripts as they were before: without the gap, and with a call that has been saved since;
 - worker: the time of this process for the whole call through the registry's code, many in flight, against the same with
-  `Pulse.heard` taken out as well;
-- counting alone: `Pulse.heard`, in nanoseconds.
+  `HeartbeatGaps.record` taken out as well;
+- counting alone: `HeartbeatGaps.record`, in nanoseconds.
 
     python benchmarks/heartbeat_cost.py            # some seconds
 """
@@ -20,10 +20,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from routebook.model.broker import DataVersion, Registration
+from routebook.model.broker import DataVersion, Registration, Seat
 from routebook.model.names import Caller
 from routebook.model.topic import QueueData
-from routebook.registry.heartbeat_gaps import Pulse
+from routebook.registry.heartbeat_gaps import HeartbeatGaps
 from routebook.settings import LiveSettings, load
 from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
@@ -59,7 +59,7 @@ class Way:
 
     name: str
     namespace: Namespace
-    pulse: Pulse | None
+    pulse: HeartbeatGaps | None
 
 
 def without_gap(scripts: ScriptSet) -> ScriptSet:
@@ -108,13 +108,13 @@ Sign = Callable[[Way, Registration], Awaitable[None]]
 async def touch(way: Way, said: Registration) -> None:
     reply = await touch_broker(way.namespace, said, caller=CALLER, digest=DIGEST)
     if way.pulse:
-        way.pulse.heard(said.cluster, said.broker, said.broker_id, reply.gap_ms)
+        way.pulse.record(said.seat, reply.gap_ms)
 
 
 async def heartbeat(way: Way, said: Registration) -> None:
     reply = await heartbeat_broker(way.namespace, said.cluster, "", 0, caller=CALLER, address=said.address)
     if way.pulse:
-        way.pulse.heard(said.cluster, said.broker, said.broker_id, reply.gap_ms)
+        way.pulse.record(said.seat, reply.gap_ms)
 
 
 async def store_us(namespace: Namespace) -> float:
@@ -149,7 +149,7 @@ async def measure(rounds: int, calls: int) -> None:
         plain = Namespace(client, Keys("bench"), without_gap(scripts))
         await register_all(namespace, brokers)
         live = LiveSettings(load({"redis_url": store.url}))
-        ways = [Way("without", plain, None), Way("with", namespace, Pulse(namespace, live, "benchmark"))]
+        ways = [Way("without", plain, None), Way("with", namespace, HeartbeatGaps(namespace, live, "benchmark"))]
         print(f"{rounds} rounds of {calls:,} calls, {IN_FLIGHT} in flight, {BROKERS} brokers; µs a call, best round")
         print(f"{'':12}{'':10}{'without':>10}{'with':>10}{'ratio':>8}{'target':>8}")
         for name, sign in (("touch", touch), ("heartbeat", heartbeat)):
@@ -160,7 +160,7 @@ async def measure(rounds: int, calls: int) -> None:
                     if n:  # the first one warms up
                         found[way.name].append(spent)
             tell(name, found)
-        tell_counting(Pulse(namespace, live, "benchmark"))
+        tell_counting(HeartbeatGaps(namespace, live, "benchmark"))
         await client.close()
 
 
@@ -173,10 +173,10 @@ def tell(name: str, found: dict[str, list[tuple[float, float]]]) -> None:
     print(f"{name:12}{'median':10}{'':10}{usual:>10.2f}{'':8}{'≤ ' + str(STORE_TARGET_US):>8}")
 
 
-def tell_counting(pulse: Pulse) -> None:
+def tell_counting(pulse: HeartbeatGaps) -> None:
     began = time.perf_counter()
     for n in range(200_000):
-        pulse.heard("bench", "broker", n & 127, 30_000 + (n & 1023))
+        pulse.record(Seat("bench", "broker", n & 127), 30_000 + (n & 1023))
     print(f"{'counting':12}{'worker':10}{'':10}{(time.perf_counter() - began) / 200_000 * 1e6:>10.2f}")
 
 

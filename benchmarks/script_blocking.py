@@ -35,7 +35,7 @@ from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
 from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, register_broker, touch_broker
-from routebook.store.removal import Departure, DueInstance, expire_brokers, unregister_brokers
+from routebook.store.removal import DueInstance, Removal, expire_brokers, unregister_brokers
 from routebook.store.scripts import ScriptSet
 from routebook.store.workers import acquire_lease, open_namespace
 
@@ -116,8 +116,8 @@ class Bench:
         )
 
     async def unregister(self, registration: Registration) -> None:
-        departure = Departure("bench", registration.broker, registration.broker_id, registration.address)
-        await unregister_brokers(self.namespace, [(departure, CALLER)])
+        removal = Removal("bench", registration.broker, registration.broker_id, registration.address)
+        await unregister_brokers(self.namespace, [(removal, CALLER)])
 
     async def set_write_permission(self, *, writable: bool) -> None:
         await set_write_permission(self.namespace, self.master.broker, writable=writable, caller=CALLER)

@@ -22,7 +22,7 @@ from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
 from routebook.store.registration import QueueDifference, register_broker
-from routebook.store.removal import DEPARTURES_PER_CALL, Departure, unregister_brokers
+from routebook.store.removal import REMOVALS_PER_CALL, Removal, unregister_brokers
 from routebook.store.scripts import ScriptSet
 from routebook.store.sessions import (
     EndedSession,
@@ -82,7 +82,7 @@ async def measure_with(url: str, workers: int) -> dict[str, float]:
     history = (await open_namespace(namespace)).history
     for number in range(workers):
         await renew_worker_lease(namespace, f"worker-{number}", 600_000, "{}", caller=CALLER)
-    stays = await register_all(namespace, history, 2 * DEPARTURES_PER_CALL)
+    stays = await register_all(namespace, history, 2 * REMOVALS_PER_CALL)
     found: dict[str, float] = {}
     batch = stays[:SESSIONS_PER_CALL]
     opened = [OpenedSession(instance_name, incarnation, 1) for instance_name, incarnation in batch]
@@ -95,22 +95,22 @@ async def measure_with(url: str, workers: int) -> dict[str, float]:
     answers, found[f"close {len(batch)}"] = await blocked(client, close_sessions(namespace, "worker-0", ended))
     losses = [loss for _, loss in answers if loss]
     _, found["settle their losses"] = await blocked(client, resolve_lost_connections(namespace, losses))
-    for cause, part in (("lost", stays[:DEPARTURES_PER_CALL]), ("104", stays[DEPARTURES_PER_CALL:])):
-        departures = [_departure(instance_name, incarnation, cause) for instance_name, incarnation in part]
+    for cause, part in (("lost", stays[:REMOVALS_PER_CALL]), ("104", stays[REMOVALS_PER_CALL:])):
+        removals = [_departure(instance_name, incarnation, cause) for instance_name, incarnation in part]
         _, found[f"remove {len(part)} ({cause})"] = await blocked(
-            client, unregister_brokers(namespace, [(departure, CALLER) for departure in departures])
+            client, unregister_brokers(namespace, [(removal, CALLER) for removal in removals])
         )
     await client.close()
     return found
 
 
-def _departure(instance_name: str, incarnation: str, cause: str) -> Departure:
+def _departure(instance_name: str, incarnation: str, cause: str) -> Removal:
     cluster, _, address = instance_name.rpartition("/")
     number = [int(part) for part in address.partition(":")[0].split(".")]
     broker = f"broker-{(number[1] << 16) + (number[2] << 8) + number[3]}"
     if cause == "lost":
-        return Departure(cluster, broker, 0, address, incarnation, cause="connection-lost", lost_ms=1)
-    return Departure(cluster, broker, 0, address, incarnation)
+        return Removal(cluster, broker, 0, address, incarnation, cause="connection-lost", lost_ms=1)
+    return Removal(cluster, broker, 0, address, incarnation)
 
 
 async def measure(rounds: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from routebook.background import history_upkeep
 from routebook.background.history_upkeep import HistoryUpkeep
-from routebook.registry.status import bound_in_force
+from routebook.registry.status import history_bound
 from routebook.settings import Settings
 from routebook.store.administration import put_kv
 from routebook.store.history import (
@@ -49,36 +49,36 @@ def state(**said: Any) -> HistoryState:
 
 
 def test_without_readers_the_least_is_kept() -> None:
-    bound = bound_in_force(state(), Settings())
+    bound = history_bound(state(), Settings())
     assert (bound.below, bound.keep, bound.reason) == (200_000, 200_000, "history_min_entries")
 
 
 def test_a_reader_that_is_behind_holds_the_history_back() -> None:
     readers = [Reader("lake", 150_000, NOW), Reader("other", 250_000, NOW)]
-    bound = bound_in_force(state(readers=readers), Settings())
+    bound = history_bound(state(readers=readers), Settings())
     assert (bound.below, bound.keep, bound.reason, bound.reader) == (150_000, 150_000, "reader", "lake")
 
 
 def test_a_reader_not_heard_of_for_long_holds_nothing() -> None:
     readers = [Reader("lake", 1, NOW - 7 * DAY_MS - 1)]
-    assert bound_in_force(state(readers=readers), Settings()).reason == "history_min_entries"
-    assert bound_in_force(state(readers=[Reader("lake", 1, NOW - 7 * DAY_MS)]), Settings()).reason == "reader"
+    assert history_bound(state(readers=readers), Settings()).reason == "history_min_entries"
+    assert history_bound(state(readers=[Reader("lake", 1, NOW - 7 * DAY_MS)]), Settings()).reason == "reader"
 
 
 def test_memory_comes_before_a_reader() -> None:
     readers = [Reader("lake", 10, NOW)]
-    bound = bound_in_force(state(readers=readers), Settings(history_hard_limit=120_000))
+    bound = history_bound(state(readers=readers), Settings(history_hard_limit=120_000))
     assert (bound.below, bound.keep, bound.reason) == (180_000, 10, "history_hard_limit")
 
 
 def test_bytes_come_before_entries() -> None:
     marks = [Mark(n * 10_000, n * 40_000_000) for n in range(1, 30)]
-    bound = bound_in_force(state(written_bytes=1_200_000_000, marks=marks), Settings())
+    bound = history_bound(state(written_bytes=1_200_000_000, marks=marks), Settings())
     assert (bound.below, bound.keep, bound.reason) == (240_001, 200_000, "history_max_bytes")
 
 
 def test_a_young_history_loses_nothing() -> None:
-    bound = bound_in_force(state(newest=5, entries=5), Settings())
+    bound = history_bound(state(newest=5, entries=5), Settings())
     assert (bound.below, bound.keep, bound.reason) == (0, 0, "history_min_entries")
 
 
@@ -224,7 +224,7 @@ async def test_a_baseline_changes_nothing_for_replicas_and_watchers(store_url: s
         await register(worker.registry, registration())
         result = await register(worker.registry, registration())
         digest, route = worker.replica.table.digest, worker.registry.find_route("orders")
-        with worker.registry.replica.subscriptions.add() as subscription:
+        with worker.replica.subscriptions.add() as subscription:
             told = await to_the_end(worker.namespace, await lease_of(worker.namespace))
             await worker.replica.wait_for(told[-1].version, 30_000)
             subscription.close()

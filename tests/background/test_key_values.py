@@ -68,7 +68,7 @@ async def test_a_long_file_is_taken_over_whole_by_starts_that_come_together(
             await asyncio.gather(*(import_kv_file(worker.namespace, str(path), worker.name) for _ in range(3)))
         await worker.registry.wait_for_version(len(values))
         assert worker.replica.table.kv == {"ns": values}
-        assert worker.registry.version == len(values)
+        assert worker.replica.version == len(values)
         counts = [int(message.split()[2]) for message in caplog.messages if message.startswith("Took over")]
         assert sum(counts) == len(values)
 
@@ -76,7 +76,7 @@ async def test_a_long_file_is_taken_over_whole_by_starts_that_come_together(
 async def test_no_file_is_named_by_default(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         await import_kv_file(worker.namespace, "", worker.name)
-        assert worker.registry.version == 0
+        assert worker.replica.version == 0
 
 
 async def test_all_key_values_are_logged_after_a_minute_and_then_every_ten(

@@ -42,7 +42,7 @@ async def try_to_register(worker: InProcessWorker, number: int) -> bool:
 
 async def has_the_table_of_the_store(worker: InProcessWorker) -> bool:
     table, position = await load(worker.namespace)
-    return worker.replica.table.digest == table.digest and worker.registry.version == position.version
+    return worker.replica.table.digest == table.digest and worker.replica.version == position.version
 
 
 async def test_workers_follow_a_failover_and_expire_no_broker(trio: SentinelTrio) -> None:
@@ -51,7 +51,7 @@ async def test_workers_follow_a_failover_and_expire_no_broker(trio: SentinelTrio
             worker.lead()
         for number in range(10):
             assert await try_to_register(one, number)
-        await other.registry.wait_for_version(one.registry.version)
+        await other.registry.wait_for_version(one.registry.replica.version)
         await one.client.call("WAIT", 1, 1000)
         kill(trio.primary)
         for worker in (one, other):
@@ -59,7 +59,7 @@ async def test_workers_follow_a_failover_and_expire_no_broker(trio: SentinelTrio
                 worker.registry.find_route(f"topic-{number}")
         await until(lambda: try_to_register(other, 10), every_s=0.1)
         await until(lambda: one.replica.current and other.replica.current)
-        await one.registry.wait_for_version(other.registry.version)
+        await one.registry.wait_for_version(other.registry.replica.version)
         assert one.replica.table.digest == other.replica.table.digest
         assert len(one.registry.brokers()) == 11
         await until(lambda: has_the_table_of_the_store(one))
@@ -70,18 +70,18 @@ async def test_changes_lost_by_a_failover_begin_a_new_history(trio: SentinelTrio
     async with running_worker(trio.url, "t") as one, running_worker(trio.url, "t") as other:
         assert await try_to_register(one, 0)
         await one.client.call("WAIT", 1, 1000)
-        history = one.registry.history
+        history = one.registry.replica.history
         cut_off_replica(trio)
         assert await try_to_register(one, 1)
-        await other.registry.wait_for_version(one.registry.version)
+        await other.registry.wait_for_version(one.registry.replica.version)
         kill(trio.primary)
-        await until(lambda: history not in (one.registry.history, other.registry.history))
-        assert one.registry.history == other.registry.history
+        await until(lambda: history not in (one.registry.replica.history, other.registry.replica.history))
+        assert one.registry.replica.history == other.registry.replica.history
         # Workers serve the lost route until its broker registers again or the recovery window ends.
         for worker in (one, other):
             worker.registry.find_route("topic-1")
         await until(lambda: try_to_register(one, 1), every_s=0.1)
-        await other.registry.wait_for_version(one.registry.version)
+        await other.registry.wait_for_version(one.registry.replica.version)
         await until(lambda: one.replica.table.digest == other.replica.table.digest)
         assert "topic-1" in other.replica.table.queues_of("broker-1")
 
@@ -105,7 +105,7 @@ async def test_a_namespace_is_in_one_slot_of_a_cluster() -> None:
             await one.registry.set_write_permission("broker-4", False, CALLER)
             await one.registry.put_kv("ns", "key", "value", CALLER)
             await one.registry.unregister("east", "broker-5", 0, CALLER)
-            await other.registry.wait_for_version(one.registry.version)
+            await other.registry.wait_for_version(one.registry.replica.version)
             assert one.replica.table.digest == other.replica.table.digest
             assert len(other.registry.brokers()) == 19
             await until(lambda: has_the_table_of_the_store(other))

@@ -64,7 +64,7 @@ async def test_every_read_says_how_new_it_is(worker: Worker) -> None:
     ):
         answer = await worker.http.get(path)
         assert answer.headers.get_list("x-routebook-version") == [str(version)], path
-        assert answer.headers["x-routebook-history"] == worker.registry.history, path
+        assert answer.headers["x-routebook-history"] == worker.registry.replica.history, path
         assert "x-routebook-stale-seconds" not in answer.headers, path
 
 
@@ -156,7 +156,10 @@ async def test_the_status_tells_of_the_worker_and_the_table(worker: Worker) -> N
     await worker.put_broker()
     status = (await worker.http.get("/v1/status")).json()
     assert status["worker"] == "test-worker"
-    assert (status["version"], status["digest"]) == (worker.registry.version, worker.registry.replica.table.digest)
+    assert (status["version"], status["digest"]) == (
+        worker.registry.replica.version,
+        worker.registry.replica.table.digest,
+    )
     assert (status["complete"], status["stale_seconds"], status["leader"]) == (True, 0.0, None)
     assert status["counts"] == {"clusters": 1, "groups": 1, "brokers": 1, "topics": 1}
 

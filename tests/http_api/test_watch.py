@@ -189,7 +189,7 @@ async def test_an_entry_that_is_not_in_the_history_begins_with_reset(worker: Wor
     async with watching(worker, "TopicA", last_seen) as stream:
         reset, now = await stream.some(2)
         assert (reset.name, reset.data["version"]) == ("reset", 1)
-        assert reset.data["history"] == worker.registry.history
+        assert reset.data["history"] == worker.registry.replica.history
         assert now.said == ("TopicA", 1, True)
 
 
@@ -225,15 +225,15 @@ async def test_a_new_history_is_a_reset(worker: Worker, namespace: Namespace) ->
     async with watching(worker, "TopicA") as stream:
         await stream.next()
         await subscribed(worker)
-        before = worker.registry.history
+        before = worker.registry.replica.history
         await begin_history(namespace, history=before)
-        await until(lambda: worker.registry.history != before)
+        await until(lambda: worker.registry.replica.history != before)
         await worker.put_broker("broker-b", address="127.0.0.20:10911")
         event = await stream.next()
         while event is not None and event.name != "reset":
             event = await stream.next()
         assert event is not None
-        assert event.data["history"] == worker.registry.history
+        assert event.data["history"] == worker.registry.replica.history
 
 
 async def test_keep_alive_comments_are_sent(worker: Worker) -> None:

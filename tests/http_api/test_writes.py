@@ -13,7 +13,7 @@ async def test_the_example_of_the_pages_registers_a_broker(worker: Worker) -> No
     answer = await worker.http.put(seat(), json=REGISTRATION_EXAMPLE)
     body = answer.json()
     assert (answer.status_code, body["status"], body["master_address"]) == (200, "changed", None)
-    assert body["version"] == worker.registry.version
+    assert body["version"] == worker.registry.replica.version
     assert (await worker.http.get("/v1/routes/TopicA")).status_code == 200
 
 
@@ -176,7 +176,7 @@ async def test_a_wrong_field_is_named(worker: Worker, change: dict[str, object],
     answer = await worker.http.put(seat(), json={"address": "127.0.0.11:10911"} | change)
     assert (answer.status_code, answer.json()["type"]) == (422, "invalid-input")
     assert where in answer.json()["detail"]
-    assert worker.registry.version == 0
+    assert worker.registry.replica.version == 0
 
 
 async def test_broken_json_is_said_to_be_broken(worker: Worker) -> None:

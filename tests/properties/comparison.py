@@ -139,7 +139,7 @@ class Comparison:
         ]
         losses = [loss for _, loss in await close_sessions(self.namespace, "test", ended) if loss]
         assert [loss.instance_name for loss in losses] == [join_instance_name(*instance) for instance in present]
-        reply = await unregister_brokers(self.namespace, [(loss.departure(), CALLER) for loss in losses])
+        reply = await unregister_brokers(self.namespace, [(loss.removal(), CALLER) for loss in losses])
         self.worker.notices.extend(reply.notices)
         assert set(reply.statuses) <= {Status.DONE}
         assert self.reference.remove_lost(present) == present

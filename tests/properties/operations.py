@@ -52,7 +52,7 @@ class LoseConnections:
 class Unregister:
     """A batch. `stale`: the batch names earlier incarnations of the addresses."""
 
-    departures: tuple[tuple[str, str, str], ...]
+    removals: tuple[tuple[str, str, str], ...]
     """Cluster, broker, address."""
     stale: bool = False
 
@@ -183,12 +183,12 @@ kv_keys = st.sampled_from(["k", "orders"])
 instances = st.tuples(clusters, addresses)
 unregistrations = st.builds(
     Unregister,
-    departures=st.lists(st.tuples(clusters, brokers, addresses), min_size=1, max_size=3).map(tuple),
+    removals=st.lists(st.tuples(clusters, brokers, addresses), min_size=1, max_size=3).map(tuple),
     stale=st.sampled_from([False, False, True]),
 )
 registers = registrations().map(Register)
 repeats = st.builds(Repeat, st.integers(0, 5))
-departures = st.builds(
+removals = st.builds(
     Depart, st.integers(0, 3), st.sampled_from(["expires", "loses its connection", "unregisters"]), st.booleans()
 )
 rare: st.SearchStrategy[Operation] = st.one_of(
@@ -212,7 +212,7 @@ on_topics: st.SearchStrategy[Operation] = st.one_of(
     st.booleans().map(SetDeletionOption),
 )
 operations: st.SearchStrategy[Operation] = st.one_of(
-    registers, registers, registers, repeats, repeats, departures, on_topics, on_topics, rare, st.just(CatchUp())
+    registers, registers, registers, repeats, repeats, removals, on_topics, on_topics, rare, st.just(CatchUp())
 )
 histories: st.SearchStrategy[list[Operation]] = st.lists(
     st.lists(operations, min_size=4, max_size=10), min_size=1, max_size=5

@@ -7,7 +7,7 @@ from routebook.model.broker import MinBrokerChange, Registration, RegistrationRe
 from routebook.store.administration import delete_kv, delete_topic, put_kv, register_topic, set_write_permission
 from routebook.store.namespace import Namespace, Status
 from routebook.store.registration import heartbeat_broker
-from routebook.store.removal import Departure, unregister_brokers
+from routebook.store.removal import Removal, unregister_brokers
 from tests.properties import operations as op
 from tests.properties.plain_worker import CALLER
 from tests.reference.registry import Answer, ReferenceRegistry, Unregistration
@@ -69,13 +69,12 @@ def _heartbeat(reference: ReferenceRegistry, operation: op.Heartbeat) -> Outcome
 
 async def _store_unregister(namespace: Namespace, worker: Worker, operation: op.Unregister) -> Outcome:
     incarnation = STALE_INCARNATION if operation.stale else ""
-    departures = [
-        (Departure(cluster, broker, 0, address, incarnation), CALLER)
-        for cluster, broker, address in operation.departures
+    removals = [
+        (Removal(cluster, broker, 0, address, incarnation), CALLER) for cluster, broker, address in operation.removals
     ]
-    reply = await unregister_brokers(namespace, departures)
+    reply = await unregister_brokers(namespace, removals)
     worker.notices.extend(reply.notices)
-    assert len(reply.statuses) == len(departures)
+    assert len(reply.statuses) == len(removals)
     return [status is Status.STALE for status in reply.statuses] if operation.stale else None
 
 
@@ -83,7 +82,7 @@ def _unregister(reference: ReferenceRegistry, operation: op.Unregister) -> Outco
     """RocketMQ does not answer whether the broker existed, so only the effect of a current request is compared."""
     incarnation = STALE_INCARNATION if operation.stale else None
     done = reference.unregister(
-        [Unregistration(c, address, broker, incarnation) for c, broker, address in operation.departures]
+        [Unregistration(c, address, broker, incarnation) for c, broker, address in operation.removals]
     )
     return [not was_carried_out for was_carried_out in done] if operation.stale else None
 

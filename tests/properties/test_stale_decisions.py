@@ -14,8 +14,8 @@ from routebook.model.topic import QueueData
 from routebook.store.namespace import Namespace, Status
 from routebook.store.registration import QueueDifference, heartbeat_broker, register_broker, touch_broker
 from routebook.store.removal import (
-    Departure,
     DueInstance,
+    Removal,
     expire_brokers,
     hold_expiry,
     scan_deadlines,
@@ -174,7 +174,7 @@ async def test_a_lost_connection_removes_no_broker_that_registers_at_the_same_ti
         after = await incarnations_of(namespace, fleet)
         changed = sum(former != current for former, current in zip(before, after, strict=True))
         removed, kept = removed + changed, kept + BROKERS - changed
-        await unregister_brokers(namespace, [(departure(registration), CALLER) for registration in fleet])
+        await unregister_brokers(namespace, [(removal(registration), CALLER) for registration in fleet])
     assert min(removed, kept) > BROKERS / 4, "the same side always won the race"
 
 
@@ -185,7 +185,7 @@ def batched(items: Sequence[T], size: int) -> list[Sequence[T]]:
 async def lose_connections(namespace: Namespace, worker: str, ended: Sequence[EndedSession]) -> int:
     """Without a grace time: the removal follows the end of the connection immediately."""
     losses = [loss for _, loss in await close_sessions(namespace, worker, ended) if loss]
-    return len((await unregister_brokers(namespace, [(loss.departure(), CALLER) for loss in losses])).statuses)
+    return len((await unregister_brokers(namespace, [(loss.removal(), CALLER) for loss in losses])).statuses)
 
 
 async def register_elsewhere(
@@ -212,7 +212,7 @@ async def test_an_expiry_of_an_earlier_incarnation_removes_no_broker(namespace: 
     fleet, history = await fleet_of(namespace, range(BROKERS))
     await make_overdue(namespace, fleet)
     due = await scan(namespace, lease)
-    await unregister_brokers(namespace, [(departure(registration), CALLER) for registration in fleet])
+    await unregister_brokers(namespace, [(removal(registration), CALLER) for registration in fleet])
     await asyncio.gather(*(register(namespace, history, registration) for registration in fleet))
     await make_overdue(namespace, fleet)
     while due:
@@ -226,21 +226,19 @@ async def test_an_expiry_of_an_earlier_incarnation_removes_no_broker(namespace: 
 async def test_a_lost_connection_of_an_earlier_incarnation_removes_no_broker(namespace: Namespace) -> None:
     fleet, history = await fleet_of(namespace, range(BROKERS))
     earlier = await asyncio.gather(*(incarnation_of(namespace, registration) for registration in fleet))
-    await unregister_brokers(namespace, [(departure(registration), CALLER) for registration in fleet])
+    await unregister_brokers(namespace, [(removal(registration), CALLER) for registration in fleet])
     await asyncio.gather(*(register(namespace, history, registration) for registration in fleet))
-    departures = [
-        (replace(departure(registration, incarnation), cause="connection-lost", lost_ms=1), CALLER)
+    removals = [
+        (replace(removal(registration, incarnation), cause="connection-lost", lost_ms=1), CALLER)
         for registration, incarnation in zip(fleet, earlier, strict=True)
     ]
-    reply = await unregister_brokers(namespace, departures)
+    reply = await unregister_brokers(namespace, removals)
     assert set(reply.statuses) == {Status.STALE}
     await assert_all_registered(namespace, fleet)
 
 
-def departure(registration: Registration, incarnation: str = "") -> Departure:
-    return Departure(
-        registration.cluster, registration.broker, registration.broker_id, registration.address, incarnation
-    )
+def removal(registration: Registration, incarnation: str = "") -> Removal:
+    return Removal(registration.cluster, registration.broker, registration.broker_id, registration.address, incarnation)
 
 
 async def incarnation_of(namespace: Namespace, registration: Registration) -> str:

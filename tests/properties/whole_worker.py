@@ -26,7 +26,7 @@ class WholeWorker:
         self.registry = registry
         self.replica = replica
         self.notices: list[MinBrokerChange] = []
-        registry.on_min_broker_change = self._record
+        registry.min_broker_changes.listener = self._record
 
     def _record(self, change: MinBrokerChange) -> None:
         self.notices.append(change)
@@ -35,7 +35,7 @@ class WholeWorker:
         try:
             return await register(self.registry, registration)
         except RefusedError:
-            return RegistrationResult("refused", self.registry.version)
+            return RegistrationResult("refused", self.registry.replica.version)
 
     async def set_deletion_option(self, *, on: bool) -> None:
         await self.registry.change_setting("delete_topic_with_broker_registration", str(on).lower(), CALLER)

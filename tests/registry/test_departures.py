@@ -10,7 +10,7 @@ from tests.support.registering import register
 async def test_a_departure_takes_effect_and_shows_here(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         await register(worker.registry, registration())
-        left = worker.registry.depart("east", "broker-a", 0, A, CALLER)
+        left = worker.registry.queue_unregistration("east", "broker-a", 0, A, CALLER)
         assert left is not None
         await left
         assert worker.registry.brokers() == ()
@@ -20,7 +20,7 @@ async def test_a_departure_that_names_no_instance_is_ignored(store_url: str, nam
     async with running_worker(store_url, namespace_name) as worker:
         await register(worker.registry, registration())
         for cluster, broker, address in (("", "broker-a", A), ("east", "", A), ("east", "broker-a", "")):
-            left = worker.registry.depart(cluster, broker, 0, address, CALLER)
+            left = worker.registry.queue_unregistration(cluster, broker, 0, address, CALLER)
             assert left is not None
             await left
         assert worker.registry.brokers() == ("broker-a",)
@@ -29,11 +29,11 @@ async def test_a_departure_that_names_no_instance_is_ignored(store_url: str, nam
 async def test_beyond_the_capacity_a_departure_is_turned_away(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, unregister_broker_queue_capacity=1) as worker:
         await register(worker.registry, registration())
-        first = worker.registry.depart("east", "broker-a", 0, A, CALLER)
-        assert worker.registry.depart("east", "broker-a", 0, B, CALLER) is None
+        first = worker.registry.queue_unregistration("east", "broker-a", 0, A, CALLER)
+        assert worker.registry.queue_unregistration("east", "broker-a", 0, B, CALLER) is None
         assert first is not None
         await first
-        assert worker.registry.depart("east", "broker-a", 0, B, CALLER) is not None
+        assert worker.registry.queue_unregistration("east", "broker-a", 0, B, CALLER) is not None
 
 
 async def test_a_departure_is_of_the_stay_that_its_connection_carries(store_url: str, namespace_name: str) -> None:
@@ -42,11 +42,11 @@ async def test_a_departure_is_of_the_stay_that_its_connection_carries(store_url:
         await register(here.registry, registration(), connection=former)
         await there.registry.unregister("east", "broker-a", 0, CALLER)
         await register(there.registry, registration(), connection=later)
-        left = here.registry.depart("east", "broker-a", 0, A, CALLER, connection=former)
+        left = here.registry.queue_unregistration("east", "broker-a", 0, A, CALLER, connection=former)
         assert left is not None
         await left
         assert there.registry.brokers() == ("broker-a",)
-        left = there.registry.depart("east", "broker-a", 0, A, CALLER, connection=later)
+        left = there.registry.queue_unregistration("east", "broker-a", 0, A, CALLER, connection=later)
         assert left is not None
         await left
         assert there.registry.brokers() == ()
@@ -60,7 +60,7 @@ async def test_a_departure_after_a_turned_down_registration_is_by_address(store_
         await register(said, registration(B, data_version=version(state=1)))
         told = await register(said, registration(A), connection=connection)
         assert told.status == "turned-down"
-        left = said.depart("east", "broker-b", 0, A, CALLER, connection=connection)
+        left = said.queue_unregistration("east", "broker-b", 0, A, CALLER, connection=connection)
         assert left is not None
         await left
         assert said.brokers() == ("broker-a",)
@@ -73,7 +73,7 @@ async def test_a_departure_after_one_from_elsewhere_is_by_address(store_url: str
         await register(said, registration(), connection=own)
         for broker, connection in (("broker-b", other), ("broker-a", own)):
             assert said.brokers() == ("broker-a",)
-            left = said.depart("east", broker, 0, A, CALLER, connection=connection)
+            left = said.queue_unregistration("east", broker, 0, A, CALLER, connection=connection)
             assert left is not None
             await left
         assert said.brokers() == ()

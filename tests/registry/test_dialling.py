@@ -1,4 +1,4 @@
-"""What one look at a broker's address says."""
+"""The result of dialling a broker's address once."""
 
 import os
 import resource
@@ -6,30 +6,30 @@ import socket
 
 import pytest
 
-from routebook.registry.lost_connections import Look, dial
+from routebook.registry.lost_connections import DialResult, dial
 from tests.support.broker_hosts import BrokerHosts
 
 
-async def test_who_listens_accepts_and_who_does_not_refuses() -> None:
+async def test_a_listening_address_accepts_and_one_without_listener_refuses() -> None:
     with BrokerHosts() as hosts:
-        assert await dial(hosts.accepting(), 5) is Look.ACCEPTED
-        assert await dial(hosts.refusing(), 5) is Look.REFUSED
+        assert await dial(hosts.accepting(), 5) is DialResult.ACCEPTED
+        assert await dial(hosts.refusing(), 5) is DialResult.REFUSED
 
 
-async def test_who_does_not_answer_in_time_is_silent() -> None:
+async def test_an_address_that_does_not_answer_in_time_is_silent() -> None:
     with BrokerHosts() as hosts:
-        assert await dial(hosts.silent(), 0.2) is Look.SILENT
+        assert await dial(hosts.silent(), 0.2) is DialResult.SILENT
 
 
 async def test_a_host_that_does_not_exist_is_silent() -> None:
-    assert await dial("no-such-host.invalid:10911", 5) in {Look.SILENT, Look.UNDECIDED}
+    assert await dial("no-such-host.invalid:10911", 5) in {DialResult.SILENT, DialResult.UNDECIDED}
 
 
-async def test_of_several_addresses_behind_a_name_one_that_accepts_is_enough() -> None:
+async def test_one_accepting_address_of_a_name_is_enough() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        assert await dial(f"localhost:{listener.getsockname()[1]}", 5) is Look.ACCEPTED
+        assert await dial(f"localhost:{listener.getsockname()[1]}", 5) is DialResult.ACCEPTED
 
 
 async def test_an_ipv6_address_is_dialled() -> None:
@@ -38,10 +38,10 @@ async def test_an_ipv6_address_is_dialled() -> None:
     except OSError:
         pytest.skip("no IPv6 on this machine")
     with listener:
-        assert await dial(f"[::1]:{listener.getsockname()[1]}", 5) is Look.ACCEPTED
+        assert await dial(f"[::1]:{listener.getsockname()[1]}", 5) is DialResult.ACCEPTED
 
 
-async def test_running_out_of_our_own_means_says_nothing_of_the_broker() -> None:
+async def test_a_worker_without_free_file_descriptors_decides_nothing_about_the_broker() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with BrokerHosts() as hosts:
         refusing = hosts.refusing()
@@ -49,6 +49,6 @@ async def test_running_out_of_our_own_means_says_nothing_of_the_broker() -> None
         os.close(next_descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (next_descriptor, hard))
         try:
-            assert await dial(refusing, 5) is Look.UNDECIDED
+            assert await dial(refusing, 5) is DialResult.UNDECIDED
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

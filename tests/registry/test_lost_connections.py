@@ -13,7 +13,7 @@ from tests.support.waiting import until
 
 def lose(worker: InProcessWorker, *connections: FakeConnection) -> None:
     for connection in connections:
-        worker.registry.sessions.lost(connection)
+        worker.registry.sessions.connection_closed(connection)
 
 
 async def removals(worker: InProcessWorker) -> list[dict[str, object]]:
@@ -149,7 +149,7 @@ async def test_a_draining_worker_removes_nobody(store_url: str, namespace_name: 
         async with fleet(store_url, namespace_name, connection_grace_ms=0) as brokers:
             first, second, third = brokers.workers
             connections = [await brokers.join(third, hosts.refusing()) for _ in range(2)]
-            third.registry.sessions.leave()
+            third.registry.sessions.drain()
             lose(third, *connections)
             await third.presence.leave()
             await third.end()
@@ -165,7 +165,7 @@ async def test_a_draining_worker_leaves_what_it_looked_into_to_the_leader(store_
             first, _, third = brokers.workers
             lose(third, await brokers.join(third, hosts.refusing()))
             await until(lambda: _is_lost(first))
-            third.registry.sessions.leave()
+            third.registry.sessions.drain()
             await third.presence.leave()
             await third.end()
             brokers.workers.remove(third)
@@ -317,7 +317,7 @@ async def test_a_departure_said_on_the_connection_leaves_nothing_to_lose(store_u
             first, _ = brokers.workers
             address = hosts.refusing()
             connection = await brokers.join(first, address)
-            left = first.registry.depart("east", "broker-1", 0, address, CALLER, connection=connection)
+            left = first.registry.queue_unregistration("east", "broker-1", 0, address, CALLER, connection=connection)
             assert left is not None
             await left
             assert len(first.registry.sessions) == 0

@@ -24,7 +24,7 @@ async def telling(
     told: list[MinBrokerChange] = []
     async with fleet(store_url, namespace, **({"notify_min_broker_id_changed": True} | settings)) as brokers:
         for worker in brokers.workers:
-            worker.registry.on_min_broker_change = told.append
+            worker.registry.min_broker_changes.listener = told.append
         yield brokers, told
 
 
@@ -35,7 +35,7 @@ async def join(brokers: Fleet, address: str, broker_id: int, *, worker: int = 0,
 
 
 async def leave(brokers: Fleet, address: str, broker_id: int, *, worker: int = 0) -> None:
-    left = brokers.workers[worker].registry.depart("east", "broker-a", broker_id, address, CALLER)
+    left = brokers.workers[worker].registry.queue_unregistration("east", "broker-a", broker_id, address, CALLER)
     assert left is not None
     await left
 
@@ -166,7 +166,7 @@ async def test_the_switch_is_read_each_time(store_url: str, namespace_name: str)
     told: list[MinBrokerChange] = []
     async with fleet(store_url, namespace_name) as brokers:
         first, *_ = brokers.workers
-        first.registry.on_min_broker_change = told.append
+        first.registry.min_broker_changes.listener = told.append
         await join(brokers, B, 1)
         await first.registry.change_setting("notify_min_broker_id_changed", "true", CALLER)
         await join(brokers, A, 0)

@@ -23,7 +23,7 @@ async def test_a_registration_is_visible_here_when_it_is_answered(store_url: str
             said = registration(data_version=version(n), topics=topics("orders", topic))
             result = await register(worker.registry, said)
             assert json.loads(worker.registry.find_route(topic))["brokerDatas"][0]["brokerAddrs"] == {"0": A}
-            assert worker.registry.version >= result.version
+            assert worker.replica.version >= result.version
 
 
 async def test_another_worker_sees_it_and_has_the_same_digest(store_url: str, namespace_name: str) -> None:
@@ -150,7 +150,7 @@ async def test_what_cannot_be_right_is_refused_before_anything_starts(
     async with running_worker(store_url, namespace_name) as worker:
         with pytest.raises(InvalidInputError):
             await register(worker.registry, replace(registration(), **wrong))  # type: ignore[arg-type]
-        assert worker.registry.version == 0
+        assert worker.replica.version == 0
 
 
 async def test_leaving_takes_effect_before_the_answer(store_url: str, namespace_name: str) -> None:

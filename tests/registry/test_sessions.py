@@ -104,7 +104,7 @@ async def test_a_call_that_nobody_answered_may_have_opened_a_session(store_url: 
                 await register(worker.registry, said, connection=connection)
             assert len(worker.registry.sessions) == 1
             await until(lambda: _holds(worker, other, said.instance_name))
-            worker.registry.sessions.lost(connection)
+            worker.registry.sessions.connection_closed(connection)
             proxy.heal()
             await until(lambda: other.registry.brokers() == ())
             await until(lambda: outcomes(worker) == {"removed_refused": 1})
@@ -126,7 +126,7 @@ async def test_a_closing_waits_for_the_store(store_url: str, namespace_name: str
             connection = FakeConnection()
             await register(worker.registry, registration(hosts.refusing()), connection=connection)
             await proxy.refuse()
-            worker.registry.sessions.lost(connection)
+            worker.registry.sessions.connection_closed(connection)
             await until(lambda: not worker.client.is_connected)
             assert other.registry.brokers() == ("broker-a",)
             await proxy.accept()
@@ -157,7 +157,7 @@ async def test_a_worker_that_is_cut_off_from_the_store_closes_the_connections_of
             await until(lambda: all(connection.closed_for for connection in connections), timeout_s=30)
             assert client.closed_for == []
             for said, connection in zip(fleet_of_it, connections, strict=True):
-                worker.registry.sessions.lost(connection)
+                worker.registry.sessions.connection_closed(connection)
                 await register(other.registry, said, connection=FakeConnection())
             assert len(worker.registry.sessions) == 0
             await proxy.accept()
@@ -219,7 +219,7 @@ async def test_a_connection_that_is_gone_is_not_opened_again(store_url: str, nam
         connection = FakeConnection()
         await register(worker.registry, registration(), connection=connection)
         worker.registry.sessions.reopen()
-        worker.registry.sessions.lost(connection)
+        worker.registry.sessions.connection_closed(connection)
         await until(lambda: _holds_nothing(worker))
         worker.registry.sessions.reopen()
         assert await held(worker) == {}

@@ -57,12 +57,16 @@ async def test_a_store_that_comes_back_with_its_data_is_followed_again(tmp_path:
     with EmbeddedStore(tmp_path / "data", port=0) as store:
         async with running_worker(store.url, "t") as worker:
             await fill(worker)
-            before = (worker.replica.table.digest, worker.registry.version, worker.registry.history)
+            before = (worker.replica.table.digest, worker.replica.version, worker.replica.history)
             store.stop()
             await until(lambda: worker.registry.stale_seconds > 0)
             store.start()
             await until(lambda: worker.replica.current)
-            assert (worker.replica.table.digest, worker.registry.version, worker.registry.history) == before
+            assert (
+                worker.replica.table.digest,
+                worker.replica.version,
+                worker.replica.history,
+            ) == before
             with pytest.raises(NotFoundError):
                 worker.registry.find_route("never-heard-of")
             await register(worker.registry, registration(data_version=version(9), topics=topics("new", "x")))
@@ -73,7 +77,7 @@ async def test_an_empty_store_never_makes_a_known_topic_unknown(tmp_path: Path) 
     with EmbeddedStore(None, port=0) as store:
         async with running_worker(store.url, "t", recovery_window_ms=20_000) as worker:
             await fill(worker)
-            history = worker.registry.history
+            history = worker.replica.history
             worker.lead()
             worker.spawn(worker.restoring.run())
             misses: list[RoutebookError] = []
@@ -90,7 +94,7 @@ async def test_an_empty_store_never_makes_a_known_topic_unknown(tmp_path: Path) 
             kill(store)
             await until(lambda: worker.registry.stale_seconds > 0)
             store.start()
-            await until(lambda: worker.registry.history not in ("", history))
+            await until(lambda: worker.replica.history not in ("", history))
             # Key-values and settings are back although no broker has spoken yet.
             await until(lambda: worker.replica.table.kv.get("ORDER_TOPIC_CONFIG") == {"orders": "broker-a:8"})
             await until(lambda: worker.replica.table.settings == {"hold_percent": "77"})
@@ -113,17 +117,17 @@ async def test_what_is_deleted_while_recovering_is_gone_for_all_who_still_showed
             running_worker(store.url, "t") as other,
         ):
             await fill(one)
-            await other.registry.wait_for_version(one.registry.version)
-            histories = one.registry.history
+            await other.registry.wait_for_version(one.registry.replica.version)
+            histories = one.registry.replica.history
             await one.client.call("FLUSHALL")
-            await until(lambda: histories not in (one.registry.history, other.registry.history))
-            assert one.registry.history == other.registry.history
+            await until(lambda: histories not in (one.registry.replica.history, other.registry.replica.history))
+            assert one.registry.replica.history == other.registry.replica.history
             assert one.replica.is_recovering
             assert other.replica.is_recovering
             await one.registry.delete_topic("billing", None, CALLER)
             await one.registry.unregister("east", "broker-a", 0, CALLER)
             await one.registry.delete_kv("ORDER_TOPIC_CONFIG", "orders", CALLER)
-            await other.registry.wait_for_version(one.registry.version)
+            await other.registry.wait_for_version(one.registry.replica.version)
             for worker in (one, other):
                 with pytest.raises(NotFoundError):
                     worker.registry.find_route("billing")
@@ -159,10 +163,10 @@ async def test_a_write_right_after_the_loss_is_visible_when_it_is_answered() -> 
     with EmbeddedStore(None, port=0) as store:
         async with running_worker(store.url, "t") as worker:
             await fill(worker)
-            history = worker.registry.history
+            history = worker.replica.history
             await worker.client.call("FLUSHALL")
             await worker.registry.put_kv("ns", "key", "value", CALLER)
-            assert worker.registry.history != history
+            assert worker.replica.history != history
             assert worker.registry.kv_value("ns", "key") == "value"
             await worker.client.call("FLUSHALL")
             result = await register(worker.registry, registration(A))

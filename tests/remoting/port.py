@@ -50,7 +50,7 @@ async def remoting_port(store_url: str, namespace: str, **settings: Any) -> Asyn
     try:
         yield PortUnderTest(f"127.0.0.1:{listener.getsockname()[1]}", server, worker, metrics)
     finally:
-        worker.registry.sessions.leave()
+        worker.registry.sessions.drain()
         await server.close()
         listener.close()
         await worker.end()

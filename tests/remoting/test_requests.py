@@ -27,10 +27,10 @@ async def test_a_master_registers_and_is_found(peer: Peer) -> None:
 
 async def test_the_same_registration_again_appends_nothing(port: PortUnderTest, peer: Peer) -> None:
     await register(peer)
-    version = port.worker.registry.version
+    version = port.worker.registry.replica.version
     for _ in range(3):
         assert (await register(peer)).code == 0
-    assert port.worker.registry.version == version
+    assert port.worker.registry.replica.version == version
 
 
 @pytest.mark.parametrize("missing", ["clusterName", "brokerName", "brokerAddr", "brokerId"])
@@ -41,7 +41,7 @@ async def test_a_registration_that_does_not_say_who_it_is_changes_nothing(
     answer = await peer.ask(103, ext, body=registration_body("TopicA", "TopicB"))
     assert answer.code == 1
     assert missing in (answer.remark or "")
-    assert port.worker.registry.version == 0 or not port.worker.registry.brokers()
+    assert port.worker.registry.replica.version == 0 or not port.worker.registry.brokers()
 
 
 async def test_a_wrong_checksum_is_refused(peer: Peer) -> None:

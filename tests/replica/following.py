@@ -12,7 +12,7 @@ from routebook.store.connection.url import StoreUrl
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace
 from routebook.store.reads import read_history_head
-from routebook.store.removal import Departure, unregister_brokers
+from routebook.store.removal import Removal, unregister_brokers
 from routebook.store.scripts import ScriptSet
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import registration
@@ -69,8 +69,8 @@ async def register(namespace: Namespace, *args: Any, **changes: Any) -> int:
 async def unregister(
     namespace: Namespace, broker: str, address: str, *, broker_id: int = 0, carried: bool = False
 ) -> int:
-    departure = Departure("east", broker, broker_id, address, carried=carried)
-    return (await unregister_brokers(namespace, [(departure, CALLER)])).version
+    removal = Removal("east", broker, broker_id, address, carried=carried)
+    return (await unregister_brokers(namespace, [(removal, CALLER)])).version
 
 
 async def caught_up(namespace: Namespace, *replicas: Replica) -> None:

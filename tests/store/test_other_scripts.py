@@ -6,7 +6,7 @@ from routebook.store.history import changes_between, first_change, has_change, r
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_history_head, read_kv, read_settings
 from routebook.store.recovery import begin_history, mark_restored, restore_kv, restore_queues, restore_settings
-from routebook.store.removal import Departure, unregister_brokers
+from routebook.store.removal import Removal, unregister_brokers
 from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, registration, topics
@@ -128,7 +128,7 @@ async def test_the_removal_of_a_group_may_change_all_its_topics(namespace: Names
     """A group that takes the name afterwards may have other topics."""
     worker = PlainWorker(namespace)
     await worker.register(registration())
-    await unregister_brokers(namespace, [(Departure("east", "broker-a", 0), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-a", 0), CALLER)])
     assert (await newest(namespace)).topics is None
 
 

@@ -7,8 +7,8 @@ import pytest
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_instances, read_service_state
 from routebook.store.removal import (
-    Departure,
     DueInstance,
+    Removal,
     Scan,
     expire_brokers,
     hold_expiry,
@@ -34,17 +34,17 @@ async def scan(namespace: Namespace, lease: str) -> Scan:
     return await scan_deadlines(namespace, lease, caller=CALLER, limit=100, window_ms=60_000)
 
 
-def departure(address: str = A, broker_id: int = 0, incarnation: str = "", **more: Any) -> Departure:
-    return Departure("east", "broker-a", broker_id, address, incarnation, **more)
+def removal(address: str = A, broker_id: int = 0, incarnation: str = "", **more: Any) -> Removal:
+    return Removal("east", "broker-a", broker_id, address, incarnation, **more)
 
 
-async def leave(namespace: Namespace, *departures: Departure) -> tuple[Status, ...]:
-    return (await unregister_brokers(namespace, [(one, CALLER) for one in departures])).statuses
+async def leave(namespace: Namespace, *removals: Removal) -> tuple[Status, ...]:
+    return (await unregister_brokers(namespace, [(one, CALLER) for one in removals])).statuses
 
 
 async def test_an_unregistration_of_another_incarnation_removes_nothing(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
-    assert await leave(namespace, departure(incarnation="0" * 16)) == (Status.STALE,)
+    assert await leave(namespace, removal(incarnation="0" * 16)) == (Status.STALE,)
     assert await kinds(namespace) == ["broker-registered"]
 
 
@@ -52,7 +52,7 @@ async def test_a_batch_has_a_status_for_each_request(namespace: Namespace) -> No
     worker = PlainWorker(namespace)
     await worker.register(registration(A, 0))
     await worker.register(registration(B, 1))
-    assert await leave(namespace, departure(B, 1), departure(C, 2), departure(A)) == (
+    assert await leave(namespace, removal(B, 1), removal(C, 2), removal(A)) == (
         Status.DONE,
         Status.UNKNOWN,
         Status.DONE,
@@ -63,13 +63,13 @@ async def test_a_batch_has_a_status_for_each_request(namespace: Namespace) -> No
 
 async def test_a_seat_can_be_named_instead_of_an_address(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
-    assert await leave(namespace, departure(address="", cause="operator")) == (Status.DONE,)
+    assert await leave(namespace, removal(address="", cause="operator")) == (Status.DONE,)
     assert (await newest(namespace)).fields["cause"] == "operator"
 
 
 async def test_a_seat_under_another_cluster_is_unknown(namespace: Namespace) -> None:
     await PlainWorker(namespace).register(registration())
-    assert await leave(namespace, Departure("west", "broker-a", 0)) == (Status.UNKNOWN,)
+    assert await leave(namespace, Removal("west", "broker-a", 0)) == (Status.UNKNOWN,)
 
 
 async def test_an_expiry_is_recorded_with_the_last_heartbeat(namespace: Namespace) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from routebook.store.namespace import Namespace, Status
 from routebook.store.registration import touch_broker
-from routebook.store.removal import Departure, unregister_brokers
+from routebook.store.removal import Removal, unregister_brokers
 from routebook.store.sessions import (
     EndedSession,
     LostConnection,
@@ -44,8 +44,8 @@ async def close_one(
     return (await close_sessions(namespace, worker, [EndedSession(INSTANCE_NAME, incarnation, stamp, ago_ms=0)]))[0]
 
 
-def lost_departure(incarnation: str) -> Departure:
-    return Departure("east", "broker-a", 0, A, incarnation, cause="connection-lost", lost_ms=1)
+def lost_departure(incarnation: str) -> Removal:
+    return Removal("east", "broker-a", 0, A, incarnation, cause="connection-lost", lost_ms=1)
 
 
 async def lost_in_store(namespace: Namespace) -> int:
@@ -164,7 +164,7 @@ async def test_the_leader_adopts_lost_connections_of_dead_workers_only(namespace
 async def test_an_instance_that_unregistered_meanwhile_is_not_adopted(namespace: Namespace) -> None:
     incarnation = await registered(namespace)
     await close_one(namespace, "worker-1", incarnation)
-    await unregister_brokers(namespace, [(Departure("east", "broker-a", 0, A), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-a", 0, A), CALLER)])
     assert await lost_in_store(namespace) == 0
     assert await adopt_lost_connections(namespace, await lead(namespace, "w"), "w", caller=CALLER) == (
         Status.UNCHANGED,

@@ -11,7 +11,7 @@ from routebook.store.administration import put_kv, register_topic, set_write_per
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups
 from routebook.store.registration import STAGE_FROM_TOPICS
-from routebook.store.removal import Departure, expire_brokers, scan_deadlines, unregister_brokers
+from routebook.store.removal import Removal, expire_brokers, scan_deadlines, unregister_brokers
 from routebook.store.staging import STAGING_ATTEMPTS, TOPICS_PER_STAGE, stage_permissions
 from routebook.store.workers import acquire_lease
 from tests.properties.plain_worker import CALLER, PlainWorker
@@ -163,8 +163,8 @@ async def test_permissions_are_copied_once_each_though_pages_may_repeat_them(nam
 async def test_the_departure_of_a_master_takes_the_write_permission_in_the_same_step(namespace: Namespace) -> None:
     await register_many(namespace)
     before = len(await history(namespace))
-    departures = [Departure("east", "broker-a", 0, A), Departure("east", "unknown", 0, "127.0.0.9:1")]
-    reply = await unregister_brokers(namespace, [(departure, CALLER) for departure in departures])
+    removals = [Removal("east", "broker-a", 0, A), Removal("east", "unknown", 0, "127.0.0.9:1")]
+    reply = await unregister_brokers(namespace, [(removal, CALLER) for removal in removals])
     assert reply.statuses == (Status.DONE, Status.UNKNOWN)
     assert [change.kind for change in (await history(namespace))[before:]] == ["broker-removed", "write-permission"]
     assert await queues(namespace) == READ_ONLY
@@ -174,7 +174,7 @@ async def test_the_departure_of_a_master_takes_the_write_permission_in_the_same_
 async def test_a_group_that_changes_while_its_master_leaves_is_staged_again(namespace: Namespace) -> None:
     await register_many(namespace)
     busy = interrupted(namespace, "copy_queues", extra_topic(namespace))
-    reply = await unregister_brokers(busy, [(Departure("east", "broker-a", 0, A), CALLER)])
+    reply = await unregister_brokers(busy, [(Removal("east", "broker-a", 0, A), CALLER)])
     assert reply.statuses == (Status.DONE,)
     assert {queue.perm for queue in (await queues(namespace)).values() if queue} == {4}
     assert (await newest(namespace)).fields["cause"] == "master-lost"
@@ -246,7 +246,7 @@ async def test_a_group_that_is_removed_between_its_pages_is_gone(namespace: Name
     busy = interrupted(
         namespace,
         "read_group",
-        lambda: unregister_brokers(namespace, [(Departure("east", "broker-a", 0, A), CALLER)]),
+        lambda: unregister_brokers(namespace, [(Removal("east", "broker-a", 0, A), CALLER)]),
     )
     image = (await read_groups(busy, {"broker-a": None}))["broker-a"]
     assert (image.group, image.queues) == (None, {})

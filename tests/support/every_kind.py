@@ -14,8 +14,8 @@ from routebook.store.administration import (
 from routebook.store.history import GapRow, append_heartbeat_gaps, write_baseline
 from routebook.store.namespace import Namespace
 from routebook.store.removal import (
-    Departure,
     DueInstance,
+    Removal,
     expire_brokers,
     hold_expiry,
     release_expiry,
@@ -80,7 +80,7 @@ async def _change_topics(namespace: Namespace) -> None:
 
 async def _remove_brokers(namespace: Namespace, lease: str) -> None:
     worker = PlainWorker(namespace)
-    lost = Departure("east", "broker-a", 0, A, await _incarnation(namespace, A), cause="connection-lost", lost_ms=1)
+    lost = Removal("east", "broker-a", 0, A, await _incarnation(namespace, A), cause="connection-lost", lost_ms=1)
     await unregister_brokers(namespace, [(lost, CALLER)])  # the acting group loses its write permission as well
     await worker.register(
         registration(B, 0, acting_master=True, data_version=version(state=3))
@@ -88,9 +88,9 @@ async def _remove_brokers(namespace: Namespace, lease: str) -> None:
     await worker.register(registration(D, 0, acting_master=True, data_version=version(state=4)))  # takes the seat over
     await worker.register(registration(C, 1, acting_master=True, data_version=version(state=1)))
     await worker.register(registration(C, 0, acting_master=True, data_version=version(state=1)))  # refused: not newer
-    await unregister_brokers(namespace, [(Departure("east", "broker-b", 0, C), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-b", 0, C), CALLER)])
     await worker.register(registration("127.0.0.5:10911", broker="broker-c"))
-    await unregister_brokers(namespace, [(Departure("east", "broker-c", 0, cause="operator"), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-c", 0, cause="operator"), CALLER)])
     await worker.register(registration("127.0.0.6:10911", broker="broker-c"))
     silent = registration("127.0.0.6:10911").instance_name
     await make_due(namespace, silent)
@@ -102,10 +102,10 @@ async def _remove_incomplete_groups(namespace: Namespace) -> None:
     """A group that never had a seat, and a broker name that a cluster lists although its group was removed."""
     worker = PlainWorker(namespace)
     await worker.register(registration(D, broker="broker-d", topics=topics("one")))  # refused
-    await unregister_brokers(namespace, [(Departure("east", "broker-d", 0, D), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-d", 0, D), CALLER)])
     await worker.register(registration("127.0.0.7:10911", broker="broker-e"))
     await worker.register(registration("127.0.0.7:10911", broker="broker-e", cluster="west"))
-    await unregister_brokers(namespace, [(Departure("east", "broker-e", 0, "127.0.0.7:10911"), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-e", 0, "127.0.0.7:10911"), CALLER)])
 
 
 async def _incarnation(namespace: Namespace, address: str) -> str:

@@ -2,7 +2,7 @@
 
 from routebook.model.broker import Registration, RegistrationResult, Seat
 from routebook.model.names import Caller
-from routebook.registry.registry import HeldConnection, Registry
+from routebook.registry.registry import Registry, SessionConnection
 from tests.support.in_process import CALLER
 
 
@@ -11,7 +11,7 @@ async def register(
     registration: Registration,
     *,
     caller: Caller = CALLER,
-    connection: HeldConnection | None = None,
+    connection: SessionConnection | None = None,
     sent: bytes | None = None,
 ) -> RegistrationResult:
     """`sent` stands for the request's bytes; by default, equal registrations are equal requests."""

@@ -60,8 +60,8 @@ class _Replay:
             case "registered":
                 self._register(line)
             case "unregistered":
-                departure = Unregistration(line["cluster"], line["address"], line["broker"], broker_id=line["id"])
-                self.registry.unregister([departure])
+                removal = Unregistration(line["cluster"], line["address"], line["broker"], broker_id=line["id"])
+                self.registry.unregister([removal])
             case "stopped" | "silence-ended":
                 # A simulated silence is always longer than the broker's timeout.
                 self.registry.remove_lost([(line["cluster"], line["address"])])

@@ -12,7 +12,7 @@ from typing import Final
 from routebook.errors import StoreError
 from routebook.model.names import Caller
 from routebook.observability.metrics import HistoryFigures, Metrics
-from routebook.registry.status import bound_in_force, holding
+from routebook.registry.status import active_readers, history_bound
 from routebook.replica.replica import Replica
 from routebook.settings import LiveSettings, Settings
 from routebook.store.history import (
@@ -87,7 +87,7 @@ class HistoryUpkeep:
         settings = self._live.current
         state = await read_history_state(self._namespace)
         self._warn_of_odd_readers(state)
-        bound = bound_in_force(state, settings)
+        bound = history_bound(state, settings)
         gone = await trim_history(self._namespace, state, bound.below)
         self._metrics.history(_figures(state, gone, settings))
         first = state.first + gone
@@ -95,7 +95,7 @@ class HistoryUpkeep:
         if lost <= 0:
             return
         self._metrics.history_lost(lost)
-        missed_by = [one.name for one in holding(state, settings.reader_expiry_ms) if one.version + 1 < first]
+        missed_by = [one.name for one in active_readers(state, settings.reader_expiry_ms) if one.version + 1 < first]
         _log.warning(
             "%d changes were trimmed before they had to go: %s is reached. %s.",
             lost,
@@ -152,7 +152,7 @@ class HistoryUpkeep:
 
 
 def _figures(state: HistoryState, gone: int, settings: Settings) -> HistoryFigures:
-    readers = holding(state, settings.reader_expiry_ms)
+    readers = active_readers(state, settings.reader_expiry_ms)
     # Before trimming: what the bounds are about. What is trimmed away is the sign that one of them is near.
     used = max(state.entries / settings.history_hard_limit, state.kept_bytes / settings.history_max_bytes)
     return HistoryFigures(

@@ -17,7 +17,7 @@ from routebook.background.history_upkeep import HistoryUpkeep
 from routebook.errors import StoreError
 from routebook.model.names import Caller, split_instance_name
 from routebook.observability.metrics import Metrics
-from routebook.registry.departures import MinBrokerChanges
+from routebook.registry.removals import MinBrokerChanges
 from routebook.registry.sessions import Sessions
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
@@ -238,7 +238,7 @@ class Leader:
                 self._lease = None
                 return
             self._metrics.expired(len(reply.removed))
-            self._min_broker_changes.tell(reply.notices)
+            self._min_broker_changes.notify(reply.notices)
             due = due[reply.handled :]
 
     # -- workers

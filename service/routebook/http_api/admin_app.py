@@ -25,15 +25,15 @@ def create_admin_app(registry: Registry, metrics: Metrics, *, draining: Callable
 
     async def show_readiness(_: Request) -> Response:
         missing = []
-        if not registry.complete:
+        if not registry.replica.complete:
             missing.append("the first complete load of the table from the store")
         if draining():
             missing.append("nothing: this worker is draining and accepts no new work")
         body: dict[str, Any] = {
             "status": "not ready" if missing else "ok",
             "missing": missing,
-            "version": registry.version,
-            "history": registry.history,
+            "version": registry.replica.version,
+            "history": registry.replica.history,
             "stale_seconds": registry.stale_seconds,
         }
         return JSONResponse(body, status_code=503 if missing else 200)

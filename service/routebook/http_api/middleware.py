@@ -196,7 +196,10 @@ FRESHNESS: Final = "routebook.freshness"
 
 def freshness_headers(registry: Registry) -> list[tuple[str, str]]:
     """Version and history of this worker's table, and its age while the store does not answer."""
-    headers = [("x-routebook-version", str(registry.version)), ("x-routebook-history", registry.history)]
+    headers = [
+        ("x-routebook-version", str(registry.replica.version)),
+        ("x-routebook-history", registry.replica.history),
+    ]
     stale_seconds = registry.stale_seconds
     if stale_seconds:
         headers.append(("x-routebook-stale-seconds", str(math.ceil(stale_seconds))))

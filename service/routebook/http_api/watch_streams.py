@@ -275,7 +275,7 @@ class Watch:
 
     async def stream(self) -> AsyncIterator[bytes]:
         with self._watchers.watching(), self._registry.replica.subscriptions.add(self._wanted.topic) as subscription:
-            self._history, upto = self._registry.history, self._registry.version
+            self._history, upto = self._registry.replica.history, self._registry.replica.version
             yield _OPENING
             async for part in self._initial_events(upto):
                 yield part
@@ -303,7 +303,7 @@ class Watch:
         if seen.version > upto:
             # The client read from a worker that was ahead of this one.
             await self._registry.wait_for_version(seen.version)
-            upto = self._registry.version
+            upto = self._registry.replica.version
         registry = self._registry
         replay = Replay(
             self._registry.changes,
@@ -326,8 +326,8 @@ class Watch:
                 )
                 if stopping in done:
                     return
-                if self._registry.history != self._history:
-                    self._history = self._registry.history
+                if self._registry.replica.history != self._history:
+                    self._history = self._registry.replica.history
                     async for part in self._reset():
                         yield part
                 if next_event not in done:
@@ -347,7 +347,9 @@ class Watch:
         topic, its route follows.
         """
         event_id = self._newest_id
-        yield encode_event("reset", {"version": self._registry.version, "history": self._registry.history}, event_id)
+        yield encode_event(
+            "reset", {"version": self._registry.replica.version, "history": self._registry.replica.history}, event_id
+        )
         route = self._current_route()
         if route is not None:
             yield route
@@ -371,7 +373,7 @@ class Watch:
         except NotReadyError:
             # The worker cannot be sure that the topic does not exist, and without an event the client would keep the
             # old route for ever.
-            return encode_event("reset", {"version": event.version, "history": self._registry.history})
+            return encode_event("reset", {"version": event.version, "history": self._registry.replica.history})
 
 
 async def _next(subscription: Subscription) -> RouteEvent | None:

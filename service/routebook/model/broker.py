@@ -144,6 +144,10 @@ class Registration:
     def instance_name(self) -> str:
         return join_instance_name(self.cluster, self.address)
 
+    @property
+    def seat(self) -> Seat:
+        return Seat(self.cluster, self.broker, self.broker_id)
+
 
 RegistrationStatus = Literal["unchanged", "changed", "turned-down", "refused"]
 

@@ -1,1 +1,1 @@
-"""The verbs both ports call: what can be asked of the route table, and what can be done to it."""
+"""The verbs of the route table: everything that the two ports can ask for."""

@@ -1,9 +1,6 @@
-"""What is shown though the store has lost it. A deletion of such a thing finds nothing in the store, so it has to say
-that the history shall tell it all the same.
+"""The registry's lookups: answered from memory, without a call to the store.
 
-When a write is visible here. A write is answered only when this worker's own table shows it.
-
-What is answered from memory. Never a store call, and in doubt never "no such thing".
+In doubt the answer is never "no such topic": a known answer may be old, but "unknown" has to be certain.
 """
 
 import time
@@ -19,50 +16,18 @@ from routebook.replica.routes import list_topics, list_topics_of_cluster
 from routebook.replica.table import Table
 from routebook.settings.live import LiveSettings
 
-
-def is_carried_seat(replica: Replica, broker: str, address: str) -> bool:
-    return replica.is_recovering and address in _addresses(replica.view, broker) - _addresses(replica.table, broker)
-
-
-def carried_brokers_of(replica: Replica, topic: str, cluster: str | None) -> dict[str, str]:
-    """Those whose entry for the topic is carried, of one cluster or (None) of all, with the clusters they belong to."""
-    if not replica.is_recovering:
-        return {}
-    listed = None if cluster is None else replica.view.clusters.get(cluster, set())
-    return {
-        name: group.cluster
-        for name in replica.view.brokers_of(topic)
-        if (group := replica.view.groups.get(name)) is not None
-        and topic not in replica.table.queues_of(name)
-        and (listed is None or name in listed)
-    }
-
-
-def is_carried_key(replica: Replica, namespace: str, key: str) -> bool:
-    return (
-        replica.is_recovering
-        and key in replica.view.kv.get(namespace, {})
-        and key not in replica.table.kv.get(namespace, {})
-    )
-
-
-def _addresses(table: Table, broker: str) -> set[str]:
-    group = table.groups.get(broker)
-    return set(group.addresses.values()) if group else set()
-
-
 _ADVICE: Final = {
-    "topic": "A broker brings its topics when it registers; `GET /v1/topics` lists those that are here.",
-    "broker": "`GET /v1/brokers` lists those that are here.",
-    "cluster": "`GET /v1/clusters` lists those that are here.",
-    "key": "`GET /v1/kv/{namespace}` lists those that are here.",
-    "key-value namespace": "It comes with its first key: `PUT /v1/kv/{namespace}/{key}`.",
+    "topic": "A broker registers its topics; `GET /v1/topics` lists all known ones.",
+    "broker": "`GET /v1/brokers` lists all known ones.",
+    "cluster": "`GET /v1/clusters` lists all known ones.",
+    "key": "`GET /v1/kv/{namespace}` lists all known ones.",
+    "key-value namespace": "Its first key creates it: `PUT /v1/kv/{namespace}/{key}`.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """A group, its live entries by id, and how many topics it serves."""
+    """A group, its instances by broker id, and the number of its topics."""
 
     group: BrokerGroup
     instances: Mapping[int, Instance]
@@ -78,47 +43,34 @@ class ClusterView:
 
 
 class Reading:
-    """The half of the registry that looks things up."""
+    """The part of the registry that needs no store. `Registry` adds the verbs that write."""
 
     def __init__(self, replica: Replica, live: LiveSettings) -> None:
         self.replica = replica
         self.live = live
         self._started = time.monotonic()
 
-    # -- what holds for every answer
-
-    @property
-    def version(self) -> int:
-        return self.replica.version
-
-    @property
-    def history(self) -> str:
-        return self.replica.history
+    # -- state
 
     @property
     def stale_seconds(self) -> float:
-        """0 when in touch with the store."""
+        """Age of the last contact with the store; 0 while in touch."""
         return self.replica.stale_ms() / 1000
-
-    @property
-    def complete(self) -> bool:
-        """A whole table has been loaded once."""
-        return self.replica.complete
 
     async def wait_for_version(self, version: int) -> None:
         await self.replica.wait_for(version, self.live.current.min_version_wait_ms)
 
     @property
     def view(self) -> Table:
-        """What may be trusted for more than a single known name: a table loaded once."""
+        """The whole table, for answers that list names: it has to be complete for that."""
         if not self.replica.complete:
             raise NotReadyError("The table is not loaded yet.", advice="Try again in a second; see /readyz.")
         return self.replica.view
 
-    # -- the verbs
+    # -- lookups
 
     def find_route(self, topic: str) -> bytes:
-        """The hot path: bytes encoded beforehand."""
+        """The route as standard JSON, encoded beforehand."""
         return self.replica.route_bytes(topic) or self._miss("topic", topic)
 
     @property
@@ -127,7 +79,7 @@ class Reading:
         return self.replica.cached_routes.get
 
     def find_plain_route(self, topic: str) -> bytes:
-        """For old clients of the remoting port: integer keys without quotes."""
+        """The same for old clients of the remoting port, with integer keys without quotes."""
         return self.replica.plain_route_bytes(topic) or self._miss("topic", topic)
 
     def find_topic(self, topic: str) -> TopicRoute:
@@ -137,22 +89,22 @@ class Reading:
         return route
 
     def _miss(self, what: str, name: str) -> NoReturn:
-        """A known answer may be old; "unknown" must not be."""
+        """Raises NotFoundError only if the table is complete and current."""
         if not self.replica.complete:
             raise NotReadyError("The table is not loaded yet.", advice="Try again in a second; see /readyz.")
         if self.replica.stale_ms() > 0:
             raise NotReadyError(
-                f"{what} {name!r} is not in the last table seen, and the store is out of reach.",
+                f"{what} {name!r} is not in the table, and the store is out of reach.",
                 advice="Try again when the store is back; `routebook doctor` says what is wrong with it.",
             )
         if not self.replica.current:
             raise NotReadyError(
-                f"{what} {name!r} is not in the last table seen, which is being compared with the store.",
+                f"{what} {name!r} is not in the table, which is being compared with the store.",
                 advice="Try again in a second.",
             )
         if (time.monotonic() - self._started) * 1000 < self.live.current.warm_up_ms:
             raise NotReadyError(
-                f"{what} {name!r} is not in the route table yet, and this worker is warming up.",
+                f"{what} {name!r} is not in the table yet, and this worker is warming up.",
                 advice="Try again; brokers register every 30 s. The setting is warm_up_ms.",
             )
         raise NotFoundError(what, name, advice=_ADVICE.get(what, ""))

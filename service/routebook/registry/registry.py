@@ -1,5 +1,7 @@
-"""The registry: every verb that a port calls, in one place. Reads are answered from memory (`reading`), writes go to
-the store as one script each, and an answer to a write leaves only when this worker's own table shows it.
+"""The registry: every verb that a port calls.
+
+Lookups are answered from memory (`reading`). Each write is one script in the store, and is answered only when this
+worker's own table shows it.
 """
 
 import asyncio
@@ -34,19 +36,20 @@ from routebook.model.broker import (
 from routebook.model.names import Caller, check_name, join_instance_name
 from routebook.model.topic import QueueData
 from routebook.observability.metrics import Metrics
-from routebook.registry.departures import Departures, Listener, MinBrokerChanges
-from routebook.registry.heartbeat_gaps import Pulse
+from routebook.registry.heartbeat_gaps import HeartbeatGaps
 from routebook.registry.long_work import LongWork
-from routebook.registry.reading import Reading, carried_brokers_of, is_carried_key, is_carried_seat
+from routebook.registry.reading import Reading
 from routebook.registry.registration import (
     check_registration_in_steps,
     is_repeatable,
     replaces_known_topics,
     work_out_difference,
 )
-from routebook.registry.sessions import HeldConnection, Sessions
-from routebook.registry.status import ExpiryState, Status, WorkerInfo, bound_in_force, expiry_state, worker_infos
+from routebook.registry.removals import MinBrokerChanges, RemovalQueue
+from routebook.registry.sessions import SessionConnection, Sessions
+from routebook.registry.status import ExpiryState, ServiceStatus, WorkerInfo, expiry_state, history_bound, worker_infos
 from routebook.replica.feed import IN_TOUCH_MS
+from routebook.replica.recovery import brokers_with_carried, is_key_carried, is_seat_carried
 from routebook.replica.replica import ReadYourWrites, Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.administration import (
@@ -58,14 +61,13 @@ from routebook.store.administration import (
     set_write_permission,
 )
 from routebook.store.history import Change, HistoryState, changes_between, read_history_state, request_baseline
-from routebook.store.namespace import Namespace
-from routebook.store.namespace import Status as Outcome
+from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_service_state
 from routebook.store.registration import HeartbeatReply, SeatReply, heartbeat_broker, register_broker, touch_broker
-from routebook.store.removal import Cause, Departure, release_expiry, unregister_brokers
+from routebook.store.removal import Cause, Removal, release_expiry, unregister_brokers
 from routebook.store.sessions import SessionMark
 
-__all__ = ["Caller", "HeldConnection", "MinBrokerChange", "Registry", "Touched"]
+__all__ = ["Affected", "Caller", "MinBrokerChange", "Registry", "SessionConnection"]
 
 MAX_VALUE_CHARACTERS: Final = 65_536
 """Limit for a key-value. An order configuration for a thousand brokers has some 20,000 characters."""
@@ -79,11 +81,11 @@ time, so this limits bad luck, not work.
 """
 LONGEST_PAUSE_S: Final = 0.05
 
-_RESULTS: Final[dict[Outcome, RegistrationStatus]] = {
-    Outcome.DONE: "changed",
-    Outcome.UNCHANGED: "unchanged",
-    Outcome.TURNED_DOWN: "turned-down",
-    Outcome.REFUSED: "refused",
+_RESULTS: Final[dict[Status, RegistrationStatus]] = {
+    Status.DONE: "changed",
+    Status.UNCHANGED: "unchanged",
+    Status.TURNED_DOWN: "turned-down",
+    Status.REFUSED: "refused",
 }
 
 
@@ -95,8 +97,8 @@ def check_key_value(kv_namespace: str, key: str, value: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
-    """How many entries an operator's verb was about, and the version of the route table afterwards."""
+class Affected:
+    """How many topic entries an operator's verb concerned, and the version of the route table afterwards."""
 
     count: int
     version: int
@@ -109,9 +111,9 @@ class Registry(Reading):
         super().__init__(replica, live)
         self.worker = worker
         self.min_broker_changes = MinBrokerChanges(live)
-        self._departures = Departures(namespace, replica, self.min_broker_changes)
-        self.sessions = Sessions(namespace, replica, live, self._departures, metrics or Metrics(), worker=worker)
-        self.pulse = Pulse(namespace, live, worker)
+        self._removals = RemovalQueue(namespace, replica, self.min_broker_changes)
+        self.sessions = Sessions(namespace, replica, live, self._removals, metrics or Metrics(), worker=worker)
+        self.heartbeat_gaps = HeartbeatGaps(namespace, live, worker)
         self.long_work = LongWork()
         self._namespace = namespace
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
@@ -120,18 +122,9 @@ class Registry(Reading):
     def namespace(self) -> str:
         return self._namespace.keys.namespace
 
-    @property
-    def on_min_broker_change(self) -> Listener:
-        """Told of each change that brokers have to be told of (905), if the settings want that."""
-        return self.min_broker_changes.listener
-
-    @on_min_broker_change.setter
-    def on_min_broker_change(self, listener: Listener) -> None:
-        self.min_broker_changes.listener = listener
-
     def check_store_answers(self) -> None:
-        """Raises when the store has not answered anything for so long that one more call would only wait out its time
-        as well, and everybody behind it. Presence and the feed go on asking.
+        """Raises when the store has been silent for longer than a call may take. Another call would only wait for its
+        timeout, and delay the requests behind it. The worker's own lease and the feed keep trying.
         """
         age_ms = self._namespace.client.answer_age_ms()
         if age_ms > IN_TOUCH_MS + self.live.current.store_timeout_ms:
@@ -149,7 +142,7 @@ class Registry(Reading):
         read_body: Callable[[], Awaitable[Registration]],
         caller: Caller,
         *,
-        connection: HeldConnection | None = None,
+        connection: SessionConnection | None = None,
     ) -> RegistrationResult:
         """Registers a broker. When it repeats its last registration, as nearly all do, only its deadline moves.
 
@@ -166,8 +159,8 @@ class Registry(Reading):
                 self.check_store_answers()
                 reply = await touch_broker(self._namespace, seated, caller=caller, digest=digest, session=session.mark)
                 session.opened(reply.incarnation)
-            if reply.status is Outcome.UNCHANGED:
-                self.pulse.heard(*seat, reply.gap_ms)
+            if reply.status is Status.UNCHANGED:
+                self.heartbeat_gaps.record(seat, reply.gap_ms)
                 return _result(reply)
         registration = await read_body()
         with self.sessions.opening(connection, registration.instance_name) as session:
@@ -206,17 +199,17 @@ class Registry(Reading):
         self, registration: Registration, caller: Caller, *, digest: str, session: SessionMark
     ) -> RegistrationResult:
         await self.long_work.run(check_registration_in_steps(registration))
-        sight = ReadYourWrites(self.replica)
+        write = ReadYourWrites(self.replica)
         async with self._turn(registration.broker):
             reply = await self._register_until_base_holds(
                 registration, caller, digest=digest if is_repeatable(registration) else "", session=session
             )
-        self.pulse.heard(registration.cluster, registration.broker, registration.broker_id, reply.gap_ms)
+        self.heartbeat_gaps.record(registration.seat, reply.gap_ms)
         if reply.lowered_seats:
             seats, ha_address = reply.lowered_seats, registration.ha_address
-            self.min_broker_changes.tell([after_joining(registration.broker, seats, ha_address)])
-        await sight.wait(reply.version)
-        if reply.status is Outcome.REFUSED:
+            self.min_broker_changes.notify([after_joining(registration.broker, seats, ha_address)])
+        await write.wait(reply.version)
+        if reply.status is Status.REFUSED:
             raise RefusedError(
                 f"Broker {registration.broker} id {registration.broker_id} is unknown and sent one topic.",
                 advice="Send its whole table first; a single topic is an increment.",
@@ -229,9 +222,9 @@ class Registry(Reading):
         """Starts over until the store still has the state of the group that the registration was compared with."""
         began, attempts = time.monotonic(), 0
         while True:
-            sight = ReadYourWrites(self.replica)
+            write = ReadYourWrites(self.replica)
             reply = await self._register_once(registration, caller, digest=digest, session=session)
-            if reply.status is not Outcome.STALE:
+            if reply.status is not Status.STALE:
                 return reply
             attempts += 1
             if time.monotonic() - began > REGISTER_WITHIN_S:
@@ -241,7 +234,7 @@ class Registry(Reading):
                 )
             # Not having seen the version in time is no failure yet: the next attempt compares again.
             with suppress(NotSeenYetError, NotReadyError):
-                await sight.wait(reply.version, self.live.current.store_timeout_ms)
+                await write.wait(reply.version, self.live.current.store_timeout_ms)
             # Workers that compete for one group would otherwise keep meeting at the same instant.
             pause_s = min(attempts * 0.002, LONGEST_PAUSE_S)
             await asyncio.sleep(random.uniform(0, pause_s))  # noqa: S311 - no secret
@@ -287,21 +280,21 @@ class Registry(Reading):
     async def query_data_version(
         self, cluster: str, address: str, asked: DataVersion | None, caller: Caller
     ) -> tuple[bool, DataVersion | None]:
-        """Whether it would be worth while to register, and the version that is stored. A sign of life as well, as in
-        Apache's, whatever the answer.
+        """Whether the broker has to register, and the data version that is stored. Counts as a heartbeat, as in
+        Apache's name server.
         """
         reply = await self._heartbeat(cluster, "", 0, caller, address)
-        if reply.status is Outcome.UNKNOWN:
+        if reply.status is Status.UNKNOWN:
             return True, None
         return asked is None or reply.data_version != asked, reply.data_version
 
     async def heartbeat_address(self, cluster: str, address: str, caller: Caller) -> None:
-        """Of an unknown one nothing comes, and it is not told so (904)."""
+        """904. For an unknown broker nothing happens, and the answer is the same."""
         await self._heartbeat(cluster, "", 0, caller, address)
 
     async def heartbeat(self, cluster: str, broker: str, broker_id: int, caller: Caller, *, address: str = "") -> int:
         reply = await self._heartbeat(cluster, broker, broker_id, caller, address)
-        if reply.status is Outcome.UNKNOWN:
+        if reply.status is Status.UNKNOWN:
             raise NotFoundError(
                 "broker",
                 f"{cluster}/{broker}/{broker_id}",
@@ -316,7 +309,7 @@ class Registry(Reading):
         if address and (known := self.replica.table.instances.get(join_instance_name(cluster, address))):
             broker, broker_id = known.broker, known.broker_id
         if broker:
-            self.pulse.heard(cluster, broker, broker_id, reply.gap_ms)
+            self.heartbeat_gaps.record(Seat(cluster, broker, broker_id), reply.gap_ms)
         return reply
 
     async def unregister(
@@ -330,12 +323,12 @@ class Registry(Reading):
         incarnation: str = "",
         cause: Cause = "unregistered",
     ) -> int:
-        """Without an address, whoever sits in that seat of the group."""
+        """Without an address, the instance that holds the seat."""
         group = self.replica.view.groups.get(broker)
         shown = group.addresses.get(broker_id, "") if group and group.cluster == cluster else ""
-        sight = ReadYourWrites(self.replica)
-        carried = is_carried_seat(self.replica, broker, address or shown)
-        departure = Departure(
+        write = ReadYourWrites(self.replica)
+        carried = is_seat_carried(self.replica.view, self.replica.table, broker, address or shown)
+        removal = Removal(
             cluster,
             broker,
             broker_id,
@@ -344,15 +337,15 @@ class Registry(Reading):
             cause=cause,
             carried=carried,
         )
-        reply = await unregister_brokers(self._namespace, [(departure, caller)])
-        self.min_broker_changes.tell(reply.notices)
-        if reply.statuses[0] is not Outcome.DONE:
+        reply = await unregister_brokers(self._namespace, [(removal, caller)])
+        self.min_broker_changes.notify(reply.notices)
+        if reply.statuses[0] is not Status.DONE:
             raise NotFoundError(
-                "broker", f"{cluster}/{broker}/{broker_id}", advice="It was not there, so nothing changed."
+                "broker", f"{cluster}/{broker}/{broker_id}", advice="It was not registered, so nothing changed."
             )
-        return await sight.wait(reply.version)
+        return await write.wait(reply.version)
 
-    def depart(
+    def queue_unregistration(
         self,
         cluster: str,
         broker: str,
@@ -360,86 +353,86 @@ class Registry(Reading):
         address: str,
         caller: Caller,
         *,
-        connection: HeldConnection | None = None,
+        connection: SessionConnection | None = None,
     ) -> asyncio.Future[None] | None:
-        """Queued at once, and carried out with whatever else waits. None: the queue is full."""
-        if len(self._departures) >= self.live.current.unregister_broker_queue_capacity:
+        """104. Returns None when the queue is full, else a future that is done when the removal has taken effect."""
+        if len(self._removals) >= self.live.current.unregister_broker_queue_capacity:
             return None
-        carried = is_carried_seat(self.replica, broker, address)
-        departure = Departure(cluster, broker, broker_id, address, carried=carried)
-        return self.sessions.depart(departure, caller, connection)
+        carried = is_seat_carried(self.replica.view, self.replica.table, broker, address)
+        removal = Removal(cluster, broker, broker_id, address, carried=carried)
+        return self.sessions.queue_unregistration(removal, caller, connection)
 
-    async def set_write_permission(self, broker: str, writable: bool, caller: Caller) -> Touched:
-        sight = ReadYourWrites(self.replica)
+    async def set_write_permission(self, broker: str, writable: bool, caller: Caller) -> Affected:
+        write = ReadYourWrites(self.replica)
         outcome = await set_write_permission(
             self._namespace, check_name("broker", broker), writable=writable, caller=caller
         )
-        return Touched(outcome.count, await sight.wait(outcome.version))
+        return Affected(outcome.count, await write.wait(outcome.version))
 
     # -- topics
 
-    async def register_topic(self, topic: str, queues: Mapping[str, QueueData], caller: Caller) -> Touched:
+    async def register_topic(self, topic: str, queues: Mapping[str, QueueData], caller: Caller) -> Affected:
         check_name("topic", topic)
-        sight = ReadYourWrites(self.replica)
+        write = ReadYourWrites(self.replica)
         outcome = await register_topic(self._namespace, topic, queues, caller=caller)
-        await sight.wait(outcome.version)
-        if outcome.status is Outcome.UNKNOWN:
+        await write.wait(outcome.version)
+        if outcome.status is Status.UNKNOWN:
             raise NotFoundError(
                 "broker",
                 next((name for name in queues if name not in self.replica.view.groups), ""),
-                advice=f"{outcome.count} of {len(queues)} entries were put; a new topic needs all its brokers known.",
+                advice=f"Wrote {outcome.count} of {len(queues)} entries; all brokers of a new topic must be known.",
             )
-        return Touched(outcome.count, outcome.version)
+        return Affected(outcome.count, outcome.version)
 
-    async def delete_topic(self, topic: str, cluster: str | None, caller: Caller) -> Touched:
-        sight = ReadYourWrites(self.replica)
-        carried = carried_brokers_of(self.replica, topic, cluster)
+    async def delete_topic(self, topic: str, cluster: str | None, caller: Caller) -> Affected:
+        write = ReadYourWrites(self.replica)
+        carried = brokers_with_carried(topic, self.replica.view, self.replica.table, cluster=cluster)
         outcome = await delete_topic(
             self._namespace, check_name("topic", topic), cluster=cluster or "", caller=caller, carried_by=carried
         )
-        return Touched(outcome.count, await sight.wait(outcome.version))
+        return Affected(outcome.count, await write.wait(outcome.version))
 
     # -- key-values and settings
 
     async def put_kv(self, kv_namespace: str, key: str, value: str, caller: Caller) -> int:
         check_key_value(kv_namespace, key, value)
-        sight = ReadYourWrites(self.replica)
-        return await sight.wait((await put_kv(self._namespace, kv_namespace, key, value, caller=caller)).version)
+        write = ReadYourWrites(self.replica)
+        return await write.wait((await put_kv(self._namespace, kv_namespace, key, value, caller=caller)).version)
 
     async def delete_kv(self, kv_namespace: str, key: str, caller: Caller) -> int:
-        sight = ReadYourWrites(self.replica)
-        carried = is_carried_key(self.replica, kv_namespace, key)
+        write = ReadYourWrites(self.replica)
+        carried = is_key_carried(self.replica.view, self.replica.table, kv_namespace, key)
         outcome = await delete_kv(self._namespace, kv_namespace, key, caller=caller, carried=carried)
-        if outcome.status is Outcome.UNKNOWN:
-            raise NotFoundError("key", f"{kv_namespace}/{key}", advice="It was not there, so nothing changed.")
-        return await sight.wait(outcome.version)
+        if outcome.status is Status.UNKNOWN:
+            raise NotFoundError("key", f"{kv_namespace}/{key}", advice="It does not exist, so nothing changed.")
+        return await write.wait(outcome.version)
 
     async def change_setting(self, key: str, value: str, caller: Caller) -> int:
         canonical = self.live.check(key, value)
         shown = self.live.masked(key, canonical)
-        sight = ReadYourWrites(self.replica)
-        return await sight.wait((await set_setting(self._namespace, key, canonical, shown, caller=caller)).version)
+        write = ReadYourWrites(self.replica)
+        return await write.wait((await set_setting(self._namespace, key, canonical, shown, caller=caller)).version)
 
-    # -- what the service says of itself: these ask the store
+    # -- state of the service, read from the store
 
     async def expiry_state(self) -> ExpiryState:
         return expiry_state(await read_service_state(self._namespace))
 
     async def release_expiry(self, caller: Caller) -> ExpiryState:
-        sight = ReadYourWrites(self.replica)
+        write = ReadYourWrites(self.replica)
         outcome = await release_expiry(self._namespace, caller=caller, expire_due=True)
-        await sight.wait(outcome.version)
+        await write.wait(outcome.version)
         return await self.expiry_state()
 
     async def changes(self, since: int, limit: int) -> list[Change]:
         return await changes_between(self._namespace, since, limit)
 
     async def request_baseline(self) -> int:
-        """The leader writes it within some seconds. Since when (ms, the store's clock) one is wanted."""
+        """The leader writes it within seconds. Returns the time of the first open request (ms, the store's clock)."""
         return await request_baseline(self._namespace, "operator")
 
-    async def status(self) -> Status:
-        """Answered without the store too, then with what this worker knows alone."""
+    async def status(self) -> ServiceStatus:
+        """While the store is out of reach, only what this worker itself knows."""
         expiry: ExpiryState | None = None
         workers: tuple[WorkerInfo, ...] = ()
         history: HistoryState | None = None
@@ -450,11 +443,11 @@ class Registry(Reading):
         except StoreError:
             pass
         view = self.replica.view
-        return Status(
+        return ServiceStatus(
             worker=self.worker,
             namespace=self.namespace,
-            version=self.version,
-            history=self.history,
+            version=self.replica.version,
+            history=self.replica.history,
             digest=self.replica.table.digest,
             complete=self.replica.complete,
             stale_seconds=self.stale_seconds,
@@ -465,7 +458,7 @@ class Registry(Reading):
             groups=len(view.groups),
             topics=len(view.topics),
             clusters=len(view.clusters),
-            history_bound=bound_in_force(history, self.live.current) if history else None,
+            history_bound=history_bound(history, self.live.current) if history else None,
             history_state=history,
             scripts=self._namespace.scripts.fingerprint,
         )

@@ -1,18 +1,14 @@
-"""Which connections of this worker carry which instances. Knows no store.
+"""Sessions: which instances are connected to this worker, so that the end of a connection can remove a broker.
 
-An instance is carried by every connection over which its present stay was registered or touched; several brokers on one
-connection (a container) are several instances. Each opening of a session has a number, its stamp, and the store keeps
-the highest: closing names the stamp that was known last, so a closing that is overtaken by a newer opening closes
-nothing.
+Invariant: while a connection of this worker is bound to an instance, the store has a session of this worker for the
+instance, or gets one as soon as it can be reached. The reverse may fail (a call timed out, but opened a session): then
+a broker stays longer than it should, which is the safe side.
 
-Sessions: which instances are connected to this worker, so that the end of a connection can mean something.
+The script that registers or touches also opens the session, so both are one step; it does so only if the connection is
+not bound to that incarnation yet. The session is closed when the last connection bound to the instance is closed.
 
-Invariant: while a connection of this worker is known to carry an instance, the store has a session of this worker for
-it, or will have one as soon as it can be told. The other direction may fail (a call timed out, and opened a session all
-the same): that errs on the side of removing nobody.
-
-A session is opened by the script that registers or touches, so registration and session are one step; only if the
-connection does not carry that stay yet. It is closed when the last connection that carries the instance is gone.
+Each opening has a number, the stamp, and the store keeps the highest one of a session. A closing names the last stamp
+that this worker knows. So a closing that is overtaken by a newer opening closes nothing.
 """
 
 import asyncio
@@ -29,14 +25,14 @@ from weakref import WeakSet
 from routebook.errors import InvalidInputError, RefusedError, StoreError, StoreRefusalError
 from routebook.model.names import Caller, join_instance_name
 from routebook.observability.metrics import Metrics
-from routebook.registry.departures import Departures
-from routebook.registry.lost_connections import LostConnections, Share
+from routebook.registry.lost_connections import LostConnections, SessionShare
+from routebook.registry.removals import RemovalQueue, mark_retrieved
 from routebook.replica.replica import Replica
 from routebook.replica.table import Table
 from routebook.settings.live import LiveSettings
 from routebook.store.history import Change
 from routebook.store.namespace import Namespace, Status
-from routebook.store.removal import Departure
+from routebook.store.removal import Removal
 from routebook.store.sessions import (
     NO_SESSION,
     EndedSession,
@@ -48,125 +44,122 @@ from routebook.store.sessions import (
     open_sessions,
 )
 
+_log = logging.getLogger(__name__)
 
-class HeldConnection(Protocol):
-    """A connection of a port, as far as sessions need it. Hashable by identity, and weakly referenceable."""
+SESSIONS_PER_CALL: Final = 200
+RETRY_S: Final = 0.5
+WATCH_S: Final = 0.5
+MOVE_WITHIN_S: Final = 5.0
+"""When the store is out of reach, connections are closed over this time: their brokers reconnect at once."""
+MAX_RECENT_ENDS: Final = 100_000
+
+
+class SessionConnection(Protocol):
+    """What sessions need of a port's connection. Hashable by identity, and weakly referenceable."""
 
     @property
     def peer(self) -> str: ...
 
     def close(self, reason: str) -> None:
-        """The port closes it; it says `sessions.lost` when it is closed, as for any other end."""
+        """Closes the connection. The port then calls `Sessions.connection_closed`, as after any other end."""
 
 
 @dataclass(slots=True)
-class Carried:
-    """One instance that at least one connection of this worker carries."""
+class Binding:
+    """One instance and the connections of this worker over which it was registered or touched."""
 
     incarnation: str
-    """Empty: a call to the store that may have opened a session failed, so nobody knows."""
+    """Empty: unknown, because a call that may have opened a session failed."""
     stamp: int
-    connections: set[HeldConnection] = field(default_factory=set)
+    connections: set[SessionConnection] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The last connection of this worker that carried the instance is gone."""
+class EndedBinding:
+    """The last connection of this worker that was bound to the instance is closed."""
 
     instance_name: str
     incarnation: str
     stamp: int
 
 
-class HeldConnections:
+class Bindings:
+    """Which connections of this worker are bound to which instances, in which incarnation.
+
+    An instance may have several connections, and a connection several instances (a broker container).
+    """
+
     def __init__(self) -> None:
-        self._carried: dict[str, Carried] = {}
-        self._carried_by: dict[HeldConnection, set[str]] = {}
+        self._by_instance: dict[str, Binding] = {}
+        self._by_connection: dict[SessionConnection, set[str]] = {}
 
     def __len__(self) -> int:
-        """Instances, not connections."""
-        return len(self._carried)
+        """Number of instances."""
+        return len(self._by_instance)
 
-    def incarnation(self, connection: HeldConnection | None, instance_name: str) -> str:
-        """Of the stay that the connection carries; empty when it carries none of it."""
-        carried = self._carried.get(instance_name)
-        return carried.incarnation if carried and connection in carried.connections else ""
+    def incarnation(self, connection: SessionConnection | None, instance_name: str) -> str:
+        """The incarnation of the instance that the connection is bound to; empty when there is none."""
+        binding = self._by_instance.get(instance_name)
+        return binding.incarnation if binding and connection in binding.connections else ""
 
-    def stays(self) -> list[tuple[str, str]]:
-        """Member and incarnation of all that is carried and known."""
-        return [
-            (instance_name, carried.incarnation)
-            for instance_name, carried in self._carried.items()
-            if carried.incarnation
-        ]
+    def incarnations(self) -> list[tuple[str, str]]:
+        """Instance name and incarnation of all bindings whose incarnation is known."""
+        return [(name, binding.incarnation) for name, binding in self._by_instance.items() if binding.incarnation]
 
-    def carries(self, connection: HeldConnection) -> bool:
-        return connection in self._carried_by
+    def has_connection(self, connection: SessionConnection) -> bool:
+        return connection in self._by_connection
 
-    def carriers(self) -> list[HeldConnection]:
-        return list(self._carried_by)
+    def connections(self) -> list[SessionConnection]:
+        return list(self._by_connection)
 
-    def carriers_of(self, instance_name: str, incarnation: str) -> list[HeldConnection]:
-        carried = self._carried.get(instance_name)
-        return list(carried.connections) if carried and carried.incarnation == incarnation else []
+    def connections_of(self, instance_name: str, incarnation: str) -> list[SessionConnection]:
+        binding = self._by_instance.get(instance_name)
+        return list(binding.connections) if binding and binding.incarnation == incarnation else []
 
     def is_current(self, instance_name: str, incarnation: str, stamp: int) -> bool:
-        """Still carried, in the same stay, and nothing was opened since."""
-        carried = self._carried.get(instance_name)
-        return carried is not None and (carried.incarnation, carried.stamp) == (incarnation, stamp)
+        """Whether the instance is still bound in this incarnation, without a newer opening."""
+        binding = self._by_instance.get(instance_name)
+        return binding is not None and (binding.incarnation, binding.stamp) == (incarnation, stamp)
 
-    def restamp(self, instance_name: str, stamp: int) -> None:
-        """Its session is opened once more."""
-        self._carried[instance_name].stamp = stamp
+    def set_stamp(self, instance_name: str, stamp: int) -> None:
+        self._by_instance[instance_name].stamp = stamp
 
-    def bind(self, connection: HeldConnection, instance_name: str, incarnation: str, stamp: int) -> None:
-        """Another stay than the one carried before: the connections of that one carry nothing of this."""
-        carried = self._carried.get(instance_name)
-        if carried is None:
-            carried = self._carried[instance_name] = Carried(incarnation, stamp)
-        elif incarnation and carried.incarnation != incarnation:
-            for other in carried.connections - {connection}:
-                self._forget(other, instance_name)
-            carried.incarnation, carried.connections = incarnation, set()
-        carried.stamp = max(carried.stamp, stamp)
-        carried.connections.add(connection)
-        self._carried_by.setdefault(connection, set()).add(instance_name)
+    def bind(self, connection: SessionConnection, instance_name: str, incarnation: str, stamp: int) -> None:
+        """A new incarnation of the instance replaces the former one, together with all its connections."""
+        binding = self._by_instance.get(instance_name)
+        if binding is None:
+            binding = self._by_instance[instance_name] = Binding(incarnation, stamp)
+        elif incarnation and binding.incarnation != incarnation:
+            for other in binding.connections - {connection}:
+                self._remove_from_connection(other, instance_name)
+            binding.incarnation, binding.connections = incarnation, set()
+        binding.stamp = max(binding.stamp, stamp)
+        binding.connections.add(connection)
+        self._by_connection.setdefault(connection, set()).add(instance_name)
 
-    def unbind(self, connection: HeldConnection, instance_name: str) -> Ended | None:
-        """Not carried by this connection any more, though it is still open."""
-        carried = self._carried.get(instance_name)
-        if carried is None or connection not in carried.connections:
+    def unbind(self, connection: SessionConnection, instance_name: str) -> EndedBinding | None:
+        """Releases the instance from a connection that may stay open."""
+        binding = self._by_instance.get(instance_name)
+        if binding is None or connection not in binding.connections:
             return None
-        self._forget(connection, instance_name)
-        carried.connections.discard(connection)
-        if carried.connections:
+        self._remove_from_connection(connection, instance_name)
+        binding.connections.discard(connection)
+        if binding.connections:
             return None
-        del self._carried[instance_name]
-        return Ended(instance_name, carried.incarnation, carried.stamp)
+        del self._by_instance[instance_name]
+        return EndedBinding(instance_name, binding.incarnation, binding.stamp)
 
-    def drop(self, connection: HeldConnection) -> list[Ended]:
-        """It is closed."""
-        instance_names = sorted(self._carried_by.get(connection, ()))
-        ended = [self.unbind(connection, instance_name) for instance_name in instance_names]
-        return [one for one in ended if one]
+    def remove(self, connection: SessionConnection) -> list[EndedBinding]:
+        """The connection is closed."""
+        names = sorted(self._by_connection.get(connection, ()))
+        ended = [self.unbind(connection, name) for name in names]
+        return [binding for binding in ended if binding]
 
-    def _forget(self, connection: HeldConnection, instance_name: str) -> None:
-        instance_names = self._carried_by[connection]
-        instance_names.discard(instance_name)
-        if not instance_names:
-            del self._carried_by[connection]
-
-
-_log = logging.getLogger(__name__)
-
-__all__ = ["HeldConnection", "Opening", "Sessions"]
-
-SESSIONS_PER_CALL: Final = 200
-RETRY_S: Final = 0.5
-WATCH_S: Final = 0.5
-MOVE_WITHIN_S: Final = 5.0
-"""Connections closed since the store is out of reach: not all in one instant, for they all come back at once."""
-ENDED_REMEMBERED: Final = 100_000
+    def _remove_from_connection(self, connection: SessionConnection, instance_name: str) -> None:
+        names = self._by_connection[connection]
+        names.discard(instance_name)
+        if not names:
+            del self._by_connection[connection]
 
 
 class Opening:
@@ -177,7 +170,7 @@ class Opening:
         self.incarnation = ""
 
     def opened(self, incarnation: str) -> None:
-        """What the store said. Empty: there is no such stay."""
+        """The incarnation in the store's reply; empty when the registration was not accepted."""
         self.incarnation = incarnation
 
 
@@ -187,7 +180,7 @@ class Sessions:
         namespace: Namespace,
         replica: Replica,
         live: LiveSettings,
-        departures: Departures,
+        removals: RemovalQueue,
         metrics: Metrics,
         *,
         worker: str,
@@ -195,46 +188,47 @@ class Sessions:
         self._namespace = namespace
         self._replica = replica
         self._live = live
-        self._departures = departures
+        self._removals = removals
         self._metrics = metrics
         self._worker = worker
         self._caller = Caller(worker)
-        self._held = HeldConnections()
-        self._closed: WeakSet[HeldConnection] = WeakSet()
+        self._bindings = Bindings()
+        self._closed: WeakSet[SessionConnection] = WeakSet()
         """A call may end after the connection it came over."""
         self._stamp = 0
         self._to_open: dict[str, OpenedSession] = {}
-        self._ended: dict[str, tuple[Ended, float]] = {}
-        self._to_tell = asyncio.Event()
-        self._ended_at: deque[float] = deque(maxlen=ENDED_REMEMBERED)
-        self._leaving = False
-        self._told_of_moving = False
+        self._to_close: dict[str, tuple[EndedBinding, float]] = {}
+        """By instance name, with the time when the connection ended."""
+        self._has_work = asyncio.Event()
+        self._recent_ends: deque[float] = deque(maxlen=MAX_RECENT_ENDS)
+        self._is_draining = False
+        self._has_reported_move = False
         self._losses = LostConnections(
             namespace,
             live,
-            departures,
+            removals,
             metrics,
             worker=worker,
             own_share=self._own_share,
-            tell_again=self._tell_again,
+            report_again=self._report_again,
         )
-        replica.listen(self._see)
+        replica.listen(self._close_expired)
 
     def __len__(self) -> int:
-        """Instances that connections of this worker carry."""
-        return len(self._held)
+        """Number of instances that are bound to connections of this worker."""
+        return len(self._bindings)
 
-    # -- what the port does
+    # -- called by the ports
 
     @contextmanager
-    def opening(self, connection: HeldConnection | None, instance_name: str) -> Iterator[Opening]:
-        """Around a call that makes the connection carry the instance, if it succeeds."""
+    def opening(self, connection: SessionConnection | None, instance_name: str) -> Iterator[Opening]:
+        """Surrounds a call that binds the connection to the instance, if it succeeds."""
         if connection is None or connection in self._closed:
             yield Opening(NO_SESSION)
             return
-        carried = self._held.incarnation(connection, instance_name)
+        bound = self._bindings.incarnation(connection, instance_name)
         instance = self._replica.table.instances.get(instance_name)
-        is_open = bool(carried) and instance is not None and instance.incarnation == carried
+        is_open = bool(bound) and instance is not None and instance.incarnation == bound
         stamp = self._next_stamp()
         opening = Opening(NO_SESSION if is_open else SessionMark(self._worker, stamp))
         try:
@@ -245,156 +239,168 @@ class Sessions:
             if not is_open:
                 self._bind(connection, instance_name, "", stamp)
             raise
-        if opening.incarnation and (not is_open or opening.incarnation != carried):
+        if opening.incarnation and (not is_open or opening.incarnation != bound):
             self._bind(connection, instance_name, opening.incarnation, stamp)
-            if is_open:  # it was another stay by then, and the call did not open a session
+            if is_open:  # the incarnation changed meanwhile, and the call opened no session for the new one
                 self._open_later(instance_name, opening.incarnation, stamp)
 
-    def carries(self, connection: HeldConnection) -> bool:
-        """Whether its end would mean something."""
-        return self._held.carries(connection)
+    def has_instances(self, connection: SessionConnection) -> bool:
+        """Whether the end of this connection could remove a broker."""
+        return self._bindings.has_connection(connection)
 
-    def depart(self, departure: Departure, caller: Caller, connection: HeldConnection | None) -> asyncio.Future[None]:
-        """Of the stay that the connection carries, else of the current one; and it carries it no more."""
+    def queue_unregistration(
+        self, removal: Removal, caller: Caller, connection: SessionConnection | None
+    ) -> asyncio.Future[None]:
+        """Removes the incarnation that the connection is bound to, otherwise the current one. Afterwards the connection
+        is not bound to the instance any more.
+        """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.add_done_callback(lambda future: future.cancelled() or future.exception())
-        if not _names_an_instance(departure):
+        done.add_done_callback(mark_retrieved)
+        if not _can_be_registered(removal):
             done.set_result(None)
             return done
-        instance_name = join_instance_name(departure.cluster, departure.address)
-        meant = replace(departure, incarnation=self._held.incarnation(connection, instance_name))
+        name = join_instance_name(removal.cluster, removal.address)
+        removal = replace(removal, incarnation=self._bindings.incarnation(connection, name))
 
-        def settle(left: asyncio.Future[Status]) -> None:
+        def finish(removed: asyncio.Future[Status]) -> None:
             if done.done():
                 return
-            if left.cancelled():
+            if removed.cancelled():
                 done.cancel()
-            elif error := left.exception():
+            elif error := removed.exception():
                 done.set_exception(error)
             else:
-                if connection is not None and (ended := self._held.unbind(connection, instance_name)):
+                if connection is not None and (ended := self._bindings.unbind(connection, name)):
                     self._close_later([ended])
                 done.set_result(None)
 
-        self._departures.add(meant, caller).add_done_callback(settle)
+        self._removals.add(removal, caller).add_done_callback(finish)
         return done
 
-    def lost(self, connection: HeldConnection) -> None:
-        """Called by the port when a connection is closed, whatever closed it, also one that never carried anything."""
+    def connection_closed(self, connection: SessionConnection) -> None:
+        """Called for every connection that was closed, by whichever side, also for one without instances."""
         self._closed.add(connection)
-        ended = self._held.drop(connection)
-        if not self._leaving:
+        ended = self._bindings.remove(connection)
+        if not self._is_draining:
             self._close_later(ended)
 
-    def leave(self) -> None:
-        """This worker drains: from now on the end of a connection says nothing about its broker."""
-        self._leaving = True
+    def drain(self) -> None:
+        """From now on, the end of a connection removes no broker, because this worker closes its connections itself."""
+        self._is_draining = True
         self._losses.stop()
 
-    # -- what the worker and the leader do
+    # -- called by the worker and the leader
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._departures.run())
+            tasks.create_task(self._removals.run())
             tasks.create_task(self._losses.run())
-            tasks.create_task(self._tell_the_store())
-            tasks.create_task(self._watch_the_store())
+            tasks.create_task(self._write_to_store())
+            tasks.create_task(self._watch_store())
 
     def reopen(self) -> None:
-        """The store has forgotten what it was told: this worker was taken for dead, or the last writes were lost."""
-        for instance_name, incarnation in self._held.stays():
+        """The store has lost this worker's sessions: it considered the worker dead, or it lost its last writes."""
+        for instance_name, incarnation in self._bindings.incarnations():
             stamp = self._next_stamp()
-            self._held.restamp(instance_name, stamp)
+            self._bindings.set_stamp(instance_name, stamp)
             self._open_later(instance_name, incarnation, stamp)
 
     async def adopt_lost_connections(self, lease: str) -> Status:
-        """As the leader: looks into what dead workers were looking into."""
-        if self._leaving:
+        """The leader takes over the investigations of dead workers."""
+        if self._is_draining:
             return Status.UNCHANGED
         status, losses = await adopt_lost_connections(self._namespace, lease, self._worker, caller=self._caller)
-        self._losses.look_into(losses, grace_over=True)
+        self._losses.investigate(losses, grace_over=True)
         return status
 
-    # -- telling the store
+    # -- writing to the store
 
     def _next_stamp(self) -> int:
         self._stamp += 1
         return self._stamp
 
-    def _bind(self, connection: HeldConnection, instance_name: str, incarnation: str, stamp: int) -> None:
-        self._held.bind(connection, instance_name, incarnation, stamp)
+    def _bind(self, connection: SessionConnection, instance_name: str, incarnation: str, stamp: int) -> None:
+        self._bindings.bind(connection, instance_name, incarnation, stamp)
         if connection in self._closed:  # while the call was under way
-            self.lost(connection)
+            self.connection_closed(connection)
 
     def _open_later(self, instance_name: str, incarnation: str, stamp: int) -> None:
         self._to_open[instance_name] = OpenedSession(instance_name, incarnation, stamp)
-        self._to_tell.set()
+        self._has_work.set()
 
-    def _close_later(self, ended: Sequence[Ended]) -> None:
+    def _close_later(self, ended: Sequence[EndedBinding]) -> None:
         now = time.monotonic()
-        for one in ended:
-            self._ended[one.instance_name] = (one, now)
+        for binding in ended:
+            self._to_close[binding.instance_name] = (binding, now)
         if ended:
-            self._to_tell.set()
+            self._has_work.set()
 
-    def _tell_again(self, loss: LostConnection) -> None:
-        """Stamp 0 closes no session: there was none, and if there is one now, it is a newer one."""
-        self._ended.setdefault(loss.instance_name, (Ended(loss.instance_name, loss.incarnation, 0), time.monotonic()))
-        self._to_tell.set()
+    def _report_again(self, loss: LostConnection) -> None:
+        """Stamp 0 closes no session: there was none, and if there is one now, it is newer than the loss."""
+        ended = EndedBinding(loss.instance_name, loss.incarnation, 0)
+        self._to_close.setdefault(loss.instance_name, (ended, time.monotonic()))
+        self._has_work.set()
 
-    async def _tell_the_store(self) -> None:
+    async def _write_to_store(self) -> None:
         while True:
-            await self._to_tell.wait()
-            self._to_tell.clear()
+            await self._has_work.wait()
+            self._has_work.clear()
             try:
                 await self._open()
                 await self._close()
             except StoreError as error:
-                _log.debug("%d sessions wait for the store: %s", len(self._to_open) + len(self._ended), error)
-                self._to_tell.set()
+                _log.debug("%d sessions wait for the store: %s", len(self._to_open) + len(self._to_close), error)
+                self._has_work.set()
                 await asyncio.sleep(RETRY_S)
 
     async def _open(self) -> None:
         while self._to_open:
             batch = list(self._to_open.values())[:SESSIONS_PER_CALL]
-            carried = [one for one in batch if self._held.is_current(one.instance_name, one.incarnation, one.stamp)]
-            if carried:
-                await open_sessions(self._namespace, self._worker, carried, caller=self._caller)
-            for one in batch:
-                if self._to_open.get(one.instance_name) is one:
-                    del self._to_open[one.instance_name]
+            current = [
+                session
+                for session in batch
+                if self._bindings.is_current(session.instance_name, session.incarnation, session.stamp)
+            ]
+            if current:
+                await open_sessions(self._namespace, self._worker, current, caller=self._caller)
+            for session in batch:
+                if self._to_open.get(session.instance_name) is session:
+                    del self._to_open[session.instance_name]
 
     async def _close(self) -> None:
-        while self._ended and not self._leaving:
-            batch = list(self._ended.values())[:SESSIONS_PER_CALL]
+        while self._to_close and not self._is_draining:
+            batch = list(self._to_close.values())[:SESSIONS_PER_CALL]
             now = time.monotonic()
             sessions = [
                 EndedSession(ended.instance_name, ended.incarnation, ended.stamp, int((now - since) * 1000))
                 for ended, since in batch
             ]
-            told = await close_sessions(self._namespace, self._worker, sessions)
-            self._note_closed(batch[: len(told)], told)
+            results = await close_sessions(self._namespace, self._worker, sessions)
+            self._note_closed(batch[: len(results)], results)
 
     def _note_closed(
-        self, batch: Sequence[tuple[Ended, float]], told: Sequence[tuple[Status, LostConnection | None]]
+        self,
+        batch: Sequence[tuple[EndedBinding, float]],
+        results: Sequence[tuple[Status, LostConnection | None]],
     ) -> None:
-        for one, (status, _) in zip(batch, told, strict=True):
-            if self._ended.get(one[0].instance_name) is one:
-                del self._ended[one[0].instance_name]
+        for item, (status, _) in zip(batch, results, strict=True):
+            name = item[0].instance_name
+            if self._to_close.get(name) is item:
+                del self._to_close[name]
             if status is not Status.STALE:
-                self._ended_at.append(time.monotonic())
+                self._recent_ends.append(time.monotonic())
             if status is Status.UNCHANGED:
                 self._metrics.lost_connection("elsewhere")
-        self._losses.look_into([loss for _, loss in told if loss])
+        self._losses.investigate([loss for _, loss in results if loss])
 
-    def _own_share(self, within_s: float) -> Share:
+    def _own_share(self, within_s: float) -> SessionShare:
         since = time.monotonic() - within_s
-        ended = sum(1 for at in self._ended_at if at >= since)
-        return Share(ended, len(self._held) + ended)
+        ended = sum(1 for at in self._recent_ends if at >= since)
+        return SessionShare(ended, len(self._bindings) + ended)
 
-    # -- watching
+    # -- watching the store
 
-    async def _watch_the_store(self) -> None:
+    async def _watch_store(self) -> None:
         history = self._replica.history
         while True:
             await asyncio.sleep(WATCH_S)
@@ -402,41 +408,41 @@ class Sessions:
                 history = self._replica.history
                 self.reopen()
             if not self._is_cut_off():
-                self._told_of_moving = False
-            elif carriers := self._held.carriers():
-                await self._move_away(carriers)
+                self._has_reported_move = False
+            elif connections := self._bindings.connections():
+                await self._move_away(connections)
 
     def _is_cut_off(self) -> bool:
         return self._namespace.client.answer_age_ms() > self._live.current.store_cut_off_ms
 
-    async def _move_away(self, carriers: list[HeldConnection]) -> None:
-        """Their brokers come back, through the balancer, to a worker that can write down that they live."""
-        # Brokers that come back here are moved again, each round of the outage.
-        level = logging.DEBUG if self._told_of_moving else logging.ERROR
-        self._told_of_moving = True
+    async def _move_away(self, connections: list[SessionConnection]) -> None:
+        """Closes connections, so that their brokers reconnect to a worker that can write their heartbeats."""
+        # Brokers that come back here are moved again during the same outage, without another error in the log.
+        level = logging.DEBUG if self._has_reported_move else logging.ERROR
+        self._has_reported_move = True
         _log.log(
             level,
             "The store is out of reach for %.0f s: connections of %d brokers are closed, so that they go elsewhere.",
             self._namespace.client.answer_age_ms() / 1000,
-            len(self._held),
+            len(self._bindings),
         )
-        random.shuffle(carriers)
-        for connection in carriers:
+        random.shuffle(connections)
+        for connection in connections:
             if not self._is_cut_off():
                 return
             if connection not in self._closed:
                 connection.close("the store is out of reach of this worker")
-            await asyncio.sleep(MOVE_WITHIN_S / len(carriers))
+            await asyncio.sleep(MOVE_WITHIN_S / len(connections))
 
-    def _see(self, changes: Sequence[Change], _before: Table) -> None:
-        """Whoever was expired, by whichever worker, is not listened to any longer: it has to come anew."""
+    def _close_expired(self, changes: Sequence[Change], _before: Table) -> None:
+        """Closes the connections of expired instances, whichever worker expired them: those have to register again."""
         for change in changes:
             if change.kind == "broker-removed" and change.fields.get("cause") == "expired":
-                for instance_name in change.instance_names:
-                    for connection in self._held.carriers_of(instance_name, change.fields["incarnation"]):
-                        connection.close(f"{instance_name} was silent for longer than its timeout")
+                for name in change.instance_names:
+                    for connection in self._bindings.connections_of(name, change.fields["incarnation"]):
+                        connection.close(f"{name} was silent for longer than its timeout")
 
 
-def _names_an_instance(departure: Departure) -> bool:
-    """What cannot be registered need not be asked for; an empty address would name a seat."""
-    return bool(departure.cluster and departure.broker and departure.address)
+def _can_be_registered(removal: Removal) -> bool:
+    """Without these names no registration is accepted; and an empty address would mean a seat."""
+    return bool(removal.cluster and removal.broker and removal.address)

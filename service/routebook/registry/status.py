@@ -1,7 +1,4 @@
-"""How much of the history is kept, and because of whom: the rule alone, without a store.
-
-What the service says of itself, as values.
-"""
+"""What the service reports about itself, and the rule for how much of the history is kept."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,33 +14,35 @@ Reason = Literal["history_min_entries", "reader", "history_hard_limit", "history
 
 @dataclass(frozen=True, slots=True)
 class HistoryBound:
-    """The bound in force. What is older than version `below` may go."""
+    """The bound that applies now: entries with a version up to `below` may be trimmed."""
 
     below: int
     keep: int
-    """What is older than this nobody misses. Above it only memory counts, and then somebody does."""
+    """Entries up to this version are needed by no reader. If `below` is greater, memory is the reason, and a reader may
+    miss entries.
+    """
     reason: Reason
     reader: str | None
-    """Who holds the most back, if that decides."""
+    """The slowest reader, if it decides the bound."""
 
 
-def holding(state: HistoryState, expiry_ms: int) -> Sequence[Reader]:
-    """Readers that have been heard of lately; others hold nothing back any more."""
+def active_readers(state: HistoryState, expiry_ms: int) -> Sequence[Reader]:
+    """Readers that have reported their position recently. For others, nothing is kept."""
     return [reader for reader in state.readers if state.now_ms - reader.seen_ms <= expiry_ms]
 
 
-def bound_in_force(state: HistoryState, settings: Settings) -> HistoryBound:
-    slowest = min(holding(state, settings.reader_expiry_ms), key=lambda reader: reader.version, default=None)
+def history_bound(state: HistoryState, settings: Settings) -> HistoryBound:
+    slowest = min(active_readers(state, settings.reader_expiry_ms), key=lambda reader: reader.version, default=None)
     least = max(state.newest - settings.history_min_entries, 0)
-    is_held = slowest is not None and slowest.version < least
-    keep = slowest.version if slowest is not None and is_held else least
+    is_reader_behind = slowest is not None and slowest.version < least
+    keep = slowest.version if slowest is not None and is_reader_behind else least
     by_number = state.newest - settings.history_hard_limit
     by_bytes = state.first_within(settings.history_max_bytes)
     reason: Reason
     if max(by_number, by_bytes) > keep:
         reason = "history_hard_limit" if by_number >= by_bytes else "history_max_bytes"
     else:
-        reason = "reader" if is_held else "history_min_entries"
+        reason = "reader" if is_reader_behind else "history_min_entries"
     return HistoryBound(
         below=max(keep, by_number, by_bytes),
         keep=keep,
@@ -54,12 +53,12 @@ def bound_in_force(state: HistoryState, settings: Settings) -> HistoryBound:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryState:
-    """Who scans, and whether a mass expiry is held."""
+    """Which worker scans deadlines, and whether a mass expiry is held."""
 
     held: bool
     held_since_ms: int | None
     brokers: tuple[str, ...]
-    """Whose expiry is held (the first thousand)."""
+    """Brokers whose expiry is held (the first thousand)."""
     due: int
     instances: int
     leader: str | None
@@ -76,8 +75,8 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """One worker's view. `expiry` and what is said of the history are None when the store cannot be asked."""
+class ServiceStatus:
+    """As one worker sees it. `expiry` and the fields about the history are None when the store is out of reach."""
 
     worker: str
     namespace: str

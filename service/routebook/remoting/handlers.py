@@ -107,7 +107,7 @@ class BrokerHandlers:
 
     async def unregister(self, context: RequestContext) -> Reply | None:
         """Answered when it is queued. The next request of the connection waits until it has taken effect."""
-        taken_effect = self._registry.depart(
+        taken_effect = self._registry.queue_unregistration(
             context.text("clusterName") or "",
             context.text("brokerName") or "",
             read_long(context.request.ext, "brokerId", 0),

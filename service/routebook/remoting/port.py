@@ -111,7 +111,7 @@ class Port:
 
     def remove(self, connection: "RemotingConnection") -> None:
         self.connections.discard(connection)
-        self.registry.sessions.lost(connection)
+        self.registry.sessions.connection_closed(connection)
         if not self.connections:
             self._no_connections.set()
 
@@ -126,7 +126,11 @@ class Port:
         closed = 0
         while self._idle_connections and closed < SPARED_AT_ONCE:
             connection = self._idle_connections.pop()
-            if not connection.is_closing and not connection.is_busy and not self.registry.sessions.carries(connection):
+            if (
+                not connection.is_closing
+                and not connection.is_busy
+                and not self.registry.sessions.has_instances(connection)
+            ):
                 connection.close("room for others is needed")
                 closed += 1
         self.cut["room"] += closed

@@ -9,7 +9,7 @@ from routebook.model.names import Caller
 from routebook.protocol.body_json import BodyError, ChecksumError
 from routebook.protocol.command import Ext, Request, ResponseCode
 from routebook.protocol.headers import read_long, read_text
-from routebook.registry.sessions import HeldConnection
+from routebook.registry.sessions import SessionConnection
 
 REGISTER_FAILED = "register broker failed"
 OVERLOADED = "[OVERLOAD]system busy, start flow control for a while"
@@ -54,7 +54,7 @@ def go_away() -> Reply:
 @dataclass(frozen=True, slots=True)
 class RequestContext:
     request: Request
-    connection: HeldConnection
+    connection: SessionConnection
     caller: Caller
     answer_now: Callable[[Reply], None]
     """For a handler that answers before it has finished; it then returns None."""

@@ -38,7 +38,7 @@ class RemotingServer:
         self._tls = tls
         self._registry = registry
         self._notifications = Notifications(live)
-        registry.on_min_broker_change = self._notifications.notify
+        registry.min_broker_changes.listener = self._notifications.notify
         self.port = Port(registry, live, handlers_by_code(registry, live), metrics)
         self._acceptor: Acceptor | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -72,7 +72,7 @@ class RemotingServer:
 
     async def drain(self, seconds: float, forced: asyncio.Event) -> None:
         """Until all connections are gone, at most for so many seconds."""
-        self._registry.sessions.leave()
+        self._registry.sessions.drain()
         if self._acceptor is None:
             return
         if not self._live.current.enable_shutdown_gracefully:

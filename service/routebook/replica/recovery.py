@@ -182,6 +182,34 @@ class Recovery:
             self._awaited.pop(broker, None)
 
 
+def is_seat_carried(view: Table, table: Table, broker: str, address: str) -> bool:
+    """Whether readers see the address in this group although the store has lost it."""
+    return address in _addresses(view, broker) - _addresses(table, broker)
+
+
+def is_key_carried(view: Table, table: Table, namespace: str, key: str) -> bool:
+    return key in view.kv.get(namespace, {}) and key not in table.kv.get(namespace, {})
+
+
+def brokers_with_carried(topic: str, view: Table, table: Table, *, cluster: str | None) -> dict[str, str]:
+    """Broker → cluster of the brokers whose entry for the topic is carried over, of one cluster or (None) of all."""
+    if view is table:
+        return {}
+    listed = None if cluster is None else view.clusters.get(cluster, set())
+    return {
+        name: group.cluster
+        for name in view.brokers_of(topic)
+        if (group := view.groups.get(name)) is not None
+        and topic not in table.queues_of(name)
+        and (listed is None or name in listed)
+    }
+
+
+def _addresses(table: Table, broker: str) -> set[str]:
+    group = table.groups.get(broker)
+    return set(group.addresses.values()) if group else set()
+
+
 def carry_over(shown: GroupImage, before: GroupImage, now: GroupImage) -> GroupImage:
     """What to show of a group from now on. A group without any known seat is not carried over."""
     group = _carry_group(shown.group, before.group, now.group)

@@ -121,7 +121,7 @@ class Worker:
         self._spawn("leader", self._leader.run())
         self._spawn("restoring", self._restoring.run())
         self._spawn("sessions", self.registry.sessions.run())
-        self._spawn("pulse", self.registry.pulse.run())
+        self._spawn("heartbeat gaps", self.registry.heartbeat_gaps.run())
         await self._tls.open()
         self._spawn("tls", self._tls.run())
         self._spawn("pace", Pace(self._metrics, [self._metrics.sample_http, self._remoting.sample_next]).run())
@@ -164,7 +164,7 @@ class Worker:
             self._remoting.drain(drain_seconds, self._stop.forced), self._http.stop(drain_seconds)
         )
         cut += await self._remoting.close()
-        await self._cancel("leader", "presence", "restoring", "sessions", "pulse", "tls", "pace")
+        await self._cancel("leader", "presence", "restoring", "sessions", "heartbeat gaps", "tls", "pace")
         await self._stop.within(STORE_STOP_SECONDS, self._deregister(), "Deregistering from the store")
         await self._cancel("replica")
         await self._admin.stop(ADMIN_DRAIN_SECONDS)
@@ -174,7 +174,7 @@ class Worker:
     async def _deregister(self) -> None:
         if self._client.is_connected:
             await self._leader.step_down()
-            await self.registry.pulse.write_down()
+            await self.registry.heartbeat_gaps.flush()
             await self._presence.leave()
 
     async def _unless_stopped(self, work: Awaitable[None]) -> bool:

@@ -105,7 +105,11 @@ def take_snapshot(registry: Registry) -> Snapshot:
         instances[instance.broker].append(instance)
     return Snapshot(
         taken=SnapshotOrigin(
-            "routebook", registry.namespace, registry.history, registry.version, registry.replica.position.ms
+            "routebook",
+            registry.namespace,
+            registry.replica.history,
+            registry.replica.version,
+            registry.replica.position.ms,
         ),
         groups=tuple(_group(table, table.groups[name], instances[name]) for name in sorted(table.groups)),
         key_values={namespace: dict(sorted(values.items())) for namespace, values in sorted(table.kv.items())},

@@ -39,7 +39,7 @@ async def import_snapshot(
     _check(registry, snapshot)
     plan = make_plan(snapshot, registry.view, replace_known=replace_known)
     turned_down = [] if dry_run else await _write(registry, plan, caller)
-    return ImportOutcome(plan, tuple(turned_down), registry.version)
+    return ImportOutcome(plan, tuple(turned_down), registry.replica.version)
 
 
 # -- checks

@@ -17,12 +17,12 @@ Cause = Literal["unregistered", "connection-lost", "operator"]
 NAMES_BYTES: Final = 200_000
 """Size of the broker names in an entry about a hold, so that the entry stays below 256 KiB."""
 
-DEPARTURES_PER_CALL: Final = 100
+REMOVALS_PER_CALL: Final = 100
 """The script has the same limit: it blocks the store meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class Removal:
     """Without an address, the one in the seat is removed; without an incarnation, the current one."""
 
     cluster: str
@@ -38,27 +38,27 @@ class Departure:
 
 
 @dataclass(frozen=True, slots=True)
-class DeparturesReply:
+class RemovalsReply:
     version: int
     statuses: tuple[Status, ...]
     notices: tuple[MinBrokerChange, ...]
 
 
-async def unregister_brokers(namespace: Namespace, departures: Sequence[tuple[Departure, Caller]]) -> DeparturesReply:
+async def unregister_brokers(namespace: Namespace, removals: Sequence[tuple[Removal, Caller]]) -> RemovalsReply:
     """In as many calls as the store needs not to be blocked for long. Each departure comes with who asked for it."""
     version, statuses, notices = 0, list[Status](), list[MinBrokerChange]()
     staging = _Staging(namespace)
-    while len(statuses) < len(departures):
-        batch = departures[len(statuses) :][:DEPARTURES_PER_CALL]
+    while len(statuses) < len(removals):
+        batch = removals[len(statuses) :][:REMOVALS_PER_CALL]
         arguments: list[str | int] = []
-        for at, (departure, caller) in enumerate(batch):
-            arguments += _departure_arguments(departure, caller, staging.staged if at == 0 else "")
+        for at, (removal, caller) in enumerate(batch):
+            arguments += _removal_arguments(removal, caller, staging.staged if at == 0 else "")
         reply = await namespace.run("unregister_brokers", *arguments)
         version = int(reply[1])
         statuses += [Status(status) for status in reply[2]]
-        notices += _departure_notices(reply[3])
+        notices += _removal_notices(reply[3])
         await staging.prepare(text(reply[4]), handled=len(reply[2]))
-    return DeparturesReply(version, tuple(statuses), tuple(notices))
+    return RemovalsReply(version, tuple(statuses), tuple(notices))
 
 
 class _Staging:
@@ -78,22 +78,22 @@ class _Staging:
             self.staged = await stage_permissions(self._namespace, broker, "clear-write")
 
 
-def _departure_arguments(departure: Departure, caller: Caller, staged: str) -> list[str | int]:
+def _removal_arguments(removal: Removal, caller: Caller, staged: str) -> list[str | int]:
     return [
         pack_caller(caller),
-        departure.cause,
-        "" if departure.lost_ms is None else departure.lost_ms,
-        int(departure.carried),
-        departure.cluster,
-        departure.broker,
-        departure.broker_id,
-        departure.address,
-        departure.incarnation,
+        removal.cause,
+        "" if removal.lost_ms is None else removal.lost_ms,
+        int(removal.carried),
+        removal.cluster,
+        removal.broker,
+        removal.broker_id,
+        removal.address,
+        removal.incarnation,
         staged,
     ]
 
 
-def _departure_notices(notices: list[list[bytes]]) -> list[MinBrokerChange]:
+def _removal_notices(notices: list[list[bytes]]) -> list[MinBrokerChange]:
     return [after_leaving(text(broker), unpack_seats(seats), text(departed)) for broker, departed, *seats in notices]
 
 
@@ -171,7 +171,7 @@ async def expire_brokers(
         reply = await namespace.run("expire_brokers", pack_caller(caller), lease, *arguments)
         handled += int(reply[2])
         removed += [text(name) for name in reply[5:]]
-        notices += _departure_notices(reply[3])
+        notices += _removal_notices(reply[3])
         if not reply[4]:
             status = status_of(reply)
             if status is Status.UNCHANGED and removed:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from routebook.model.names import Caller, split_instance_name
 from routebook.store.namespace import CountedOutcome, Namespace, Status, status_of, text
 from routebook.store.packing import pack_caller
-from routebook.store.removal import Departure
+from routebook.store.removal import Removal
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class LostConnection:
     def address(self) -> str:
         return split_instance_name(self.instance_name)[1]
 
-    def departure(self) -> Departure:
+    def removal(self) -> Removal:
         """The removal of exactly this incarnation."""
-        return Departure(
+        return Removal(
             self.cluster,
             self.broker,
             self.broker_id,

@@ -5,7 +5,7 @@ from typing import Any, Self
 from pydantic import ConfigDict, Field
 
 from routebook.http_api.schemas.table import RequestBody, ResponseBody
-from routebook.registry.status import ExpiryState, Status
+from routebook.registry.status import ExpiryState, ServiceStatus
 
 
 class WritePermissionInput(RequestBody):
@@ -137,7 +137,7 @@ class HistoryKept(ResponseBody):
     readers: list[Reader]
 
     @classmethod
-    def of(cls, status: Status) -> Self | None:
+    def of(cls, status: ServiceStatus) -> Self | None:
         state, bound = status.history_state, status.history_bound
         if state is None or bound is None:
             return None
@@ -179,7 +179,7 @@ class StatusResult(ResponseBody):
     scripts: str = Field(description="Fingerprint of the Lua scripts.")
 
     @classmethod
-    def of(cls, status: Status) -> Self:
+    def of(cls, status: ServiceStatus) -> Self:
         return cls(
             worker=status.worker,
             namespace=status.namespace,
