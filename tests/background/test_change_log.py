@@ -1,4 +1,4 @@
-"""The log tells each change of the table in one line: what, before, after, cause."""
+"""Each change of the table is one line in the log: what changed, its value before and after, the cause."""
 
 import logging
 
@@ -23,10 +23,10 @@ def before() -> Table:
     return table
 
 
-def told(caplog: pytest.LogCaptureFixture, before: Table, kind: str, **fields: object) -> str:
-    said = {"v": 1, "kind": kind, "actor": "worker-1", "source": "127.0.0.1:5", **fields}
+def logged(caplog: pytest.LogCaptureFixture, before: Table, kind: str, **fields: object) -> str:
+    entry = {"v": 1, "kind": kind, "actor": "worker-1", "source": "127.0.0.1:5", **fields}
     with caplog.at_level(logging.INFO):
-        ChangeLog(lambda key, value: "***").tell([Change(1, 7, kind, said)], before)
+        ChangeLog(lambda key, value: "***").log([Change(1, 7, kind, entry)], before)
     return caplog.messages[-1]
 
 
@@ -34,50 +34,52 @@ def seat(**changes: object) -> dict[str, object]:
     return {"cluster": "east", "broker": "broker-a", "id": 0, "addr": A, "zone": None, "acting": False, **changes}
 
 
-def test_a_new_address_in_a_seat(caplog: pytest.LogCaptureFixture, before: Table) -> None:
-    line = told(caplog, before, "broker-registered", **seat(addr=B))
+def test_a_new_address_in_a_seat_is_shown_with_the_former_one(caplog: pytest.LogCaptureFixture, before: Table) -> None:
+    line = logged(caplog, before, "broker-registered", **seat(addr=B))
     assert line == f"7 broker-registered east/broker-a id 0: {A} → {B} (by worker-1 from 127.0.0.1:5)"
 
 
-def test_changed_queues_with_what_they_were(caplog: pytest.LogCaptureFixture, before: Table) -> None:
+def test_changed_queues_are_shown_with_their_former_values(caplog: pytest.LogCaptureFixture, before: Table) -> None:
     items = [{"t": "orders", "r": 16, "w": 16, "p": 4, "f": 0}, {"t": "new", "r": 1, "w": 1, "p": 6, "f": 0}]
-    line = told(caplog, before, "broker-changed", **seat(queues=items))
+    line = logged(caplog, before, "broker-changed", **seat(queues=items))
     assert "orders [6 8 8 0] → [4 16 16 0], new none → [6 1 1 0]" in line
 
 
-def test_a_group_that_goes_names_its_topics_number(caplog: pytest.LogCaptureFixture, before: Table) -> None:
-    line = told(caplog, before, "broker-removed", **seat(group_removed=True, cause="expired"))
-    assert f"{A} → nobody; the group and its 2 topics are gone, expired" in line
+def test_a_removed_group_is_shown_with_its_number_of_topics(caplog: pytest.LogCaptureFixture, before: Table) -> None:
+    line = logged(caplog, before, "broker-removed", **seat(group_removed=True, cause="expired"))
+    assert f"{A} → empty; the group and its 2 topics are removed, expired" in line
 
 
 def test_thousands_of_topics_are_one_line(caplog: pytest.LogCaptureFixture, before: Table) -> None:
     items = [{"t": f"t{n}", "x": 1} for n in range(5000)]
-    line = told(caplog, before, "queues-changed", broker="broker-a", queues=items, cause="delete-topic")
+    line = logged(caplog, before, "queues-changed", broker="broker-a", queues=items, cause="delete-topic")
     assert "5000 topics" in line
     assert "and 4997 more, delete-topic" in line
     assert len(line) < 300
 
 
-def test_values_stay_out_of_the_log(caplog: pytest.LogCaptureFixture, before: Table) -> None:
-    line = told(caplog, before, "kv-put", namespace="ns", key="key", sha256="0123456789abcdef")
+def test_key_values_are_not_logged(caplog: pytest.LogCaptureFixture, before: Table) -> None:
+    line = logged(caplog, before, "kv-put", namespace="ns", key="key", sha256="0123456789abcdef")
     assert "ns/key: another value → value with sha256 0123456789ab…" in line
     assert "secret" not in line
 
 
-def test_settings_are_masked(caplog: pytest.LogCaptureFixture, before: Table) -> None:
+def test_secret_settings_are_masked(caplog: pytest.LogCaptureFixture, before: Table) -> None:
     before.apply_settings({"some_key": "hidden"})
-    assert "some_key: *** → x" in told(caplog, before, "settings-changed", key="some_key", value="x")
+    assert "some_key: *** → x" in logged(caplog, before, "settings-changed", key="some_key", value="x")
 
 
-def test_flags_of_a_group(caplog: pytest.LogCaptureFixture, before: Table) -> None:
-    line = told(caplog, before, "group-changed", broker="broker-a", zone="z1", acting=True)
+def test_changed_flags_of_a_group_are_shown(caplog: pytest.LogCaptureFixture, before: Table) -> None:
+    line = logged(caplog, before, "group-changed", broker="broker-a", zone="z1", acting=True)
     assert "zone, acting master: None, False → z1, True" in line
 
 
-def test_a_permission_and_what_it_touched(caplog: pytest.LogCaptureFixture, before: Table) -> None:
-    line = told(caplog, before, "write-permission", broker="broker-a", rule="clear-write", touched=1, cause="operator")
-    assert "broker-a: clear-write on 1 of 2 topics, operator" in line
+def test_a_changed_permission_is_shown(caplog: pytest.LogCaptureFixture, before: Table) -> None:
+    line = logged(
+        caplog, before, "write-permission", broker="broker-a", rule="clear-write", touched=1, cause="operator"
+    )
+    assert "broker-a: clear-write on 1 of 2 topics, admin" in line
 
 
-def test_kinds_without_a_form_of_their_own(caplog: pytest.LogCaptureFixture, before: Table) -> None:
-    assert "{'from_ms': 1, 'to_ms': 2}" in told(caplog, before, "expiry-paused", from_ms=1, to_ms=2)
+def test_other_kinds_are_shown_with_all_their_fields(caplog: pytest.LogCaptureFixture, before: Table) -> None:
+    assert "{'from_ms': 1, 'to_ms': 2}" in logged(caplog, before, "expiry-paused", from_ms=1, to_ms=2)

@@ -274,12 +274,12 @@ async def test_a_day_after_the_last_one_another_is_due(
     async with running_worker(store_url, namespace_name, recovery_window_ms=0) as worker:
         await register(worker.registry, registration())
         upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
-        await upkeep.go_on(lease)
-        await upkeep.go_on(lease)
+        await upkeep.work(lease)
+        await upkeep.work(lease)
         assert [change.fields["cause"] for change in await begun(worker.namespace)] == ["new-history"]
         await worker.client.call("HINCRBY", worker.namespace.keys.meta, "baseline_ms", -DAY_MS)
-        await upkeep.go_on(lease)
-        await upkeep.go_on(lease)
+        await upkeep.work(lease)
+        await upkeep.work(lease)
         assert [change.fields["cause"] for change in await begun(worker.namespace)] == ["new-history", "daily"]
 
 
@@ -290,7 +290,7 @@ async def test_a_new_history_gets_its_baseline_when_the_fleet_had_time_to_return
     async with running_worker(store_url, namespace_name, recovery_window_ms=60_000) as worker:
         await register(worker.registry, registration())
         upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
-        await upkeep.go_on(lease)
+        await upkeep.work(lease)
         assert await begun(worker.namespace) == []
 
 
@@ -309,16 +309,16 @@ async def test_a_baseline_that_lost_its_leader_is_begun_anew(
         await worker.registry.request_baseline()
         first, second = upkeep_of(worker), upkeep_of(worker)
         lease = await lease_of(namespace)
-        await first.go_on(lease)
-        await first.go_on(lease)
+        await first.work(lease)
+        await first.work(lease)
         assert "baseline-seat" in await kinds(namespace)
         await namespace.client.call("DEL", namespace.keys.table("leader"))
         newer = await lease_of(namespace)
         with pytest.raises(FencedError):
-            await first.go_on(lease)
+            await first.work(lease)
         assert not first.is_busy
         while (await read_baseline_state(namespace)).requested:
-            await second.go_on(newer)
+            await second.work(newer)
         told = [kind for kind in await kinds(namespace) if kind.startswith("baseline")]
         assert told.count("baseline-begin") == 2
         assert told.count("baseline-end") == 1

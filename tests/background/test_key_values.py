@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from routebook.background.kv_file import ENTRIES_PER_PART, import_kv_file, read_kv_file
-from routebook.background.leader import FIRST_AFTER_S, PERIOD_S, KeyValueLog
+from routebook.background.leader import FIRST_KEY_VALUES_AFTER_S, KEY_VALUES_PERIOD_S, KeyValueLog
 from routebook.errors import SettingsError
 from tests.support.in_process import CALLER, running_worker
 
@@ -39,26 +39,26 @@ def test_a_missing_file_has_no_key_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"configTable": []}', '{"configTable": {"a": 1}}', "\x00"])
-def test_a_broken_file_stops_the_start_and_says_what_is_expected(tmp_path: Path, text: str) -> None:
+def test_a_broken_file_ends_the_start_and_the_error_shows_the_expected_form(tmp_path: Path, text: str) -> None:
     with pytest.raises(SettingsError, match=r"kv_config_path names .*kvConfig.json") as refusal:
         read_kv_file(written(tmp_path, text))
     assert "configTable" in refusal.value.advice
 
 
-async def test_the_file_is_taken_over_by_the_first_start_only(
+async def test_only_the_first_start_imports_the_file(
     store_url: str, namespace_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = written(tmp_path, json.dumps({"configTable": {"ns": {"key": "from the file"}}}))
     async with running_worker(store_url, namespace_name) as worker:
         with caplog.at_level(logging.INFO):
             await import_kv_file(worker.namespace, str(path), worker.name)
-        assert "Took over 1 key-values" in caplog.text
-        await worker.registry.put_kv("ns", "key", "ours", CALLER)
+        assert "Imported 1 key-values" in caplog.text
+        await worker.registry.put_kv("ns", "key", "changed later", CALLER)
         await import_kv_file(worker.namespace, str(path), worker.name)
-        assert worker.registry.kv_value("ns", "key") == "ours"
+        assert worker.registry.kv_value("ns", "key") == "changed later"
 
 
-async def test_a_long_file_is_taken_over_whole_by_starts_that_come_together(
+async def test_workers_that_start_together_import_a_long_file_once(
     store_url: str, namespace_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     values = {f"key-{n}": f"value-{n}" for n in range(3 * ENTRIES_PER_PART + 1)}
@@ -69,11 +69,11 @@ async def test_a_long_file_is_taken_over_whole_by_starts_that_come_together(
         await worker.registry.wait_for_version(len(values))
         assert worker.replica.table.kv == {"ns": values}
         assert worker.replica.version == len(values)
-        counts = [int(message.split()[2]) for message in caplog.messages if message.startswith("Took over")]
+        counts = [int(message.split()[1]) for message in caplog.messages if message.startswith("Imported")]
         assert sum(counts) == len(values)
 
 
-async def test_no_file_is_named_by_default(store_url: str, namespace_name: str) -> None:
+async def test_without_a_file_nothing_is_imported(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         await import_kv_file(worker.namespace, "", worker.name)
         assert worker.replica.version == 0
@@ -90,11 +90,11 @@ async def test_all_key_values_are_logged_after_a_minute_and_then_every_ten(
         def lines_at(now: float) -> list[str]:
             caplog.clear()
             with caplog.at_level(logging.INFO, logger="routebook.background.leader"):
-                log.tell_when_due(now)
+                log.log_when_due(now)
             return caplog.messages
 
         assert lines_at(0) == []
-        assert lines_at(FIRST_AFTER_S - 1) == []
-        assert lines_at(FIRST_AFTER_S) == ["key-value ns/db.password = ***", "key-value ns/plain = shown"]
-        assert lines_at(FIRST_AFTER_S + 1) == []
-        assert len(lines_at(FIRST_AFTER_S + PERIOD_S)) == 2
+        assert lines_at(FIRST_KEY_VALUES_AFTER_S - 1) == []
+        assert lines_at(FIRST_KEY_VALUES_AFTER_S) == ["key-value ns/db.password = ***", "key-value ns/plain = shown"]
+        assert lines_at(FIRST_KEY_VALUES_AFTER_S + 1) == []
+        assert len(lines_at(FIRST_KEY_VALUES_AFTER_S + KEY_VALUES_PERIOD_S)) == 2

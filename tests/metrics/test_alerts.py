@@ -28,7 +28,7 @@ LOG_TEXTS = (
     "Lost the lease",
     "Mass disconnect",
     "Most workers are gone",
-    "were trimmed before they had to go",
+    "were trimmed earlier than intended",
 )
 """Parts of log lines that the runbook tells operators to look for."""
 

@@ -151,7 +151,7 @@ async def test_a_draining_worker_removes_nobody(store_url: str, namespace_name: 
             connections = [await brokers.join(third, hosts.refusing()) for _ in range(2)]
             third.registry.sessions.drain()
             lose(third, *connections)
-            await third.presence.leave()
+            await third.presence.deregister()
             await third.end()
             brokers.workers.remove(third)
             await until(lambda: _is_forgotten(first, third))
@@ -166,7 +166,7 @@ async def test_a_draining_worker_leaves_what_it_looked_into_to_the_leader(store_
             lose(third, await brokers.join(third, hosts.refusing()))
             await until(lambda: _is_lost(first))
             third.registry.sessions.drain()
-            await third.presence.leave()
+            await third.presence.deregister()
             await third.end()
             brokers.workers.remove(third)
             await until(brokers.all_know)

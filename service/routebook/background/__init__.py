@@ -1,1 +1,1 @@
-"""What runs beside requests: presence, leader, restoring, history upkeep, the change log."""
+"""What runs beside requests: leader, history upkeep, presence, restoring, the logs of changes and key-values."""

@@ -1,6 +1,7 @@
-"""One line in the log for each change of the table: what, before, after, cause, by whom.
+"""One line in the log for each change of the table: what changed, its value before and after, the cause and the actor.
 
-Before is what this worker's table held when the change arrived; after is what the history's entry says.
+The value before is what this worker's table held when the change arrived; the value after comes from the history's
+entry.
 """
 
 import logging
@@ -13,11 +14,11 @@ from routebook.store.history import BASELINE_KINDS, Change
 
 _log = logging.getLogger("routebook.changes")
 
-TOPICS_NAMED: Final = 3
-"""A registration may bring thousands; their number is said, and the first few."""
+MAX_TOPICS_NAMED: Final = 3
+"""A registration may have thousands of topics: the line has their number and the first few."""
 
-_REPEATED: Final = BASELINE_KINDS - {"baseline-begin", "baseline-end"}
-"""The table said over again, in thousands of entries: nothing changed."""
+_NOT_LOGGED: Final = BASELINE_KINDS - {"baseline-begin", "baseline-end"}
+"""Thousands of entries that repeat the table and change nothing."""
 
 Describe = Callable[[Change, Table], str]
 
@@ -26,9 +27,9 @@ class ChangeLog:
     def __init__(self, masked: Callable[[str, str], str]) -> None:
         self._masked = masked
         self._describe: Mapping[str, Describe] = {
-            "broker-registered": _seat_taken,
-            "broker-changed": _seat_taken,
-            "broker-removed": _seat_left,
+            "broker-registered": _registration,
+            "broker-changed": _registration,
+            "broker-removed": _removal,
             "group-changed": _group,
             "queues-changed": _queues_of_broker,
             "write-permission": _permission,
@@ -37,18 +38,18 @@ class ChangeLog:
             "settings-changed": self._setting,
         }
 
-    def tell(self, changes: Sequence[Change], before: Table) -> None:
+    def log(self, changes: Sequence[Change], before: Table) -> None:
         if not _log.isEnabledFor(logging.INFO):
             return
         for change in changes:
-            if change.kind in _REPEATED:
+            if change.kind in _NOT_LOGGED:
                 continue
-            describe = self._describe.get(change.kind, _plain)
+            describe = self._describe.get(change.kind, _other)
             fields = change.fields
             cause = f", {fields['cause']}" if "cause" in fields else ""
             origin = f" from {fields['source']}" if fields.get("source") else ""
-            said = describe(change, before)
-            _log.info("%d %s %s%s (by %s%s)", change.version, change.kind, said, cause, fields.get("actor"), origin)
+            text = describe(change, before)
+            _log.info("%d %s %s%s (by %s%s)", change.version, change.kind, text, cause, fields.get("actor"), origin)
 
     def _setting(self, change: Change, before: Table) -> str:
         key = change.fields["key"]
@@ -60,11 +61,11 @@ def _seat(fields: Mapping[str, Any]) -> str:
     return f"{fields['cluster']}/{fields['broker']} id {fields['id']}"
 
 
-def _seat_taken(change: Change, before: Table) -> str:
+def _registration(change: Change, before: Table) -> str:
     fields = change.fields
     group = before.groups.get(fields["broker"])
-    held_by = group.addresses.get(fields["id"], "nobody") if group else "nobody"
-    seat = f"{_seat(fields)}: {held_by} → {fields['addr']}" if held_by != fields["addr"] else _seat(fields)
+    holder = group.addresses.get(fields["id"], "empty") if group else "empty"
+    seat = f"{_seat(fields)}: {holder} → {fields['addr']}" if holder != fields["addr"] else _seat(fields)
     flags = _flags(before, fields)
     queues = _queues(change, before)
     return "; ".join(part for part in (seat, flags, queues) if part)
@@ -77,18 +78,18 @@ def _flags(before: Table, fields: Mapping[str, Any]) -> str:
     return f"zone, acting master: {was[0]}, {was[1]} → {now[0]}, {now[1]}" if was != now else ""
 
 
-def _seat_left(change: Change, before: Table) -> str:
+def _removal(change: Change, before: Table) -> str:
     fields = change.fields
-    said = f"{_seat(fields)}: {fields['addr']} → nobody"
+    text = f"{_seat(fields)}: {fields['addr']} → empty"
     if fields["group_removed"]:
-        said += f"; the group and its {len(before.queues_of(fields['broker']))} topics are gone"
-    return said
+        text += f"; the group and its {len(before.queues_of(fields['broker']))} topics are removed"
+    return text
 
 
 def _group(change: Change, before: Table) -> str:
     fields = change.fields
     if fields.get("group_removed"):
-        return f"{fields['broker']}: the empty group is gone"
+        return f"{fields['broker']}: the empty group is removed"
     return f"{fields['broker']}: {_flags(before, fields) or 'entries only'}"
 
 
@@ -101,8 +102,8 @@ def _queues(change: Change, before: Table) -> str:
     if not items:
         return ""
     known = before.queues_of(change.fields["broker"])
-    shown = [f"{item['t']} {_packed(known.get(item['t']))} → {_item(item)}" for item in items[:TOPICS_NAMED]]
-    more = f" and {len(items) - TOPICS_NAMED} more" if len(items) > TOPICS_NAMED else ""
+    shown = [f"{item['t']} {_packed(known.get(item['t']))} → {_item(item)}" for item in items[:MAX_TOPICS_NAMED]]
+    more = f" and {len(items) - MAX_TOPICS_NAMED} more" if len(items) > MAX_TOPICS_NAMED else ""
     return f"{len(items)} topics (perm read write flags): {', '.join(shown)}{more}"
 
 
@@ -121,13 +122,13 @@ def _permission(change: Change, before: Table) -> str:
 
 
 def _key_value(change: Change, before: Table) -> str:
-    """Never the value: it may be a secret."""
+    """Without the value, which may be a secret."""
     fields = change.fields
-    known = fields["key"] in before.kv.get(fields["namespace"], {})
-    now = "gone" if change.kind == "kv-deleted" else f"value with sha256 {fields['sha256'][:12]}…"
-    return f"{fields['namespace']}/{fields['key']}: {'another value' if known else 'none'} → {now}"
+    is_known = fields["key"] in before.kv.get(fields["namespace"], {})
+    now = "deleted" if change.kind == "kv-deleted" else f"value with sha256 {fields['sha256'][:12]}…"
+    return f"{fields['namespace']}/{fields['key']}: {'another value' if is_known else 'none'} → {now}"
 
 
-def _plain(change: Change, _before: Table) -> str:
-    told = {key: value for key, value in change.fields.items() if key not in ("v", "kind", "actor", "source", "cause")}
-    return str(told)
+def _other(change: Change, _before: Table) -> str:
+    shown = {key: value for key, value in change.fields.items() if key not in ("v", "kind", "actor", "source", "cause")}
+    return str(shown)

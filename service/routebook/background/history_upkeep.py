@@ -1,7 +1,7 @@
-"""What the leader does for the history: takes away what nobody needs, and now and then writes the whole table into it.
+"""What the leader does for the history: trims it, and now and then writes the whole table into it, a baseline.
 
-A baseline is as long as the table. It is written part by part, each a script that blocks the store for a moment, and
-in between the leader goes on leading.
+A baseline is as large as the table. It is written part by part, each a script that blocks the store for a moment, and
+between the parts the leader does its other work.
 """
 
 import logging
@@ -31,14 +31,14 @@ from routebook.store.namespace import Namespace
 _log = logging.getLogger(__name__)
 
 TRIM_PERIOD_S: Final = 60.0
-LOOK_PERIOD_S: Final = 5.0
-"""How soon a baseline begins that somebody wants."""
+CHECK_PERIOD_S: Final = 5.0
+"""How soon a baseline begins after it was requested."""
 PAUSE_AFTER_FAILURE_S: Final = 60.0
 STEP_S: Final = 0.05
-"""So long at a time; then the leader does its other work, and the store everybody else's."""
+"""Time for one part of a baseline, before the leader does its other work and the store serves others."""
 BASELINE_PERIOD_MS: Final = 86_400_000
 AFTER_A_LOSS_MS: Final = 3_600_000
-"""A table that is itself larger than the history may be would otherwise be written again and again."""
+"""Otherwise a table larger than the allowed history would be written again and again."""
 
 
 class HistoryUpkeep:
@@ -51,77 +51,78 @@ class HistoryUpkeep:
         self._caller = Caller(worker)
         self._metrics = metrics
         self._next_trim = 0.0
-        self._next_look = 0.0
+        self._next_check = 0.0
         self._baseline: AsyncGenerator[int] | None = None
         self._lease = ""
         self._known_history = ""
         self._known_since = 0.0
-        self._warned_of: frozenset[str] = frozenset()
+        self._reported_readers: frozenset[str] = frozenset()
 
     @property
     def is_busy(self) -> bool:
         """A baseline is being written."""
         return self._baseline is not None
 
-    async def go_on(self, lease: str) -> None:
-        """Whatever is due, for a moment. FencedError: another one leads."""
+    async def work(self, lease: str) -> None:
+        """Does what is due, for a moment. FencedError: another worker leads."""
         now = time.monotonic()
         if now >= self._next_trim:
             self._next_trim = now + TRIM_PERIOD_S
             await self.trim()
         if self._baseline is not None and self._lease != lease:
-            await self._give_up()
-        if self._baseline is None and now >= self._next_look:
-            self._next_look = now + LOOK_PERIOD_S
-            cause = self._due(await read_baseline_state(self._namespace), now)
+            await self._abandon_baseline()
+        if self._baseline is None and now >= self._next_check:
+            self._next_check = now + CHECK_PERIOD_S
+            cause = self._due_baseline(await read_baseline_state(self._namespace), now)
             if cause:
                 _log.info("A baseline of the table is written into the history (%s).", cause)
                 self._lease = lease
                 self._baseline = write_baseline(self._namespace, lease, caller=self._caller, cause=cause)
         if self._baseline is not None:
-            await self._write_on(self._baseline, until=now + STEP_S)
+            await self._continue_baseline(self._baseline, until=now + STEP_S)
 
     # -- trimming
 
     async def trim(self) -> None:
         settings = self._live.current
         state = await read_history_state(self._namespace)
-        self._warn_of_odd_readers(state)
+        self._report_unreadable_readers(state)
         bound = history_bound(state, settings)
-        gone = await trim_history(self._namespace, state, bound.below)
-        self._metrics.history(_figures(state, gone, settings))
-        first = state.first + gone
+        trimmed = await trim_history(self._namespace, state, bound.below)
+        self._metrics.history(_figures(state, trimmed, settings))
+        first = state.first + trimmed
         lost = first - max(bound.keep, state.first)
         if lost <= 0:
             return
         self._metrics.history_lost(lost)
-        missed_by = [one.name for one in active_readers(state, settings.reader_expiry_ms) if one.version + 1 < first]
+        readers = active_readers(state, settings.reader_expiry_ms)
+        missed_by = [reader.name for reader in readers if reader.version + 1 < first]
         _log.warning(
-            "%d changes were trimmed before they had to go: %s is reached. %s.",
+            "%d changes were trimmed earlier than intended: %s is reached. %s.",
             lost,
             bound.reason,
             f"Missed by {', '.join(missed_by)}" if missed_by else "No reader misses them",
         )
         if missed_by:
-            await self._complete_again(first)
+            await self._request_baseline_after_loss(first)
 
-    async def _complete_again(self, first: int) -> None:
-        """What is left makes sense to a reader only from a baseline on."""
+    async def _request_baseline_after_loss(self, first: int) -> None:
+        """A reader that misses entries can continue only from a baseline."""
         last = await read_baseline_state(self._namespace)
         if last.last_begin < first and last.now_ms - last.last_ms >= AFTER_A_LOSS_MS:
             await request_baseline(self._namespace, "trimmed")
 
-    def _warn_of_odd_readers(self, state: HistoryState) -> None:
-        odd = frozenset(state.unreadable_readers)
-        if odd - self._warned_of:
-            key = self._namespace.keys.readers
-            _log.warning("%s holds what is no place of a reader, of: %s.", key, ", ".join(sorted(odd)))
-        self._warned_of = odd
+    def _report_unreadable_readers(self, state: HistoryState) -> None:
+        unreadable = frozenset(state.unreadable_readers)
+        if unreadable - self._reported_readers:
+            key, names = self._namespace.keys.readers, ", ".join(sorted(unreadable))
+            _log.warning("%s holds values that are no position in the history, for the readers %s.", key, names)
+        self._reported_readers = unreadable
 
     # -- baselines
 
-    def _due(self, state: BaselineState, now: float) -> Cause | None:
-        """Not while the store is filling up again: what is not back yet would count as gone."""
+    def _due_baseline(self, state: BaselineState, now: float) -> Cause | None:
+        """None during a recovery: objects that are not back yet would seem to be deleted."""
         if self._replica.history != self._known_history or self._replica.is_recovering:
             self._known_history, self._known_since = self._replica.history, now
         if self._replica.is_recovering or self._replica.version == 0:
@@ -129,34 +130,34 @@ class HistoryUpkeep:
         if state.requested:
             return state.requested
         if state.of_history != self._replica.history:
-            settled = (now - self._known_since) * 1000 >= self._live.current.recovery_window_ms
-            return "new-history" if settled else None
+            is_stable = (now - self._known_since) * 1000 >= self._live.current.recovery_window_ms
+            return "new-history" if is_stable else None
         return "daily" if state.now_ms - state.last_ms >= BASELINE_PERIOD_MS else None
 
-    async def _write_on(self, baseline: AsyncGenerator[int], until: float) -> None:
+    async def _continue_baseline(self, baseline: AsyncGenerator[int], until: float) -> None:
         try:
             async for _ in baseline:
                 if time.monotonic() >= until:
                     return
             self._baseline = None
         except (FencedError, StoreError):
-            self._next_look = time.monotonic() + PAUSE_AFTER_FAILURE_S
-            await self._give_up()
+            self._next_check = time.monotonic() + PAUSE_AFTER_FAILURE_S
+            await self._abandon_baseline()
             raise
 
-    async def _give_up(self) -> None:
-        """Another one begins it anew: a beginning without an end says nothing."""
+    async def _abandon_baseline(self) -> None:
+        """A later one starts over: readers ignore a baseline without an end."""
         if self._baseline is not None:
             await self._baseline.aclose()
             self._baseline = None
 
 
-def _figures(state: HistoryState, gone: int, settings: Settings) -> HistoryFigures:
+def _figures(state: HistoryState, trimmed: int, settings: Settings) -> HistoryFigures:
     readers = active_readers(state, settings.reader_expiry_ms)
-    # Before trimming: what the bounds are about. What is trimmed away is the sign that one of them is near.
+    # Before trimming, to show how near the limits are: afterwards they are never exceeded.
     used = max(state.entries / settings.history_hard_limit, state.kept_bytes / settings.history_max_bytes)
     return HistoryFigures(
-        entries=state.entries - gone,
+        entries=state.entries - trimmed,
         bytes=state.kept_bytes,
         used_ratio=min(used, 1.0),
         readers=len(readers),

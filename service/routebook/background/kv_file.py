@@ -1,4 +1,4 @@
-"""Apache's key-value file (`kvConfigPath`): taken over once, on a store that never held key-values."""
+"""Apache's key-value file (`kvConfigPath`): imported once, into a store that never held key-values."""
 
 import asyncio
 import json
@@ -16,11 +16,13 @@ from routebook.store.packing import compact_json, sha256_of
 _log = logging.getLogger(__name__)
 
 ENTRIES_PER_PART: Final = 250
-"""Some 6 ms of the store (`benchmarks/script_blocking.py`)."""
+"""Such a part blocks the store for some 6 ms (`benchmarks/script_blocking.py`)."""
 
 
 def read_kv_file(path: Path) -> dict[str, dict[str, str]]:
-    """Missing or empty: no key-values. Broken, or not of Apache's shape: the start stops, as Apache's does."""
+    """A missing or empty file has no key-values. A broken one, or one of another form, ends the start, as in Apache's
+    name server.
+    """
     try:
         text = path.expanduser().read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -44,7 +46,7 @@ def read_kv_file(path: Path) -> dict[str, dict[str, str]]:
 def _broken(path: Path, reason: str) -> SettingsError:
     return SettingsError(
         f"kv_config_path names {path}, which cannot be read: {reason}.",
-        advice='Expected is {"configTable": {"<namespace>": {"<key>": "<value>"}}}; mend it or unset kv_config_path.',
+        advice='Expected is {"configTable": {"<namespace>": {"<key>": "<value>"}}}; fix it or unset kv_config_path.',
     )
 
 
@@ -56,12 +58,12 @@ async def import_kv_file(namespace: Namespace, path: str, worker: str) -> None:
         return
     written = await _import(namespace, table, Caller(worker, source=path))
     if written:
-        _log.info("Took over %d key-values from %s.", written, path)
+        _log.info("Imported %d key-values from %s.", written, path)
 
 
 async def _import(namespace: Namespace, table: Mapping[str, Mapping[str, str]], caller: Caller) -> int:
-    """In parts, since the store is blocked by each. The store knows how far the file was taken, so a start that was
-    killed is continued by the next one, and two that start together share the work.
+    """In parts, because each blocks the store. The store records the progress for this file: the next start continues
+    an import that was cut off, and two workers that start together share the work.
     """
     entries = [(namespace, key, value) for namespace, values in table.items() for key, value in values.items()]
     file = sha256_of(compact_json(entries))

@@ -1,9 +1,7 @@
-"""Apache's name server logs all key-values after one minute and then every ten; so does the leader, secrets masked.
+"""The leader: the one worker that expires brokers, maintains the history and removes dead workers.
 
-The one worker that expires brokers, looks after the history and forgets dead workers.
-
-Losing the lease must be harmless, not impossible: each script of the leader names its whole lease, so what an older
-leader still sends is refused; and each removal names the incarnation it decided about, so a decision that came late
+Losing the lease must be harmless; it does not have to be impossible. Every script of the leader names the whole lease,
+so requests of a former leader are refused. And every removal names the incarnation it decided about, so a late decision
 removes nothing.
 """
 
@@ -36,43 +34,41 @@ from routebook.store.workers import Lease, acquire_lease, release_lease, remove_
 
 _log = logging.getLogger(__name__)
 
-FIRST_AFTER_S: Final = 60.0
-PERIOD_S: Final = 600.0
+INSTANCES_PER_SCAN: Final = 1000
+RENEWALS_PER_LEASE: Final = 5
+LONGEST_PAUSE_S: Final = 1.0
+"""A lease that was released is acquired soon, however long leases are."""
+PAUSE_IN_LONG_WORK_S: Final = 0.05
+"""Between two parts of a baseline, so that the store is free for others half of the time."""
+SHORTEST_PAUSE_S: Final = 0.02
+"""After a scan that took longer than its period, or a store that failed at once."""
 
+FIRST_KEY_VALUES_AFTER_S: Final = 60.0
+KEY_VALUES_PERIOD_S: Final = 600.0
 _SECRET = re.compile(r"secret|password|passwd|token|credential|access.?key", re.IGNORECASE)
 
 
 def shown_value(key: str, value: str) -> str:
-    """A key-value store takes whatever tools put there; what is called a secret does not reach the log."""
+    """Any tool may store any value; one whose key sounds like a secret is not logged."""
     return "***" if _SECRET.search(key) else value
 
 
 class KeyValueLog:
+    """Logs all key-values one minute after the start and then every ten, as Apache's name server does."""
+
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._next: float | None = None
 
-    def tell_when_due(self, now: float) -> None:
+    def log_when_due(self, now: float) -> None:
         if self._next is None:
-            self._next = now + FIRST_AFTER_S
+            self._next = now + FIRST_KEY_VALUES_AFTER_S
         if now < self._next:
             return
-        self._next = now + PERIOD_S
+        self._next = now + KEY_VALUES_PERIOD_S
         for namespace, values in sorted(self._replica.view.kv.items()):
             for key, value in sorted(values.items()):
                 _log.info("key-value %s/%s = %s", namespace, key, shown_value(key, value))
-
-
-_log_of_leader = logging.getLogger(__name__)
-
-INSTANCES_PER_SCAN: Final = 1000
-RENEWALS_PER_LEASE: Final = 5
-LONGEST_PAUSE_S: Final = 1.0
-"""A lease that was given back is taken up soon, however long leases are."""
-STEP_PAUSE_S: Final = 0.05
-"""Between two steps of a long work: the store belongs to others for as long as it was ours."""
-SHORTEST_PAUSE_S: Final = 0.02
-"""After a scan that took longer than its period, or a store that failed at once."""
 
 
 class Leader:
@@ -97,76 +93,73 @@ class Leader:
         self._caller = Caller(worker)
         self._key_values = KeyValueLog(replica)
         self._history = HistoryUpkeep(namespace, replica, live, worker, metrics)
-        self._lease: Lease | None = None
+        self.lease: Lease | None = None
+        """While this worker leads."""
         self._next_scan = 0.0
         self._renewed = 0.0
         self._cut_off = False
 
-    @property
-    def lease(self) -> Lease | None:
-        return self._lease
-
     async def run(self) -> None:
-        """Renews or asks for the lease five times a lease, at least once a second; scans when that is due."""
+        """Renews or requests the lease five times per lease, at least once a second, and scans when a scan is due."""
         while True:
             lease_ms = self._live.current.lease_ms
             next_renewal = time.monotonic() + min(lease_ms / 1000 / RENEWALS_PER_LEASE, LONGEST_PAUSE_S)
             try:
                 await self._keep_lease(lease_ms)
-                if self._lease:
-                    await self._lead(self._lease)
+                if self.lease:
+                    await self._lead(self.lease)
             except StoreError as error:
-                _log_of_leader.debug("Nothing can be led without the store: %s", error)
+                _log.debug("Without the store, nothing can be led: %s", error)
                 if time.monotonic() - self._renewed > lease_ms / 1000:
-                    self._metrics.leading(None)  # the lease has ended, though nobody could say so here
+                    self._metrics.leading(None)  # the lease has ended, although no reply says so
             await asyncio.sleep(self._pause(next_renewal))
 
     def _pause(self, next_renewal: float) -> float:
-        if self._lease and self._history.is_busy:
-            return STEP_PAUSE_S
-        next_look = min(next_renewal, self._next_scan) if self._lease else next_renewal
-        return max(next_look - time.monotonic(), SHORTEST_PAUSE_S)
+        if self.lease and self._history.is_busy:
+            return PAUSE_IN_LONG_WORK_S
+        next_step = min(next_renewal, self._next_scan) if self.lease else next_renewal
+        return max(next_step - time.monotonic(), SHORTEST_PAUSE_S)
 
     async def step_down(self) -> None:
-        """The next leader need not wait for the lease to end."""
-        if not self._lease:
+        """Releases the lease, so that the next leader does not have to wait for its end."""
+        if not self.lease:
             return
         try:
-            await release_lease(self._namespace, self._lease)
+            await release_lease(self._namespace, self.lease)
         except StoreError as error:
-            _log_of_leader.warning("Stepped down without saying so (%s); the lease ends by itself.", error)
-        self._lease = None
+            _log.warning("The lease could not be released (%s); it will expire.", error)
+        self.lease = None
 
     async def _keep_lease(self, lease_ms: int) -> None:
-        if self._lease and not await renew_lease(self._namespace, self._lease, lease_ms):
-            _log_of_leader.warning("Lost the lease with token %d.", self._lease.token)
-            self._lease = None
-        if not self._lease:
-            ours, lease = await acquire_lease(self._namespace, self._worker, lease_ms)
-            if ours:
-                self._lease = lease
+        if self.lease and not await renew_lease(self._namespace, self.lease, lease_ms):
+            _log.warning("Lost the lease with token %d.", self.lease.token)
+            self.lease = None
+        if not self.lease:
+            is_ours, lease = await acquire_lease(self._namespace, self._worker, lease_ms)
+            if is_ours:
+                self.lease = lease
                 self._next_scan = time.monotonic()
-                _log_of_leader.info("This worker leads now, with token %d.", lease.token)
+                _log.info("This worker leads now, with token %d.", lease.token)
         self._renewed = time.monotonic()
-        self._metrics.leading(self._lease.token if self._lease else None)
+        self._metrics.leading(self.lease.token if self.lease else None)
 
     async def _lead(self, lease: Lease) -> None:
         now = time.monotonic()
-        self._key_values.tell_when_due(now)
+        self._key_values.log_when_due(now)
         if now >= self._next_scan:
-            # From the plan, not from now: scans do not drift. But none is made up for after a pause.
-            period = self._live.current.scan_not_active_broker_interval_ms / 1000
-            self._next_scan = max(self._next_scan + period, now)
-            # Before the scan: whether most of us are gone decides what a silence means.
-            await self._forget_dead_workers(lease)
+            # Counted from the planned time, so that scans do not drift. Scans missed during a pause are not repeated.
+            period_s = self._live.current.scan_not_active_broker_interval_ms / 1000
+            self._next_scan = max(self._next_scan + period_s, now)
+            # Before the scan, because the number of live workers decides what silent brokers mean.
+            await self._remove_dead_workers(lease)
             await self._scan(lease)
             if await self._sessions.adopt_lost_connections(lease.whole) is Status.FENCED:
-                self._lease = None
+                self.lease = None
                 return
         try:
-            await self._history.go_on(lease.whole)
+            await self._history.work(lease.whole)
         except FencedError:
-            self._lease = None
+            self.lease = None
 
     # -- expiry
 
@@ -177,13 +170,13 @@ class Leader:
                 self._namespace, lease.whole, caller=self._caller, limit=INSTANCES_PER_SCAN, window_ms=window_ms
             )
             if scan.status is Status.FENCED:
-                self._lease = None
+                self.lease = None
                 return
             self._metrics.scan()
-            self._tell_cut_off(scan)
+            self._report_cut_off(scan)
             held = self._is_mass_expiry(scan)
-            await self._tell_hold(lease, scan, held=held)
-            due = [one for one in scan.listed if not held or _may_go(one, scan)]
+            await self._hold_or_release(lease, scan, held=held)
+            due = [instance for instance in scan.listed if not held or _may_expire_in_hold(instance, scan)]
             if not due:
                 return
             await self._expire(lease, due)
@@ -191,21 +184,21 @@ class Leader:
                 return
 
     def _is_mass_expiry(self, scan: Scan) -> bool:
-        """So many within so short a time is more likely our fault, or the network's, than theirs."""
+        """When many brokers fall silent within a short time, the service or the network is the more likely cause."""
         settings = self._live.current
         silent = scan.counting + scan.expired_lately
-        of = scan.instances + scan.expired_lately
-        return scan.counting > 0 and silent >= settings.hold_minimum and silent * 100 > settings.hold_percent * of
+        total = scan.instances + scan.expired_lately
+        return scan.counting > 0 and silent >= settings.hold_minimum and silent * 100 > settings.hold_percent * total
 
-    async def _tell_hold(self, lease: Lease, scan: Scan, *, held: bool) -> None:
+    async def _hold_or_release(self, lease: Lease, scan: Scan, *, held: bool) -> None:
         self._metrics.expiry_held(held)
         self._metrics.expiry_due(scan.due)
         if held:
-            names = sorted({self._broker_of(one) for one in scan.listed if not _may_go(one, scan)})
+            names = sorted({self._broker_of(one) for one in scan.listed if not _may_expire_in_hold(one, scan)})
             outcome = await hold_expiry(self._namespace, lease.whole, names, caller=self._caller)
             if outcome.status is Status.DONE:
                 self._metrics.hold_began()
-                _log_of_leader.error(
+                _log.error(
                     "Expiry is held: %d of %d brokers are due and %d expired lately. "
                     "`routebook expiry release` lets it happen.",
                     scan.counting,
@@ -214,17 +207,17 @@ class Leader:
                 )
         elif scan.held_since_ms is not None:
             await release_expiry(self._namespace, caller=self._caller, expire_due=False, lease=lease.whole)
-            _log_of_leader.warning("Expiry is no longer held: %d of %d brokers are due.", scan.due, scan.instances)
+            _log.warning("Expiry is no longer held: %d of %d brokers are due.", scan.due, scan.instances)
 
-    def _tell_cut_off(self, scan: Scan) -> None:
+    def _report_cut_off(self, scan: Scan) -> None:
         if scan.cut_off and not self._cut_off:
             self._metrics.mass_disconnect()
-            _log_of_leader.error(
-                "Most workers are gone and nobody was heard since: deadlines stand still until a broker is heard or "
+            _log.error(
+                "Most workers are gone and no heartbeat has arrived since: expiry pauses until a heartbeat arrives or "
                 "workers are back. Look at the network between this worker, the others and the brokers."
             )
         elif self._cut_off and not scan.cut_off:
-            _log_of_leader.warning("Deadlines go on: workers or brokers are back.")
+            _log.warning("Expiry continues: workers or brokers are back.")
         self._cut_off = scan.cut_off
 
     def _broker_of(self, due: DueInstance) -> str:
@@ -235,7 +228,7 @@ class Leader:
         while due:
             reply = await expire_brokers(self._namespace, lease.whole, due, caller=self._caller)
             if reply.status is Status.FENCED:
-                self._lease = None
+                self.lease = None
                 return
             self._metrics.expired(len(reply.removed))
             self._min_broker_changes.notify(reply.notices)
@@ -243,7 +236,7 @@ class Leader:
 
     # -- workers
 
-    async def _forget_dead_workers(self, lease: Lease) -> None:
+    async def _remove_dead_workers(self, lease: Lease) -> None:
         state = await read_service_state(self._namespace)
         for worker, left_ms in state.workers.items():
             if left_ms >= 0:
@@ -252,9 +245,9 @@ class Leader:
             while status is Status.STALE:
                 status = await remove_worker(self._namespace, worker, caller=self._caller, lease=lease.whole)
             if status is Status.DONE:
-                _log_of_leader.warning("Worker %s is gone; its brokers get one full timeout more.", worker)
+                _log.warning("Worker %s is gone; its brokers get one more full timeout.", worker)
 
 
-def _may_go(due: DueInstance, scan: Scan) -> bool:
-    """Even while expiry is held: an operator has said so, or nothing depends on it."""
+def _may_expire_in_hold(due: DueInstance, scan: Scan) -> bool:
+    """Either an operator has released it, or it holds no seat, so that no route depends on it."""
     return due.deadline <= scan.released_to or not due.holds_seat

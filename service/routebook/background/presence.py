@@ -1,4 +1,7 @@
-"""A worker's sign of life, once a second: keeps its lease and the deadline clock, and notices another store."""
+"""Renews this worker's own lease once a second. The reply shows whether the store is still the same one.
+
+The lease tells the others that this worker can receive heartbeats. The deadline clock runs as long as any worker can.
+"""
 
 import asyncio
 import json
@@ -27,14 +30,14 @@ class Presence:
         *,
         on_unknown: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_unknown`: called when the store has no record of this worker."""
+        """`on_unknown` is called when the store has no record of this worker."""
         self._namespace = namespace
         self._replica = replica
         self._worker = worker
         self._about = json.dumps(about)
         self._caller = Caller(worker)
         self._on_unknown = on_unknown
-        self._failing = False
+        self._is_failing = False
 
     async def run(self) -> None:
         while True:
@@ -52,20 +55,20 @@ class Presence:
             await asyncio.sleep(PERIOD_S)
 
     def _note_failure(self, error: StoreError) -> None:
-        """The first write of every second says for all writes that the store refuses them, once."""
-        if not self._failing:
+        """Logged here once, on behalf of all writes: this is the first write of every second."""
+        if not self._is_failing:
             _log.warning("Nothing can be written to the store, so writes are refused here. %s", error)
-        self._failing = True
+        self._is_failing = True
 
     def _note_success(self) -> None:
-        if self._failing:
+        if self._is_failing:
             _log.info("The store takes writes again.")
-        self._failing = False
+        self._is_failing = False
 
-    async def leave(self) -> None:
-        """Its sessions are forgotten, and the brokers it heard get a full timeout: nobody is removed since we go."""
+    async def deregister(self) -> None:
+        """Removes this worker and its sessions from the store. Its brokers get one more full timeout."""
         try:
             while await remove_worker(self._namespace, self._worker, caller=self._caller) is Status.STALE:
                 pass
         except StoreError as error:
-            _log.warning("Left without saying so (%s); the lease ends by itself.", error)
+            _log.warning("This worker could not be deregistered (%s); its lease will expire.", error)

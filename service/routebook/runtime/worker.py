@@ -73,7 +73,7 @@ class Worker:
         self._metrics = Metrics()
         self._namespace = Namespace(self._client, keys, ScriptSet.load(), on_run=self._metrics.script_run)
         self._replica = Replica(self._namespace, live)
-        self._replica.listen(ChangeLog(live.masked).tell)
+        self._replica.listen(ChangeLog(live.masked).log)
         self.registry = Registry(self._namespace, self._replica, live, worker=self.name, metrics=self._metrics)
         self._presence = Presence(
             self._namespace, self._replica, self.name, _about(settings), on_unknown=self.registry.sessions.reopen
@@ -175,7 +175,7 @@ class Worker:
         if self._client.is_connected:
             await self._leader.step_down()
             await self.registry.heartbeat_gaps.flush()
-            await self._presence.leave()
+            await self._presence.deregister()
 
     async def _unless_stopped(self, work: Awaitable[None]) -> bool:
         """False when a stop was requested before the work was done. Raises the work's error."""
