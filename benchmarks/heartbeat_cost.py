@@ -1,14 +1,14 @@
-"""What does the pulse cost a sign of life? The same calls with and without it, in turns, in one run.
+"""What does counting heartbeat gaps cost a heartbeat? The same calls with and without it, interleaved in one run.
 
-Three looks, each a ratio with : without, of the best of all rounds (a busy machine only ever adds):
+Three measurements, each a ratio with : without, of the best of all rounds (other load only ever adds):
 
-- store: its own time (`INFO commandstats`, microseconds a call) for a touch and for a heartbeat, against the same
-  scripts as they were before: without the gap, and with a call that has been saved since;
-- worker: the time of this process for the whole call through the registry's code, many in flight, against the same with
-  `HeartbeatGaps.record` taken out as well;
+- store: its own time (`INFO commandstats`, microseconds per call) for a touch and for a heartbeat, compared with the
+  earlier scripts: without the gap, and with one call more;
+- worker: the time of this process for the whole call through the registry's code, many in flight, compared with the
+  same without `HeartbeatGaps.record`;
 - counting alone: `HeartbeatGaps.record`, in nanoseconds.
 
-    python benchmarks/heartbeat_cost.py            # some seconds
+    python benchmarks/heartbeat_cost.py            # takes some seconds
 """
 
 import argparse
@@ -39,9 +39,9 @@ DIGEST = "d" * 32
 BROKERS = 200
 IN_FLIGHT = 64
 TARGET = 1.10
-"""The path must stay the cheapest one: the pulse may take a tenth of it, no more."""
+"""Heartbeats are the cheapest path: counting gaps may cost at most a tenth of it."""
 STORE_TARGET_US = 1000
-"""What an unchanged registration may block the store."""
+"""How long an unchanged registration may block the store."""
 
 WITH_GAP = (
     ("local before = redis.call('ZSCORE', heartbeats, instance_name)\n", ""),
@@ -55,7 +55,7 @@ WITH_GAP = (
 
 @dataclass
 class Way:
-    """One of the two that are compared."""
+    """One of the two compared variants."""
 
     name: str
     namespace: Namespace
@@ -63,7 +63,7 @@ class Way:
 
 
 def without_gap(scripts: ScriptSet) -> ScriptSet:
-    """The same scripts as they were before the pulse."""
+    """The scripts without the gap."""
     made = {}
     for name in scripts.names:
         source = scripts[name].source
@@ -118,7 +118,7 @@ async def heartbeat(way: Way, said: Registration) -> None:
 
 
 async def store_us(namespace: Namespace) -> float:
-    """Microseconds a call of EVALSHA since the last look."""
+    """Microseconds per call of EVALSHA since the last measurement."""
     text = (await namespace.client.call("INFO", "commandstats")).decode()
     line = next(line for line in text.splitlines() if line.startswith("cmdstat_evalsha:"))
     fields: dict[str, Any] = dict(part.split("=") for part in line.partition(":")[2].split(","))
@@ -126,7 +126,7 @@ async def store_us(namespace: Namespace) -> float:
 
 
 async def run(way: Way, sign: Sign, brokers: list[Registration], calls: int) -> tuple[float, float]:
-    """Microseconds a call: of the store's script, of this process."""
+    """Microseconds per call: of the store's script, and of this process."""
 
     async def one_of_many(start: int) -> None:
         for n in range(start, calls, IN_FLIGHT):

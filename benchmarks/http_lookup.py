@@ -1,9 +1,7 @@
-"""What does a route lookup cost on its short way, through FastAPI, and how near is that to an application
-that does nothing?
+"""What does a route lookup over HTTP cost before FastAPI, through FastAPI, and in an application that does nothing?
 
-One process, no sockets: each application is called as a server calls it, in turns, so that what else the machine does
-meets all of them alike. Then the same over one keep-alive connection each, where the server's own cost is
-in all of them.
+One process without sockets: each application is called as a server calls it, in turn, so that other load affects all
+alike. Then the same over one keep-alive connection each, which includes the server's own cost.
 
     .venv/bin/python benchmarks/http_lookup.py [--seconds 10]
 
@@ -12,14 +10,14 @@ Result, 2026-11-18, two shared cores, Python 3.11.7, uvloop:
     a route of 8 brokers, 1727 bytes
     called without a server
       bare            0.7 us     1.0 x bare
-      short way       4.2 us     6.0 x bare
+      lookup          4.2 us     6.0 x bare
       fastapi       374.2 us   528.2 x bare
     over a keep-alive connection (client and server in one process)
       bare           47.8 us     1.0 x bare
-      short way      57.3 us     1.2 x bare
+      lookup         57.3 us     1.2 x bare
       fastapi       412.7 us     8.6 x bare
 
-So behind a socket `LookupEndpoint` costs a fifth more than answering nothing at all, and FastAPI seven times that.
+So behind a socket `LookupEndpoint` costs a fifth more than an empty answer, and FastAPI seven times that.
 """
 
 import argparse
@@ -54,7 +52,7 @@ from routebook.store.workers import open_namespace
 
 BROKERS = 8
 CALLS_A_TURN = 200
-WAYS = {"bare": b"", "short way": b"", "fastapi": b"min_version=1"}
+WAYS = {"bare": b"", "lookup": b"", "fastapi": b"min_version=1"}
 
 Lookup = Callable[[], Awaitable[None]]
 
@@ -94,7 +92,7 @@ async def _given(registration: Registration) -> Registration:
 
 
 def bare(body: bytes) -> ASGIApp:
-    """The least that an ASGI application can do for the same answer."""
+    """The minimal ASGI application with the same answer."""
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +104,7 @@ def bare(body: bytes) -> ASGIApp:
 
 
 def call(app: ASGIApp, query: bytes, body: bytes) -> Lookup:
-    """As a server would, without one."""
+    """Calls the application as a server does."""
     scope: dict[str, Any] = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -136,7 +134,7 @@ def call(app: ASGIApp, query: bytes, body: bytes) -> Lookup:
 
 
 async def ask(stack: AsyncExitStack, app: ASGIApp, query: bytes, body: bytes) -> Lookup:
-    """Through a socket, one request after the other."""
+    """Over a socket, one request after the other."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = http_server(app, request_timeout_ms=10_000, drain_ms=1000)
@@ -163,7 +161,7 @@ async def ask(stack: AsyncExitStack, app: ASGIApp, query: bytes, body: bytes) ->
 
 
 async def in_turns(lookups: dict[str, Lookup], seconds: float) -> dict[str, float]:
-    """Median microseconds of each, measured by turns."""
+    """Median microseconds of each, measured in turn."""
     taken: dict[str, list[float]] = {name: [] for name in lookups}
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -186,7 +184,7 @@ async def measure(seconds: float) -> None:
         async with filled_registry(store.url) as (registry, live, metrics), AsyncExitStack() as stack:
             body = registry.find_route("TopicA")
             ours = create_app(registry, live, metrics)
-            apps: dict[str, ASGIApp] = {"bare": bare(body), "short way": ours, "fastapi": ours}
+            apps: dict[str, ASGIApp] = {"bare": bare(body), "lookup": ours, "fastapi": ours}
             called = {name: call(app, WAYS[name], body) for name, app in apps.items()}
             asked = {name: await ask(stack, app, WAYS[name], body) for name, app in apps.items()}
             print(f"a route of {BROKERS} brokers, {len(body)} bytes")

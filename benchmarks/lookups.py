@@ -1,14 +1,15 @@
-"""How does one worker answer route lookups beside Apache's name server 5.5.0, and how far is it from a server that does
-nothing? And what does a registration cost that changes nothing?
+"""How fast does one worker answer route lookups, compared with Apache's name server 5.5.0, with a server that does
+nothing, and with an earlier checkout? And what does an unchanged registration cost?
 
-Each server is a process of its own: one Routebook worker as it comes, mqnamesrv (heap of 1 GB, warmed up), and a bare
-uvloop echo of the answer's bytes (load/echo.py). They are asked in turns within one run, by one compiled process
-(load/lookups.c) that checks every answer; each ratio is taken within one round, and the median of the rounds is shown.
+Each server is its own process: one Routebook worker with default settings, mqnamesrv (heap of 1 GB, warmed up), and a
+bare uvloop echo of the answer's bytes (load/echo.py). One compiled process (load/lookups.c) sends lookups to each of
+them in turn and checks every answer. Each ratio is taken within one round; the median of the rounds is shown.
 
-    .venv/bin/python -m benchmarks.lookups [--quick]
+    .venv/bin/python -m benchmarks.lookups [--quick] [--before CHECKOUT] [--without-apache]
 
-Apache's jars come through Maven, once a machine, or from a folder (--namesrv-lib). Where neither is possible Apache is
-left out, and so are the ratios to it. The load generator needs a C compiler.
+Apache's jars are fetched by Maven, once for each machine, or come from a folder (--namesrv-lib); without them, Apache
+is omitted. CHECKOUT is a folder with another state of this repository and its own .venv. The load generator needs a C
+compiler.
 
 Result: docs/benchmarks/lookups.md
 """
@@ -32,7 +33,7 @@ SIZES = (2, 16, 100)
 """Brokers in the route."""
 LOADS = (Load(32, 1), Load(256, 1), Load(32, 8))
 TOPICS_A_SIZE = 20
-"""Asked for in turns."""
+"""Looked up in turn."""
 LARGE_TABLE_TOPICS = 10_000
 
 PER_CPU_SECOND = {2: 3.0, 16: 3.0, 100: 5.0}
@@ -54,7 +55,7 @@ def topics_of_size(brokers: int) -> list[str]:
 
 
 def topics_of() -> dict[str, list[str]]:
-    """Broker -> its topics: those of all routes that it is in."""
+    """Broker -> its topics: those of all routes that contain it."""
     return {
         f"broker-{number:03d}": [topic for size in SIZES if number < size for topic in topics_of_size(size)]
         for number in range(max(SIZES))
@@ -79,7 +80,7 @@ class Bench:
             fleet.close()
 
     def _answer(self, brokers: int) -> bytes:
-        """All servers' are equally long, or they do not do the same work."""
+        """The answers of all servers must be equally long; otherwise they do not do the same work."""
         answers = []
         for server in self._servers.values():
             peer = Peer(server.port)
@@ -111,11 +112,13 @@ def measure_lookups(bench: Bench, servers: dict[str, Running], echoes: dict[int,
     for number in range(rounds):
         for case in cases:
             bench.register()
-            asked = [*servers.values(), echoes[case.brokers]]
-            for server in asked[number % len(asked) :] + asked[: number % len(asked)]:
+            targets = [*servers.values(), echoes[case.brokers]]
+            for server in targets[number % len(targets) :] + targets[: number % len(targets)]:
                 results[case][server.name].append(bench.load(server, case))
     print_results(results)
     print_ratios(results)
+    for name in servers.keys() - {"Routebook", "Apache"}:
+        print_ratios_to_checkout(results, name)
 
 
 def print_results(results: dict[Case, dict[str, list[Result]]]) -> None:
@@ -134,7 +137,7 @@ def print_results(results: dict[Case, dict[str, list[Result]]]) -> None:
 
 
 def print_ratios(results: dict[Case, dict[str, list[Result]]]) -> None:
-    print("\nRoutebook's share, with its target; ! marks a target that is missed")
+    print("\nRoutebook's ratios, with their targets; ! marks a target that is missed")
     print("brokers    load     per second    per CPU second           p99    of the echo, per CPU second")
     for case, by_server in results.items():
         own, bare = by_server["Routebook"], by_server["echo"]
@@ -150,12 +153,23 @@ def print_ratios(results: dict[Case, dict[str, list[Result]]]) -> None:
         print(f"{case.brokers:7}  {case.load!s:>6}" + "".join(f"{cell:>16}" for cell in cells))
 
 
+def print_ratios_to_checkout(results: dict[Case, dict[str, list[Result]]], name: str) -> None:
+    print(f"\nThis checkout : {name}")
+    print("brokers    load     per second    per CPU second     p99")
+    for case, by_server in results.items():
+        own, other = by_server["Routebook"], by_server[name]
+        per_second = ratio(own, other, lambda one: one.per_second)
+        per_cpu_second = ratio(own, other, lambda one: one.per_cpu_second)
+        p99 = ratio(own, other, lambda one: one.p99_us)
+        print(f"{case.brokers:7}  {case.load!s:>6}{per_second:15.3f}{per_cpu_second:18.3f}{p99:8.3f}")
+
+
 def median(results: Iterable[Result], figure: Callable[[Result], float]) -> float:
     return statistics.median(map(figure, results))
 
 
 def ratio(own: list[Result], others: list[Result], figure: Callable[[Result], float]) -> float:
-    """Of what was measured one after the other."""
+    """The median of the ratios of measurements taken one after the other."""
     return statistics.median(figure(one) / figure(other) for one, other in zip(own, others, strict=True))
 
 
@@ -168,36 +182,36 @@ def at_most(found: float, target: float) -> str:
 
 
 def measure_registration(servers: dict[str, Running], rounds: int, repeats: int) -> None:
-    """One broker says the same again and again, as brokers do every 30 s."""
+    """One broker repeats its registration, as brokers do every 30 s."""
     topics = [f"topic-of-a-large-table-{number:05d}" for number in range(LARGE_TABLE_TOPICS)]
-    said = registration("broker-large", "127.0.9.1:10911", topics)
+    request = registration("broker-large", "127.0.9.1:10911", topics)
     peers = {name: Peer(server.port) for name, server in servers.items()}
     taken: dict[str, list[float]] = defaultdict(list)
     with_store: dict[str, list[float]] = defaultdict(list)
     for peer in peers.values():
         for _ in range(repeats):
-            peer.ask(said)
+            peer.ask(request)
     for _ in range(rounds):
         for name, server in servers.items():
             before, before_with_store = server.cpu_seconds(), server.with_store_cpu_seconds()
             for _ in range(repeats):
-                peers[name].ask(said)
+                peers[name].ask(request)
             taken[name].append((server.cpu_seconds() - before) / repeats * 1e3)
             with_store[name].append((server.with_store_cpu_seconds() - before_with_store) / repeats * 1e3)
     for peer in peers.values():
         peer.close()
-    print(f"\nThe same registration once more, {LARGE_TABLE_TOPICS:,} topics in {len(said):,} bytes: CPU of the server")
+    print(f"\nAn unchanged registration, {LARGE_TABLE_TOPICS:,} topics in {len(request):,} bytes: CPU of the server")
     for name, values in taken.items():
         store = f", with its store {statistics.median(with_store[name]):.2f} ms" if name == "Routebook" else ""
         print(f"  {name:10} {statistics.median(values):7.2f} ms{store}")
     if {"Apache", "Routebook"} <= taken.keys():
         pairs = zip(with_store["Routebook"], taken["Apache"], strict=True)
         share = statistics.median(own / other for own, other in pairs)
-        print(f"  Routebook's share, its store included: {at_most(share, REGISTRATION)}")
+        print(f"  Routebook's ratio to Apache, its store included: {at_most(share, REGISTRATION)}")
 
 
 def warm_up(bench: Bench, server: Running, seconds: float) -> None:
-    """A JVM compiles what is hot: each kind of work that will be measured."""
+    """A JVM compiles hot code, so each kind of measured work runs first."""
     cases = [Case(brokers, load) for brokers in SIZES for load in LOADS]
     for case in cases:
         bench.load(server, case, seconds / len(cases))
@@ -208,10 +222,15 @@ def measure(arguments: argparse.Namespace) -> None:
     seconds = arguments.seconds or (1.0 if arguments.quick else 2.0)
     with ExitStack() as stack:
         servers = {"Routebook": stack.enter_context(routebook())}
-        if isinstance(lib := find_apache(arguments.namesrv_lib), Path):
+        if arguments.before:
+            before = stack.enter_context(routebook(arguments.before.resolve()))
+            servers[before.name] = before
+        if arguments.without_apache:
+            print("Apache's name server is omitted.")
+        elif isinstance(lib := find_apache(arguments.namesrv_lib), Path):
             servers["Apache"] = stack.enter_context(apache(lib))
         else:
-            print(f"Apache's name server is left out: {lib}.")
+            print(f"Apache's name server is omitted: {lib}.")
         bench = Bench(servers, seconds)
         stack.callback(bench.close)
         echoes = bench.start_echoes(stack)
@@ -229,7 +248,9 @@ def measure(arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--namesrv-lib", type=Path, metavar="FOLDER", help="the jars of Apache's name server 5.5.0")
-    parser.add_argument("--quick", action="store_true", help="one short round: whether it works, not what it measures")
+    parser.add_argument("--without-apache", action="store_true", help="omit Apache's name server")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="another checkout to compare with")
+    parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="of each measurement")
     measure(parser.parse_args())

@@ -1,7 +1,7 @@
-"""How soon does a second worker show a change, and what does a worker weigh, with 1,000 brokers x 100 topics?
+"""How soon does a second worker show a change, and how much memory does a worker use, with 1,000 brokers x 100 topics?
 
-Two `routebook serve` on one store of their own. All brokers register through the HTTP API of the first; then one broker
-after the other changes a topic there, while a watch on the second says when it arrives. Also: the memory of a worker.
+Two `routebook serve` run on one store. All brokers register through the HTTP API of the first worker. Then one broker
+after the other changes a topic there, while a watch on the second worker shows when the change arrives.
 
     .venv/bin/python benchmarks/propagation.py
 """

@@ -32,9 +32,9 @@ from benchmarks.load.servers import Running, process_cpu_seconds, routebook
 
 CHANGED_TOPICS = 10
 REPEATS = 5
-"""Of the unchanged registration, which is over in a few milliseconds."""
+"""Repeats of the unchanged registration, which takes a few milliseconds."""
 SETTLE_S = 0.3
-"""Before each measurement: what the one before left to do is done by then."""
+"""Pause before each measurement, so that the work of the previous one has ended."""
 LOOKUP_PAUSE_S = 0.0005
 LOOKED_UP = "topic-that-is-looked-up"
 

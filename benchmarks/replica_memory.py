@@ -2,7 +2,7 @@
 
     python benchmarks/replica_memory.py [BROKERS TOPICS]...
 
-Every topic on every broker, the worst case for the view by topic. Each shape runs in a process of its own.
+Every topic is on every broker, the worst case for the view by topic. Each size runs in its own process.
 
 Result, 2026-11-18, two shared cores, Python 3.11.7:
 
@@ -17,8 +17,8 @@ Result, 2026-11-18, two shared cores, Python 3.11.7:
       a route of 20845 bytes made in 607 us
       32 bytes an entry, all in
 
-Sizes do not depend on what else runs, times do: four other test runs shared the two cores. Alone, a broker with
-10 000 topics was applied in 13 to 15 ms and a route of 100 brokers made in 360 us.
+Sizes do not depend on other load, times do: four other test runs shared the two cores. On a quiet machine, a broker
+with 10,000 topics was applied in 13 to 15 ms, and a route of 100 brokers was built in 360 us.
 """
 
 import gc

@@ -39,7 +39,7 @@ WORKERS = (1, 4, 16, 64)
 
 
 async def register_all(namespace: Namespace, history: str, brokers: int) -> list[tuple[str, str]]:
-    """Member and incarnation of each."""
+    """Name and incarnation of each instance."""
     stays = []
     for number in range(brokers):
         said = Registration(
@@ -65,7 +65,7 @@ async def register_all(namespace: Namespace, history: str, brokers: int) -> list
 
 
 async def blocked(client: StoreClient, work: Awaitable[Any]) -> tuple[Any, float]:
-    """What it answered, and the longest script in ms."""
+    """The replies, and the longest script in ms."""
     await client.call("SLOWLOG", "RESET")
     answer = await work
     entries = await client.call("SLOWLOG", "GET", 1000)
@@ -86,7 +86,7 @@ async def measure_with(url: str, workers: int) -> dict[str, float]:
     found: dict[str, float] = {}
     batch = stays[:SESSIONS_PER_CALL]
     opened = [OpenedSession(instance_name, incarnation, 1) for instance_name, incarnation in batch]
-    # The first call of a script loads it.
+    # The first call loads the script.
     await open_sessions(namespace, "worker-0", opened[:1], caller=CALLER)
     _, found[f"open {len(batch)} sessions"] = await blocked(
         client, open_sessions(namespace, "worker-0", opened, caller=CALLER)

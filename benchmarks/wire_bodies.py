@@ -1,8 +1,8 @@
 """What does reading a broker's registration of 10,000 topics cost, beside the standard library's JSON parser on it?
 
-One process, in turns, so that what else the machine does meets all of them alike. `integer keys` is the JSON body of a
-broker with one static topic, which is not JSON; `lenient` has single quotes throughout, at the slow reader's limit of
-size, and its ratio is to the parser on as many characters.
+One process, in turn, so that other load affects all alike. `integer keys` is the JSON body of a
+broker with one static topic, which is not JSON; `lenient` has single quotes throughout, at the lenient reader's size
+limit, and its ratio is to the parser on as many characters.
 
     .venv/bin/python benchmarks/wire_bodies.py [--topics 10000] [--seconds 10]
 
@@ -16,7 +16,7 @@ Result, 2026-11-18, two shared cores, Python 3.11.7:
       json.loads small  1027398 bytes      6.5 ms   1.00 x json.loads
       lenient           1027394 bytes    162.1 ms  24.80 x json.loads
 
-So all that is done with a standard body costs a quarter more than parsing it, and one static topic a second parse.
+So reading a standard body costs a quarter more than parsing it, and one static topic costs a second parse.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def names(topics: int) -> list[str]:
 
 
 def json_body(topics: int) -> bytes:
-    """As 5.5.0 writes it, with what nobody reads."""
+    """As 5.5.0 writes it, including fields that are not used."""
     table = {
         name: {
             "attributes": {"+message.type": "NORMAL"},

@@ -1,7 +1,7 @@
-"""What does one lookup cost on its way through `wire`, beside the least that Python must do for it?
+"""What does parsing one lookup in `protocol` cost, compared with the minimum that Python needs for it?
 
-The least: lengths by `struct`, the header by `json.loads` (or `struct` alone for binary); it checks and bounds nothing.
-All are measured in turn within one run, and the medians compared: the machine may be busy with other things.
+The minimum: lengths by `struct`, the header by `json.loads` (or `struct` alone for binary), without checks and limits.
+All are measured in turn within one run, and the medians are compared, because the machine may be busy.
 
     .venv/bin/python benchmarks/wire_parse.py
 """

@@ -1,8 +1,7 @@
-"""The least that a Python name server could do: cut the stream into frames by their first four bytes, and send for each
-the same bytes, made beforehand. Nothing of a frame is read, nothing is looked up, no limit is checked. uvloop, as the
-worker has it.
+"""The minimal Python name server: it splits the stream into frames by their first four bytes and answers each with the
+same prepared bytes. It reads no header, looks nothing up and checks no limit. It runs on uvloop, like the worker.
 
-    python echo.py < ANSWER       prints its port and serves until it is ended
+    python echo.py < ANSWER       prints its port and serves until it is terminated
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Frames as a Java broker and client of 5.5.0 write them; on purpose without the product's own code for them."""
+"""Frames as a Java broker and client of 5.5.0 write them, intentionally without the product's own code."""
 
 import json
 import socket
@@ -9,10 +9,10 @@ from typing import Any
 
 CLIENT_VERSION = 513
 FIRST_OPAQUE = 100_000
-"""Of six digits, which the load generator overwrites."""
+"""Six digits, which the load generator overwrites."""
 CLUSTER = "DefaultCluster"
 LIFE_MS = 3_600_000
-"""No benchmark takes that long: nobody expires in the middle of it."""
+"""Longer than any benchmark, so that no broker expires during one."""
 
 
 def frame(code: int, ext: dict[str, str], body: bytes = b"") -> bytes:
@@ -79,7 +79,7 @@ def unregistration(broker: str, address: str) -> bytes:
 
 
 class Peer:
-    """One connection that asks and waits."""
+    """One connection that sends a request and waits for its answer."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
@@ -87,7 +87,7 @@ class Peer:
         self._stream = self._socket.makefile("rb")
 
     def ask(self, request: bytes) -> bytes:
-        """The whole answer. One that is not a success ends the benchmark."""
+        """Returns the whole answer. An answer other than success ends the benchmark."""
         self._socket.sendall(request)
         prefix = self._stream.read(8)
         if len(prefix) < 8:
@@ -109,18 +109,16 @@ def body_of(answer: bytes) -> bytes:
 
 
 class Fleet:
-    """The masters of some brokers, each with a connection of its own, as name servers that unregister whoever hangs up
-    want it.
-    """
+    """The masters of some groups, each with its own connection: name servers unregister brokers whose connection ends."""
 
     def __init__(self, port: int, topics_of: dict[str, list[str]]) -> None:
         self._registrations = list(_registrations(topics_of))
         self._peers = [Peer(port) for _ in self._registrations]
 
     def register(self) -> None:
-        """Again and again the same; it also keeps the connections from idling."""
-        for peer, said in zip(self._peers, self._registrations, strict=True):
-            peer.ask(said)
+        """Repeats the registrations, which also keeps the connections from becoming idle."""
+        for peer, request in zip(self._peers, self._registrations, strict=True):
+            peer.ask(request)
 
     def close(self) -> None:
         for peer in self._peers:

@@ -1,4 +1,4 @@
-"""The load generator: built from lookups.c when it is not yet, and run."""
+"""Builds the load generator from lookups.c when needed, and runs it."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("lookups.c")
 SETTLE_MS = 150
-"""Not counted: connecting, and the first answers."""
+"""Connecting and the first answers are not counted."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Result:
-    """What one run says; see lookups.c."""
+    """The output of one run; see lookups.c."""
 
     answers: int
     errors: int
@@ -48,7 +48,7 @@ class Result:
 
 
 def build() -> Path:
-    """Named by its text, in a folder of this user alone: built once, and never an old one run."""
+    """Named by the hash of its source, in a private folder: built once, and an outdated one is never run."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if not compiler:
         raise SystemExit("The load generator is C: install a compiler (cc), or name one with CC.")
@@ -79,7 +79,7 @@ def run(
     process: int,
     paired: bool = True,
 ) -> Result:
-    """`body_bytes`: of every answer. `process`: the server, whose CPU time is taken."""
+    """`body_bytes` is the size of every answer. `process` is the server whose CPU time is measured."""
     numbers = (load.connections, load.in_flight, SETTLE_MS, int(seconds * 1000), body_bytes, int(paired), process)
     running = subprocess.run(
         [str(generator), "127.0.0.1", str(port), *map(str, numbers)],

@@ -1,4 +1,4 @@
-"""The servers under load, each a process of its own on a free port, ended with the benchmark."""
+"""The servers under load, each in its own process on a free port, terminated with the benchmark."""
 
 import os
 import re
@@ -24,16 +24,16 @@ QUIET_LOGS = '<configuration><root level="WARN"/></configuration>'
 
 @dataclass(frozen=True)
 class Running:
-    """A server: where it is asked, and the process whose CPU and memory count."""
+    """A server: its port, and the process whose CPU time and memory are measured."""
 
     name: str
     port: int
     process: int
     store_process: int = 0
-    """Of Routebook; what it does for a registration counts as well."""
+    """The store of a Routebook worker; its work for a registration counts too."""
 
     def cpu_seconds(self) -> float:
-        """Of all threads, also those that ended."""
+        """CPU time of all threads, including those that ended."""
         return process_cpu_seconds(self.process)
 
     def with_store_cpu_seconds(self) -> float:
@@ -45,12 +45,12 @@ class Running:
 
 
 def process_cpu_seconds(process: int) -> float:
-    """The CPU clock of another process, as clock_getcpuclockid names it: /proc/PID/stat has steps of 10 ms."""
+    """Reads the CPU clock of another process (see clock_getcpuclockid); /proc/PID/stat has steps of 10 ms."""
     return time.clock_gettime(~process << 3 | 2)
 
 
 def find_apache(named: Path | None) -> Path | str:
-    """The folder with the jars; or why there is none."""
+    """The folder with the jars, or the reason why there is none."""
     if named:
         return named if any(named.glob("rocketmq-namesrv-*.jar")) else f"{named} holds no rocketmq-namesrv-*.jar"
     try:
@@ -61,7 +61,7 @@ def find_apache(named: Path | None) -> Path | str:
 
 @contextmanager
 def apache(lib: Path) -> Iterator[Running]:
-    """mqnamesrv from the jars in a folder, in a home of its own."""
+    """Runs mqnamesrv from the jars in a folder, in its own home."""
     java = shutil.which("java") or "java"
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="namesrv-") as folder:
@@ -78,7 +78,7 @@ def apache(lib: Path) -> Iterator[Running]:
 
 @contextmanager
 def routebook(checkout: Path | None = None) -> Iterator[Running]:
-    """One worker with default settings, on a store of its own: of this checkout, or of another one with a .venv."""
+    """Runs one worker with default settings on its own store, from this checkout or another one with a .venv."""
     python = str(checkout / ".venv/bin/python") if checkout else sys.executable
     name = checkout.name if checkout else "Routebook"
     port = free_port()
@@ -107,8 +107,8 @@ def echo(answer: bytes) -> Iterator[Running]:
 
 @contextmanager
 def _process(command: list[str], environment: dict[str, str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with output.open("wb") as said:
-        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    with output.open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         yield process
     finally:
