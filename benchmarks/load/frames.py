@@ -109,7 +109,7 @@ def body_of(answer: bytes) -> bytes:
 
 
 class Fleet:
-    """The masters of some groups, each with its own connection: name servers unregister brokers whose connection ends."""
+    """The masters of some groups, each with its own connection, since a lost connection removes its brokers."""
 
     def __init__(self, port: int, topics_of: dict[str, list[str]]) -> None:
         self._registrations = list(_registrations(topics_of))
