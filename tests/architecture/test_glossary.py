@@ -23,7 +23,7 @@ CODE = [
     and path != Path(__file__).resolve()  # it has planted examples
 ]
 NAME_LIKE = re.compile(r"[A-Za-z_][\w.:{}-]*")
-"""A string that is a name and not a sentence: of a setting, a metric, a kind, a key, a field, a slot."""
+"""A string that is the name of a setting, a metric, a kind, a key, a field or a slot, and not a sentence."""
 LUA_TOKEN = re.compile(
     r"--\[\[.*?\]\]|--[^\n]*|\[\[.*?\]\]|'(?P<single>[^'\n]*)'|\"(?P<double>[^\"\n]*)\"|(?P<name>[A-Za-z_]\w*)",
     re.DOTALL,

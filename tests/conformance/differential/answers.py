@@ -22,8 +22,8 @@ COMPARED_REMARKS = (
     "Can not update config in black list.",
     "not set any response code",
 )
-"""Beginnings of the remarks that are compared. Of the others, which are texts of Java exceptions, only the
-presence is compared.
+"""Beginnings of the remarks that are compared. The other remarks are texts of Java exceptions: only that there is one is
+compared.
 """
 UNORDERED: dict[str, Callable[[Any], str]] = {
     "topicList": str,
