@@ -41,8 +41,8 @@ def test_a_thousand_messages_arrive_while_a_worker_is_killed(
 
 def _check_keys_of_answers(version: str, topics: list[str], name_service: NameService) -> None:
     """4.9.3 gets unquoted integer keys, as name servers of that release sent them."""
-    asked = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] in topics]
-    answers = [name_service.log.answer_to(frame) for frame in asked]
+    lookups = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] in topics]
+    answers = [name_service.log.answer_to(frame) for frame in lookups]
     bodies = [answer.body for answer in answers if answer and answer.code == 0]
     assert bodies
     expected = b'{0:"' if version == "4.9.3" else b'{"0":"'
@@ -53,8 +53,8 @@ def _kill_worker_of(topic: str, name_service: NameService) -> int:
     """Kills the worker to which the producer of this topic is connected, and returns its number."""
     if not isinstance(name_service, RoutebookFleet):
         return 0
-    asked = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] == topic]
-    port = name_service.balancer.upstream_of(asked[-1].connection)
+    lookups = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] == topic]
+    port = name_service.balancer.upstream_of(lookups[-1].connection)
     (number,) = [number for number, worker in enumerate(name_service.workers) if worker.port == port]
     name_service.workers[number].kill()
     return number
@@ -65,9 +65,9 @@ def test_a_new_topic_is_created_from_tbw102_and_gets_its_own_route(
 ) -> None:
     with Messages(release("5.5.0"), tmp_path, name_service.address) as peer:
         assert "failures 0" in peer.ask("send fallback 0 20")
-        asked = name_service.log.requests(105)
-        first = next(frame for frame in asked if frame.ext["topic"] == "fallback")
-        fallback = next(frame for frame in asked if frame.ext["topic"] == "TBW102" and frame.at >= first.at)
+        lookups = name_service.log.requests(105)
+        first = next(frame for frame in lookups if frame.ext["topic"] == "fallback")
+        fallback = next(frame for frame in lookups if frame.ext["topic"] == "TBW102" and frame.at >= first.at)
         answers = await_answers(name_service.log, [first, fallback])
         assert [answer.code for answer in answers] == [17, 0], answers
         # Each broker that received a message registers the topic at once.
@@ -90,9 +90,9 @@ def test_a_client_with_binary_headers_sends_and_receives(
     env = {"ROCKETMQ_SERIALIZE_TYPE": "ROCKETMQ"}
     with Messages(release(version), tmp_path, name_service.address, env=env) as peer:
         peer.assert_exchange(topic, 50)
-    asked = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] == topic]
-    assert asked
-    assert all(frame.is_binary for frame in asked)
+    lookups = [frame for frame in name_service.log.requests(105) if frame.ext["topic"] == topic]
+    assert lookups
+    assert all(frame.is_binary for frame in lookups)
 
 
 def test_a_client_with_two_name_servers_continues_when_one_stops(

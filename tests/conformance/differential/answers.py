@@ -22,9 +22,7 @@ COMPARED_REMARKS = (
     "Can not update config in black list.",
     "not set any response code",
 )
-"""Beginnings of the remarks that are compared. The other remarks are texts of Java exceptions: only that there is one is
-compared.
-"""
+"""Beginnings of the remarks that are compared. Other remarks are texts of Java exceptions, which are not compared."""
 UNORDERED: dict[str, Callable[[Any], str]] = {
     "topicList": str,
     "brokerDatas": lambda item: item["brokerName"],
