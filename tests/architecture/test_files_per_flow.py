@@ -3,7 +3,6 @@
 `python -m tests.architecture.files_per_flow` prints the table. A limit is what was reached; it may fall, not rise.
 """
 
-
 import pytest
 
 from tests.architecture.files_per_flow import FLOWS, Trace, measure
