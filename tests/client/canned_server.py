@@ -1,4 +1,4 @@
-"""A name server that says what a test gives it, in bytes made by hand: releases that no jar is at hand for."""
+"""A name server with prepared responses, for releases of which no server is available to the tests."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ Ext = dict[str, str]
 
 @dataclass
 class CannedServer:
-    """What a server holds, in the dialect with bare integer keys. A code in `silent` gets no answer, one in `refused`
-    gets that code and remark.
+    """The responses, in the JSON dialect with unquoted integer keys. Requests with a code in `silent` get no response;
+    those with a code in `refused` get that code and remark.
     """
 
     cluster_info: str = '{"brokerAddrTable":{},"clusterAddrTable":{}}'
@@ -28,11 +28,11 @@ class CannedServer:
     properties: str = ""
     silent: set[int] = field(default_factory=set)
     refused: dict[int, tuple[int, str]] = field(default_factory=dict)
-    asked: list[tuple[int, Ext]] = field(default_factory=list)
+    requests: list[tuple[int, Ext]] = field(default_factory=list)
 
     def answer(self, code: int, ext: Ext) -> tuple[int, str, str]:
-        """Code, remark, body."""
-        self.asked.append((code, ext))
+        """Returns code, remark and body."""
+        self.requests.append((code, ext))
         if code in self.refused:
             return *self.refused[code], ""
         match code:
@@ -64,8 +64,8 @@ class CannedServer:
                 return
             code, remark, body = self.answer(header["code"], header.get("extFields") or {})
             if header["code"] not in self.silent:
-                said = {"code": code, "flag": 1, "language": "JAVA", "opaque": header["opaque"], "version": 479}
-                await caller.send(framed(json.dumps({**said, "remark": remark}).encode(), body.encode()))
+                fields = {"code": code, "flag": 1, "language": "JAVA", "opaque": header["opaque"], "version": 479}
+                await caller.send(framed(json.dumps({**fields, "remark": remark}).encode(), body.encode()))
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
@@ -88,33 +88,33 @@ def route(brokers: list[str], queues: list[str], rest: str = "") -> str:
 
 
 def one_broker(**changes: Any) -> CannedServer:
-    """broker-a with TopicA."""
+    """A server with broker-a, which has TopicA."""
     cluster_info = (
         f'{{"brokerAddrTable":{{"broker-a":{broker_data()}}},"clusterAddrTable":{{"DefaultCluster":["broker-a"]}}}}'
     )
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "cluster_info": cluster_info,
         "routes": {"TopicA": route([broker_data()], [queue_data()])},
         "listings": {304: ["DefaultCluster", "broker-a"]},
         "members": {"broker-a": f'{{"brokerMemberGroup":{broker_data()}}}'},
     }
-    return CannedServer(**{**given, **changes})
+    return CannedServer(**{**defaults, **changes})
 
 
 @contextmanager
 def serving(server: CannedServer) -> Iterator[str]:
-    """In a thread of its own: the command has a loop of its own."""
+    """Runs the server in its own thread, because the command under test has its own event loop."""
     address: list[str] = []
     ready = threading.Event()
     loop = asyncio.new_event_loop()
-    over = asyncio.Event()
+    stopped = asyncio.Event()
 
     async def serve() -> None:
         async with server.serving() as found:
             address.append(found)
             ready.set()
-            await over.wait()
-        # Who connected and left again may be accepted only now.
+            await stopped.wait()
+        # A connection that has been closed again may still have to be accepted.
         while left := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(left)
 
@@ -124,6 +124,6 @@ def serving(server: CannedServer) -> Iterator[str]:
         assert ready.wait(10)
         yield address[0]
     finally:
-        loop.call_soon_threadsafe(over.set)
+        loop.call_soon_threadsafe(stopped.set)
         thread.join(10)
         loop.close()

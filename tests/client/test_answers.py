@@ -11,7 +11,7 @@ from tests.protocol.golden_frames import golden_frames
 GROUP = BrokerGroup("broker-a", "DefaultCluster", addresses={0: "10.0.0.1:10911"})
 
 
-def test_a_recorded_route_is_read() -> None:
+def test_a_recorded_route_is_parsed() -> None:
     frame = golden_frames()["E3"]
     route = answers.read_route(frame[8 + int.from_bytes(frame[5:8], "big") :])
     assert route.groups == (GROUP,)
@@ -19,7 +19,7 @@ def test_a_recorded_route_is_read() -> None:
     assert (route.filters, route.mappings, route.order_conf) == ({}, {}, None)
 
 
-def test_the_full_route_of_the_specification_is_read() -> None:
+def test_the_full_route_of_the_specification_is_parsed() -> None:
     route = answers.read_route(
         b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"},"brokerName":"broker-a",'
         b'"cluster":"DefaultCluster","enableActingMaster":true,"zoneName":"az-1"}],'
@@ -35,7 +35,7 @@ def test_the_full_route_of_the_specification_is_read() -> None:
     assert route.order_conf == "broker-a:8"
 
 
-def test_what_a_release_does_not_say_is_the_default() -> None:
+def test_an_absent_field_has_its_default() -> None:
     old = b'{"queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":4,"topicSynFlag":1,"writeQueueNums":4}]}'
     assert answers.read_route(old).queues == {"b": QueueData(4, 4, 6, 1)}
     assert answers.read_route(b"{}").groups == ()
@@ -44,7 +44,7 @@ def test_what_a_release_does_not_say_is_the_default() -> None:
 
 
 @pytest.mark.parametrize("key", ["0", '"0"'])
-def test_cluster_info_and_members_are_read_in_both_dialects(key: str) -> None:
+def test_cluster_info_and_member_groups_are_parsed_in_both_dialects(key: str) -> None:
     group = f'{{"brokerAddrs":{{{key}:"10.0.0.1:10911"}},"brokerName":"broker-a","cluster":"DefaultCluster"}}'
     info = f'{{"brokerAddrTable":{{"broker-a":{group}}},"clusterAddrTable":{{"DefaultCluster":["broker-a"]}}}}'
     assert answers.read_cluster_info(info.encode()) == (
@@ -54,7 +54,7 @@ def test_cluster_info_and_members_are_read_in_both_dialects(key: str) -> None:
     assert answers.read_member_group(f'{{"brokerMemberGroup":{group}}}'.encode()) == {0: "10.0.0.1:10911"}
 
 
-def test_settings_are_lines_without_escapes() -> None:
+def test_settings_are_parsed_without_escapes() -> None:
     assert answers.read_properties(b"listenPort=9876\nkvConfigPath=/a=b\\c\n") == {
         "listenPort": "9876",
         "kvConfigPath": "/a=b\\c",
@@ -74,6 +74,6 @@ def test_settings_are_lines_without_escapes() -> None:
         b'{"brokerDatas":[{"cluster":{}}]}',
     ],
 )
-def test_what_is_no_route_is_refused(body: bytes) -> None:
+def test_an_invalid_route_body_is_refused(body: bytes) -> None:
     with pytest.raises(BodyError):
         answers.read_route(body)

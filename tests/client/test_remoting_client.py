@@ -1,4 +1,4 @@
-"""Every call ends: with its response, at its deadline, or with the connection."""
+"""Every call ends with its response, at its deadline, or when the connection is lost."""
 
 import asyncio
 import shutil
@@ -16,16 +16,16 @@ from tests.support.peers import Peer, server_playing
 from tests.support.waiting import until
 
 ROUTE_OF_TOPIC_A = golden_frames()["E3"]
-"""To the request with number 1."""
+"""The response to the request with number 1."""
 NOT_SUPPORTED = golden_frames()["E9b"]
-"""To the request with number 7."""
+"""The response to the request with number 7."""
 
 
 def response(opaque: int, body: bytes = b"", code: int = 0) -> bytes:
     return framed(b'{"code":%d,"flag":1,"language":"JAVA","opaque":%d,"version":479}' % (code, opaque), body)
 
 
-async def test_a_request_gets_the_response_that_a_real_server_sends() -> None:
+async def test_the_recorded_response_of_a_real_server_is_received() -> None:
     async def play(caller: Peer) -> None:
         await caller.frame()
         await caller.send(response(0))
@@ -39,7 +39,7 @@ async def test_a_request_gets_the_response_that_a_real_server_sends() -> None:
         assert found.body.startswith(b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911"}')
 
 
-async def test_requests_are_frames_of_the_protocol() -> None:
+async def test_a_request_has_the_expected_bytes() -> None:
     received: list[bytes] = []
 
     async def play(caller: Peer) -> None:
@@ -57,7 +57,7 @@ async def test_requests_are_frames_of_the_protocol() -> None:
     assert body == b"{}"
 
 
-async def test_responses_are_paired_by_number_in_whatever_order_and_encoding_they_come() -> None:
+async def test_responses_are_matched_by_opaque_in_any_order_and_encoding() -> None:
     async def play(caller: Peer) -> None:
         for _ in range(3):
             await caller.frame()
@@ -66,7 +66,7 @@ async def test_responses_are_paired_by_number_in_whatever_order_and_encoding_the
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         found = await asyncio.gather(*(client.request(code) for code in (106, 206, 304)))
-    assert [one.body for one in found] == [b"first", b"second", b"third"]
+    assert [response.body for response in found] == [b"first", b"second", b"third"]
 
 
 async def test_a_code_other_than_0_is_a_response_like_any_other() -> None:
@@ -83,7 +83,7 @@ async def test_a_code_other_than_0_is_a_response_like_any_other() -> None:
         assert (found.code, found.remark) == (3, " request type 1234 not supported")
 
 
-async def test_a_late_response_is_dropped_and_the_connection_stays_good() -> None:
+async def test_a_late_response_is_dropped_and_the_connection_remains_usable() -> None:
     late = asyncio.Event()
 
     async def play(caller: Peer) -> None:
@@ -100,24 +100,24 @@ async def test_a_late_response_is_dropped_and_the_connection_stays_good() -> Non
         assert (await client.request(106)).body == b"in time"
 
 
-async def test_a_caller_that_gives_up_harms_nobody() -> None:
+async def test_a_cancelled_call_does_not_affect_other_calls() -> None:
     async def play(caller: Peer) -> None:
         await caller.frame()
         await caller.frame()
-        await caller.send(response(0), response(1, b"for the other"))
+        await caller.send(response(0), response(1, b"for the other call"))
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
-        gives_up = asyncio.create_task(client.request(106))
+        cancelled = asyncio.create_task(client.request(106))
         await asyncio.sleep(0)
         other = asyncio.create_task(client.request(206))
         await asyncio.sleep(0)
-        gives_up.cancel()
-        assert (await other).body == b"for the other"
+        cancelled.cancel()
+        assert (await other).body == b"for the other call"
         with pytest.raises(asyncio.CancelledError):
-            await gives_up
+            await cancelled
 
 
-async def test_a_broken_connection_fails_all_calls_and_those_to_come() -> None:
+async def test_a_broken_connection_fails_all_current_and_later_calls() -> None:
     async def play(caller: Peer) -> None:
         await caller.frame()
         await caller.frame()
@@ -125,7 +125,7 @@ async def test_a_broken_connection_fails_all_calls_and_those_to_come() -> None:
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         outcomes = await asyncio.gather(client.request(106), client.request(206), return_exceptions=True)
-        assert [type(one) for one in outcomes] == [PeerUnavailableError, PeerUnavailableError]
+        assert [type(outcome) for outcome in outcomes] == [PeerUnavailableError, PeerUnavailableError]
         assert not client.is_open
         with pytest.raises(PeerUnavailableError):
             await client.request(106)
@@ -133,7 +133,7 @@ async def test_a_broken_connection_fails_all_calls_and_those_to_come() -> None:
             await client.send_oneway(904)
 
 
-async def test_a_connection_that_the_peer_closes_is_closed_here_too() -> None:
+async def test_a_connection_closed_by_the_peer_is_closed() -> None:
     async def play(caller: Peer) -> None:
         await caller.close()
 
@@ -146,7 +146,7 @@ async def test_a_connection_that_the_peer_closes_is_closed_here_too() -> None:
 
 
 @pytest.mark.parametrize("nonsense", [b"HTTP/1.1 400 Bad Request\r\n\r\n", framed(b"{no header"), b"\x7f\xff\xff\xff"])
-async def test_a_peer_that_speaks_something_else_is_unavailable(nonsense: bytes) -> None:
+async def test_a_peer_with_another_protocol_is_unavailable(nonsense: bytes) -> None:
     async def play(caller: Peer) -> None:
         await caller.frame()
         await caller.send(nonsense)
@@ -157,24 +157,24 @@ async def test_a_peer_that_speaks_something_else_is_unavailable(nonsense: bytes)
             await client.request(106)
 
 
-async def test_what_was_told_is_sent_before_the_connection_closes() -> None:
-    told: list[bytes] = []
+async def test_one_way_requests_are_sent_before_the_connection_closes() -> None:
+    received: list[bytes] = []
 
     async def play(caller: Peer) -> None:
-        told.append(await caller.frame())
+        received.append(await caller.frame())
         assert await caller.read_to_end() == b""
 
     async with server_playing(play) as address, await RemotingClient.connect(address) as client:
         await client.send_oneway(905, ext={"minBrokerId": "0"}, body=b"x" * 1_000_000)
-    assert told[0].endswith(b"x" * 1_000_000)
-    assert b'"flag":2' in told[0][:200]
+    assert received[0].endswith(b"x" * 1_000_000)
+    assert b'"flag":2' in received[0][:200]
 
 
-async def test_a_peer_that_reads_nothing_holds_nobody_beyond_the_deadline() -> None:
-    over = asyncio.Event()
+async def test_calls_to_a_peer_that_reads_nothing_end_at_their_deadline() -> None:
+    finished = asyncio.Event()
 
     async def play(caller: Peer) -> None:
-        await over.wait()
+        await finished.wait()
         caller.abort()
 
     async with server_playing(play) as address:
@@ -185,25 +185,25 @@ async def test_a_peer_that_reads_nothing_holds_nobody_beyond_the_deadline() -> N
         with pytest.raises(PeerUnavailableError, match="no answer to request 106 within 20 ms"):
             await client.request(106, timeout_ms=20)
         await client.close()
-        over.set()
+        finished.set()
 
 
-async def test_closing_fails_who_still_waits() -> None:
+async def test_closing_fails_pending_calls() -> None:
     async def play(caller: Peer) -> None:
         await caller.frame()
         assert await caller.read_to_end() == b""
 
     async with server_playing(play) as address:
         client = await RemotingClient.connect(address)
-        waits = asyncio.create_task(client.request(106))
+        pending = asyncio.create_task(client.request(106))
         await asyncio.sleep(0)
         await client.close()
         await client.close()
         with pytest.raises(PeerUnavailableError, match="closed by us"):
-            await waits
+            await pending
 
 
-async def test_requests_of_the_peer_are_not_for_us() -> None:
+async def test_requests_from_the_peer_are_ignored() -> None:
     async def play(caller: Peer) -> None:
         await caller.frame()
         await caller.send(golden_frames()["E10"], response(12345), response(0, b"ours"))
@@ -212,7 +212,7 @@ async def test_requests_of_the_peer_are_not_for_us() -> None:
         assert (await client.request(106)).body == b"ours"
 
 
-async def test_nobody_there_is_said_with_the_address() -> None:
+async def test_the_error_without_a_listener_has_the_address() -> None:
     async with server_playing(lambda _: asyncio.sleep(0)) as address:
         pass
     with pytest.raises(PeerUnavailableError) as caught:
@@ -220,34 +220,37 @@ async def test_nobody_there_is_said_with_the_address() -> None:
     assert caught.value.address == address
 
 
-async def test_a_name_that_nobody_has_is_unavailable() -> None:
+async def test_an_unknown_host_name_is_unavailable() -> None:
     with pytest.raises(PeerUnavailableError):
         await RemotingClient.connect(f"{'x' * 70}.invalid:9876")
 
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:", "localhost:0", "http://localhost:9876", ":9876"])
-async def test_an_address_that_is_none_is_a_mistake_of_the_caller(address: str) -> None:
+async def test_an_invalid_address_is_an_error_of_the_caller(address: str) -> None:
     with pytest.raises(InvalidInputError):
         await RemotingClient.connect(address)
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl binary to make certificates with")
-async def test_the_connection_may_be_encrypted(tmp_path: Path) -> None:
+async def test_the_connection_can_be_encrypted(tmp_path: Path) -> None:
     make_certificate(tmp_path)
-    theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    theirs.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
-    ours = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+    server_tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server_tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    client_tls = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
 
     async def play(caller: Peer) -> None:
         await caller.frame()
         await caller.send(response(0, b"encrypted"))
         assert await caller.read_to_end() == b""
 
-    async with server_playing(play, theirs) as address, await RemotingClient.connect(address, tls=ours) as client:
+    async with (
+        server_playing(play, server_tls) as address,
+        await RemotingClient.connect(address, tls=client_tls) as client,
+    ):
         assert (await client.request(106)).body == b"encrypted"
 
 
-async def test_a_peer_without_encryption_is_no_encrypted_one() -> None:
+async def test_tls_with_a_plain_peer_fails() -> None:
     async def play(caller: Peer) -> None:
         await caller.send(response(0))
 
@@ -256,7 +259,7 @@ async def test_a_peer_without_encryption_is_no_encrypted_one() -> None:
             await RemotingClient.connect(address, tls=ssl.create_default_context())
 
 
-async def test_a_handshake_that_nobody_answers_ends_at_the_deadline() -> None:
+async def test_an_unanswered_handshake_ends_at_the_deadline() -> None:
     async def play(caller: Peer) -> None:
         assert await caller.read_to_end() != b""
 

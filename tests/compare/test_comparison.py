@@ -1,4 +1,4 @@
-"""Two servers compared: equal fleets are equal whatever the dialect, order or release; one cause is one difference."""
+"""Comparison of two servers: dialect, order and release make no difference, and one cause gives one difference."""
 
 import json
 from collections.abc import AsyncIterator
@@ -29,8 +29,8 @@ async def compare(one: CannedServer, other: CannedServer, options: CollectOption
         return await compare_servers(*servers, options or CollectOptions(), recheck_after_s=0)
 
 
-def told(compared: Comparison) -> list[tuple[str, str, str | None, object, object]]:
-    return [(one.kind, one.name, one.field, one.here, one.there) for one in compared.differences]
+def rows_of(comparison: Comparison) -> list[tuple[str, str, str | None, object, object]]:
+    return [(each.kind, each.name, each.field, each.here, each.there) for each in comparison.differences]
 
 
 def with_two_brokers() -> CannedServer:
@@ -53,9 +53,9 @@ def with_two_brokers() -> CannedServer:
 
 
 async def test_equal_servers_are_equal() -> None:
-    compared = await compare(one_broker(), one_broker())
-    assert compared.equal
-    assert compared.transient == 0
+    comparison = await compare(one_broker(), one_broker())
+    assert comparison.equal
+    assert comparison.transient == 0
 
 
 async def test_order_dialect_and_absent_defaults_make_no_difference() -> None:
@@ -69,15 +69,15 @@ async def test_order_dialect_and_absent_defaults_make_no_difference() -> None:
     assert (await compare(one, other)).equal
 
 
-async def test_a_server_before_5_0_stays_silent_to_901_and_is_compared_all_the_same() -> None:
-    compared = await compare(one_broker(), one_broker(silent={901}))
-    assert compared.equal
-    assert compared.there.declined == {"members of a group (901)": "no answer"}
+async def test_a_server_that_does_not_respond_to_901_is_compared_without_it() -> None:
+    comparison = await compare(one_broker(), one_broker(silent={901}))
+    assert comparison.equal
+    assert comparison.there.declined == {"members of a group (901)": "no answer"}
 
 
-async def test_each_field_that_differs_is_told() -> None:
+async def test_each_field_that_differs_is_reported() -> None:
     other = one_broker(routes={"TopicA": route([broker_data()], [queue_data(read=4, perm=4)])})
-    assert told(await compare(one_broker(), other)) == [
+    assert rows_of(await compare(one_broker(), other)) == [
         ("queues", "TopicA @ broker-a", "perm", 6, 4),
         ("queues", "TopicA @ broker-a", "read", 8, 4),
         ("queues", "TopicA @ broker-a", "write", 8, 4),
@@ -85,18 +85,18 @@ async def test_each_field_that_differs_is_told() -> None:
 
 
 async def test_a_broker_on_one_side_only_is_one_difference() -> None:
-    compared = await compare(with_two_brokers(), one_broker())
-    assert told(compared) == [
+    comparison = await compare(with_two_brokers(), one_broker())
+    assert rows_of(comparison) == [
         ("broker", "broker-b", None, "cluster DefaultCluster, address 0 127.0.0.12:10911, topics 2", None)
     ]
-    assert [one.verdict for one in compared.differences] == ["only here"]
+    assert [found.verdict for found in comparison.differences] == ["only here"]
     assert [one.verdict for one in (await compare(one_broker(), with_two_brokers())).differences] == ["only there"]
 
 
 async def test_a_topic_on_one_side_only_is_one_difference() -> None:
     more = one_broker()
     more.routes["TopicC"] = route([broker_data()], [queue_data()])
-    assert told(await compare(one_broker(), more)) == [("topic", "TopicC", None, None, "on broker-a")]
+    assert rows_of(await compare(one_broker(), more)) == [("topic", "TopicC", None, None, "on broker-a")]
 
 
 async def test_an_acting_master_in_one_route_is_a_difference_of_that_route() -> None:
@@ -108,7 +108,7 @@ async def test_an_acting_master_in_one_route_is_a_difference_of_that_route() -> 
         members = {"broker-a": f'{{"brokerMemberGroup":{slave}}}'}
         return one_broker(cluster_info=info, routes={"TopicA": route([shown], [queue_data(perm=4)])}, members=members)
 
-    ((kind, name, field, here, there),) = told(await compare(server(promoted), server(slave)))
+    ((kind, name, field, here, there),) = rows_of(await compare(server(promoted), server(slave)))
     assert (kind, name, field, there) == ("route of TopicA", "broker-a", None, None)
     assert "address 0 127.0.0.12:10911" in str(here)
 
@@ -116,8 +116,8 @@ async def test_an_acting_master_in_one_route_is_a_difference_of_that_route() -> 
 async def test_ordered_topics_named_namespaces_and_settings_are_compared() -> None:
     one = one_broker(key_values={"ORDER_TOPIC_CONFIG": {"TopicA": "broker-a:8"}, "N": {"k": "1"}})
     other = one_broker(key_values={"N": {"k": "2"}}, properties="orderMessageEnable=true\nlistenPort=1\n")
-    compared = await compare(one, other, CollectOptions(("ORDER_TOPIC_CONFIG", "N"), settings=True))
-    assert told(compared) == [
+    comparison = await compare(one, other, CollectOptions(("ORDER_TOPIC_CONFIG", "N"), settings=True))
+    assert rows_of(comparison) == [
         ("key-value", "N/k", "value", "1", "2"),
         ("key-value", "ORDER_TOPIC_CONFIG/TopicA", None, "value broker-a:8", None),
         ("setting", "orderMessageEnable", "value", "false", "true"),
@@ -131,60 +131,63 @@ async def test_static_mappings_and_filters_are_compared() -> None:
     )
 
     def server(logical: str, servers: str) -> CannedServer:
-        said = route(
+        found = route(
             [broker_data()], [queue_data()], f',"topicQueueMappingByBroker":{{"broker-a":{mapping % logical}}}'
         )
         filters = f'"filterServerTable":{{"127.0.0.11:10911":{servers}}}'
-        return one_broker(routes={"TopicA": said.replace('"filterServerTable":{}', filters)})
+        return one_broker(routes={"TopicA": found.replace('"filterServerTable":{}', filters)})
 
-    compared = await compare(
+    comparison = await compare(
         server("0", '["127.0.0.1:1","127.0.0.1:2"]'), server('"0"', '["127.0.0.1:2","127.0.0.1:1"]')
     )
-    assert compared.equal
-    compared = await compare(server("0", '["127.0.0.1:1"]'), server("1", '["127.0.0.1:2"]'))
-    assert told(compared) == [
+    assert comparison.equal
+    comparison = await compare(server("0", '["127.0.0.1:1"]'), server("1", '["127.0.0.1:2"]'))
+    assert rows_of(comparison) == [
         ("mapping of TopicA", "broker-a", "current_ids", ("0→0",), ("1→0",)),
         ("filters of TopicA", "127.0.0.11:10911", "servers", ("127.0.0.1:1",), ("127.0.0.1:2",)),
     ]
 
 
-async def test_a_listing_that_does_not_fit_its_own_server_is_told() -> None:
+async def test_a_listing_that_contradicts_its_own_server_is_reported() -> None:
     flagged = {"TopicA": route([broker_data()], [queue_data(flags=1)])}
     one = one_broker(routes=flagged, listings={304: ["DefaultCluster", "broker-a"], 311: ["TopicA"]})
     other = one_broker(routes=flagged)
-    assert told(await compare(one, other)) == [("listing 311", "TopicA", None, None, "value not listed")]
+    assert rows_of(await compare(one, other)) == [("listing 311", "TopicA", None, None, "value not listed")]
 
 
-async def test_what_one_server_declines_is_not_compared_and_said() -> None:
+async def test_declined_requests_are_reported_and_not_compared() -> None:
     other = one_broker(refused={206: (1, "disable"), 224: (1, "disable"), 311: (1, "disable")})
-    compared = await compare(one_broker(), other)
-    assert compared.equal
-    assert (105, {"topic": "TopicA", "acceptStandardJsonOnly": "true"}) in other.asked
-    assert compared.there.declined == {"list of all topics (206)": "code 1: disable", "listing 311": "code 1: disable"}
+    comparison = await compare(one_broker(), other)
+    assert comparison.equal
+    assert (105, {"topic": "TopicA", "acceptStandardJsonOnly": "true"}) in other.requests
+    assert comparison.there.declined == {
+        "list of all topics (206)": "code 1: disable",
+        "listing 311": "code 1: disable",
+    }
 
 
-async def test_topics_are_found_by_cluster_where_the_whole_list_is_off() -> None:
+async def test_topics_are_listed_by_cluster_when_the_list_of_all_is_disabled() -> None:
     one = one_broker(refused={206: (1, "disable")}, listings={304: ["DefaultCluster", "broker-a"], 224: ["TopicA"]})
-    compared = await compare(one, one_broker())
-    assert compared.equal
-    assert compared.here.routes.keys() == {"TopicA"}
+    comparison = await compare(one, one_broker())
+    assert comparison.equal
+    assert comparison.here.routes.keys() == {"TopicA"}
 
 
-async def test_what_differed_only_at_first_is_no_difference() -> None:
-    class Settling(CannedServer):
-        """Its broker registers between two questions."""
+async def test_an_object_that_differs_only_the_first_time_is_no_difference() -> None:
+    class ChangingServer(CannedServer):
+        """A server whose broker registers between two requests."""
 
         def answer(self, code: int, ext: dict[str, str]) -> tuple[int, str, str]:
-            if code == 105 and not any(asked == 105 for asked, _ in self.asked):
-                self.asked.append((code, ext))
+            if code == 105 and not any(code_before == 105 for code_before, _ in self.requests):
+                self.requests.append((code, ext))
                 return 0, "", route([broker_data()], [queue_data(perm=4)])
             return super().answer(code, ext)
 
-    settling = one_broker()
-    settling.__class__ = Settling
-    compared = await compare(settling, one_broker())
-    assert compared.equal
-    assert compared.transient == 1
+    changing = one_broker()
+    changing.__class__ = ChangingServer
+    comparison = await compare(changing, one_broker())
+    assert comparison.equal
+    assert comparison.transient == 1
 
 
 @pytest.mark.parametrize(
@@ -195,23 +198,23 @@ async def test_what_differed_only_at_first_is_no_difference() -> None:
         ({105: (1500, "please go away")}, "is shutting down"),
     ],
 )
-async def test_a_server_that_declines_what_is_needed_is_unavailable(
+async def test_a_server_that_declines_a_required_request_is_unavailable(
     refused: dict[int, tuple[int, str]], why: str
 ) -> None:
     with pytest.raises(PeerUnavailableError, match=why):
         await compare(one_broker(), one_broker(refused=refused))
 
 
-async def test_a_busy_server_is_asked_again() -> None:
-    class Busy(CannedServer):
+async def test_a_request_to_a_busy_server_is_repeated() -> None:
+    class BusyServer(CannedServer):
         def answer(self, code: int, ext: dict[str, str]) -> tuple[int, str, str]:
-            if code == 105 and not any(asked == 105 for asked, _ in self.asked):
-                self.asked.append((code, ext))
+            if code == 105 and not any(code_before == 105 for code_before, _ in self.requests):
+                self.requests.append((code, ext))
                 return 2, "[OVERLOAD]system busy", ""
             return super().answer(code, ext)
 
     busy = one_broker()
-    busy.__class__ = Busy
+    busy.__class__ = BusyServer
     assert (await compare(busy, one_broker())).equal
 
 

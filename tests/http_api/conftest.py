@@ -1,4 +1,4 @@
-"""A worker's HTTP port for tests: real registry, real store, real socket."""
+"""A worker's HTTP port for tests, with a real registry, store and socket."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ CLUSTER = "DefaultCluster"
 
 @dataclass(frozen=True)
 class Worker:
-    """What a test may look at; what it asks goes through `http`."""
+    """The parts that tests inspect. They send requests through `http`."""
 
     port: int
     http: httpx.AsyncClient
@@ -33,9 +33,9 @@ class Worker:
     app: HttpApp
 
     async def put_broker(self, name: str = "broker-a", broker_id: int = 0, **body: Any) -> httpx.Response:
-        """Valid by default; the test says what matters to it."""
-        given = {"address": f"127.0.0.{11 + broker_id}:10911", "topics": {"TopicA": {}}, **body}
-        answer = await self.http.put(seat(name, broker_id), json=given)
+        """Registers a broker. The body is valid by default; a test sets only the fields that matter to it."""
+        fields = {"address": f"127.0.0.{11 + broker_id}:10911", "topics": {"TopicA": {}}, **body}
+        answer = await self.http.put(seat(name, broker_id), json=fields)
         assert answer.status_code == 200, answer.text
         return answer
 
@@ -46,7 +46,7 @@ def seat(name: str = "broker-a", broker_id: int = 0, cluster: str = CLUSTER) -> 
 
 @asynccontextmanager
 async def running(namespace: Namespace, **settings: str) -> AsyncIterator[Worker]:
-    """A worker without the background that expires: tests decide what happens."""
+    """A worker without background tasks, so nothing expires during a test."""
     live = LiveSettings(load(settings))
     metrics = Metrics()
     await open_namespace(namespace)

@@ -1,4 +1,4 @@
-"""Real sockets for tests: a server on a free loopback port, and a client that can be as rude as it likes."""
+"""Real sockets for tests: a server on a free loopback port, and a client that sends arbitrary bytes."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from routebook.http_api.serving import AcceptorOptions, http_server
 from tests.support.waiting import until
 
-PATIENCE_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 
 
 @asynccontextmanager
@@ -21,7 +21,7 @@ async def served(
     drain_ms: int = 5000,
     acceptor_options: AcceptorOptions | None = None,
 ) -> AsyncIterator[int]:
-    """The port of the application, for as long as the context lasts."""
+    """Serves the application and yields its port."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
@@ -31,7 +31,7 @@ async def served(
         drain_ms=drain_ms,
         acceptor_options=acceptor_options or AcceptorOptions(),
     )
-    # The signals of the test run belong to pytest.
+    # `_serve` leaves the signal handlers to pytest.
     task = asyncio.create_task(server._serve(sockets=[listener]))
     await until(lambda: server.started)
     try:
@@ -41,47 +41,47 @@ async def served(
         await task
 
 
-class Line:
-    """One TCP connection, byte by byte."""
+class RawConnection:
+    """A TCP connection that sends and receives bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
-    async def say(self, text: str | bytes) -> None:
+    async def send(self, text: str | bytes) -> None:
         if self.writer.is_closing():
-            # uvloop's own word for it is RuntimeError.
-            raise ConnectionResetError("The other side has closed.")
+            # uvloop would raise RuntimeError.
+            raise ConnectionResetError("The server has closed the connection.")
         self.writer.write(text.encode() if isinstance(text, str) else text)
         await self.writer.drain()
 
-    async def all(self) -> bytes:
-        """Everything until the other side closes; fails when it does not."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+    async def read_all(self) -> bytes:
+        """Reads until the server closes the connection. Fails when it does not."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             try:
                 return await self.reader.read()
             except ConnectionResetError:
                 return b""
 
-    async def until(self, mark: bytes) -> bytes:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            return await self.reader.readuntil(mark)
+    async def read_until(self, end: bytes) -> bytes:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            return await self.reader.readuntil(end)
 
-    async def is_cut(self) -> bool:
-        """Whether the other side has closed, tried by saying one byte more."""
+    async def is_closed(self) -> bool:
+        """Whether the server has closed the connection. Sends one byte to find out."""
         if self.reader.at_eof():
             return True
         try:
-            await self.say(b"x")
+            await self.send(b"x")
         except ConnectionError:
             return True
         return self.reader.at_eof()
 
 
 @asynccontextmanager
-async def line_to(port: int, *, read_limit: int = 2**20) -> AsyncIterator[Line]:
+async def raw_connection(port: int, *, read_limit: int = 2**20) -> AsyncIterator[RawConnection]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=read_limit)
     try:
-        yield Line(reader, writer)
+        yield RawConnection(reader, writer)
     finally:
         writer.transport.abort()

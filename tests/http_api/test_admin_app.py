@@ -26,12 +26,12 @@ async def admin_port(
 
 
 def unloaded(namespace: Namespace) -> Registry:
-    """As before the first load: nobody runs its feed."""
+    """A registry before its first load: its replica is not running."""
     live = LiveSettings(load())
-    return Registry(namespace, Replica(namespace, live), live, worker="cold")
+    return Registry(namespace, Replica(namespace, live), live, worker="unloaded")
 
 
-async def test_a_cold_worker_lives_and_says_what_is_missing(namespace: Namespace) -> None:
+async def test_an_unloaded_worker_is_alive_and_reports_what_is_missing(namespace: Namespace) -> None:
     async with admin_port(unloaded(namespace), Metrics()) as http:
         assert (await http.get("/livez")).status_code == 200
         answer = await http.get("/readyz")
@@ -39,14 +39,14 @@ async def test_a_cold_worker_lives_and_says_what_is_missing(namespace: Namespace
     assert "first complete load" in answer.json()["missing"][0]
 
 
-async def test_a_loaded_worker_is_ready_and_tells_its_age(worker: Worker) -> None:
+async def test_a_loaded_worker_is_ready_and_reports_the_age_of_its_table(worker: Worker) -> None:
     async with admin_port(worker.registry, worker.metrics) as http:
         answer = await http.get("/readyz")
     assert answer.status_code == 200
     assert (answer.json()["missing"], answer.json()["stale_seconds"]) == ([], 0.0)
 
 
-async def test_a_draining_worker_lives_and_is_not_ready(worker: Worker) -> None:
+async def test_a_draining_worker_is_alive_but_not_ready(worker: Worker) -> None:
     async with admin_port(worker.registry, worker.metrics, draining=True) as http:
         assert (await http.get("/livez")).status_code == 200
         answer = await http.get("/readyz")
@@ -54,7 +54,7 @@ async def test_a_draining_worker_lives_and_is_not_ready(worker: Worker) -> None:
     assert "draining" in answer.json()["missing"][0]
 
 
-async def test_what_was_asked_is_counted(worker: Worker) -> None:
+async def test_requests_are_counted_by_path_and_result(worker: Worker) -> None:
     await worker.put_broker()
     for path in ("/v1/routes/TopicA", "/v1/routes/TopicA?min_version=1", "/v1/routes/nobody", "/v1/topics/a", "/x"):
         await worker.http.get(path)
@@ -76,7 +76,7 @@ async def test_what_was_asked_is_counted(worker: Worker) -> None:
     assert samples[requests, (("method", "PUT"), ("route", put), ("status", "200"))] == 1
 
 
-async def test_unknown_paths_are_problems_here_too(worker: Worker) -> None:
+async def test_an_unknown_path_of_the_admin_port_is_a_problem(worker: Worker) -> None:
     async with admin_port(worker.registry, worker.metrics) as http:
         answer = await http.get("/v1/topics")
     assert (answer.status_code, answer.json()["type"]) == (404, "no-such-path")

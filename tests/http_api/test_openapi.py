@@ -1,4 +1,4 @@
-"""The description of the API, and its pages."""
+"""The description of the API, and the pages that show it."""
 
 import re
 
@@ -17,7 +17,7 @@ every_operation = pytest.mark.parametrize(
     "operation", [operation for _, _, operation in OPERATIONS], ids=[f"{m} {p}" for m, p, _ in OPERATIONS]
 )
 
-PROMISED = {
+CONTRACT_PATHS = {
     ("get", "/v1/routes/{topic}"),
     ("get", "/v1/watch"),
     ("get", "/v1/topics"),
@@ -53,18 +53,20 @@ PROMISED = {
 }
 
 
-def test_it_is_what_the_contract_promises() -> None:
-    assert {(method, path) for method, path, _ in OPERATIONS} == PROMISED
+def test_the_paths_are_those_of_the_contract() -> None:
+    assert {(method, path) for method, path, _ in OPERATIONS} == CONTRACT_PATHS
 
 
-def test_no_path_hides_another() -> None:
+def test_no_path_shadows_another() -> None:
     seen: list[APIRoute] = []
     for router in ALL_ROUTERS:
         for route in router.routes:
             assert isinstance(route, APIRoute)
             example = re.sub(r"{[^}]*}", "1", route.path_format)
-            hiding = [one.path for one in seen if _shares_method(one, route) and one.path_regex.match(example)]
-            assert hiding == [], route.path
+            shadowing = [
+                other.path for other in seen if _shares_method(other, route) and other.path_regex.match(example)
+            ]
+            assert shadowing == [], route.path
             seen.append(route)
 
 
@@ -73,7 +75,7 @@ def _shares_method(one: APIRoute, other: APIRoute) -> bool:
 
 
 @every_operation
-def test_every_operation_says_what_it_does(operation: dict[str, object]) -> None:
+def test_every_operation_has_a_summary_description_and_tag(operation: dict[str, object]) -> None:
     assert operation["summary"]
     assert operation["description"]
     assert operation["tags"]
@@ -86,30 +88,30 @@ def test_problems_are_described_as_problems(operation: dict[str, dict[str, dict[
             assert list(answer["content"]) == ["application/problem+json"], status  # type: ignore[call-overload]
 
 
-def test_reads_describe_their_marks() -> None:
+def test_reads_describe_their_freshness_headers() -> None:
     for method, path, operation in OPERATIONS:
-        done = next(answer for status, answer in operation["responses"].items() if int(status) < 400)
-        has_marks = "X-Routebook-Version" in done.get("headers", {})
-        assert has_marks == (method == "get"), path
+        success = next(answer for status, answer in operation["responses"].items() if int(status) < 400)
+        has_headers = "X-Routebook-Version" in success.get("headers", {})
+        assert has_headers == (method == "get"), path
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_schema_reference_exists() -> None:
     text = str(DOCUMENT)
     for name in set(re.findall(r"#/components/schemas/(\w+)", text)):
         assert name in DOCUMENT["components"]["schemas"]
 
 
-def test_examples_have_addresses_that_may_be_dialled() -> None:
+def test_addresses_in_examples_are_on_loopback() -> None:
     for address in re.findall(r"\d+\.\d+\.\d+\.\d+(?=:\d)", str(DOCUMENT)):
         assert address.startswith("127.")
 
 
-async def test_the_description_is_served(worker: Worker) -> None:
+async def test_the_api_description_is_served(worker: Worker) -> None:
     answer = await worker.http.get("/openapi.json")
     assert answer.json()["info"]["title"] == "Routebook"
 
 
-async def test_no_page_asks_another_host(worker: Worker) -> None:
+async def test_no_page_loads_anything_from_another_host(worker: Worker) -> None:
     page = await worker.http.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert not re.search(r"(src|href)=[\"'](https?:)?//", page.text)
@@ -124,6 +126,6 @@ async def test_no_page_asks_another_host(worker: Worker) -> None:
     assert "validatorUrl: null" in start
 
 
-async def test_the_licence_of_the_assets_lies_beside_them(worker: Worker) -> None:
+async def test_the_licence_of_swagger_ui_is_served(worker: Worker) -> None:
     answer = await worker.http.get("/docs/assets/swagger-ui/LICENSE")
     assert "Apache License" in answer.text

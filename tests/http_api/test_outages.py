@@ -1,4 +1,4 @@
-"""What clients hear while the store is away, and when it is not yet there."""
+"""Responses while the store is down."""
 
 import time
 from collections.abc import AsyncIterator
@@ -15,13 +15,13 @@ from tests.http_api.conftest import Worker, running, seat
 from tests.support.waiting import until
 
 STORE_TIMEOUT_MS = 500
-WITHIN_SECONDS = 4.0
+MAX_SECONDS = 4.0
 """The timeout of the store, and time for a busy machine."""
 
 
 @pytest.fixture
-async def bereft() -> AsyncIterator[Worker]:
-    """A worker that knows TopicA, and whose store has gone."""
+async def worker_without_store() -> AsyncIterator[Worker]:
+    """A worker that has loaded TopicA and whose store has stopped."""
     keys = Keys("default")
     with EmbeddedStore(None, port=0) as store:
         client = StoreClient(StoreUrl.parse(store.url), slot_key=keys.meta, timeout_ms=STORE_TIMEOUT_MS)
@@ -36,14 +36,16 @@ async def bereft() -> AsyncIterator[Worker]:
             await client.close()
 
 
-async def test_known_routes_are_answered_and_marked(bereft: Worker) -> None:
+async def test_without_the_store_known_objects_are_returned_with_their_age(worker_without_store: Worker) -> None:
     for path in ("/v1/routes/TopicA", "/v1/topics/TopicA", "/v1/topics", "/v1/brokers/broker-a"):
-        answer = await bereft.http.get(path)
+        answer = await worker_without_store.http.get(path)
         assert answer.status_code == 200
         assert int(answer.headers["x-routebook-stale-seconds"]) >= 1
 
 
-async def test_in_doubt_it_is_never_not_found(bereft: Worker) -> None:
+async def test_without_the_store_an_unknown_object_is_not_ready_and_never_not_found(
+    worker_without_store: Worker,
+) -> None:
     for path in (
         "/v1/routes/nobody",
         "/v1/routes/nobody?min_version=1",
@@ -51,7 +53,7 @@ async def test_in_doubt_it_is_never_not_found(bereft: Worker) -> None:
         "/v1/brokers/x",
         "/v1/kv/x",
     ):
-        answer = await bereft.http.get(path)
+        answer = await worker_without_store.http.get(path)
         assert (answer.status_code, answer.json()["type"]) == (503, "not-ready"), path
         assert answer.headers["retry-after"]
 
@@ -74,23 +76,25 @@ async def test_in_doubt_it_is_never_not_found(bereft: Worker) -> None:
         ("GET", "/v1/changes", None),
     ],
 )
-async def test_what_needs_the_store_is_refused_soon(bereft: Worker, method: str, path: str, body: object) -> None:
+async def test_requests_that_need_the_store_fail_soon(
+    worker_without_store: Worker, method: str, path: str, body: object
+) -> None:
     start = time.monotonic()
-    answer = await bereft.http.request(method, path, json=body)
-    assert time.monotonic() - start < WITHIN_SECONDS
+    answer = await worker_without_store.http.request(method, path, json=body)
+    assert time.monotonic() - start < MAX_SECONDS
     assert (answer.status_code, answer.json()["type"]) == (503, "store-unavailable")
     assert answer.headers["retry-after"]
 
 
-async def test_the_status_is_told_without_the_store(bereft: Worker) -> None:
-    status = (await bereft.http.get("/v1/status")).json()
+async def test_the_status_is_available_without_the_store(worker_without_store: Worker) -> None:
+    status = (await worker_without_store.http.get("/v1/status")).json()
     assert status["stale_seconds"] > 0
     assert (status["leader"], status["expiry_held"], status["workers"]) == (None, None, [])
 
 
-async def test_a_watcher_that_comes_back_meanwhile_is_reset(bereft: Worker) -> None:
+async def test_without_the_store_a_resumed_watch_is_reset(worker_without_store: Worker) -> None:
     headers = {"last-event-id": "1763475600000-1"}
-    async with bereft.http.stream("GET", "/v1/watch?topic=TopicA", headers=headers) as answer:
+    async with worker_without_store.http.stream("GET", "/v1/watch?topic=TopicA", headers=headers) as answer:
         async for line in answer.aiter_lines():
             if line.startswith("event: "):
                 assert line == "event: reset"

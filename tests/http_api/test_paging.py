@@ -1,4 +1,4 @@
-"""Lists in pages."""
+"""Paging of lists."""
 
 import pytest
 from hypothesis import given
@@ -20,12 +20,12 @@ def test_pages_together_are_the_list(names: set[str], limit: int) -> None:
     assert pages == sorted(names)
 
 
-def test_a_page_goes_on_behind_its_last_name_when_that_has_gone() -> None:
+def test_paging_continues_after_a_name_that_was_removed() -> None:
     _, cursor = page_of(2).of(["a", "b", "c", "d"])
     assert page_of(2, cursor).of(["a", "c", "d"]) == (["c", "d"], None)
 
 
 @pytest.mark.parametrize("cursor", ["!", "é", "a", "_" * 3])
-def test_a_cursor_that_is_none_of_ours_is_refused(cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(InvalidInputError):
         page_of(2, cursor)

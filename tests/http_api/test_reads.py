@@ -1,4 +1,4 @@
-"""Lookups and lists, and what every answer of a read says of itself."""
+"""Lookups, lists, and the freshness headers of every read."""
 
 import httpx
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from tests.http_api.conftest import CLUSTER, Worker, seat
 
 
-async def test_a_route_is_the_standard_json_of_rocketmq(worker: Worker) -> None:
+async def test_a_route_is_standard_json_of_rocketmq(worker: Worker) -> None:
     await worker.put_broker(topics={"TopicA": {"read_queues": 8, "write_queues": 4, "perm": 6}})
     answer = await worker.http.get("/v1/routes/TopicA")
     assert answer.status_code == 200
@@ -27,38 +27,38 @@ async def test_a_route_is_the_standard_json_of_rocketmq(worker: Worker) -> None:
     }
 
 
-@pytest.mark.parametrize("topic", ["TopicA", "%RETRY%group", "a/b", "ü", "a b", "nobody"])
-async def test_the_short_way_and_the_longer_one_answer_the_same(worker: Worker, topic: str) -> None:
-    if topic != "nobody":
+@pytest.mark.parametrize("topic", ["TopicA", "%RETRY%group", "a/b", "ü", "a b", "missing"])
+async def test_the_lookup_endpoint_and_the_path_operation_give_the_same_response(worker: Worker, topic: str) -> None:
+    if topic != "missing":
         await worker.put_broker(topics={topic: {}})
     path = httpx.URL(f"http://127.0.0.1:{worker.port}").copy_with(
         raw_path=b"/v1/routes/" + "".join(f"%{byte:02X}" for byte in topic.encode()).encode()
     )
-    short = await worker.http.get(path)
-    longer = await worker.http.get(path, params={"min_version": 0})
-    assert short.status_code == longer.status_code == (404 if topic == "nobody" else 200)
-    assert short.content == longer.content
-    assert dict(short.headers) | {"date": ""} == dict(longer.headers) | {"date": ""}
+    from_endpoint = await worker.http.get(path)
+    from_operation = await worker.http.get(path, params={"min_version": 0})
+    assert from_endpoint.status_code == from_operation.status_code == (404 if topic == "missing" else 200)
+    assert from_endpoint.content == from_operation.content
+    assert dict(from_endpoint.headers) | {"date": ""} == dict(from_operation.headers) | {"date": ""}
 
 
-async def test_every_read_says_how_new_it_is(worker: Worker) -> None:
+async def test_every_read_has_freshness_headers(worker: Worker) -> None:
     version = (await worker.put_broker()).json()["version"]
     for path in (
         "/v1/routes/TopicA",
         "/v1/routes/TopicA?min_version=1",
-        "/v1/routes/nobody",
+        "/v1/routes/missing",
         "/v1/topics",
         "/v1/topics/TopicA",
         "/v1/brokers",
         "/v1/brokers/broker-a",
-        "/v1/brokers/nobody",
+        "/v1/brokers/missing",
         "/v1/clusters",
         f"/v1/clusters/{CLUSTER}",
         "/v1/status",
         "/v1/changes",
         "/v1/settings",
         "/v1/expiry",
-        "/v1/kv/nobody",
+        "/v1/kv/missing",
         "/v1/topics?limit=none",
         "/rocketmq/nsaddr",
     ):
@@ -68,24 +68,24 @@ async def test_every_read_says_how_new_it_is(worker: Worker) -> None:
         assert "x-routebook-stale-seconds" not in answer.headers, path
 
 
-async def test_an_unknown_topic_is_said_so_with_advice(worker: Worker) -> None:
-    answer = await worker.http.get("/v1/routes/nobody")
+async def test_an_unknown_topic_is_a_problem_with_advice(worker: Worker) -> None:
+    answer = await worker.http.get("/v1/routes/missing")
     problem = answer.json()
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
     assert problem["type"] == "topic-not-found"
-    assert "'nobody'" in problem["detail"]
+    assert "'missing'" in problem["detail"]
     assert problem["advice"]
 
 
-@pytest.mark.parametrize("path", ["/v1/topics/nobody", "/v1/brokers/nobody", "/v1/clusters/nobody"])
-async def test_what_is_not_there_is_named_after_what_it_is(worker: Worker, path: str) -> None:
+@pytest.mark.parametrize("path", ["/v1/topics/missing", "/v1/brokers/missing", "/v1/clusters/missing"])
+async def test_the_type_of_a_missing_object_names_its_kind(worker: Worker, path: str) -> None:
     answer = await worker.http.get(path)
     noun = path.split("/")[2].removesuffix("s")
     assert (answer.status_code, answer.json()["type"]) == (404, f"{noun}-not-found")
 
 
-async def test_lists_show_what_is_registered(worker: Worker) -> None:
+async def test_lists_show_registered_objects(worker: Worker) -> None:
     await worker.put_broker(
         topics={"TopicA": {"perm": 6}, "TopicB": {"perm": 4}},
         timeout_ms=30000,
@@ -112,7 +112,7 @@ async def test_lists_show_what_is_registered(worker: Worker) -> None:
     assert cluster == {"name": CLUSTER, "brokers": ["broker-a"], "members": 2, "topics": 2}
 
 
-async def test_lists_come_in_pages_and_by_cluster(worker: Worker) -> None:
+async def test_lists_are_paged_and_filtered_by_cluster(worker: Worker) -> None:
     for number in range(3):
         await worker.put_broker(f"b{number}", address=f"127.0.0.2{number}:10911", topics={f"T{number}": {}})
     other = {"address": "127.0.0.30:10911", "topics": {"Other": {}}}
@@ -128,20 +128,20 @@ async def test_lists_come_in_pages_and_by_cluster(worker: Worker) -> None:
     assert clusters["next_cursor"]
 
 
-async def test_a_version_not_yet_seen_is_waited_for_but_not_for_ever(worker: Worker) -> None:
+async def test_the_wait_for_a_version_has_a_limit(worker: Worker) -> None:
     answer = await worker.http.get("/v1/routes/TopicA", params={"min_version": 10**6})
     assert (answer.status_code, answer.json()["type"]) == (504, "not-seen-yet")
 
 
 async def test_head_is_get_without_the_body(worker: Worker) -> None:
     await worker.put_broker()
-    for path in ("/v1/routes/TopicA", "/v1/routes/nobody", "/v1/topics", "/v1/status?min_version=1", "/docs"):
+    for path in ("/v1/routes/TopicA", "/v1/routes/missing", "/v1/topics", "/v1/status?min_version=1", "/docs"):
         get, head = await worker.http.get(path), await worker.http.head(path)
         assert (head.status_code, head.content) == (get.status_code, b""), path
         assert head.headers["content-type"] == get.headers["content-type"], path
 
 
-async def test_name_servers_are_the_host_that_was_asked(worker: Worker) -> None:
+async def test_the_name_server_address_is_the_host_of_the_request(worker: Worker) -> None:
     for path in ("/rocketmq/nsaddr", "/rocketmq/nsaddr-unit1?nofix=1"):
         answer = await worker.http.get(path)
         assert answer.headers["content-type"].startswith("text/plain")
@@ -152,7 +152,7 @@ async def test_name_servers_are_the_host_that_was_asked(worker: Worker) -> None:
     assert answer.text == "127.0.0.1:9876"
 
 
-async def test_the_status_tells_of_the_worker_and_the_table(worker: Worker) -> None:
+async def test_the_status_has_the_worker_and_the_table(worker: Worker) -> None:
     await worker.put_broker()
     status = (await worker.http.get("/v1/status")).json()
     assert status["worker"] == "test-worker"
@@ -182,7 +182,7 @@ async def test_the_history_is_paged_newest_last(worker: Worker) -> None:
     assert (end["changes"], end["next_since"]) == ([], 3)
 
 
-async def test_a_trimmed_history_says_what_is_missing(worker: Worker) -> None:
+async def test_a_trimmed_history_reports_the_missing_versions(worker: Worker) -> None:
     for number in range(4):
         await worker.put_broker(f"b{number}", address=f"127.0.0.2{number}:10911")
     client, keys = worker.registry._namespace.client, worker.registry._namespace.keys

@@ -1,4 +1,4 @@
-"""Reports lie in a folder; the worker lists them and hands them out, and nothing else of the machine."""
+"""The worker lists and serves the reports in a folder, and no other file."""
 
 import os
 from collections.abc import AsyncIterator
@@ -10,20 +10,20 @@ from routebook.http_api.routers import reports
 from routebook.http_api.routers.reports import ReportFile
 from routebook.store.namespace import Namespace
 from tests.http_api.conftest import Worker, running
-from tests.http_api.ports import line_to
+from tests.http_api.ports import raw_connection
 
 NOVEMBER = "report-default-2026-11-01--2026-11-15.html"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "reports"
-    made.mkdir()
-    return made
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture
-async def showing(namespace: Namespace, folder: Path) -> AsyncIterator[Worker]:
+async def worker_with_reports(namespace: Namespace, folder: Path) -> AsyncIterator[Worker]:
     async with running(namespace, reports_dir=str(folder)) as one:
         yield one
 
@@ -33,10 +33,10 @@ def put(folder: Path, name: str, text: str = "<h1>fine</h1>", *, modified_s: int
     os.utime(folder / name, (modified_s, modified_s))
 
 
-async def test_the_newest_comes_first_with_what_its_name_says(showing: Worker, folder: Path) -> None:
+async def test_reports_are_listed_newest_first_with_their_window(worker_with_reports: Worker, folder: Path) -> None:
     put(folder, "old.html", modified_s=1_700_000_000)
     put(folder, NOVEMBER, "<h1>November</h1>")
-    body = (await showing.http.get("/v1/reports")).json()
+    body = (await worker_with_reports.http.get("/v1/reports")).json()
     assert body == {
         "reports": [
             {
@@ -58,18 +58,20 @@ async def test_the_newest_comes_first_with_what_its_name_says(showing: Worker, f
     }
 
 
-async def test_the_list_is_bounded_and_says_how_many_there_are(showing: Worker, folder: Path) -> None:
+async def test_the_list_of_reports_is_limited_and_has_the_total(worker_with_reports: Worker, folder: Path) -> None:
     for number in range(4):
         put(folder, f"{number}.html", modified_s=1_700_000_000 + number)
-    body = (await showing.http.get("/v1/reports?limit=2")).json()
+    body = (await worker_with_reports.http.get("/v1/reports?limit=2")).json()
     assert [one["name"] for one in body["reports"]] == ["3.html", "2.html"]
     assert body["total"] == 4
-    assert (await showing.http.get("/v1/reports?limit=0")).status_code == 422
+    assert (await worker_with_reports.http.get("/v1/reports?limit=0")).status_code == 422
 
 
-async def test_a_report_is_shown_as_it_is_and_may_do_nothing(showing: Worker, folder: Path) -> None:
+async def test_a_report_is_served_unchanged_with_a_policy_against_scripts(
+    worker_with_reports: Worker, folder: Path
+) -> None:
     put(folder, NOVEMBER, "<h1>Novembér</h1>")
-    answer = await showing.http.get(f"/v1/reports/{NOVEMBER}")
+    answer = await worker_with_reports.http.get(f"/v1/reports/{NOVEMBER}")
     assert answer.text == "<h1>Novembér</h1>"
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"].startswith(
@@ -79,28 +81,28 @@ async def test_a_report_is_shown_as_it_is_and_may_do_nothing(showing: Worker, fo
     assert answer.headers["x-routebook-version"]
 
 
-async def test_the_list_names_addresses_that_answer(showing: Worker, folder: Path) -> None:
+async def test_the_listed_url_of_a_report_works(worker_with_reports: Worker, folder: Path) -> None:
     put(folder, "a+b=c@d.html", "plus")
-    (listed,) = (await showing.http.get("/v1/reports")).json()["reports"]
-    assert (await showing.http.get(listed["url"])).text == "plus"
+    (listed,) = (await worker_with_reports.http.get("/v1/reports")).json()["reports"]
+    assert (await worker_with_reports.http.get(listed["url"])).text == "plus"
 
 
-async def test_latest_leads_to_the_newest(showing: Worker, folder: Path) -> None:
+async def test_latest_redirects_to_the_newest_report(worker_with_reports: Worker, folder: Path) -> None:
     put(folder, "old.html", "old", modified_s=1_700_000_000)
     put(folder, "new.html", "new")
-    answer = await showing.http.get("/v1/reports/latest")
+    answer = await worker_with_reports.http.get("/v1/reports/latest")
     assert answer.status_code == 307
     assert answer.headers["location"] == "new.html"
-    assert (await showing.http.get("/v1/reports/latest", follow_redirects=True)).text == "new"
+    assert (await worker_with_reports.http.get("/v1/reports/latest", follow_redirects=True)).text == "new"
 
 
-async def test_an_empty_folder_has_no_latest(showing: Worker) -> None:
-    assert (await showing.http.get("/v1/reports")).json() == {"reports": [], "total": 0}
-    answer = await showing.http.get("/v1/reports/latest")
+async def test_an_empty_folder_has_no_latest_report(worker_with_reports: Worker) -> None:
+    assert (await worker_with_reports.http.get("/v1/reports")).json() == {"reports": [], "total": 0}
+    answer = await worker_with_reports.http.get("/v1/reports/latest")
     assert (answer.status_code, answer.json()["type"]) == (404, "report-not-found")
 
 
-async def test_without_the_setting_the_answer_names_it(worker: Worker) -> None:
+async def test_without_a_report_folder_the_problem_names_the_setting(worker: Worker) -> None:
     for path in ("/v1/reports", "/v1/reports/latest", f"/v1/reports/{NOVEMBER}"):
         answer = await worker.http.get(path)
         assert (answer.status_code, answer.json()["type"]) == (404, "no-reports-folder")
@@ -108,10 +110,10 @@ async def test_without_the_setting_the_answer_names_it(worker: Worker) -> None:
         assert "ROUTEBOOK_REPORTS_DIR" in answer.json()["advice"]
 
 
-async def test_a_folder_that_is_not_there_is_a_problem_that_does_not_say_where(showing: Worker, folder: Path) -> None:
+async def test_a_missing_report_folder_is_a_problem_without_its_path(worker_with_reports: Worker, folder: Path) -> None:
     folder.rmdir()
     for path in ("/v1/reports", "/v1/reports/latest", f"/v1/reports/{NOVEMBER}"):
-        answer = await showing.http.get(path)
+        answer = await worker_with_reports.http.get(path)
         assert (answer.status_code, answer.json()["type"]) == (404, "no-reports-folder")
         assert str(folder) not in answer.text
         assert "reports_dir" in answer.json()["advice"]
@@ -136,59 +138,63 @@ async def test_a_folder_that_is_not_there_is_a_problem_that_does_not_say_where(s
         "/v1/reports/" + "a" * 300 + ".html",
     ],
 )
-async def test_nothing_outside_the_folder_is_reached(showing: Worker, folder: Path, path: str) -> None:
+async def test_no_path_reaches_files_outside_the_report_folder(
+    worker_with_reports: Worker, folder: Path, path: str
+) -> None:
     put(folder.parent, "secret.html", "secret")
     put(folder, ".hidden.html", "secret")
     put(folder, "notes.txt", "secret")
     (folder / "sub").mkdir()
     put(folder / "sub", "inside.html", "secret")
-    # A client would tidy such a path up before it asked.
-    async with line_to(showing.port) as line:
-        await line.say(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        answer = await line.all()
+    # An HTTP client would normalize such a path.
+    async with raw_connection(worker_with_reports.port) as connection:
+        await connection.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answer = await connection.read_all()
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert b"secret" not in answer.partition(b"\r\n\r\n")[2].replace(b"secret.html", b"")
     assert b"X-Evil:1\r\n" not in answer
-    assert (await showing.http.get("/v1/reports")).json()["total"] == 0
+    assert (await worker_with_reports.http.get("/v1/reports")).json()["total"] == 0
 
 
-async def test_what_is_no_plain_file_is_no_report(showing: Worker, folder: Path) -> None:
+async def test_only_regular_files_are_reports(worker_with_reports: Worker, folder: Path) -> None:
     put(folder.parent, "secret.html", "secret")
     put(folder, "real.html")
     (folder / "out.html").symlink_to(folder.parent / "secret.html")
     (folder / "in.html").symlink_to("real.html")
     (folder / "folder.html").mkdir()
     os.mkfifo(folder / "pipe.html")
-    body = (await showing.http.get("/v1/reports")).json()
+    body = (await worker_with_reports.http.get("/v1/reports")).json()
     assert [one["name"] for one in body["reports"]] == ["real.html"]
     for name in ("out", "in", "folder", "pipe", "absent"):
-        answer = await showing.http.get(f"/v1/reports/{name}.html")
+        answer = await worker_with_reports.http.get(f"/v1/reports/{name}.html")
         assert (answer.status_code, answer.json()["type"]) == (404, "report-not-found"), name
 
 
-async def test_a_file_too_large_to_be_a_report_is_none(
-    showing: Worker, folder: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_file_above_the_size_limit_is_no_report(
+    worker_with_reports: Worker, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(folder, "large.html", "x" * 101)
     put(folder, "small.html", "x" * 100)
     monkeypatch.setattr(reports, "MAX_BYTES", 100)
-    assert [one["name"] for one in (await showing.http.get("/v1/reports")).json()["reports"]] == ["small.html"]
-    assert (await showing.http.get("/v1/reports/large.html")).status_code == 404
-    assert (await showing.http.get("/v1/reports/small.html")).status_code == 200
+    assert [one["name"] for one in (await worker_with_reports.http.get("/v1/reports")).json()["reports"]] == [
+        "small.html"
+    ]
+    assert (await worker_with_reports.http.get("/v1/reports/large.html")).status_code == 404
+    assert (await worker_with_reports.http.get("/v1/reports/small.html")).status_code == 200
 
 
-async def test_a_folder_may_be_a_link_itself(namespace: Namespace, folder: Path, tmp_path: Path) -> None:
+async def test_the_report_folder_may_be_a_symbolic_link(namespace: Namespace, folder: Path, tmp_path: Path) -> None:
     put(folder, "a.html", "there")
     (tmp_path / "link").symlink_to(folder)
     async with running(namespace, reports_dir=str(tmp_path / "link")) as one:
         assert (await one.http.get("/v1/reports/a.html")).text == "there"
 
 
-async def test_only_reading_is_possible(showing: Worker, folder: Path) -> None:
+async def test_reports_are_read_only(worker_with_reports: Worker, folder: Path) -> None:
     put(folder, "a.html")
     for method in ("PUT", "DELETE", "POST"):
-        assert (await showing.http.request(method, "/v1/reports/a.html")).status_code == 405
-    head = await showing.http.head("/v1/reports/a.html")
+        assert (await worker_with_reports.http.request(method, "/v1/reports/a.html")).status_code == 405
+    head = await worker_with_reports.http.head("/v1/reports/a.html")
     assert (head.status_code, head.headers["content-length"], head.content) == (200, "13", b"")
 
 
@@ -202,5 +208,5 @@ async def test_only_reading_is_possible(showing: Worker, folder: Path) -> None:
         ("report.html", None),
     ],
 )
-def test_the_window_is_read_off_the_name(name: str, window: tuple[int, int] | None) -> None:
+def test_the_window_comes_from_the_file_name(name: str, window: tuple[int, int] | None) -> None:
     assert ReportFile(name, 1, 1).window_ms == window

@@ -1,4 +1,4 @@
-"""The bound on bodies, one by one and in sum."""
+"""The limits of request bodies, of each one and of their sum."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ async def show_type_and_size(scope: Scope, receive: Receive, send: Send) -> None
     await PlainTextResponse(text)(scope, receive, send)
 
 
-def layer() -> BodyMiddleware:
+def middleware() -> BodyMiddleware:
     loaded = load({"max_body_bytes": str(LIMIT)}, {}, None)
     return BodyMiddleware(show_type_and_size, LiveSettings(loaded))
 
@@ -39,28 +39,28 @@ async def put(port: int, content: bytes | AsyncIterator[bytes]) -> httpx.Respons
         return await client.put(f"http://127.0.0.1:{port}/", content=content)
 
 
-async def test_a_body_within_the_limit_passes_as_json_whatever_it_claims() -> None:
-    async with served(layer()) as port:
+async def test_a_body_within_the_limit_is_passed_on_as_json() -> None:
+    async with served(middleware()) as port:
         answer = await put(port, b"x" * LIMIT)
     assert answer.text == f"application/json {LIMIT}"
 
 
-async def test_a_longer_body_is_refused_by_its_announcement() -> None:
-    async with served(layer()) as port:
+async def test_a_body_with_too_large_a_content_length_is_refused() -> None:
+    async with served(middleware()) as port:
         answer = await put(port, b"x" * (LIMIT + 1))
     assert answer.status_code == 413
     assert answer.json()["type"] == "body-too-large"
     assert answer.headers["connection"] == "close"
 
 
-async def test_a_longer_body_without_announcement_is_refused_while_it_comes() -> None:
-    async with served(layer()) as port:
+async def test_a_chunked_body_above_the_limit_is_refused() -> None:
+    async with served(middleware()) as port:
         answer = await put(port, in_parts(2 * LIMIT))
     assert answer.status_code == 413
 
 
-async def test_a_length_that_is_no_number_does_not_open_the_door() -> None:
-    async with served(layer()) as port:
+async def test_an_enormous_content_length_is_refused() -> None:
+    async with served(middleware()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999999999999999999\r\n\r\n")
         answer = await reader.read()
@@ -68,8 +68,8 @@ async def test_a_length_that_is_no_number_does_not_open_the_door() -> None:
     assert answer.startswith(b"HTTP/1.1 4")
 
 
-async def test_all_bodies_together_are_bounded() -> None:
-    async with served(layer()) as port:
+async def test_the_sum_of_all_bodies_is_limited() -> None:
+    async with served(middleware()) as port:
         waiting = [asyncio.create_task(put(port, in_parts(LIMIT, pause_after=7))) for _ in range(MAX_BODIES_IN_MEMORY)]
         await asyncio.sleep(0.1)
         answers = [await put(port, in_parts(LIMIT)) for _ in range(1)]

@@ -1,4 +1,4 @@
-"""A namespace goes out as one document and comes in again, under the rules of the route table."""
+"""Export of a namespace as one document, and its import under the rules of the route table."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 @pytest.fixture
 async def other(namespace: Namespace, namespace_name: str) -> AsyncIterator[Worker]:
-    """A worker on another namespace of the same store, where nothing is."""
+    """A worker on another, empty namespace of the same store."""
     async with running(Namespace(namespace.client, Keys(f"{namespace_name}-other"), namespace.scripts)) as one:
         yield one
 
@@ -69,7 +69,7 @@ async def fleet(worker: Worker) -> None:
     (await worker.http.put("/v1/settings/hold_percent", json={"value": 40})).raise_for_status()
 
 
-async def test_an_export_tells_everything_and_when_it_was_taken(worker: Worker) -> None:
+async def test_an_export_contains_everything_and_its_version(worker: Worker) -> None:
     await fleet(worker)
     document = await export(worker)
     status = (await worker.http.get("/v1/status")).json()
@@ -100,7 +100,7 @@ async def test_an_export_tells_everything_and_when_it_was_taken(worker: Worker) 
     assert document["left_out"] == []
 
 
-async def test_what_went_out_comes_in_elsewhere(worker: Worker, other: Worker) -> None:
+async def test_an_exported_fleet_can_be_imported_elsewhere(worker: Worker, other: Worker) -> None:
     await fleet(worker)
     document = await export(worker)
     done = await bring(other, document)
@@ -110,54 +110,54 @@ async def test_what_went_out_comes_in_elsewhere(worker: Worker, other: Worker) -
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_whatever_became_of_a_fleet_comes_in_elsewhere(worker: Worker, other: Worker, seed: int) -> None:
+async def test_any_state_of_a_fleet_can_be_imported_elsewhere(worker: Worker, other: Worker, seed: int) -> None:
     await random_fleet(worker, Random(seed))
     document = await export(worker)
     done = await bring(other, document)
     assert done["turned_down"] == []
-    assert told(await export(other)) == told(document)
+    assert importable_contents(await export(other)) == importable_contents(document)
     assert (await bring(other, document, replace=True))["steps"] == []
 
 
-async def random_fleet(worker: Worker, dice: Random) -> None:
-    """Registrations, departures and operators' verbs, in any order."""
+async def random_fleet(worker: Worker, rng: Random) -> None:
+    """Random registrations, deregistrations and requests of operators."""
     for _ in range(40):
-        name, broker_id = f"broker-{dice.choice('abc')}", dice.randrange(3)
+        name, broker_id = f"broker-{rng.choice('abc')}", rng.randrange(3)
         address = f"127.0.{ord(name[-1])}.{10 + broker_id}:10911"
-        topics = {f"Topic{number}": {"read_queues": dice.randrange(4)} for number in dice.sample(range(6), 3)}
-        match dice.choice(["register"] * 5 + ["leave", "permission", "topic", "delete"]):
+        topics = {f"Topic{number}": {"read_queues": rng.randrange(4)} for number in rng.sample(range(6), 3)}
+        match rng.choice(["register"] * 5 + ["deregister", "permission", "topic", "delete"]):
             case "register":
-                mapping = {"Topic0": {"bname": name, "epoch": dice.randrange(3)}} if dice.random() < 0.3 else {}
+                mapping = {"Topic0": {"bname": name, "epoch": rng.randrange(3)}} if rng.random() < 0.3 else {}
                 body = {
                     "address": address,
                     "topics": topics,
-                    "data_version": dice.choice([None, {"counter": dice.randrange(3)}]),
-                    "acting_master": dice.choice([None, False, True]),
-                    "zone": dice.choice([None, "az-1"]),
+                    "data_version": rng.choice([None, {"counter": rng.randrange(3)}]),
+                    "acting_master": rng.choice([None, False, True]),
+                    "zone": rng.choice([None, "az-1"]),
                     "mappings": mapping,
-                    "filters": dice.choice([None, [], ["127.0.0.1:1"]]),
+                    "filters": rng.choice([None, [], ["127.0.0.1:1"]]),
                 }
                 (await worker.http.put(seat(name, broker_id), json=body)).raise_for_status()
-            case "leave":
+            case "deregister":
                 await worker.http.delete(seat(name, broker_id))
             case "permission":
-                writable = dice.choice([True, False])
+                writable = rng.choice([True, False])
                 await worker.http.put(f"/v1/brokers/{name}/write-permission", json={"writable": writable})
             case "topic":
-                await worker.http.put(f"/v1/topics/Topic{dice.randrange(9)}", json={"queues": {name: {}}})
+                await worker.http.put(f"/v1/topics/Topic{rng.randrange(9)}", json={"queues": {name: {}}})
             case "delete":
-                await worker.http.delete(f"/v1/topics/Topic{dice.randrange(9)}")
+                await worker.http.delete(f"/v1/topics/Topic{rng.randrange(9)}")
 
 
-def told(document: Document) -> Document:
-    """Without what a fleet that is gone has left behind, and whose word brought a topic."""
+def importable_contents(document: Document) -> Document:
+    """The contents without traces of removed groups, and without the origin of topics."""
     for group in document["groups"]:
         for queues in group["topics"].values():
             queues.pop("by_request", None)
     return {**contents(document), "left_out": None}
 
 
-async def test_the_same_again_changes_nothing(worker: Worker, other: Worker) -> None:
+async def test_importing_the_same_snapshot_again_changes_nothing(worker: Worker, other: Worker) -> None:
     await fleet(worker)
     document = await export(worker)
     before = (await bring(other, document))["version"]
@@ -167,7 +167,7 @@ async def test_the_same_again_changes_nothing(worker: Worker, other: Worker) -> 
     assert {counted["create"] + counted["replace"] + counted["keep"] for counted in again["counts"].values()} == {0}
 
 
-async def test_a_dry_run_tells_the_same_as_the_import_and_writes_nothing(worker: Worker, other: Worker) -> None:
+async def test_a_dry_run_reports_the_same_as_the_import_and_writes_nothing(worker: Worker, other: Worker) -> None:
     await fleet(worker)
     document = await export(worker)
     nothing = contents(await export(other))
@@ -196,7 +196,7 @@ async def test_values_that_differ_are_kept_and_reported(worker: Worker, other: W
     assert now["groups"][0]["topics"].keys() == {"TopicA", "Mine", "Static", "%RETRY%群/组", "Requested"}
 
 
-async def test_with_replace_the_snapshot_wins_and_nothing_goes(worker: Worker, other: Worker) -> None:
+async def test_with_replace_the_snapshot_wins_and_nothing_is_removed(worker: Worker, other: Worker) -> None:
     await fleet(worker)
     document = await export(worker)
     version = {"state_version": 1, "timestamp": 1_700_000_000_000, "counter": 3}
@@ -218,7 +218,7 @@ async def test_a_seat_with_a_higher_state_version_is_not_taken(worker: Worker, o
     assert (await export(other))["groups"][0]["members"][0]["address"] == "127.0.0.99:10911"
 
 
-async def test_topics_come_to_a_group_whose_members_are_all_there(worker: Worker, other: Worker) -> None:
+async def test_topics_are_added_to_a_group_whose_instances_are_all_registered(worker: Worker, other: Worker) -> None:
     await worker.put_broker(topics={"TopicA": {}, "New": {"read_queues": 3}})
     await other.put_broker(topics={"TopicA": {}})
     done = await bring(other, await export(worker))
@@ -228,7 +228,7 @@ async def test_topics_come_to_a_group_whose_members_are_all_there(worker: Worker
     assert (await export(other))["groups"][0]["topics"]["New"]["read_queues"] == 3
 
 
-async def test_a_group_of_another_cluster_is_left_alone(worker: Worker, other: Worker) -> None:
+async def test_a_group_of_another_cluster_is_left_unchanged(worker: Worker, other: Worker) -> None:
     await worker.put_broker()
     registered = {"address": "127.0.0.31:10911", "topics": {"Mine": {}}}
     (await other.http.put(seat(cluster="Elsewhere"), json=registered)).raise_for_status()
@@ -240,7 +240,7 @@ async def test_a_group_of_another_cluster_is_left_alone(worker: Worker, other: W
     assert contents(await export(other)) == before
 
 
-async def test_what_another_name_server_does_not_tell_stays_as_it_is(worker: Worker) -> None:
+async def test_fields_that_another_name_server_does_not_report_stay_unchanged(worker: Worker) -> None:
     await worker.put_broker(ha_address="127.0.0.11:10912", timeout_ms=30_000, data_version={"counter": 3})
     before = contents(await export(worker))
     member = {"id": 0, "address": "127.0.0.11:10911"}
@@ -279,24 +279,24 @@ async def test_imported_brokers_expire_like_any_other(
         {"surprise": 1},
     ],
 )
-async def test_a_mistake_anywhere_stops_it_before_anything_is_written(worker: Worker, wrong: Document) -> None:
+async def test_an_error_anywhere_in_the_snapshot_prevents_every_write(worker: Worker, wrong: Document) -> None:
     right: Document = {"snapshot": 1, "key_values": {"N": {"good": "1"}}, **wrong}
     answer = await worker.http.put("/v1/snapshot", json=right)
     assert answer.status_code == 422, answer.text
     assert (await export(worker))["key_values"] == {}
 
 
-async def test_both_verbs_are_administrative(worker: Worker) -> None:
-    stranger = {"x-forwarded-for": "203.0.113.1"}
+async def test_export_and_import_are_administrative(worker: Worker) -> None:
+    forwarded = {"x-forwarded-for": "203.0.113.1"}
     for answer in (
-        await worker.http.get("/v1/snapshot", headers=stranger),
-        await worker.http.put("/v1/snapshot", headers=stranger, json={"snapshot": 1}),
+        await worker.http.get("/v1/snapshot", headers=forwarded),
+        await worker.http.put("/v1/snapshot", headers=forwarded, json={"snapshot": 1}),
     ):
         assert answer.status_code == 403
         assert answer.json()["type"] == "forbidden"
 
 
-async def test_an_export_is_one_version_whatever_is_written_meanwhile(worker: Worker) -> None:
+async def test_an_export_has_one_version_during_concurrent_writes(worker: Worker) -> None:
     for number in range(20):
         await worker.put_broker(
             f"broker-{number:02}", address=f"127.0.1.{number}:1", topics={f"T{n}": {} for n in range(500)}

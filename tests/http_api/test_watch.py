@@ -1,4 +1,4 @@
-"""The watch: what happens, what was missed, and how it ends."""
+"""Watches: live events, missed events after a reconnection, and the end of a stream."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from routebook.store.namespace import Namespace
 from routebook.store.recovery import begin_history
 from routebook.store.workers import acquire_lease
 from tests.http_api.conftest import Worker, running, seat
-from tests.http_api.ports import PATIENCE_SECONDS, line_to
+from tests.http_api.ports import TIMEOUT_SECONDS, raw_connection
 from tests.support.waiting import until
 
 
@@ -28,7 +28,7 @@ class Event:
     data: dict[str, Any]
 
     @property
-    def said(self) -> tuple[str, int, bool]:
+    def summary(self) -> tuple[str, int, bool]:
         return self.data["topic"], self.data["version"], self.data["route"] is not None
 
 
@@ -39,8 +39,8 @@ class Stream:
         self._lines = answer.aiter_lines()
 
     async def next(self) -> Event | None:
-        """None at the end of the stream."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        """The next event, or None at the end of the stream."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             fields: dict[str, str] = {}
             async for line in self._lines:
                 name, _, value = line.partition(": ")
@@ -53,7 +53,7 @@ class Stream:
                     fields = {}
         return None
 
-    async def some(self, number: int) -> list[Event]:
+    async def take(self, number: int) -> list[Event]:
         events = [await self.next() for _ in range(number)]
         assert None not in events
         return [event for event in events if event is not None]
@@ -85,33 +85,33 @@ async def test_changes_of_a_topic_arrive_as_they_happen(worker: Worker) -> None:
         await worker.put_broker(topics={"TopicA": {}, "Other": {}})
         await worker.put_broker("broker-b", address="127.0.0.20:10911", topics={"Other": {}})
         await worker.http.delete(seat())
-        came, went = await stream.some(2)
-        assert (came.said, went.said) == (("TopicA", 1, True), ("TopicA", 3, False))
+        added, removed = await stream.take(2)
+        assert (added.summary, removed.summary) == (("TopicA", 1, True), ("TopicA", 3, False))
         entry = (await worker.http.get("/v1/changes")).json()["changes"][0]
-        assert (came.name, came.id) == ("route", entry["entry"])
-        assert came.data["route"]["brokerDatas"][0]["brokerName"] == "broker-a"
+        assert (added.name, added.id) == ("route", entry["entry"])
+        assert added.data["route"]["brokerDatas"][0]["brokerName"] == "broker-a"
 
 
-async def test_a_topic_that_is_there_is_told_at_once(worker: Worker) -> None:
+async def test_the_watch_of_an_existing_topic_begins_with_its_route(worker: Worker) -> None:
     await worker.put_broker()
     async with watching(worker, "TopicA") as stream:
         first = await stream.next()
         assert first is not None
-        assert first.said == ("TopicA", 1, True)
+        assert first.summary == ("TopicA", 1, True)
         assert first.id is not None
 
 
-async def test_a_watch_of_all_hears_of_every_topic(worker: Worker) -> None:
+async def test_a_watch_without_a_topic_has_events_of_all_topics(worker: Worker) -> None:
     async with watching(worker) as stream:
         await subscribed(worker)
         await worker.put_broker(topics={"A": {}, "B": {}})
-        first, second = await stream.some(2)
-        assert (first.said, second.said) == (("A", 1, True), ("B", 1, True))
-        # Only behind the last of them has everything of this version been heard.
+        first, second = await stream.take(2)
+        assert (first.summary, second.summary) == (("A", 1, True), ("B", 1, True))
+        # A client can resume only after the last event of a version, so only that one has an id.
         assert (first.id, second.id is None) == (None, False)
 
 
-async def test_it_resumes_without_a_gap(worker: Worker) -> None:
+async def test_a_watch_resumes_without_a_gap(worker: Worker) -> None:
     async with watching(worker, "TopicA") as stream:
         await subscribed(worker)
         await worker.put_broker()
@@ -121,11 +121,11 @@ async def test_it_resumes_without_a_gap(worker: Worker) -> None:
     await worker.http.put("/v1/kv/any/key", json={"value": "1"})
     await worker.http.delete("/v1/topics/TopicA")
     async with watching(worker, "TopicA", seen) as stream:
-        missed = await stream.some(3)
+        missed = await stream.take(3)
         await worker.put_broker()
-        missed += await stream.some(1)
-    # Version 3 is a key-value, and the deletion is an entry for each broker. All tell of the route as it is now.
-    assert [event.said for event in missed] == [
+        missed += await stream.take(1)
+    # Version 3 is a key-value, and the deletion has one entry per broker. All events have the current route.
+    assert [event.summary for event in missed] == [
         ("TopicA", 2, False),
         ("TopicA", 4, False),
         ("TopicA", 5, False),
@@ -133,7 +133,7 @@ async def test_it_resumes_without_a_gap(worker: Worker) -> None:
     ]
 
 
-async def test_of_very_much_only_the_newest_is_told(worker: Worker) -> None:
+async def test_after_many_changes_only_the_newest_of_a_topic_is_sent(worker: Worker) -> None:
     await worker.put_broker()
     async with watching(worker, "TopicA") as stream:
         await stream.next()
@@ -143,11 +143,11 @@ async def test_of_very_much_only_the_newest_is_told(worker: Worker) -> None:
     async with watching(worker, "TopicA", seen) as stream:
         event = await stream.next()
         assert event is not None
-        assert event.said == ("TopicA", MAX_SINGLE_EVENTS + 2, True)
+        assert event.summary == ("TopicA", MAX_SINGLE_EVENTS + 2, True)
         assert event.data["route"]["queueDatas"][0]["readQueueNums"] == MAX_SINGLE_EVENTS
 
 
-async def test_resuming_where_nothing_was_missed_says_nothing(worker: Worker) -> None:
+async def test_resuming_without_missed_changes_sends_no_event(worker: Worker) -> None:
     await worker.put_broker()
     async with watching(worker, "TopicA") as stream:
         await stream.next()
@@ -157,22 +157,22 @@ async def test_resuming_where_nothing_was_missed_says_nothing(worker: Worker) ->
         await worker.http.delete("/v1/topics/TopicA")
         event = await stream.next()
         assert event is not None
-        assert event.said == ("TopicA", 2, False)
+        assert event.summary == ("TopicA", 2, False)
 
 
-async def test_one_resumes_on_another_worker(worker: Worker, namespace: Namespace) -> None:
+async def test_a_watch_resumes_on_another_worker(worker: Worker, namespace: Namespace) -> None:
     async with watching(worker) as stream:
         await subscribed(worker)
         await worker.put_broker(topics={"A": {}, "B": {}})
-        await stream.some(2)
+        await stream.take(2)
         seen = stream.last_id
     await worker.http.delete(seat())
     async with running(namespace) as other, watching(other, None, seen) as stream:
-        # The entry of a group that is gone does not name its topics; the history before does.
-        assert [event.said for event in await stream.some(2)] == [("A", 2, False), ("B", 2, False)]
+        # The entry of a removed group does not name its topics; earlier entries do.
+        assert [event.summary for event in await stream.take(2)] == [("A", 2, False), ("B", 2, False)]
 
 
-async def test_all_settings_and_order_changes_in_between_are_told(worker: Worker) -> None:
+async def test_missed_changes_of_settings_and_order_configuration_are_sent(worker: Worker) -> None:
     await worker.put_broker(topics={"A": {}, "B": {}})
     async with watching(worker, "A") as stream:
         await stream.next()
@@ -180,20 +180,20 @@ async def test_all_settings_and_order_changes_in_between_are_told(worker: Worker
     await worker.http.put("/v1/kv/ORDER_TOPIC_CONFIG/B", json={"value": "broker-a:8"})
     await worker.http.put("/v1/settings/order_message_enable", json={"value": True})
     async with watching(worker, None, seen) as stream:
-        assert [event.said[:2] for event in await stream.some(3)] == [("B", 2), ("A", 3), ("B", 3)]
+        assert [event.summary[:2] for event in await stream.take(3)] == [("B", 2), ("A", 3), ("B", 3)]
 
 
 @pytest.mark.parametrize("last_seen", ["1-1", "nonsense", "1763475600000-999999", "0-0", "5-0"])
-async def test_an_entry_that_is_not_in_the_history_begins_with_reset(worker: Worker, last_seen: str) -> None:
+async def test_resuming_after_an_unknown_entry_begins_with_reset(worker: Worker, last_seen: str) -> None:
     await worker.put_broker()
     async with watching(worker, "TopicA", last_seen) as stream:
-        reset, now = await stream.some(2)
+        reset, now = await stream.take(2)
         assert (reset.name, reset.data["version"]) == ("reset", 1)
         assert reset.data["history"] == worker.registry.replica.history
-        assert now.said == ("TopicA", 1, True)
+        assert now.summary == ("TopicA", 1, True)
 
 
-async def test_a_trimmed_entry_begins_with_reset(worker: Worker) -> None:
+async def test_resuming_after_a_trimmed_entry_begins_with_reset(worker: Worker) -> None:
     await worker.put_broker()
     async with watching(worker, "TopicA") as stream:
         await stream.next()
@@ -217,7 +217,7 @@ async def test_a_reset_can_be_resumed_from(worker: Worker) -> None:
     async with watching(worker, None, seen) as stream:
         event = await stream.next()
         assert event is not None
-        assert event.said == ("TopicA", 2, False)
+        assert event.summary == ("TopicA", 2, False)
 
 
 async def test_a_new_history_is_a_reset(worker: Worker, namespace: Namespace) -> None:
@@ -244,7 +244,7 @@ async def test_keep_alive_comments_are_sent(worker: Worker) -> None:
     assert comment.startswith(b":")
 
 
-async def test_a_watcher_that_does_not_keep_up_is_let_go(worker: Worker) -> None:
+async def test_a_watch_that_does_not_keep_up_ends(worker: Worker) -> None:
     watch = Watch(worker.registry, worker.app._watchers, WatchRequest("A", resumes=False))
     async with aclosing(watch.stream()) as stream:  # type: ignore[type-var]
         await anext(stream)
@@ -258,17 +258,17 @@ async def test_a_watcher_that_does_not_keep_up_is_let_go(worker: Worker) -> None
 async def test_a_watch_ends_when_the_worker_stops(namespace: Namespace) -> None:
     async with running(namespace) as worker:
         await worker.put_broker()
-        async with line_to(worker.port) as line:
-            await line.say("GET /v1/watch?topic=TopicA HTTP/1.1\r\nhost: x\r\n\r\n")
-            await line.until(b"event: route")
+        async with raw_connection(worker.port) as connection:
+            await connection.send("GET /v1/watch?topic=TopicA HTTP/1.1\r\nhost: x\r\n\r\n")
+            await connection.read_until(b"event: route")
             worker.app.stop()
-            # The whole chunked body: it ended in order, and was not cut.
-            assert (await line.until(b"\r\n0\r\n\r\n")).endswith(b"0\r\n\r\n")
+            # The chunked body has its end marker, so the connection was not aborted.
+            assert (await connection.read_until(b"\r\n0\r\n\r\n")).endswith(b"0\r\n\r\n")
         late = await worker.http.get("/v1/watch")
         assert (late.status_code, late.json()["type"]) == (503, "busy")
 
 
-async def test_there_are_only_so_many(worker: Worker) -> None:
+async def test_the_number_of_watches_is_limited(worker: Worker) -> None:
     worker.app._watchers._max_watches = 1
     async with watching(worker, "A"):
         await subscribed(worker)
@@ -276,11 +276,11 @@ async def test_there_are_only_so_many(worker: Worker) -> None:
         assert (more.status_code, more.json()["type"]) == (503, "busy")
 
 
-def test_ids_are_ordered_like_the_history() -> None:
+def test_event_ids_are_ordered_like_the_history() -> None:
     assert EventId(2, 3) > EventId(1, 2)
 
 
-async def test_a_baseline_in_between_tells_nothing_and_is_resumed_across(worker: Worker) -> None:
+async def test_a_watch_resumes_across_a_baseline_without_events_for_it(worker: Worker) -> None:
     await worker.put_broker()
     async with watching(worker, None) as stream:
         await subscribed(worker)
@@ -295,5 +295,5 @@ async def test_a_baseline_in_between_tells_nothing_and_is_resumed_across(worker:
     async with watching(worker, None, seen) as stream:
         event = await stream.next()
         assert event is not None
-        assert event.said[0] == "B"
-        assert event.said[1] > 6
+        assert event.summary[0] == "B"
+        assert event.summary[1] > 6

@@ -1,4 +1,4 @@
-"""Registering, living, leaving; topics, permissions, key-values, settings."""
+"""Registrations, heartbeats, deregistrations; topics, permissions, key-values, settings."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from routebook.store.namespace import Namespace
 from tests.http_api.conftest import CLUSTER, Worker, running, seat
 
 
-async def test_the_example_of_the_pages_registers_a_broker(worker: Worker) -> None:
+async def test_the_example_in_the_api_description_registers_a_broker(worker: Worker) -> None:
     answer = await worker.http.put(seat(), json=REGISTRATION_EXAMPLE)
     body = answer.json()
     assert (answer.status_code, body["status"], body["master_address"]) == (200, "changed", None)
@@ -17,25 +17,24 @@ async def test_the_example_of_the_pages_registers_a_broker(worker: Worker) -> No
     assert (await worker.http.get("/v1/routes/TopicA")).status_code == 200
 
 
-async def test_the_same_body_again_changes_nothing(worker: Worker) -> None:
+async def test_repeating_a_registration_changes_nothing(worker: Worker) -> None:
     version = {"counter": 1}
     first = (await worker.put_broker(data_version=version)).json()
     again = (await worker.put_broker(data_version=version)).json()
     assert again == first | {"status": "unchanged"}
 
 
-async def test_a_repeat_is_answered_like_the_first_time_it_changed_nothing(worker: Worker) -> None:
+async def test_every_repeat_of_a_registration_gets_the_same_response(worker: Worker) -> None:
     body = {"address": "127.0.0.11:10911", "topics": {"TopicA": {}}, "data_version": {"counter": 1}}
     same_origin = {"origin": f"http://127.0.0.1:{worker.port}"}
     await worker.http.put(seat(), json=body)
-    short = await worker.http.put(seat(), json=body)
-    # Whoever names an origin takes the longer way.
-    longer = await worker.http.put(seat(), json=body, headers=same_origin)
-    assert short.content == longer.content
-    assert dict(short.headers) | {"date": ""} == dict(longer.headers) | {"date": ""}
+    second = await worker.http.put(seat(), json=body)
+    third = await worker.http.put(seat(), json=body, headers=same_origin)
+    assert second.content == third.content
+    assert dict(second.headers) | {"date": ""} == dict(third.headers) | {"date": ""}
 
 
-async def test_a_repeat_restores_what_others_took_away(worker: Worker) -> None:
+async def test_a_repeated_registration_restores_what_was_deleted(worker: Worker) -> None:
     body = {"address": "127.0.0.11:10911", "topics": {"TopicA": {}}, "data_version": {"counter": 1}}
     await worker.http.put(seat(), json=body)
     await worker.http.delete("/v1/topics/TopicA")
@@ -46,7 +45,7 @@ async def test_a_repeat_restores_what_others_took_away(worker: Worker) -> None:
     assert (await worker.http.put(seat(), json=body)).json()["status"] == "unchanged"
 
 
-async def test_the_same_body_for_another_seat_is_another_registration(worker: Worker) -> None:
+async def test_the_same_body_for_another_seat_is_a_new_registration(worker: Worker) -> None:
     body = {"address": "127.0.0.11:10911", "topics": {"TopicA": {}}, "data_version": {"counter": 1}}
     for path in (seat("a"), seat("b"), seat("a", cluster="Other"), seat("b", 1)):
         await worker.http.put(path, json=body)
@@ -54,19 +53,19 @@ async def test_the_same_body_for_another_seat_is_another_registration(worker: Wo
     assert {one["name"]: one["brokers"] for one in clusters} == {CLUSTER: ["a", "b"], "Other": ["a"]}
 
 
-async def test_a_refused_body_is_refused_again(worker: Worker) -> None:
+async def test_an_invalid_body_is_refused_every_time(worker: Worker) -> None:
     for _ in range(2):
         answer = await worker.http.put(seat(), json={"address": "127.0.0.11:10911", "topics": {"": {}}})
         assert answer.status_code == 422
 
 
-async def test_a_slave_is_told_its_master(worker: Worker) -> None:
+async def test_the_response_to_a_slave_has_its_master(worker: Worker) -> None:
     await worker.put_broker(ha_address="127.0.0.11:10912")
     slave = (await worker.put_broker(broker_id=1)).json()
     assert (slave["master_address"], slave["master_ha_address"]) == ("127.0.0.11:10911", "127.0.0.11:10912")
 
 
-async def test_topics_merge_unless_they_replace(worker: Worker) -> None:
+async def test_topics_are_merged_unless_replace_is_set(worker: Worker) -> None:
     await worker.put_broker(topics={"A": {}, "B": {}})
     await worker.put_broker(topics={"C": {}})
     assert await topics_of(worker) == ["A", "B", "C"]
@@ -85,7 +84,7 @@ async def test_static_topics_are_kept_and_returned(worker: Worker) -> None:
     assert route["topicQueueMappingByBroker"]["broker-a"]["currIdMap"] == {"0": 0, "2": 1}
 
 
-async def test_a_broker_leaves_once(worker: Worker) -> None:
+async def test_a_broker_can_be_deregistered_once(worker: Worker) -> None:
     await worker.put_broker()
     assert (await worker.http.delete(seat())).status_code == 200
     assert (await worker.http.get("/v1/routes/TopicA")).status_code == 404
@@ -93,15 +92,15 @@ async def test_a_broker_leaves_once(worker: Worker) -> None:
     assert (again.status_code, again.json()["type"]) == (404, "broker-not-found")
 
 
-async def test_a_heartbeat_is_for_the_known(worker: Worker) -> None:
+async def test_only_a_registered_broker_can_send_a_heartbeat(worker: Worker) -> None:
     await worker.put_broker()
     assert (await worker.http.post(f"{seat()}/heartbeat")).status_code == 200
-    unknown = await worker.http.post(f"{seat('nobody')}/heartbeat")
+    unknown = await worker.http.post(f"{seat('missing')}/heartbeat")
     assert (unknown.status_code, unknown.json()["type"]) == (404, "unknown-broker")
     assert "PUT" in unknown.json()["advice"]
 
 
-async def test_write_permission_goes_and_comes(worker: Worker) -> None:
+async def test_write_permission_can_be_removed_and_restored(worker: Worker) -> None:
     await worker.put_broker(topics={"A": {}, "B": {}})
     path = "/v1/brokers/broker-a/write-permission"
     assert (await worker.http.put(path, json={"writable": False})).json()["count"] == 2
@@ -115,7 +114,7 @@ async def test_topics_are_registered_and_deleted(worker: Worker) -> None:
     answer = await worker.http.put("/v1/topics/New", json={"queues": {"broker-a": {"read_queues": 2}}})
     assert (answer.status_code, answer.json()["count"]) == (200, 1)
     assert (await worker.http.get("/v1/topics/New")).json()["queues"]["broker-a"]["read_queues"] == 2
-    unknown = await worker.http.put("/v1/topics/New2", json={"queues": {"nobody": {}}})
+    unknown = await worker.http.put("/v1/topics/New2", json={"queues": {"missing": {}}})
     assert (unknown.status_code, unknown.json()["type"]) == (404, "broker-not-found")
     assert (await worker.http.delete("/v1/topics/New", params={"cluster": "Other"})).json()["count"] == 0
     assert (await worker.http.delete("/v1/topics/New", params={"cluster": CLUSTER})).json()["count"] == 1
@@ -132,7 +131,7 @@ async def test_key_values_are_written_read_and_deleted(worker: Worker) -> None:
     assert (await worker.http.delete(path)).json()["type"] == "key-not-found"
     assert (await worker.http.get(path)).json()["type"] == "key-not-found"
     assert (await worker.http.get("/v1/kv/ORDER_TOPIC_CONFIG")).json()["table"] == {}
-    assert (await worker.http.get("/v1/kv/nobody")).status_code == 404
+    assert (await worker.http.get("/v1/kv/missing")).status_code == 404
 
 
 @pytest.mark.parametrize(("value", "text"), [(40, "40"), ("40", "40")], ids=["a number", "its text"])
@@ -172,21 +171,21 @@ async def test_expiry_is_shown_and_released(worker: Worker) -> None:
         ({"mappings": {"A": {"bname": "b", "current_ids": {"x": 1}}}}, "current_ids"),
     ],
 )
-async def test_a_wrong_field_is_named(worker: Worker, change: dict[str, object], where: str) -> None:
+async def test_the_problem_names_the_invalid_field(worker: Worker, change: dict[str, object], where: str) -> None:
     answer = await worker.http.put(seat(), json={"address": "127.0.0.11:10911"} | change)
     assert (answer.status_code, answer.json()["type"]) == (422, "invalid-input")
     assert where in answer.json()["detail"]
     assert worker.registry.replica.version == 0
 
 
-async def test_broken_json_is_said_to_be_broken(worker: Worker) -> None:
+async def test_broken_json_is_a_problem(worker: Worker) -> None:
     for body in (b"{", b"\xff\xfe", b"[" * 100_000, b'{"address": ' + b"9" * 6000 + b"}"):
         answer = await worker.http.put(seat(), content=body)
         assert answer.status_code == 400, body[:9]
         assert answer.json()["type"] in {"broken-json", "bad-request"}
 
 
-async def test_curl_need_not_say_that_it_sends_json(worker: Worker) -> None:
+async def test_the_content_type_of_a_body_is_ignored(worker: Worker) -> None:
     answer = await worker.http.put(
         seat(),
         content=b'{"address": "127.0.0.11:10911"}',
@@ -208,7 +207,9 @@ async def test_curl_need_not_say_that_it_sends_json(worker: Worker) -> None:
         ("HEAD", "/v1/watch", 405, "method-not-allowed"),
     ],
 )
-async def test_all_refusals_are_problems(worker: Worker, method: str, path: str, status: int, kind: str) -> None:
+async def test_every_error_response_is_a_problem(
+    worker: Worker, method: str, path: str, status: int, kind: str
+) -> None:
     answer = await worker.http.request(method, path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -216,14 +217,14 @@ async def test_all_refusals_are_problems(worker: Worker, method: str, path: str,
         assert (answer.json()["type"], answer.json()["status"]) == (kind, status)
 
 
-async def test_a_write_is_seen_by_another_worker_that_waits_for_it(worker: Worker, namespace: Namespace) -> None:
+async def test_another_worker_can_wait_for_a_write(worker: Worker, namespace: Namespace) -> None:
     async with running(namespace) as other:
         version = (await worker.put_broker()).json()["version"]
         answer = await other.http.get("/v1/routes/TopicA", params={"min_version": version})
         assert answer.status_code == 200
 
 
-async def test_many_at_once_are_all_registered(worker: Worker) -> None:
+async def test_concurrent_registrations_all_succeed(worker: Worker) -> None:
     async def register(number: int) -> None:
         await worker.put_broker(f"b{number}", address=f"127.0.1.{number}:10911", topics={"TopicA": {}})
 

@@ -1,4 +1,4 @@
-"""A service of its own for each test: fleets must not meet."""
+"""Each test has its own service, so that fleets do not mix."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +28,6 @@ def service(store_url: str, namespace_name: str, tmp_path: Path) -> Iterator[Run
 
 @pytest.fixture
 def other_service(store_url: str, namespace_name: str, tmp_path: Path) -> Iterator[Running]:
-    """On the same store, and so of the same mind."""
+    """A second service on the same store and namespace."""
     with _serving(store_url, namespace_name, tmp_path) as running:
         yield running

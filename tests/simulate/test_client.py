@@ -1,4 +1,4 @@
-"""How simulated clients and brokers treat a name server: as RocketMQ's own do."""
+"""Simulated clients and brokers use a name server like RocketMQ's own."""
 
 import asyncio
 import io
@@ -19,7 +19,7 @@ ROUTE = '{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
 
 
 @asynccontextmanager
-async def asking(
+async def running_client(
     *addresses: str, topics: tuple[str, ...] = ("TopicA",), follows_go_away: bool = True
 ) -> AsyncIterator[tuple[Counts, io.StringIO]]:
     counts, journal = Counts(), io.StringIO()
@@ -41,65 +41,65 @@ async def asking(
         await client.close()
 
 
-async def test_a_client_asks_for_its_topics_one_after_the_other() -> None:
+async def test_a_client_looks_up_its_topics_one_after_the_other() -> None:
     server = CannedServer(routes={"TopicA": ROUTE})
     async with (
         server_playing(server.play) as address,
-        asking(address, topics=("TopicA", "TopicB")) as (counts, journal),
+        running_client(address, topics=("TopicA", "TopicB")) as (counts, journal),
     ):
         await until(lambda: counts.lookups >= 5)
-    assert [ext["topic"] for _, ext in server.asked[:4]] == ["TopicA", "TopicB", "TopicA", "TopicB"]
+    assert [ext["topic"] for _, ext in server.requests[:4]] == ["TopicA", "TopicB", "TopicA", "TopicB"]
     assert counts.found >= 2
     assert counts.not_found >= 2
     assert counts.failed == 0
-    (told,) = [json.loads(line) for line in journal.getvalue().splitlines()]
-    assert (told["event"], told["topic"], told["server"]) == ("not-found", "TopicB", address)
+    (event,) = [json.loads(line) for line in journal.getvalue().splitlines()]
+    assert (event["event"], event["topic"], event["server"]) == ("not-found", "TopicB", address)
 
 
-async def test_a_client_tells_when_a_topic_goes_and_when_it_is_back() -> None:
+async def test_a_client_records_when_a_topic_is_missing_and_found_again() -> None:
     server = CannedServer()
-    async with server_playing(server.play) as address, asking(address) as (counts, journal):
+    async with server_playing(server.play) as address, running_client(address) as (counts, journal):
         await until(lambda: counts.not_found >= 2)
         server.routes["TopicA"] = ROUTE
         await until(lambda: counts.found >= 2)
     assert [json.loads(line)["event"] for line in journal.getvalue().splitlines()] == ["not-found", "found-again"]
 
 
-async def test_a_client_keeps_its_name_server_and_turns_to_the_next_when_the_connection_is_lost() -> None:
+async def test_a_client_changes_its_name_server_only_when_the_connection_is_lost() -> None:
     first, second = CannedServer(routes={"TopicA": ROUTE}), CannedServer(routes={"TopicA": ROUTE})
     async with (
         server_playing(first.play) as one,
         server_playing(second.play) as other,
-        asking(one, other) as (counts, _),
+        running_client(one, other) as (counts, _),
     ):
         await until(lambda: counts.found >= 5)
         assert counts.switches == 0
-        assert not first.asked or not second.asked
+        assert not first.requests or not second.requests
     server = CannedServer(routes={"TopicA": ROUTE})
-    async with server_playing(server.play) as there, asking("127.0.0.1:1", "127.0.0.1:2", there) as (counts, _):
+    async with server_playing(server.play) as there, running_client("127.0.0.1:1", "127.0.0.1:2", there) as (counts, _):
         await until(lambda: counts.found >= 3)
-        # One call fails for each that is down, and no call tries a second one.
+        # One lookup fails for each server that is down, and no lookup is retried.
         assert counts.failures["unreachable"] == counts.switches <= 2
 
 
 @pytest.mark.parametrize("follows", [True, False])
-async def test_go_away_is_followed_once(follows: bool) -> None:
+async def test_a_request_is_repeated_once_after_go_away(follows: bool) -> None:
     server = CannedServer(refused={105: (1500, "please go away")})
-    async with server_playing(server.play) as address, asking(address, follows_go_away=follows) as (counts, _):
+    async with server_playing(server.play) as address, running_client(address, follows_go_away=follows) as (counts, _):
         await until(lambda: counts.failures["1500"] >= 2)
-        asked, failed, retries = len(server.asked), counts.failures["1500"], counts.retries
+        requests, failed, retries = len(server.requests), counts.failures["1500"], counts.retries
     assert bool(retries) == follows
-    assert asked >= failed * (2 if follows else 1)
+    assert requests >= failed * (2 if follows else 1)
 
 
-async def test_a_late_answer_ends_the_connection() -> None:
+async def test_a_late_response_closes_the_connection() -> None:
     server = CannedServer(silent={105})
     async with server_playing(server.play) as address:
-        line = ServerConnection(address)
+        connection = ServerConnection(address)
         with pytest.raises(LateResponseError):
-            await line.request(105, {"topic": "TopicA"}, timeout_ms=50)
-        assert not line.is_open
-        await line.close()
+            await connection.request(105, {"topic": "TopicA"}, timeout_ms=50)
+        assert not connection.is_open
+        await connection.close()
 
 
 def test_percentiles_are_within_three_per_cent() -> None:

@@ -1,4 +1,4 @@
-"""`routebook simulate` as it is typed."""
+"""The command `routebook simulate`."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ from tests.support.simulated import first_address, lines_of, table_of
 from tests.support.waiting import until
 
 
-def test_a_short_run_ends_with_its_counts(service: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_run_prints_its_counts(service: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = ["--brokers", "2", "--topics", "3", "--first-address", first_address()]
     clients = ["--clients", "3", "--poll", "100ms"]
     files = ["--log", str(tmp_path / "log"), "--answers", str(tmp_path / "answers"), "--url", service.http]
@@ -32,7 +32,7 @@ def test_a_short_run_ends_with_its_counts(service: Running, tmp_path: Path, caps
     assert lines_of(tmp_path / "answers")
 
 
-async def test_ctrl_c_ends_it_in_order(service: Running, tmp_path: Path) -> None:
+async def test_ctrl_c_deregisters_all_brokers(service: Running, tmp_path: Path) -> None:
     path = tmp_path / "log"
     arguments = ["-n", service.remoting, "--brokers", "3", "--first-address", first_address(), "--log", str(path)]
     process = subprocess.Popen([sys.executable, "-m", "routebook", "simulate", *arguments], stdout=subprocess.PIPE)
@@ -46,12 +46,12 @@ async def test_ctrl_c_ends_it_in_order(service: Running, tmp_path: Path) -> None
         await until(registered, timeout_s=START_SECONDS)
         assert len((await table_of(service.remoting))[0]) == 3
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=START_SECONDS)
+        output, _ = process.communicate(timeout=START_SECONDS)
     finally:
         process.kill()
         process.wait()
     assert process.returncode == 0
-    assert "3 accepted" in said.decode()
+    assert "3 accepted" in output.decode()
     assert [line["how"] for line in lines_of(path) if line["event"] == "stopped"] == ["orderly"] * 3
 
     async def is_empty() -> bool:
@@ -61,7 +61,7 @@ async def test_ctrl_c_ends_it_in_order(service: Running, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--timeout-ms", "9000"], "brokers register every"),
         (["--duration", "soon"], "is not a duration"),
@@ -72,25 +72,29 @@ async def test_ctrl_c_ends_it_in_order(service: Running, tmp_path: Path) -> None
         (["--log", "no/such/folder/log"], "cannot be written"),
     ],
 )
-def test_wrong_usage_is_told(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_exit_code_2_with_a_reason(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["simulate", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_no_name_server_at_all_is_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_any_name_server_the_exit_code_is_3(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "-n", "127.0.0.1:1;127.0.0.1:2", "--brokers", "1"]) == 3
     assert "127.0.0.1:1 is unavailable" in capsys.readouterr().err
 
 
-def test_an_address_in_use_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as somebody:
-        address = f"127.0.0.1:{somebody.getsockname()[1]}"
+def test_an_address_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
         assert run(["simulate", "-n", address, "--brokers", "1", "--first-address", address]) == 2
     assert "--first-address" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("flags", "code"), [([], 0), (["--strict"], 1)])
-def test_what_was_refused_counts_when_strict(flags: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_registration_is_exit_code_1_when_strict(
+    flags: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     with serving(CannedServer(refused={103: (1, "not today")})) as address:
         fleet = ["-n", address, "--brokers", "1", "--first-address", first_address()]
         assert run(["simulate", *fleet, "--duration", "100ms", *flags]) == code

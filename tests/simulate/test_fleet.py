@@ -1,4 +1,4 @@
-"""A simulated fleet and a real service: what the journal tells is what the route table holds."""
+"""A simulated fleet with a real service: the route table matches the journal."""
 
 import asyncio
 from pathlib import Path
@@ -13,8 +13,8 @@ from tests.runtime.running import Running
 from tests.support.simulated import expected_table, first_address, lines_of, table_of
 from tests.support.waiting import until
 
-BUSY_MACHINE = {"late"}
-"""Lookups that three seconds were too short for."""
+ALLOWED_FAILURES = {"late"}
+"""Failures that a busy machine may cause: lookups that took longer than three seconds."""
 
 
 async def test_the_route_table_matches_the_journal(service: Running, tmp_path: Path) -> None:
@@ -51,13 +51,13 @@ async def test_the_route_table_matches_the_journal(service: Running, tmp_path: P
         finally:
             await simulation.end()
     await until(is_empty)  # 104 is answered before it takes effect.
-    assert simulation.counts.failures.keys() <= BUSY_MACHINE
+    assert simulation.counts.failures.keys() <= ALLOWED_FAILURES
     assert simulation.counts.registrations.keys() == {"0"}
     assert [line["n"] for line in lines_of(path)] == list(range(1, len(lines_of(path)) + 1))
     assert lines_of(path)[-1]["event"] == "end"
 
 
-async def test_a_fleet_goes_on_when_one_of_its_name_servers_stops(
+async def test_a_fleet_continues_when_one_of_its_name_servers_stops(
     service: Running, other_service: Running, tmp_path: Path
 ) -> None:
     path = tmp_path / "journal"
@@ -70,7 +70,7 @@ async def test_a_fleet_goes_on_when_one_of_its_name_servers_stops(
             await simulation.start()
             await until(lambda: counts.found > 20)
             await asyncio.to_thread(other_service.stop)
-            # Each of its clients may fail once, and only once: then it has found the other one.
+            # Each of its clients may fail once, before it changes to the other name server.
             found, failed = counts.found, counts.failures["unreachable"]
             await until(lambda: counts.switches > 0 and counts.found > found + 100)
             assert counts.failures["unreachable"] - failed <= options.clients
@@ -83,7 +83,7 @@ async def test_a_fleet_goes_on_when_one_of_its_name_servers_stops(
 
 
 @pytest.mark.slow
-async def test_after_a_minute_of_trouble_both_workers_hold_what_the_journal_tells(
+async def test_after_a_minute_of_trouble_both_workers_match_the_journal(
     service: Running, other_service: Running, tmp_path: Path
 ) -> None:
     path = tmp_path / "journal"
@@ -121,7 +121,7 @@ async def test_after_a_minute_of_trouble_both_workers_hold_what_the_journal_tell
             await simulation.end()
     await until(is_empty)  # 104 is answered before it takes effect.
     counts = simulation.counts
-    assert counts.failures.keys() <= BUSY_MACHINE
+    assert counts.failures.keys() <= ALLOWED_FAILURES
     assert counts.registrations.keys() == {"0"}
     kinds = {"crash", "deploy", "switch", "silence", "permission", "flap"}
     assert kinds | {"topic-created", "topic-resized", "topic-deleted"} == counts.troubles.keys()

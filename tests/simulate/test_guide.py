@@ -1,4 +1,4 @@
-"""docs/simulate.md is whole."""
+"""docs/simulate.md describes every option and event."""
 
 import re
 from typing import get_args

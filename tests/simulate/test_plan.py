@@ -1,4 +1,4 @@
-"""What happens to whom follows from the seed."""
+"""The plan follows from the seed."""
 
 from dataclasses import asdict, replace
 from itertools import islice
@@ -44,7 +44,7 @@ def test_every_kind_of_trouble_happens() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_group_is_in_one_trouble_at_a_time_and_all_are_over_at_the_end(seed: int) -> None:
+def test_a_group_is_in_one_trouble_at_a_time_and_all_end_in_time(seed: int) -> None:
     free_from = dict.fromkeys((group.name for group in groups_of(LAYOUT)), 0.0)
     for step in steps(seed):
         assert step.end_s + PAUSE_S <= EVERYTHING.duration_s
@@ -55,17 +55,17 @@ def test_a_group_is_in_one_trouble_at_a_time_and_all_are_over_at_the_end(seed: i
             free_from[name] = step.end_s + PAUSE_S
 
 
-def test_only_topics_that_are_there_are_changed() -> None:
-    there = set(topics_of(LAYOUT, groups_of(LAYOUT), 3))
+def test_only_existing_topics_are_changed() -> None:
+    existing = set(topics_of(LAYOUT, groups_of(LAYOUT), 3))
     for step in steps(3):
         if step.kind == "topic-created":
-            assert step.topic not in there
-            there.add(step.topic)
+            assert step.topic not in existing
+            existing.add(step.topic)
         elif step.topic:
-            assert step.topic in there
+            assert step.topic in existing
         if step.kind == "topic-deleted":
-            there.remove(step.topic)
-    assert len(there) > LAYOUT.topics / 2
+            existing.remove(step.topic)
+    assert len(existing) > LAYOUT.topics / 2
 
 
 def test_the_silence_of_a_broker_is_longer_than_its_timeout() -> None:
@@ -74,16 +74,16 @@ def test_the_silence_of_a_broker_is_longer_than_its_timeout() -> None:
     assert min(step.lasts_s for step in silences) > EVERYTHING.timeout_ms / 1000 + 5
 
 
-def test_without_rates_nothing_happens_and_without_slaves_nobody_switches() -> None:
+def test_without_intervals_nothing_happens_and_without_slaves_no_switch() -> None:
     assert steps(1, Churn(duration_s=600)) == []
     assert steps(1, Churn(switch_every_s=1, duration_s=600), replace(LAYOUT, slaves=0)) == []
 
 
-def test_without_a_duration_there_is_no_end() -> None:
+def test_without_a_duration_the_plan_has_no_end() -> None:
     assert len(steps(1, replace(EVERYTHING, duration_s=0))) == 2_000
 
 
-def test_every_broker_has_a_host_of_its_own() -> None:
+def test_every_broker_has_its_own_host() -> None:
     hosts = [host for group in groups_of(LAYOUT) for host in group.hosts]
     assert len(set(hosts)) == 24
     assert hosts[0] == "127.64.0.1"

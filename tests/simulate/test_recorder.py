@@ -1,4 +1,4 @@
-"""What the recorder writes is what the worker said at that version."""
+"""The recorder writes the worker's responses with their version."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.simulated import lines_of
 from tests.support.waiting import until
 
 
-async def test_answers_are_recorded_with_their_version(service: Running, tmp_path: Path) -> None:
+async def test_responses_are_recorded_with_their_version(service: Running, tmp_path: Path) -> None:
     path = tmp_path / "answers"
     await asyncio.to_thread(service.register, "broker-a", "TopicA", "TopicB")
     with path.open("w") as file:
@@ -22,7 +22,7 @@ async def test_answers_are_recorded_with_their_version(service: Running, tmp_pat
             await until(lambda: {line["topic"] for line in lines_of(path)} == {"TopicA", "TopicB"})
             assert {line["version"] for line in lines_of(path)} == {1}
             await asyncio.to_thread(service.register, "broker-b", "TopicB", "TopicC")
-            # It hears of the new topic from the watch, long before it lists topics anew.
+            # The watch reports the new topic long before the next list of topics.
             await until(lambda: "TopicC" in {line["topic"] for line in lines_of(path)})
         finally:
             running.cancel()
@@ -38,7 +38,7 @@ async def test_answers_are_recorded_with_their_version(service: Running, tmp_pat
         assert brokers == expected, line
 
 
-async def test_a_topic_that_has_gone_is_asked_for_too(service: Running, tmp_path: Path) -> None:
+async def test_deleted_topics_are_looked_up_too(service: Running, tmp_path: Path) -> None:
     path = tmp_path / "answers"
     await asyncio.to_thread(service.register, "broker-a", "TopicA")
     with path.open("w") as file:
@@ -48,12 +48,12 @@ async def test_a_topic_that_has_gone_is_asked_for_too(service: Running, tmp_path
         await asyncio.to_thread(service.delete, "/v1/topics/TopicA")
         async with asyncio.timeout(30):
             await running
-    gone = [line for line in lines_of(path) if line["status"] == 404]
-    assert gone
-    assert {(line["version"], line["route"]) for line in gone} == {(2, None)}
+    deleted = [line for line in lines_of(path) if line["status"] == 404]
+    assert deleted
+    assert {(line["version"], line["route"]) for line in deleted} == {(2, None)}
     assert recorder.written == 200
 
 
-async def test_a_service_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+async def test_an_unreachable_service_is_an_error(tmp_path: Path) -> None:
     with (tmp_path / "answers").open("w") as file, pytest.raises(PeerUnavailableError):
         await Recorder("http://127.0.0.1:1", file).run(1)
