@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-from routebook.registry.long_work import LongWork, parts_of
+from routebook.registry.registration import LongWork, parts_of
 
 
 def counting(name: str, steps: int, log: list[str]) -> Generator[None, None, str]:

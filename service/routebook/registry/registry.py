@@ -37,9 +37,9 @@ from routebook.model.names import Caller, check_name, join_instance_name
 from routebook.model.topic import QueueData
 from routebook.observability.metrics import Metrics
 from routebook.registry.heartbeat_gaps import HeartbeatGaps
-from routebook.registry.long_work import LongWork
 from routebook.registry.reading import Reading
 from routebook.registry.registration import (
+    LongWork,
     check_registration_in_steps,
     is_repeatable,
     replaces_known_topics,
@@ -154,10 +154,13 @@ class Registry(Reading):
         digest = await self.long_work.run(self._registration_digest(sent)) if sent else ""
         seated = self._instance_in(seat) if sent else None
         if seated is not None:
-            with self.sessions.opening(connection, seated.instance_name) as session:
+            instance_name, instance = seated
+            with self.sessions.opening(connection, instance_name) as session:
                 # Inside, because a broker that is refused here has to be moved to a worker that reaches the store.
                 self.check_store_answers()
-                reply = await touch_broker(self._namespace, seated, caller=caller, digest=digest, session=session.mark)
+                reply = await touch_broker(
+                    self._namespace, instance, caller=caller, digest=digest, session=session.mark
+                )
                 session.opened(reply.incarnation)
             if reply.status is Status.UNCHANGED:
                 self.heartbeat_gaps.record(seat, reply.gap_ms)
@@ -186,14 +189,16 @@ class Registry(Reading):
                 digest.update(view[at : at + DIGEST_STEP_BYTES])
         return digest.hexdigest()[:DIGEST_LETTERS]
 
-    def _instance_in(self, seat: Seat) -> Instance | None:
-        """The instance that holds the seat, as far as this worker has seen."""
+    def _instance_in(self, seat: Seat) -> tuple[str, Instance] | None:
+        """The instance that holds the seat and its name, as far as this worker has seen."""
         table = self.replica.table
         group = table.groups.get(seat.broker)
         address = group.addresses.get(seat.broker_id, "") if group else ""
-        instance = table.instances.get(join_instance_name(seat.cluster, address))
-        is_seated = instance is not None and (instance.broker, instance.broker_id) == (seat.broker, seat.broker_id)
-        return instance if is_seated else None
+        name = join_instance_name(seat.cluster, address)
+        instance = table.instances.get(name)
+        if instance is None or (instance.broker, instance.broker_id) != (seat.broker, seat.broker_id):
+            return None
+        return name, instance
 
     async def _register_in_full(
         self, registration: Registration, caller: Caller, *, digest: str, session: SessionMark

@@ -102,7 +102,7 @@ class BrokerHandlers:
         )
         order_topics = None
         if self._live.current.return_order_topic_config_to_broker:
-            order_topics = self._registry.view.kv.get(ORDER_TOPIC_NAMESPACE)
+            order_topics = self._registry.replica.view.kv.get(ORDER_TOPIC_NAMESPACE)
         return Reply(ext=ext, body=b"" if order_topics is None else encode_kv_table(order_topics))
 
     async def unregister(self, context: RequestContext) -> Reply | None:

@@ -244,36 +244,18 @@ class Table:
         self._mappings_by_topic: dict[str, dict[str, TopicMapping]] = {}
         self._instances: dict[str, Instance] = {}
         self._kv: dict[str, dict[str, str]] = {}
-        self._settings: dict[str, str] = {}
+        # What callers may read. Changed only by the methods below.
+        self.groups: Mapping[str, BrokerGroup] = self._groups
+        self.clusters: Mapping[str, set[str]] = self._clusters
+        """Cluster → broker names listed under it. A name may be listed under several, and may have no group."""
+        self.instances: Mapping[str, Instance] = self._instances
+        """By instance name (`cluster/address`)."""
+        self.topics: Collection[str] = self._queues.topics.keys()
+        """Every topic with a queue entry."""
+        self.kv: Mapping[str, Mapping[str, str]] = self._kv
+        self.settings: Mapping[str, str] = {}
 
     # -- reading
-
-    @property
-    def groups(self) -> Mapping[str, BrokerGroup]:
-        return self._groups
-
-    @property
-    def clusters(self) -> Mapping[str, set[str]]:
-        """Cluster → broker names listed under it. A name may be listed under several, and may have no group."""
-        return self._clusters
-
-    @property
-    def instances(self) -> Mapping[str, Instance]:
-        """By instance name (`cluster/address`)."""
-        return self._instances
-
-    @property
-    def topics(self) -> Collection[str]:
-        """Every topic with a queue entry."""
-        return self._queues.topics.keys()
-
-    @property
-    def kv(self) -> Mapping[str, Mapping[str, str]]:
-        return self._kv
-
-    @property
-    def settings(self) -> Mapping[str, str]:
-        return self._settings
 
     @property
     def digest(self) -> str:
@@ -358,11 +340,11 @@ class Table:
 
     def apply_settings(self, settings: Mapping[str, str]) -> bool:
         """Whether something changed. Which routes a setting concerns is known to the replica, not to the table."""
-        if settings == self._settings:
+        if settings == self.settings:
             return False
-        self._digest.remove_all(setting_fact(*item) for item in self._settings.items())
+        self._digest.remove_all(setting_fact(*item) for item in self.settings.items())
         self._digest.add_all(setting_fact(*item) for item in settings.items())
-        self._settings = dict(settings)
+        self.settings = dict(settings)
         return True
 
     def compute_digest(self) -> str:
@@ -385,7 +367,7 @@ class Table:
             ),
             chain.from_iterable(map(instance_facts, self._instances.values())),
             chain.from_iterable(kv_facts(namespace, values.items()) for namespace, values in self._kv.items()),
-            (setting_fact(*item) for item in self._settings.items()),
+            (setting_fact(*item) for item in self.settings.items()),
         )
 
     def _exchange_group(self, broker: str, group: BrokerGroup | None) -> bool:

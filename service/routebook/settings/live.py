@@ -21,14 +21,11 @@ class LiveSettings:
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
-        self._current = loaded.settings
+        self.current = loaded.settings
+        """Changed only by `apply`."""
         self._at_run_time: frozenset[str] = frozenset()
         self._refused: dict[str, str] = {}
         self._subscribers: list[Callable[[Settings], None]] = []
-
-    @property
-    def current(self) -> Settings:
-        return self._current
 
     @property
     def loaded(self) -> Loaded:
@@ -41,7 +38,7 @@ class LiveSettings:
         """Key, value and origin of every setting."""
         rows = []
         for name, one in catalogue.all_settings().items():
-            text = one.text(getattr(self._current, name))
+            text = one.text(getattr(self.current, name))
             rows.append((name, one.masked(text) if masked else text, str(self.origin(name))))
         return rows
 
@@ -65,7 +62,7 @@ class LiveSettings:
                 advice=f"Set {one.variable} and restart. These can be changed at run time: {changeable}.",
             )
         value = one.parse(text)
-        check_together(self._current.model_copy(update={key: value}))
+        check_together(self.current.model_copy(update={key: value}))
         return one.text(value)
 
     def apply(self, overrides: Mapping[str, str]) -> None:
@@ -74,9 +71,9 @@ class LiveSettings:
         self._refused = {key: text for key, text in self._refused.items() if overrides.get(key) == text}
         settings = self._loaded.settings.model_copy(update=changes)
         self._at_run_time = frozenset(changes)
-        if settings == self._current:
+        if settings == self.current:
             return
-        self._current = settings
+        self.current = settings
         for callback in tuple(self._subscribers):
             callback(settings)
 

@@ -28,42 +28,22 @@
 | `expiry` | hash | last_scan_ms, instances, due, held_since_ms, brokers, released_to, vanished*, paused_* |
 """
 
-from dataclasses import dataclass
-
 from routebook.model.names import check_namespace
 
 
-@dataclass(frozen=True, slots=True)
 class Keys:
     """The braces make the namespace the slot tag, so one script may use all of its keys on a Cluster."""
 
-    namespace: str
-
-    def __post_init__(self) -> None:
-        check_namespace(self.namespace)
+    def __init__(self, namespace: str) -> None:
+        self.namespace = check_namespace(namespace)
+        self.meta = self.table("meta")
+        self.changes = self.table("changes")
+        self.marks = self.table("changes:marks")
+        self.readers = self.table("readers")
+        self.pulse = self.table("pulse")
 
     def table(self, name: str) -> str:
         return f"rb:{{{self.namespace}}}:{name}"
 
     def of(self, kind: str, name: str) -> str:
         return f"rb:{{{self.namespace}}}:{kind}:{name}"
-
-    @property
-    def meta(self) -> str:
-        return self.table("meta")
-
-    @property
-    def changes(self) -> str:
-        return self.table("changes")
-
-    @property
-    def marks(self) -> str:
-        return self.table("changes:marks")
-
-    @property
-    def readers(self) -> str:
-        return self.table("readers")
-
-    @property
-    def pulse(self) -> str:
-        return self.table("pulse")
