@@ -142,14 +142,23 @@ def work_out_difference(
     new: dict[str, QueueData] = {}
     differing: dict[str, QueueData] = {}
     is_acting_master = registration.broker_id != MASTER_ID and acting
+    # All topics share a few values, so each value is converted once and each pair of values compared once. The entries
+    # keep the values alive, so that no id is used again.
+    read_only: dict[int, QueueData] = {}
+    equal: dict[tuple[int, int], QueueData] = {}
     for number, topics in enumerate(parts_of(registration.topics.items(), STEP_TOPICS)):
         if number:
             yield
         for topic, queue in topics:
-            wanted = queue.without_write() if is_acting_master else queue
+            wanted = queue
+            if is_acting_master:
+                wanted = read_only.get(id(queue)) or read_only.setdefault(id(queue), queue.without_write())
             before = known.get(topic)
-            if before == wanted:
-                continue
+            if before is not None:
+                pair = id(before), id(wanted)
+                if pair in equal or before == wanted:
+                    equal[pair] = before
+                    continue
             # A topic can be dropped by its key in the table and come back under its own name: then it is new.
             (new if before is None or topic in dropped else differing)[topic] = wanted
     known_mappings = table.mappings_of_broker(broker)

@@ -79,7 +79,7 @@ def queue_hasher(broker: str) -> Callable[[str, bytes], int]:
 
     def hash_queue(topic: str, packed: bytes) -> int:
         hashed = start()
-        hashed.update(b"%b\0%b" % (topic.encode("utf-8", "surrogatepass"), packed))
+        hashed.update(topic.encode("utf-8", "surrogatepass") + b"\0" + packed)
         return number(hashed.digest(), "big")
 
     return hash_queue
@@ -170,7 +170,8 @@ class Queues:
         entries = self._by_broker.setdefault(intern(broker), {})
         changed = {topic for topic in entries if topic not in wanted} if complete else set()
         for topic, queue in wanted.items():
-            if entries.get(topic) != queue:
+            known = entries.get(topic)
+            if known is not queue and (known is None or known != queue):
                 changed.add(topic)
         self._replace(intern(broker), entries, changed, wanted)
         if not entries:

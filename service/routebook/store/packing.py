@@ -27,9 +27,25 @@ def sha256_of(value: str) -> str:
 
 def queue_item(topic: str, queue: QueueData) -> str:
     """One item of a change's `queues`. Formatted by hand, because a registration has thousands of them."""
-    return (
-        f'{{"t":{_quote(topic)},"r":{queue.read_queues},"w":{queue.write_queues},"p":{queue.perm},"f":{queue.flags}}}'
-    )
+    return '{"t":' + _quote(topic) + _queue_numbers(queue)
+
+
+def queue_items(queues: Mapping[str, QueueData]) -> list[str]:
+    """The topics of a registration share a few values, so each value is formatted once."""
+    numbers = {id(queue): queue for queue in queues.values()}
+    formatted = {key: _queue_numbers(queue) for key, queue in numbers.items()}
+    return ['{"t":' + _quote(topic) + formatted[id(queue)] for topic, queue in queues.items()]
+
+
+def _queue_numbers(queue: QueueData) -> str:
+    return f',"r":{queue.read_queues},"w":{queue.write_queues},"p":{queue.perm},"f":{queue.flags}}}'
+
+
+def pack_queues(queues: Mapping[str, QueueData]) -> list[str]:
+    """Topic, packed value, topic, packed value, …"""
+    values = {id(queue): queue for queue in queues.values()}
+    packed = {key: queue.pack() for key, queue in values.items()}
+    return [word for topic, queue in queues.items() for word in (topic, packed[id(queue)])]
 
 
 def removed_item(topic: str) -> str:

@@ -9,7 +9,15 @@ from routebook.model.broker import DataVersion, Instance, Registration
 from routebook.model.names import Caller
 from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.namespace import Namespace, Status, status_of, text
-from routebook.store.packing import pack_caller, pack_filters, pack_mapping, queue_item, removed_item, unpack_seats
+from routebook.store.packing import (
+    pack_caller,
+    pack_filters,
+    pack_mapping,
+    pack_queues,
+    queue_items,
+    removed_item,
+    unpack_seats,
+)
 from routebook.store.sessions import NO_SESSION, SessionMark
 from routebook.store.staging import StagedTable, stage_difference
 
@@ -137,21 +145,17 @@ def _difference_arguments(difference: QueueDifference, *, staged: bool, with_dif
             len(difference.differing),
             len(difference.dropped),
             len(difference.mappings),
-            *_packed(difference.new),
-            *_packed(difference.differing),
+            *pack_queues(difference.new),
+            *pack_queues(difference.differing),
             *difference.dropped,
         ]
     differing = difference.differing if with_differing or not staged else {}
     chunks = [
-        *_chunks("n", [queue_item(topic, queue) for topic, queue in difference.new.items()]),
-        *_chunks("d", [queue_item(topic, queue) for topic, queue in differing.items()]),
+        *_chunks("n", queue_items(difference.new)),
+        *_chunks("d", queue_items(differing)),
         *_chunks("x", [removed_item(topic) for topic in difference.dropped]),
     ]
     return [*lists, *mappings, *chunks]
-
-
-def _packed(queues: Mapping[str, QueueData]) -> list[str]:
-    return [part for topic, queue in queues.items() for part in (topic, queue.pack())]
 
 
 def _chunks(kind: str, items: list[str]) -> list[str | int]:
@@ -160,7 +164,7 @@ def _chunks(kind: str, items: list[str]) -> list[str | int]:
     chunk: list[str] = []
     size = 0
     for item in items:
-        length = len(item.encode()) + 1
+        length = (len(item) if item.isascii() else len(item.encode())) + 1
         if chunk and (len(chunk) == ITEMS_PER_CHUNK or size + length > CHUNK_BYTES):
             arguments += [kind, len(chunk), ",".join(chunk)]
             chunk, size = [], 0

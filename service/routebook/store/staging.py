@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from routebook.model.topic import QueueData
 from routebook.store.namespace import Namespace, Status, status_of, text
+from routebook.store.packing import pack_queues
 
 TOPICS_PER_STAGE: Final = 2000
 
@@ -46,8 +47,7 @@ async def stage_difference(
     for part, removed in _parts(puts, drops):
         if table is None:
             return None
-        packed = [word for topic, queue in part.items() for word in (topic, queue.pack())]
-        reply = await namespace.run("stage_queues", table.name, table.entries, len(part), *packed, *removed)
+        reply = await namespace.run("stage_queues", table.name, table.entries, len(part), *pack_queues(part), *removed)
         table = table.after(reply)
     return table
 
