@@ -23,9 +23,9 @@ from routebook_pipeline.session import build_session
 root, namespace, once, settings, options = json.loads(sys.argv[1])
 spark = build_session("local[2]", settings)
 print("started", flush=True)
-say = lambda progress: print(f"{progress.stream} {progress.committed is not None}", flush=True)
+print_event = lambda event: print(f"{event.stream} {event.committed is not None}", flush=True)
 lake = Lake(root, namespace)
-ingest(spark, lake, once=once, trigger_s=0.2, options=options, announce=say, stop=threading.Event())
+ingest(spark, lake, once=once, trigger_s=0.2, options=options, on_event=print_event, stop=threading.Event())
 spark.stop()
 """
 _SETTINGS = {
