@@ -5,8 +5,7 @@ import re
 import pytest
 from fastapi.routing import APIRoute
 
-from routebook.http_api.app import build_operations
-from routebook.http_api.routers import ALL_ROUTERS
+from routebook.http_api.app import ALL_ROUTERS, build_operations
 from tests.http_api.conftest import Worker
 
 DOCUMENT = build_operations(None).openapi()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from routebook.http_api.routers import reports
-from routebook.http_api.routers.reports import ReportFile
+from routebook.http_api import reports
+from routebook.http_api.reports import ReportFile
 from routebook.store.namespace import Namespace
 from tests.http_api.conftest import Worker, running
 from tests.http_api.ports import raw_connection

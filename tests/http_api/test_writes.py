@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from routebook.http_api.schemas.registration import REGISTRATION_EXAMPLE
+from routebook.http_api.registration import REGISTRATION_EXAMPLE
 from routebook.store.namespace import Namespace
 from tests.http_api.conftest import CLUSTER, Worker, running, seat
 

@@ -144,8 +144,8 @@ def deviating_listing(code: int, state: ServerState) -> dict[str, str]:
 
 
 def _by_flags(code: int, state: ServerState) -> tuple[set[str], set[str]]:
-    """The topics that must be listed, and those that may be listed. Of a topic with several queue entries, the server
-    checks only one, and which one is not defined. Topics whose route was not read may be listed.
+    """The topics that must be listed, and those that may be listed. The server checks only
+    one queue entry of a topic, and which one is not defined. Topics whose route was not read may be listed.
     """
     mask, value = _LISTING_FLAGS[code]
     must, may = set(), {*state.listings[code]} - state.routes.keys()

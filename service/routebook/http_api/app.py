@@ -3,24 +3,45 @@ FastAPI (lookups and registrations).
 """
 
 import asyncio
+from typing import Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from routebook import __version__
 from routebook.errors import RoutebookError
-from routebook.http_api import openapi, problems
+from routebook.http_api import (
+    fleet,
+    history,
+    lookup,
+    openapi,
+    operation,
+    problems,
+    registration,
+    reports,
+    snapshot,
+)
 from routebook.http_api.dependencies import AppContext
 from routebook.http_api.lookup import LookupEndpoint
 from routebook.http_api.middleware import BodyMiddleware, MetricsMiddleware, ReadMiddleware
 from routebook.http_api.registration import RegistrationEndpoint
-from routebook.http_api.routers import ALL_ROUTERS
 from routebook.http_api.watch_streams import Watchers
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.settings.live import LiveSettings
+
+# In the order of the pages. Within a router, a fixed path comes before a pattern that also matches it.
+ALL_ROUTERS: Final[tuple[APIRouter, ...]] = (
+    lookup.router,
+    history.router,
+    registration.router,
+    fleet.router,
+    operation.router,
+    snapshot.router,
+    reports.router,
+)
 
 
 class HttpApp:

@@ -1,4 +1,4 @@
-"""Who sent a request, and whether they may use administrative verbs. The only place of that rule.
+"""The sender of a request, and its permission for administrative verbs. That rule is only here.
 
 Administrative verbs need no token from loopback and need it from elsewhere. The headers of a request can only take
 permission away: a forwarding header shows that a proxy relays the request of another client, a foreign `Origin` shows

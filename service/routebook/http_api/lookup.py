@@ -17,7 +17,7 @@ from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, ContextDep, To
 from routebook.http_api.middleware import freshness_headers
 from routebook.http_api.openapi import READ, not_found, problem_responses
 from routebook.http_api.problems import error_response
-from routebook.http_api.schemas.table import ROUTE_EXAMPLE
+from routebook.http_api.schemas import ROUTE_EXAMPLE
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 

@@ -7,11 +7,11 @@ operation in `/openapi.json`, from the signature of `register_broker`.
 """
 
 import re
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from fastapi import APIRouter, Query
 from fastapi.exceptions import RequestValidationError
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,10 +23,150 @@ from routebook.http_api.dependencies import BrokerId, BrokerName, ClusterName, R
 from routebook.http_api.middleware import PATH_PATTERN
 from routebook.http_api.openapi import ADMIN, BODY, INPUT, STORE, WRITE, not_found, problem_responses
 from routebook.http_api.problems import Problem
-from routebook.http_api.schemas.registration import RegistrationInput, RegistrationResponse
-from routebook.http_api.schemas.table import WriteResult
-from routebook.model.broker import Registration, Seat
+from routebook.http_api.schemas import INT32_MAX, INT64_MAX, RequestBody, ResponseBody, Version, WriteResult
+from routebook.model.broker import DataVersion, Registration, RegistrationResult, Seat
+from routebook.model.names import check_address, check_broker_id, check_name
+from routebook.model.topic import QueueData, TopicMapping
 from routebook.registry.registry import Registry
+
+_COUNT = Annotated[int, Field(ge=0, le=INT32_MAX)]
+_LONG = Annotated[int, Field(ge=-(2**63), le=INT64_MAX)]
+
+_DEFAULTS = QueueData()
+
+REGISTRATION_EXAMPLE: dict[str, Any] = {
+    "address": "127.0.0.11:10911",
+    "topics": {
+        "TopicA": {"read_queues": 8, "write_queues": 8, "perm": 6},
+        "TopicB": {"read_queues": 4, "write_queues": 4, "perm": 6},
+    },
+    "timeout_ms": 30000,
+}
+
+
+class QueuesInput(RequestBody):
+    """The queues of one topic on one broker."""
+
+    read_queues: _COUNT = _DEFAULTS.read_queues
+    write_queues: _COUNT = _DEFAULTS.write_queues
+    perm: int = Field(_DEFAULTS.perm, ge=0, le=15, description="Sum of 4 (read), 2 (write), 1 (inherit), 8 (priority).")
+    flags: _COUNT = Field(0, description="1 = unit topic, 2 = has unit subscription.")
+
+    def as_queue_data(self) -> QueueData:
+        return QueueData(self.read_queues, self.write_queues, self.perm, self.flags)
+
+
+class DataVersionInput(RequestBody):
+    """The version that a broker gives its topic table. Two are equal when all three numbers are."""
+
+    state_version: _LONG = 0
+    timestamp: _LONG = 0
+    counter: _LONG = 0
+
+    def as_data_version(self) -> DataVersion:
+        return DataVersion(self.state_version, self.timestamp, self.counter)
+
+
+class MappingInput(RequestBody):
+    """A static topic on one broker: the physical queue of each logical queue."""
+
+    bname: str = Field(description="Name of the broker that holds the queues.")
+    total_queues: _COUNT = 0
+    epoch: _LONG = 0
+    dirty: bool = False
+    scope: str = Field("__global__", max_length=255)
+    current_ids: dict[_COUNT, _COUNT] = Field(default_factory=dict, description="Logical queue → physical queue.")
+
+    def as_mapping(self, topic: str) -> TopicMapping:
+        bname = check_name("bname", self.bname)
+        ids = tuple(sorted(self.current_ids.items()))
+        return TopicMapping(topic, bname, self.total_queues, self.epoch, self.dirty, self.scope, ids)
+
+
+class RegistrationInput(RequestBody):
+    """A full registration. Its topics are merged with those registered before."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [REGISTRATION_EXAMPLE]})
+
+    address: str = Field(description="`host:port` of the broker's listener; IPv6 in brackets.")
+    topics: dict[str, QueuesInput] = Field(default_factory=dict, description="By topic name.")
+    timeout_ms: int | None = Field(
+        None,
+        ge=1,
+        le=INT32_MAX,
+        description="Milliseconds without a heartbeat until removal; null = `broker_timeout_ms` (120 000).",
+    )
+    data_version: DataVersionInput | None = Field(None, description="Null = every registration counts as changed.")
+    ha_address: str = Field("", max_length=255, description="Replication address, passed on to slaves.")
+    zone: str | None = Field(None, max_length=255)
+    acting_master: bool | None = Field(
+        False, description="Whether the smallest slave may act for a lost master; null = a 4.x broker."
+    )
+    mappings: dict[str, MappingInput] = Field(default_factory=dict, description="Static topics, by topic name.")
+    filters: list[str] | None = Field(
+        None, max_length=1000, description="Filter servers; null leaves the list unchanged, [] removes it."
+    )
+
+    def as_registration(self, cluster: str, broker: str, broker_id: int, *, replace: bool) -> Registration:
+        return Registration(
+            cluster=check_name("cluster", cluster),
+            broker=check_name("broker", broker),
+            broker_id=check_broker_id(broker_id),
+            address=check_address("address", self.address),
+            ha_address=check_address("ha_address", self.ha_address) if self.ha_address else "",
+            zone=check_name("zone", self.zone) if self.zone else None,
+            timeout_ms=self.timeout_ms,
+            acting_master=self.acting_master,
+            data_version=self.data_version.as_data_version() if self.data_version else None,
+            topics={check_name("topic", name): queues.as_queue_data() for name, queues in self.topics.items()},
+            mappings={check_name("topic", name): item.as_mapping(name) for name, item in self.mappings.items()},
+            filters=tuple(check_name("filter", text) for text in self.filters) if self.filters is not None else None,
+            full=True,
+            replace_topics=replace,
+        )
+
+
+class RegistrationResponse(ResponseBody):
+    """The response to a registration."""
+
+    status: Literal["unchanged", "changed", "turned-down"] = Field(
+        description="turned-down: another instance holds the seat with a higher state version.",
+        examples=["changed"],
+    )
+    version: Version
+    master_address: str | None = Field(
+        description="For a slave: its master's address, when the master is registered.", examples=[None]
+    )
+    master_ha_address: str | None = Field(description="For a slave: the address to replicate from.", examples=[None])
+    incarnation: str = Field(
+        description="Id of this incarnation: the uninterrupted time of this address in its seat.",
+        examples=["5f0c9a1be2d34c77"],
+    )
+
+    @classmethod
+    def of(cls, result: RegistrationResult) -> Self:
+        assert result.status != "refused"  # noqa: S101 - raised as RefusedError before
+        return cls(
+            status=result.status,
+            version=result.version,
+            master_address=result.master_address or None,
+            master_ha_address=result.master_ha_address or None,
+            incarnation=result.incarnation,
+        )
+
+
+class TopicInput(RequestBody):
+    """Queues of one topic on broker groups that are registered already."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"queues": {"broker-a": {"read_queues": 4, "write_queues": 4}}}]}
+    )
+
+    queues: dict[str, QueuesInput] = Field(min_length=1, description="By broker name.")
+
+    def as_queues(self) -> dict[str, QueueData]:
+        return {check_name("broker", name): queues.as_queue_data() for name, queues in self.queues.items()}
+
 
 SEAT_PATTERN: Final = "/v1/clusters/{cluster}/brokers/{name}/{id}"
 _SEAT_PATH: Final = re.compile(r"/v1/clusters/(?P<cluster>[^/]+)/brokers/(?P<name>[^/]+)/(?P<id>[^/]+)")

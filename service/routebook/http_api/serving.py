@@ -68,7 +68,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._has_received = True
         super().data_received(data)
-        # Blank lines between requests begin no message, and would keep an idle connection open for ever.
+        # Blank lines between requests begin no message, and would keep an idle connection open.
         if self._request_start is None and self._is_idle:
             self._request_start = self.loop.time()
 

@@ -1,6 +1,6 @@
 """The watches of a worker: route changes as server-sent events (HTML standard, section 9.2).
 
-- `Watchers` counts the open watches and tells them to end.
+- `Watchers` counts the open watches and ends them.
 - `Replay` lists the routes that changed while a client was disconnected. Its invariant: each topic whose route may
   differ between the version the client saw last and the newest version is listed at least once. An additional topic
   does no harm, because an event carries the current route. One kind of entry does not name its topics: the removal of a
@@ -372,7 +372,7 @@ class Watch:
             return encode_route_event(event, None)
         except NotReadyError:
             # The worker cannot be sure that the topic does not exist, and without an event the client would keep the
-            # old route for ever.
+            # old route.
             return encode_event("reset", {"version": event.version, "history": self._registry.replica.history})
 
 

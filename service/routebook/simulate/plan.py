@@ -41,7 +41,7 @@ class Churn:
     timeout_ms: int = 120_000
     """The timeout after which name servers remove a silent broker."""
     duration_s: float = 0
-    """All troubles end by then; 0 for no end."""
+    """Length of the plan, in which all troubles end; 0 for no end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,17 @@ from routebook.http_api.dependencies import (
     TopicName,
 )
 from routebook.http_api.openapi import ADMIN, BODY, INPUT, READ, STORE, WRITE, not_found, problem_responses
-from routebook.http_api.schemas.operation import WritePermissionInput
-from routebook.http_api.schemas.registration import TopicInput
-from routebook.http_api.schemas.table import Broker, Brokers, Cluster, Clusters, Topic, Topics, TopicWriteResult
+from routebook.http_api.registration import TopicInput
+from routebook.http_api.schemas import (
+    Broker,
+    Brokers,
+    Cluster,
+    Clusters,
+    Topic,
+    Topics,
+    TopicWriteResult,
+    WritePermissionInput,
+)
 
 router = APIRouter()
 

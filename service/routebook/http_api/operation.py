@@ -16,8 +16,17 @@ from routebook.http_api.dependencies import (
     RegistryDep,
 )
 from routebook.http_api.openapi import ADMIN, BODY, INPUT, READ, STORE, not_found, problem_responses
-from routebook.http_api.schemas.operation import ExpiryResult, Setting, SettingInput, Settings, StatusResult
-from routebook.http_api.schemas.table import KvInput, KvTable, KvValue, WriteResult
+from routebook.http_api.schemas import (
+    ExpiryResult,
+    KvInput,
+    KvTable,
+    KvValue,
+    Setting,
+    SettingInput,
+    Settings,
+    StatusResult,
+    WriteResult,
+)
 
 router = APIRouter()
 

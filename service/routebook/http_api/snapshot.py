@@ -1,14 +1,22 @@
-"""A whole namespace as a document, and the result of its import."""
+"""Export and import of the whole namespace as one JSON document."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
 from pydantic import ConfigDict, Field
 
-from routebook.http_api.schemas.registration import DataVersionInput, MappingInput
-from routebook.http_api.schemas.table import INT32_MAX, INT64_MAX, RequestBody, ResponseBody, Version
+from routebook.http_api import problems
+from routebook.http_api.callers import AdministratorDep
+from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, RegistryDep
+from routebook.http_api.openapi import ADMIN, BODY, READ, STORE, problem_responses
+from routebook.http_api.registration import DataVersionInput, MappingInput
+from routebook.http_api.schemas import INT32_MAX, INT64_MAX, RequestBody, ResponseBody, Version
 from routebook.model.names import check_name
 from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, SnapshotOrigin
 from routebook.model.topic import QueueData
+from routebook.snapshots import importing
+from routebook.snapshots.document import encode_document, take_snapshot
 from routebook.snapshots.importing import ImportOutcome
 from routebook.snapshots.planning import Step
 
@@ -192,3 +200,56 @@ class ImportResult(ResponseBody):
 
 def _json(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
+
+
+router = APIRouter(tags=["operation"], prefix="/v1/snapshot")
+
+_DOCUMENT: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "The document, with one group per line.",
+        "content": {
+            "application/json": {
+                "schema": {"$ref": "#/components/schemas/SnapshotInput"},
+                "example": SNAPSHOT_EXAMPLE,
+            }
+        },
+    }
+}
+
+
+@router.get(
+    "",
+    summary="Export a snapshot",
+    response_class=StreamingResponse,
+    responses=_DOCUMENT | problem_responses(*READ, *ADMIN, problems.NOT_READY),
+    dependencies=[WAIT_FOR_MIN_VERSION],
+)
+async def export_snapshot(registry: RegistryDep, caller: AdministratorDep) -> StreamingResponse:
+    """Everything in this worker's table at one version: brokers with their topics, key-values (including secrets, if
+    they contain any), and settings changed at run time (without secrets).
+    """
+    del caller
+    # A synchronous generator: it runs in a thread, so a large export does not delay lookups.
+    return StreamingResponse(encode_document(take_snapshot(registry)), media_type="application/json")
+
+
+@router.put("", summary="Import a snapshot", responses=problem_responses(*BODY, *ADMIN, *STORE, problems.NOT_READY))
+async def import_snapshot(
+    body: SnapshotInput,
+    registry: RegistryDep,
+    caller: AdministratorDep,
+    dry_run: Annotated[bool, Query(description="Only report what would change.")] = False,
+    replace: Annotated[
+        bool, Query(description="Where the snapshot differs from the route table, write the snapshot's value.")
+    ] = False,
+) -> ImportResult:
+    """Adds what the route table does not have. The whole document is checked before anything is written. Importing the
+    same document again changes nothing, so after an interruption, repeat the import.
+
+    Brokers are registered as if they had done it themselves, and expire when they do not exist. Nothing is deleted.
+    Send a large snapshot in parts, as `routebook snapshot import` does.
+    """
+    outcome = await importing.import_snapshot(
+        registry, body.as_snapshot(), caller, replace_known=replace, dry_run=dry_run
+    )
+    return ImportResult.of(outcome, dry_run=dry_run)

@@ -23,7 +23,7 @@ from routebook.http_api import problems
 from routebook.http_api.dependencies import LiveSettingsDep
 from routebook.http_api.openapi import INPUT, not_found, problem_responses
 from routebook.http_api.problems import Problem
-from routebook.http_api.schemas.table import ResponseBody
+from routebook.http_api.schemas import ResponseBody
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """A larger file is not a report: those have some hundred KB. A report is in memory while it is sent."""

@@ -10,7 +10,7 @@ from routebook.http_api import problems
 from routebook.http_api.callers import AdministratorDep
 from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, ContextDep, RegistryDep
 from routebook.http_api.openapi import ADMIN, READ, STORE, problem_responses
-from routebook.http_api.schemas.operation import BaselineRequested, ChangeEntry, Changes, MissingEntries
+from routebook.http_api.schemas import BaselineRequested, ChangeEntry, Changes, MissingEntries
 from routebook.http_api.watch_streams import Watch, WatchRequest, parse_event_id
 from routebook.model.names import check_name
 
