@@ -20,9 +20,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from routebook.model.broker import DataVersion, Registration, Seat
+from routebook.model.broker import DataVersion, QueueData, Registration, Seat
 from routebook.model.names import Caller
-from routebook.model.topic import QueueData
 from routebook.registry.heartbeat_gaps import HeartbeatGaps
 from routebook.settings import LiveSettings, load
 from routebook.store.connection.client import StoreClient

@@ -35,9 +35,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from routebook.http_api.app import create_app
 from routebook.http_api.serving import http_server
-from routebook.model.broker import Registration, Seat
+from routebook.model.broker import QueueData, Registration, Seat
 from routebook.model.names import Caller
-from routebook.model.topic import QueueData
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica

@@ -30,8 +30,7 @@ import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
-from routebook.model.broker import BrokerGroup
-from routebook.model.topic import QueueData
+from routebook.model.broker import BrokerGroup, QueueData
 from routebook.protocol.answer_bodies import Dialect, encode_route
 from routebook.replica.routes import build_route
 from routebook.replica.table import Table

@@ -23,9 +23,8 @@ from typing import Any
 
 from routebook.background.kv_file import import_kv_file
 from routebook.background.restoring import write_back_queues
-from routebook.model.broker import DataVersion, Registration
+from routebook.model.broker import DataVersion, QueueData, Registration, TopicMapping
 from routebook.model.names import Caller
-from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.administration import delete_topic, set_write_permission
 from routebook.store.connection.client import StoreClient, Word
 from routebook.store.connection.url import StoreUrl

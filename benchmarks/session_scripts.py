@@ -12,9 +12,8 @@ import secrets
 from collections.abc import Awaitable
 from typing import Any
 
-from routebook.model.broker import DataVersion, Registration
+from routebook.model.broker import DataVersion, QueueData, Registration
 from routebook.model.names import Caller
-from routebook.model.topic import QueueData
 from routebook.registry.sessions import SESSIONS_PER_CALL
 from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl

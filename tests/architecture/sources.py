@@ -32,7 +32,7 @@ def python_files(*folders: str) -> list[Path]:
 
 
 def module_name(path: Path) -> str:
-    """`routebook.model.topic` for service/routebook/model/topic.py, the package for an `__init__`."""
+    """`routebook.model.broker` for service/routebook/model/broker.py, the package for an `__init__`."""
     parts = path.relative_to(ROOT).with_suffix("").parts[1:]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

@@ -5,8 +5,7 @@ import logging
 import pytest
 
 from routebook.background.change_log import ChangeLog
-from routebook.model.broker import BrokerGroup
-from routebook.model.topic import QueueData
+from routebook.model.broker import BrokerGroup, QueueData
 from routebook.replica.table import Table
 from routebook.store.history import Change
 from routebook.store.reads import GroupImage

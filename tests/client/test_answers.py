@@ -3,8 +3,7 @@
 import pytest
 
 from routebook.client import answers
-from routebook.model.broker import BrokerGroup
-from routebook.model.topic import QueueData
+from routebook.model.broker import BrokerGroup, QueueData
 from routebook.protocol.body_json import BodyError
 from tests.protocol.golden_frames import golden_frames
 

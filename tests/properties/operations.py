@@ -6,8 +6,7 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from routebook.model.broker import DataVersion, Registration
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import DataVersion, QueueData, Registration, TopicMapping
 
 CLUSTERS = ("east", "west")
 BROKERS = ("broker-a", "broker-b")

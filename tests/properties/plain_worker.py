@@ -13,12 +13,12 @@ from routebook.model.broker import (
     MASTER_ID,
     BrokerGroup,
     MinBrokerChange,
+    QueueData,
     Registration,
     RegistrationResult,
-    after_joining,
+    min_broker_joined,
 )
 from routebook.model.names import Caller
-from routebook.model.topic import QueueData
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, SeatReply, register_broker, touch_broker
@@ -51,7 +51,7 @@ class PlainWorker:
             self.stale_replies += reply.status is Status.STALE
             await asyncio.sleep(0)
         if reply.lowered_seats:
-            self.notices.append(after_joining(registration.broker, reply.lowered_seats, registration.ha_address))
+            self.notices.append(min_broker_joined(registration.broker, reply.lowered_seats, registration.ha_address))
         return RegistrationResult(
             status=RESULTS[reply.status],  # type: ignore[arg-type]
             version=reply.version,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from routebook.model.topic import PERM_READ_WRITE, QueueData
+from routebook.model.broker import PERM_READ_WRITE, QueueData
 from routebook.store.namespace import Namespace
 from tests.properties.states import GroupState, RouteTable
 

@@ -7,9 +7,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from routebook.model.broker import DataVersion
+from routebook.model.broker import DataVersion, QueueData, TopicMapping
 from routebook.model.names import join_instance_name
-from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.namespace import Namespace
 from tests.reference.registry import ReferenceRegistry
 

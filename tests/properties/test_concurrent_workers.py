@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routebook.model.broker import Registration
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData, Registration
 from routebook.store.connection.client import StoreClient
 from routebook.store.namespace import Namespace
 from tests.properties import operations as op

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from routebook.model.broker import Registration
+from routebook.model.broker import QueueData, Registration
 from routebook.model.names import split_instance_name
-from routebook.model.topic import QueueData
 from routebook.store.namespace import Namespace, Status
 from routebook.store.registration import QueueDifference, heartbeat_broker, register_broker, touch_broker
 from routebook.store.removal import (

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from routebook.model.broker import DataVersion, Registration
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import DataVersion, QueueData, Registration, TopicMapping
 from tests.reference.registry import Answer, ReferenceRegistry, Unregistration
 
 A, B, C = "127.0.0.1:10911", "127.0.0.2:10911", "127.0.0.3:10911"

@@ -11,8 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from routebook.model.broker import DEFAULT_TIMEOUT_MS, MASTER_ID, DataVersion, Registration
-from routebook.model.topic import PERM_READ_WRITE, QueueData, TopicMapping
+from routebook.model.broker import (
+    DEFAULT_TIMEOUT_MS,
+    MASTER_ID,
+    PERM_READ_WRITE,
+    DataVersion,
+    QueueData,
+    Registration,
+    TopicMapping,
+)
 
 InstanceKey = tuple[str, str]
 """Cluster and address."""

@@ -8,7 +8,7 @@ The end of a baseline removes everything that was last named before its beginnin
 from collections.abc import Iterable
 from typing import Any
 
-from routebook.model.topic import PERM_WRITE
+from routebook.model.broker import PERM_WRITE
 
 Entry = tuple[int, int, dict[str, Any]]
 """Milliseconds, version, payload."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from tests.reference.build import CLUSTER, A, B, C, ClockedRegistry, mapping, topics, version
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from routebook.errors import InvalidInputError, NotFoundError, RefusedError
-from routebook.model.broker import Registration, Seat
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData, Registration, Seat
 from routebook.store.history import changes_between
 from tests.reference.build import A, B, mapping, registration, topics, version
 from tests.support.in_process import CALLER, InProcessWorker, running_worker

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from routebook.errors import NotFoundError, NotReadyError, RoutebookError, StoreUnavailableError
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.store.embedded import EmbeddedStore
 from tests.reference.build import A, registration, topics, version
 from tests.support.in_process import CALLER, InProcessWorker, running_worker

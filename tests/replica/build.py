@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from routebook.model.broker import BrokerGroup, Instance
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import BrokerGroup, Instance, QueueData, TopicMapping
 from routebook.replica.routes import build_route
 from routebook.replica.table import Table
 from routebook.store.reads import GroupImage

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routebook.model.broker import BrokerGroup, DataVersion
-from routebook.model.topic import QueueData
+from routebook.model.broker import BrokerGroup, DataVersion, QueueData
 from routebook.replica.table import Table
 from tests.replica.build import group, image, instance, mapping
 

@@ -2,8 +2,7 @@
 
 import json
 
-from routebook.model.broker import BrokerGroup, TopicRoute
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData, TopicMapping
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE, BrokerGroup, QueueData, TopicMapping, TopicRoute
 from routebook.protocol import answer_bodies as answers
 from routebook.protocol.answer_bodies import Dialect
 from routebook.replica.routes import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from routebook.errors import NotReadyError, NotSeenYetError
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE, QueueData
 from routebook.store.administration import (
     delete_kv,
     delete_topic,

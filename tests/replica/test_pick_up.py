@@ -1,6 +1,6 @@
 """Routes and listings, rule by rule (Apache's name server is the reference)."""
 
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE, PERM_READ, QueueData
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE, PERM_READ, QueueData
 from routebook.replica import routes
 from routebook.replica.table import Table
 from tests.replica.build import A, B, C, group, image, instance, mapping, route_of, table_of

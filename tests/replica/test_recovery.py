@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routebook.model.topic import PERM_READ, QueueData
+from routebook.model.broker import PERM_READ, QueueData
 from routebook.replica import recovery as recovery_module
 from routebook.replica.load import Position
 from routebook.replica.recovery import QUIET_MS, Recovery, carry_over

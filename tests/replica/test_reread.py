@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.replica.load import Position, References, load, reread
 from routebook.replica.table import Table, changed_topics
 from routebook.store.administration import (

@@ -1,6 +1,6 @@
 """What each thing the store says does to the table, and which routes it touches."""
 
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE, PERM_READ, QueueData
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE, PERM_READ, QueueData
 from routebook.replica.table import Table, changed_topics
 from tests.replica.build import BROKER, A, B, group, image, instance, mapping, route_of, table_of
 

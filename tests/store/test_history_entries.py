@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.store.administration import set_write_permission
 from routebook.store.namespace import Namespace
 from routebook.store.reads import read_groups

@@ -1,6 +1,6 @@
 """Topics, key-values, settings, opening a namespace, and restoring after a loss of data."""
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.store.administration import delete_kv, delete_topic, put_kv, register_topic, set_setting
 from routebook.store.history import changes_between, first_change, has_change, read_history_state, trim_history
 from routebook.store.namespace import Namespace, Status

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.store.administration import delete_topic, set_write_permission
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_instances

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.store import reads
 from routebook.store.administration import put_kv, register_topic, set_write_permission
 from routebook.store.namespace import Namespace, Status

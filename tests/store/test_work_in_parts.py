@@ -3,7 +3,7 @@
 import pytest
 
 from routebook.background.restoring import ENTRIES_PER_CALL, write_back_queues
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.store.administration import CARRIED_PER_RUN, ImportReply, delete_kv, delete_topic, import_kv, put_kv
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_kv

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.store.administration import (
     delete_kv,
     delete_topic,

@@ -8,8 +8,7 @@ from typing import Any
 
 from routebook.client.name_server import NameServer
 from routebook.compare.collecting import collect_routes
-from routebook.model.broker import DataVersion, Registration
-from routebook.model.topic import QueueData
+from routebook.model.broker import DataVersion, QueueData, Registration
 from tests.reference.registry import ReferenceRegistry, Unregistration
 
 Line = dict[str, Any]

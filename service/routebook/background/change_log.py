@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.replica.table import Table
 from routebook.store.history import BASELINE_KINDS, Change
 

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from routebook.errors import StoreError
+from routebook.model.broker import QueueData
 from routebook.model.names import Caller
-from routebook.model.topic import QueueData
 from routebook.replica.recovery import Recovery
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings

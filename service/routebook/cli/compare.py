@@ -13,8 +13,8 @@ from routebook.compare.collecting import CollectOptions, ServerState
 from routebook.compare.comparison import Comparison, compare_servers
 from routebook.compare.differences import Difference, text_of
 from routebook.errors import PeerUnavailableError
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.model.names import check_address
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE
 from routebook.runtime import exits
 
 

@@ -4,7 +4,7 @@ import click
 
 from routebook.cli.output import print_table
 from routebook.cli.service_client import Service, as_json, path_part, print_json, with_service
-from routebook.model.topic import PERM_READ, PERM_WRITE
+from routebook.model.broker import PERM_READ, PERM_WRITE
 from routebook.runtime.exits import AnswerIsNoError
 
 

@@ -22,9 +22,9 @@ from routebook.cli.service_client import Service, as_json, error_of, print_json,
 from routebook.client.name_server import NameServer
 from routebook.compare.collecting import CollectOptions, collect_lists, collect_routes, snapshot_of
 from routebook.errors import InvalidInputError
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.model.names import check_address
 from routebook.model.snapshot import Snapshot
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE
 from routebook.runtime import exits
 from routebook.snapshots.document import encode_document
 

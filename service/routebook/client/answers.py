@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from routebook.model.broker import BrokerGroup, TopicRoute
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import BrokerGroup, QueueData, TopicMapping, TopicRoute
 from routebook.protocol.body_json import ANY_JSON, JsonShapeError, convert, flag, int64, read_json, text
 from routebook.protocol.request_bodies import FiltersBody, MappingBody, filters_of, mapping_of, queue_data_of
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Self, TypeVar
 
 from routebook.client.name_server import Declined, NameServer
-from routebook.model.broker import BrokerGroup, TopicRoute
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE, BrokerGroup, QueueData, TopicMapping, TopicRoute
 from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, SnapshotOrigin
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData, TopicMapping
 from routebook.protocol.command import RequestCode
 
 

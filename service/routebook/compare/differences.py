@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Final, TypeVar
 
 from routebook.compare.collecting import ServerState
-from routebook.model.broker import BrokerGroup, TopicRoute
-from routebook.model.topic import FLAG_UNIT, FLAG_UNIT_SUBSCRIPTION, QueueData, TopicMapping
+from routebook.model.broker import FLAG_UNIT, FLAG_UNIT_SUBSCRIPTION, BrokerGroup, QueueData, TopicMapping, TopicRoute
 from routebook.protocol.command import RequestCode
 
 Scalar = str | int | bool | tuple[str, ...] | None

@@ -24,9 +24,8 @@ from routebook.http_api.middleware import PATH_PATTERN
 from routebook.http_api.openapi import ADMIN, BODY, INPUT, STORE, WRITE, not_found, problem_responses
 from routebook.http_api.problems import Problem
 from routebook.http_api.schemas import INT32_MAX, INT64_MAX, RequestBody, ResponseBody, Version, WriteResult
-from routebook.model.broker import DataVersion, Registration, RegistrationResult, Seat
+from routebook.model.broker import DataVersion, QueueData, Registration, RegistrationResult, Seat, TopicMapping
 from routebook.model.names import check_address, check_broker_id, check_name
-from routebook.model.topic import QueueData, TopicMapping
 from routebook.registry.registry import Registry
 
 _COUNT = Annotated[int, Field(ge=0, le=INT32_MAX)]

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from routebook.model.broker import DataVersion, Instance
-from routebook.model.topic import QueueData
+from routebook.model.broker import DataVersion, Instance, QueueData
 from routebook.registry.reading import BrokerView, ClusterView
 from routebook.registry.status import ExpiryState, ServiceStatus
 

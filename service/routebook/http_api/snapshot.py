@@ -12,9 +12,9 @@ from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, RegistryDep
 from routebook.http_api.openapi import ADMIN, BODY, READ, STORE, problem_responses
 from routebook.http_api.registration import DataVersionInput, MappingInput
 from routebook.http_api.schemas import INT32_MAX, INT64_MAX, RequestBody, ResponseBody, Version
+from routebook.model.broker import QueueData
 from routebook.model.names import check_name
 from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, SnapshotOrigin
-from routebook.model.topic import QueueData
 from routebook.snapshots import importing
 from routebook.snapshots.document import encode_document, take_snapshot
 from routebook.snapshots.importing import ImportOutcome

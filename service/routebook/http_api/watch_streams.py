@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from routebook.errors import NotFoundError, NotReadyError, RoutebookError
 from routebook.http_api import problems
 from routebook.http_api.problems import Problem
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.replica.replica import RouteEvent, Subscription

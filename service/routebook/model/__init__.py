@@ -1,1 +1,1 @@
-"""Plain values and pure rules: what a broker, a topic and a route are. Knows neither asyncio nor Redis."""
+"""Plain values and pure rules about brokers, topics and names. Imports neither asyncio nor Redis."""

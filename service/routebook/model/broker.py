@@ -1,24 +1,105 @@
-"""The version a broker gives its topic table.
-
-A group's smallest id became another one: what its members are told (905), and which of them.
-
-Brokers: the group that shares a name, its members, and what one of them says when it registers.
-
-The answer to "where does topic T live?", as a value before it becomes bytes.
+"""Brokers: the group that shares a name, its instances, the queues of its topics, what a registration contains, and the
+route of a topic.
 """
 
-import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 from routebook.model.names import join_instance_name
-from routebook.model.topic import QueueData, TopicMapping
+
+MASTER_ID: Final = 0
+DEFAULT_TIMEOUT_MS: Final = 120_000
+
+PERM_INHERIT: Final = 1
+PERM_WRITE: Final = 2
+PERM_READ: Final = 4
+PERM_PRIORITY: Final = 8
+PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
+
+FLAG_UNIT: Final = 1
+FLAG_UNIT_SUBSCRIPTION: Final = 2
+
+ORDER_TOPIC_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+"""The only key-value namespace that the name server itself reads."""
+
+SYNC_MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
+"""Brokers read the true addresses of their group through the route of this topic, so it is never rewritten."""
+
+
+# -- topics
+
+
+@dataclass(frozen=True, slots=True)
+class QueueData:
+    """Queue numbers, permission and flags of one topic on one broker group."""
+
+    read_queues: int = 16
+    write_queues: int = 16
+    perm: int = PERM_READ_WRITE
+    flags: int = 0
+    by_request: bool = False
+    """Created by register-topic and not by a broker: after a loss of data, no broker registers it again."""
+
+    @property
+    def is_writable(self) -> bool:
+        return bool(self.perm & PERM_WRITE)
+
+    def without_write(self) -> "QueueData":
+        return replace(self, perm=self.perm & ~PERM_WRITE)
+
+    def pack(self) -> str:
+        """The form kept in the store. The permission comes first, because it is what scripts change."""
+        mark = " t" if self.by_request else ""
+        return f"{self.perm} {self.read_queues} {self.write_queues} {self.flags}{mark}"
+
+    @classmethod
+    def unpack(cls, packed: str) -> "QueueData":
+        perm, read_queues, write_queues, flags, *mark = packed.split(" ")
+        return cls(int(read_queues), int(write_queues), int(perm), int(flags), bool(mark))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMapping:
+    """Static topic: which logical queue is which physical queue of this broker. Stored and returned unchanged."""
+
+    topic: str
+    bname: str
+    total_queues: int = 0
+    epoch: int = 0
+    dirty: bool = False
+    scope: str = "__global__"
+    current_ids: tuple[tuple[int, int], ...] = ()
+
+
+# -- groups and instances
+
+
+class Seat(NamedTuple):
+    """One broker id of a group."""
+
+    cluster: str
+    broker: str
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerGroup:
+    """All brokers that share a name."""
+
+    name: str
+    cluster: str
+    zone: str | None = None
+    acting_master: bool = False
+    addresses: Mapping[int, str] = field(default_factory=dict)
+    """By broker id."""
+    revision: int = 0
+    """Version of the last change of the group: seats, flags, queues or mappings."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """Equal only when all three numbers are; a *different* version, older or newer, counts as changed."""
+    """The version of a broker's topic table. Any difference, older or newer, counts as a change."""
 
     state_version: int = 0
     timestamp: int = 0
@@ -30,7 +111,7 @@ class DataVersion:
 
     @classmethod
     def unpack(cls, packed: str) -> "DataVersion | None":
-        """The empty text means that the broker named no version: every registration then counts as changed."""
+        """Empty when the broker sent no version: then every registration counts as a change."""
         if not packed:
             return None
         state_version, timestamp, counter = packed.split(" ")
@@ -38,63 +119,8 @@ class DataVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class MinBrokerChange:
-    """One of the two addresses at the end is given: who left, or where the newcomer is replicated from."""
-
-    broker: str
-    min_id: int
-    min_address: str
-    receivers: tuple[str, ...]
-    offline_address: str | None = None
-    ha_address: str | None = None
-
-
-def after_joining(broker: str, seats: Mapping[int, str], ha_address: str) -> MinBrokerChange:
-    """A member registered with an id below all others: they are told, and it is not, unless it is alone."""
-    min_id = min(seats)
-    receivers = tuple(address for id_, address in seats.items() if id_ != min_id or len(seats) == 1)
-    return MinBrokerChange(broker, min_id, seats[min_id], receivers, ha_address=ha_address)
-
-
-def after_leaving(broker: str, seats: Mapping[int, str], offline_address: str) -> MinBrokerChange:
-    """The member with the smallest id is gone: all that are left are told, the new smallest too."""
-    min_id = min(seats)
-    return MinBrokerChange(broker, min_id, seats[min_id], tuple(seats.values()), offline_address=offline_address)
-
-
-class Seat(NamedTuple):
-    """One broker id of a group."""
-
-    cluster: str
-    broker: str
-    broker_id: int
-
-
-MASTER_ID: Final = 0
-DEFAULT_TIMEOUT_MS: Final = 120_000
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerGroup:
-    """All brokers sharing a name. `revision` is the version of its last change: seats, flags, queues, mappings."""
-
-    name: str
-    cluster: str
-    zone: str | None = None
-    acting_master: bool = False
-    addresses: Mapping[int, str] = field(default_factory=dict)
-    revision: int = 0
-
-    def address_to_talk_to(self) -> str | None:
-        """Id 0, else a random member: what every RocketMQ client does that wants some address of a group."""
-        if not self.addresses:
-            return None
-        return self.addresses.get(MASTER_ID) or random.choice(list(self.addresses.values()))  # noqa: S311 - spreads load
-
-
-@dataclass(frozen=True, slots=True)
 class Instance:
-    """One live entry: (cluster, address). The same address under two clusters is two instances."""
+    """One cluster and address that has registered. The same address in two clusters is two instances."""
 
     cluster: str
     address: str
@@ -111,13 +137,12 @@ class Instance:
         return join_instance_name(self.cluster, self.address)
 
 
+# -- registrations
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """One broker announces itself with (some of) its topics.
-
-    `topics` are keyed by the topic config's own name, the route key. `table_keys` are the keys of the table they came
-    in, which is what `deleteTopicWithBrokerRegistration` and the single-topic guard look at; None means the same names.
-    """
+    """One broker with (some of) its topics."""
 
     cluster: str
     broker: str
@@ -127,16 +152,20 @@ class Registration:
     zone: str | None = None
     timeout_ms: int | None = None
     acting_master: bool | None = None
-    """None is an old (4.x) broker; it differs from False."""
+    """None means an old (4.x) broker, which is not the same as False."""
     data_version: DataVersion | None = None
-    """None counts as changed every time."""
+    """Without one, every registration counts as a change."""
     topics: Mapping[str, QueueData] = field(default_factory=dict)
+    """By the name in the topic's configuration, under which it is looked up."""
     table_keys: frozenset[str] | None = None
+    """The keys of the table that contained the topics; None means the same names. The single-topic guard and
+    `deleteTopicWithBrokerRegistration` use these keys.
+    """
     mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
     filters: tuple[str, ...] | None = None
-    """None leaves the stored list alone, empty removes it."""
+    """None keeps the stored list, an empty one removes it."""
     full: bool = False
-    """A complete table even when it holds one topic (HTTP); from the wire one topic is an increment."""
+    """The table is complete even if it has only one topic (HTTP). On the remoting port, one topic is an increment."""
     replace_topics: bool = False
     """Topics that this registration does not name are removed."""
 
@@ -154,7 +183,9 @@ RegistrationStatus = Literal["unchanged", "changed", "turned-down", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class RegistrationResult:
-    """What the broker is told. Turned down (another member has the higher state version) is a success to the peer."""
+    """What is answered to the broker. Turned down (the seat belongs to an instance with a higher state version) is a
+    success for the peer.
+    """
 
     status: RegistrationStatus
     version: int
@@ -164,13 +195,44 @@ class RegistrationResult:
 
 
 @dataclass(frozen=True, slots=True)
+class MinBrokerChange:
+    """A group has another smallest broker id, of which the receivers are notified (905).
+
+    Either the address that left is given, or the replication address of the broker that joined.
+    """
+
+    broker: str
+    min_id: int
+    min_address: str
+    receivers: tuple[str, ...]
+    offline_address: str | None = None
+    ha_address: str | None = None
+
+
+def min_broker_joined(broker: str, seats: Mapping[int, str], ha_address: str) -> MinBrokerChange:
+    """A broker registered with the smallest id. All others are notified; if there are none, the broker itself."""
+    min_id = min(seats)
+    receivers = tuple(address for id_, address in seats.items() if id_ != min_id or len(seats) == 1)
+    return MinBrokerChange(broker, min_id, seats[min_id], receivers, ha_address=ha_address)
+
+
+def min_broker_left(broker: str, seats: Mapping[int, str], offline_address: str) -> MinBrokerChange:
+    """The broker with the smallest id was removed. All remaining ones are notified, including the new smallest."""
+    min_id = min(seats)
+    return MinBrokerChange(broker, min_id, seats[min_id], tuple(seats.values()), offline_address=offline_address)
+
+
+# -- routes
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """All maps and lists are in the order of broker names, so that equal routes are equal bytes."""
+    """The answer to a lookup before it is encoded. Sorted by broker name, so that equal routes are equal bytes."""
 
     queues: Mapping[str, QueueData]
     """By broker name."""
     groups: tuple[BrokerGroup, ...]
-    """As a client shall see them: an acting master stands under id 0."""
+    """As clients see them: an acting master has id 0."""
     filters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By address."""
     mappings: Mapping[str, TopicMapping] = field(default_factory=dict)

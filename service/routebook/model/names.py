@@ -1,7 +1,4 @@
-"""Legal names. The one home of the rule for everything that comes from outside.
-
-Who asked for a change, and from where: kept with every change in the history.
-"""
+"""Which names are legal, for everything that comes from outside; and the caller of a change."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +6,7 @@ from dataclasses import dataclass
 from routebook.errors import InvalidInputError
 
 MAX_NAME_CHARACTERS = 300
-"""RocketMQ allows a group 255, and its retry topic has a prefix before that; brokers and clusters get the same."""
+"""RocketMQ allows a consumer group 255, and its retry topic's name has a prefix. Other names get the same limit."""
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
@@ -17,14 +14,14 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def check_name(field: str, name: str) -> str:
-    """A topic, broker, cluster or key name: RocketMQ peers send `%RETRY%group` and worse, so nearly all is legal."""
+    """A topic, broker, cluster or key name. Peers send names such as `%RETRY%group`, so nearly all are legal."""
     if not 1 <= len(name) <= MAX_NAME_CHARACTERS or _FORBIDDEN.search(name):
         raise InvalidInputError(field, name, f"1 to {MAX_NAME_CHARACTERS} characters, none of them a control character")
     return name
 
 
 def check_address(field: str, address: str) -> str:
-    """`host:port`, as a broker names its own listener; IPv6 in brackets."""
+    """`host:port` of a broker's own listener; IPv6 in brackets."""
     found = _ADDRESS.fullmatch(address)
     if not found or len(address) > MAX_NAME_CHARACTERS or not 1 <= int(found["port"]) <= 65535:
         raise InvalidInputError(field, address, "host:port with a port from 1 to 65535, IPv6 in brackets")
@@ -32,21 +29,21 @@ def check_address(field: str, address: str) -> str:
 
 
 def check_namespace(namespace: str) -> str:
-    """Part of every key's slot tag, so no braces or colons."""
+    """Part of the slot tag of every key, so it contains no braces or colons."""
     if not _NAMESPACE.fullmatch(namespace):
         raise InvalidInputError("namespace", namespace, "1 to 64 of A-Z a-z 0-9 . _ -")
     return namespace
 
 
 def check_broker_id(broker_id: int) -> int:
-    """0 is the master; a signed 64-bit number on the wire."""
+    """0 is the master. The protocol has a signed number of 64 bits."""
     if not 0 <= broker_id < 2**63:
         raise InvalidInputError("broker id", broker_id, "0 (master) to 9223372036854775807")
     return broker_id
 
 
 def join_instance_name(cluster: str, address: str) -> str:
-    """How one instance is called in sorted sets and hashes. An address has no slash: the last one separates."""
+    """The name of an instance in the store. An address contains no slash, so the last slash separates the two."""
     return f"{cluster}/{address}"
 
 
@@ -57,7 +54,9 @@ def split_instance_name(instance_name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
+    """Recorded with every change in the history."""
+
     actor: str
     """A worker's id, or the operator's name."""
     source: str = ""
-    """The peer's address, empty when the change is the worker's own."""
+    """The peer's address; empty when the worker itself made the change."""

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from routebook.model.broker import DataVersion
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import DataVersion, QueueData, TopicMapping
 
 
 @dataclass(frozen=True, slots=True)

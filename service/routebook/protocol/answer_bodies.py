@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final
 
-from routebook.model.broker import BrokerGroup, DataVersion, TopicRoute
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import BrokerGroup, DataVersion, QueueData, TopicMapping, TopicRoute
 
 FIRST_VERSION_WITH_STANDARD_JSON: Final = 401
 """4.9.4."""

@@ -20,8 +20,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from routebook.model.broker import DataVersion
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import DataVersion, QueueData, TopicMapping
 from routebook.protocol.body_json import (
     Absent,
     BodyError,

@@ -8,8 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from routebook.model.broker import DataVersion
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import DataVersion, QueueData, TopicMapping
 from routebook.protocol.body_json import Absent, JsonShapeError, Scalar, flag, int32, int64, read_json, text
 
 FiltersBody = list[Scalar] | str | None

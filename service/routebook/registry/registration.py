@@ -21,9 +21,8 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from routebook.errors import InvalidInputError
-from routebook.model.broker import MASTER_ID, BrokerGroup, Registration
+from routebook.model.broker import MASTER_ID, BrokerGroup, QueueData, Registration
 from routebook.model.names import MAX_NAME_CHARACTERS, check_address, check_broker_id, check_name
-from routebook.model.topic import QueueData
 from routebook.replica.table import Table
 from routebook.store.registration import QueueDifference
 

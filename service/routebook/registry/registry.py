@@ -27,14 +27,14 @@ from routebook.model.broker import (
     DataVersion,
     Instance,
     MinBrokerChange,
+    QueueData,
     Registration,
     RegistrationResult,
     RegistrationStatus,
     Seat,
-    after_joining,
+    min_broker_joined,
 )
 from routebook.model.names import Caller, check_name, join_instance_name
-from routebook.model.topic import QueueData
 from routebook.observability.metrics import Metrics
 from routebook.registry.heartbeat_gaps import HeartbeatGaps
 from routebook.registry.reading import Reading
@@ -212,7 +212,7 @@ class Registry(Reading):
         self.heartbeat_gaps.record(registration.seat, reply.gap_ms)
         if reply.lowered_seats:
             seats, ha_address = reply.lowered_seats, registration.ha_address
-            self.min_broker_changes.notify([after_joining(registration.broker, seats, ha_address)])
+            self.min_broker_changes.notify([min_broker_joined(registration.broker, seats, ha_address)])
         await write.wait(reply.version)
         if reply.status is Status.REFUSED:
             raise RefusedError(

@@ -8,7 +8,7 @@ from typing import Final
 
 from routebook.client.remoting_client import RemotingClient
 from routebook.errors import NotFoundError, PeerUnavailableError, RoutebookError
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.observability.metrics import Metrics
 from routebook.protocol.answer_bodies import Dialect, encode_route
 from routebook.protocol.command import Request, RequestCode, ResponseCode

@@ -8,8 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from routebook.errors import BrokenPropertiesError, InvalidInputError, NotFoundError, ProtectedPropertyError
-from routebook.model.broker import Registration, RegistrationResult, Seat
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE, Registration, RegistrationResult, Seat
 from routebook.observability.logs import PeerLog
 from routebook.protocol.answer_bodies import (
     encode_cluster_info,

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from routebook.model.broker import BrokerGroup, Instance
-from routebook.model.topic import QueueData
+from routebook.model.broker import BrokerGroup, Instance, QueueData
 from routebook.replica.load import Reread
 from routebook.replica.table import Table
 from routebook.store.history import Change

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from routebook.errors import NotReadyError, NotSeenYetError
-from routebook.model.broker import TopicRoute
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE, TopicRoute
 from routebook.protocol.answer_bodies import Dialect, encode_route
 from routebook.replica.feed import Feed
 from routebook.replica.routes import build_route

@@ -7,13 +7,15 @@ give equal bytes. None of these checks whether a broker is alive: whatever is in
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from routebook.model.broker import MASTER_ID, BrokerGroup, TopicRoute
-from routebook.model.topic import (
+from routebook.model.broker import (
     FLAG_UNIT,
     FLAG_UNIT_SUBSCRIPTION,
+    MASTER_ID,
     ORDER_TOPIC_NAMESPACE,
     SYNC_MEMBER_TOPIC_PREFIX,
+    BrokerGroup,
     QueueData,
+    TopicRoute,
 )
 from routebook.replica.table import Table
 

@@ -20,9 +20,8 @@ from itertools import chain
 from sys import intern
 from types import MappingProxyType
 
-from routebook.model.broker import BrokerGroup, Instance
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE, BrokerGroup, Instance, QueueData, TopicMapping
 from routebook.model.names import join_instance_name
-from routebook.model.topic import ORDER_TOPIC_NAMESPACE, QueueData, TopicMapping
 from routebook.store.reads import GroupImage
 
 _BYTES = 16

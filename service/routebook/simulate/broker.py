@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from routebook.errors import InvalidInputError, PeerUnavailableError
-from routebook.model.broker import DataVersion
-from routebook.model.topic import QueueData
+from routebook.model.broker import DataVersion, QueueData
 from routebook.protocol.command import Ext, RequestCode, Response
 from routebook.protocol.headers import write_fields
 from routebook.simulate.client import LateResponseError, ServerConnection

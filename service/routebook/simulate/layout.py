@@ -7,8 +7,8 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
 from routebook.errors import InvalidInputError
+from routebook.model.broker import PERM_INHERIT, PERM_READ_WRITE, SYNC_MEMBER_TOPIC_PREFIX, QueueData
 from routebook.model.names import check_address, check_name
-from routebook.model.topic import PERM_INHERIT, PERM_READ_WRITE, SYNC_MEMBER_TOPIC_PREFIX, QueueData
 
 DEFAULT_FIRST_ADDRESS: Final = "127.64.0.1:10911"
 QUEUE_NUMBERS: Final = (1, 2, 4, 8, 16)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.simulate.layout import GroupLayout, TopicLayout, names_by_cluster, random_groups, random_queue
 
 Kind = Literal[

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from routebook.compare.collecting import run_concurrently
 from routebook.errors import InvalidInputError, PeerUnavailableError
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.simulate.broker import BrokerOptions, GroupState, SimulatedBroker, TopicTable, clamp_period
 from routebook.simulate.client import ServerConnection, SimulatedClient
 from routebook.simulate.layout import GroupLayout, Layout, groups_of, port_of, system_topics, topics_of

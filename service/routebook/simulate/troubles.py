@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.protocol.command import RequestCode
 from routebook.simulate.broker import GroupState, SimulatedBroker, call_and_describe, queue_numbers
 from routebook.simulate.client import ServerConnection

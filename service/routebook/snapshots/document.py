@@ -10,9 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from routebook.model.broker import BrokerGroup, Instance
+from routebook.model.broker import BrokerGroup, Instance, QueueData, TopicMapping
 from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, SnapshotOrigin
-from routebook.model.topic import QueueData, TopicMapping
 from routebook.registry.registry import Registry
 from routebook.replica.table import Table
 

@@ -11,10 +11,9 @@ from typing import Final
 
 from routebook.compare.collecting import run_concurrently
 from routebook.errors import InvalidInputError
-from routebook.model.broker import Registration, RegistrationResult, Seat
+from routebook.model.broker import QueueData, Registration, RegistrationResult, Seat
 from routebook.model.names import Caller, check_name
 from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot
-from routebook.model.topic import QueueData
 from routebook.registry.registration import check_registration
 from routebook.registry.registry import Registry, check_key_value
 from routebook.snapshots.planning import GroupPlan, Plan, make_plan

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
 from routebook.compare.differences import Fields, Scalar, compare_fields, mapping_fields, queue_fields, value_field
-from routebook.model.broker import BrokerGroup
+from routebook.model.broker import BrokerGroup, QueueData, TopicMapping
 from routebook.model.names import join_instance_name
 from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot
-from routebook.model.topic import QueueData, TopicMapping
 from routebook.registry.registration import may_publish
 from routebook.replica.table import Table
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+from routebook.model.broker import QueueData
 from routebook.model.names import Caller
-from routebook.model.topic import QueueData
 from routebook.store.namespace import CountedOutcome, Namespace, Outcome, Status, status_of, text
 from routebook.store.packing import pack_caller, queue_item, sha256_of
 from routebook.store.staging import AT_ONCE, STAGING_ATTEMPTS, stage_permissions

@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from routebook.model.broker import QueueData, TopicMapping
 from routebook.model.names import Caller
-from routebook.model.topic import QueueData, TopicMapping
 
 _quote: Final = json.JSONEncoder(ensure_ascii=False).encode
 """`json.dumps` with an option makes an encoder for every call, which takes twenty times as long."""

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from routebook.model.broker import BrokerGroup, DataVersion, Instance
+from routebook.model.broker import BrokerGroup, DataVersion, Instance, QueueData, TopicMapping
 from routebook.model.names import split_instance_name
-from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.namespace import Namespace, text
 from routebook.store.packing import pairs, unpack_mapping
 from routebook.store.workers import HistoryHead, Lease

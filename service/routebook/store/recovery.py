@@ -3,8 +3,8 @@
 import secrets
 from collections.abc import Mapping
 
+from routebook.model.broker import QueueData
 from routebook.model.names import Caller
-from routebook.model.topic import QueueData
 from routebook.store.namespace import CountedOutcome, Namespace, text
 from routebook.store.packing import pack_caller, queue_item, sha256_of
 

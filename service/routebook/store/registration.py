@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from routebook.model.broker import DataVersion, Instance, Registration
+from routebook.model.broker import DataVersion, Instance, QueueData, Registration, TopicMapping
 from routebook.model.names import Caller
-from routebook.model.topic import QueueData, TopicMapping
 from routebook.store.namespace import Namespace, Status, status_of, text
 from routebook.store.packing import (
     pack_caller,

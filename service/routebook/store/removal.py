@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
 
-from routebook.model.broker import MinBrokerChange, after_leaving
+from routebook.model.broker import MinBrokerChange, min_broker_left
 from routebook.model.names import Caller
 from routebook.store.namespace import Namespace, Outcome, Status, status_of, text
 from routebook.store.packing import compact_json, pack_caller, unpack_seats
@@ -94,7 +94,7 @@ def _removal_arguments(removal: Removal, caller: Caller, staged: str) -> list[st
 
 
 def _removal_notices(notices: list[list[bytes]]) -> list[MinBrokerChange]:
-    return [after_leaving(text(broker), unpack_seats(seats), text(departed)) for broker, departed, *seats in notices]
+    return [min_broker_left(text(broker), unpack_seats(seats), text(departed)) for broker, departed, *seats in notices]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.store.namespace import Namespace, Status, status_of, text
 from routebook.store.packing import pack_queues
 

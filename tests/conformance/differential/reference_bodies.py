@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import QueueData, TopicMapping
 from tests.reference.registry import Group
 
 

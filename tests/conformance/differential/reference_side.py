@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from routebook.model.broker import Registration
-from routebook.model.topic import SYNC_MEMBER_TOPIC_PREFIX, QueueData
+from routebook.model.broker import SYNC_MEMBER_TOPIC_PREFIX, QueueData, Registration
 from routebook.protocol.body_json import BodyError, ChecksumError
 from routebook.protocol.request_bodies import read_data_version, read_queue_datas
 from routebook.settings.files import parse_properties

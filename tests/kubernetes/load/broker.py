@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from routebook.model.broker import DataVersion
-from routebook.model.topic import PERM_READ_WRITE, QueueData
+from routebook.model.broker import PERM_READ_WRITE, DataVersion, QueueData
 from routebook.protocol.command import RequestCode, ResponseCode
 from routebook.simulate.broker import registration_body, registration_ext
 from tests.kubernetes.load.caller import GO_AWAY_VERSION, Caller, CallError

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from routebook.model.broker import DataVersion
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import DataVersion, QueueData, TopicMapping
 
 NOW_MS: Final = 1_800_000_000_000
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from routebook.model.broker import BrokerGroup, DataVersion, TopicRoute
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import BrokerGroup, DataVersion, QueueData, TopicMapping, TopicRoute
 from routebook.protocol.answer_bodies import (
     Dialect,
     encode_cluster_info,

@@ -9,8 +9,7 @@ from functools import partial
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from routebook.model.broker import BrokerGroup, DataVersion, TopicRoute
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import BrokerGroup, DataVersion, QueueData, TopicMapping, TopicRoute
 from routebook.protocol.answer_bodies import Dialect, encode_data_version, encode_route
 from routebook.protocol.body_json import ANY_JSON, BodyError, parse_leniently, read_json
 from routebook.protocol.request_bodies import read_data_version, read_queue_datas

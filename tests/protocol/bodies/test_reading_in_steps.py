@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.protocol import body_json, registration_body
 from routebook.protocol.body_json import BodyError, JsonLimitError, JsonSyntaxError, RegistrationBodyError
 from routebook.protocol.registration_body import RegistrationBody, read_registration_in_steps

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from routebook.model.broker import DataVersion
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import DataVersion, QueueData, TopicMapping
 from routebook.protocol.body_json import ChecksumError, InflateLimitError, NullBodyError, RegistrationBodyError
 from routebook.protocol.registration_body import RegistrationBody
 from tests.protocol.bodies.compressed_bodies import block, compressed, content_of, number

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from routebook.model.broker import DataVersion, Registration
-from routebook.model.topic import QueueData, TopicMapping
+from routebook.model.broker import DataVersion, QueueData, Registration, TopicMapping
 from routebook.protocol.body_json import (
     BodyError,
     ChecksumError,

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from routebook.model.topic import QueueData
+from routebook.model.broker import QueueData
 from routebook.protocol.body_json import BodyError
 from routebook.protocol.command import HeaderEncoding, Request
 from routebook.protocol.connection import Connection, Event
