@@ -64,6 +64,8 @@ class Prober(threading.Thread):
     def end(self) -> None:
         self._ended.set()
         self.join()
+        if not self.wall_ms:
+            raise SystemExit("The lookups failed.")
 
 
 def cpu_with_children(process: int) -> float:
@@ -86,6 +88,8 @@ def measure_cost(server: Running, peer: Peer, request: bytes, repeats: int = 1) 
 
 def measure_stall(server: Running, peer: Peer, request: bytes) -> tuple[float, float]:
     """Milliseconds: the longest lookup, and the worker's CPU time in the one that used most of it."""
+    owner = Peer(server.port)
+    owner.ask(registration("broker-of-lookups", "127.0.7.1:10911", [LOOKED_UP, "another-topic"]))
     time.sleep(SETTLE_S)
     prober = Prober(server)
     prober.start()
@@ -93,6 +97,7 @@ def measure_stall(server: Running, peer: Peer, request: bytes) -> tuple[float, f
     peer.ask(request)
     time.sleep(0.05)
     prober.end()
+    owner.close()
     return prober.wall_ms, prober.cpu_ms
 
 
@@ -119,10 +124,6 @@ def measure_round(server: Running, topics: list[str], number: int, figures: Figu
 def measure(checkouts: list[Path | None], sizes: list[int], rounds: int) -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(routebook(checkout)) for checkout in checkouts]
-        for server in servers:
-            peer = Peer(server.port)
-            stack.callback(peer.close)
-            peer.ask(registration("broker-of-lookups", "127.0.7.1:10911", [LOOKED_UP, "another-topic"]))
         print(
             f"{platform.machine()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}; "
             f"Python {platform.python_version()}; median of {rounds} rounds; {time.strftime('%Y-%m-%d')}"

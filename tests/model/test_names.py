@@ -7,6 +7,7 @@ from routebook.model.names import (
     check_address,
     check_broker_id,
     check_name,
+    check_names,
     check_namespace,
     join_instance_name,
     split_instance_name,
@@ -57,3 +58,11 @@ def test_a_long_value_is_shortened_in_the_error() -> None:
     with pytest.raises(InvalidInputError) as refusal:
         check_name("topic", "x" * 5000)
     assert len(str(refusal.value)) < 300
+
+
+def test_many_names_are_checked_like_each_of_them() -> None:
+    check_names("topic", [])
+    check_names("topic", ["%RETRY%group", "ä", "x" * 300])
+    for wrong in ("", "x" * 301, "a\nb", "\ud800"):
+        with pytest.raises(InvalidInputError):
+            check_names("topic", ["good", wrong, "also good"])

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 from routebook.errors import InvalidInputError
 from routebook.model.broker import MASTER_ID, BrokerGroup, QueueData, Registration
-from routebook.model.names import MAX_NAME_CHARACTERS, check_address, check_broker_id, check_name
+from routebook.model.names import MAX_NAME_CHARACTERS, check_address, check_broker_id, check_name, check_names
 from routebook.replica.table import Table
 from routebook.store.registration import QueueDifference
 
@@ -84,8 +84,7 @@ def check_registration_in_steps(registration: Registration) -> Generator[None, N
     for number, topics in enumerate(parts_of(registration.topics, STEP_TOPICS)):
         if number:
             yield
-        for topic in topics:
-            check_name("topic", topic)
+        check_names("topic", topics)
     for number, mappings in enumerate(parts_of(registration.mappings.items(), STEP_TOPICS)):
         if number:
             yield

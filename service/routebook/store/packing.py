@@ -2,14 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from json.encoder import encode_basestring
 from typing import Final
 
 from routebook.model.broker import QueueData, TopicMapping
 from routebook.model.names import Caller
 
-_quote: Final = json.JSONEncoder(ensure_ascii=False).encode
-"""`json.dumps` with an option makes an encoder for every call, which takes twenty times as long."""
+_quote: Final = encode_basestring
+"""A text as `json.dumps` with `ensure_ascii=False` writes it, in a twentieth of the time."""
 
 
 def compact_json(value: object) -> str:
@@ -32,9 +33,8 @@ def queue_item(topic: str, queue: QueueData) -> str:
 
 def queue_items(queues: Mapping[str, QueueData]) -> list[str]:
     """The topics of a registration share a few values, so each value is formatted once."""
-    numbers = {id(queue): queue for queue in queues.values()}
-    formatted = {key: _queue_numbers(queue) for key, queue in numbers.items()}
-    return ['{"t":' + _quote(topic) + formatted[id(queue)] for topic, queue in queues.items()]
+    numbers = _for_each_topic(queues, _queue_numbers)
+    return ['{"t":' + _quote(topic) + text for topic, text in zip(queues, numbers, strict=True)]
 
 
 def _queue_numbers(queue: QueueData) -> str:
@@ -43,9 +43,15 @@ def _queue_numbers(queue: QueueData) -> str:
 
 def pack_queues(queues: Mapping[str, QueueData]) -> list[str]:
     """Topic, packed value, topic, packed value, …"""
-    values = {id(queue): queue for queue in queues.values()}
-    packed = {key: queue.pack() for key, queue in values.items()}
-    return [word for topic, queue in queues.items() for word in (topic, packed[id(queue)])]
+    packed = _for_each_topic(queues, QueueData.pack)
+    return [word for pair in zip(queues, packed, strict=True) for word in pair]
+
+
+def _for_each_topic(queues: Mapping[str, QueueData], convert: Callable[[QueueData], str]) -> Iterator[str]:
+    """Converts each distinct value once."""
+    keys = list(map(id, queues.values()))
+    converted = {key: convert(queue) for key, queue in dict(zip(keys, queues.values(), strict=True)).items()}
+    return map(converted.__getitem__, keys)
 
 
 def removed_item(topic: str) -> str:

@@ -160,18 +160,28 @@ def _difference_arguments(difference: QueueDifference, *, staged: bool, with_dif
 def _chunks(kind: str, items: list[str]) -> list[str | int]:
     """Queue items joined for the history, each chunk small enough for one entry."""
     arguments: list[str | int] = []
+    for at in range(0, len(items), ITEMS_PER_CHUNK):
+        chunk = items[at : at + ITEMS_PER_CHUNK]
+        joined = ",".join(chunk)
+        if len(joined.encode()) <= CHUNK_BYTES:
+            arguments += [kind, len(chunk), joined]
+        else:
+            arguments += _chunks_of_long_names(kind, chunk)
+    return arguments
+
+
+def _chunks_of_long_names(kind: str, items: list[str]) -> list[str | int]:
+    arguments: list[str | int] = []
     chunk: list[str] = []
     size = 0
     for item in items:
-        length = (len(item) if item.isascii() else len(item.encode())) + 1
-        if chunk and (len(chunk) == ITEMS_PER_CHUNK or size + length > CHUNK_BYTES):
+        length = len(item.encode()) + 1
+        if chunk and size + length > CHUNK_BYTES:
             arguments += [kind, len(chunk), ",".join(chunk)]
             chunk, size = [], 0
         chunk.append(item)
         size += length
-    if chunk:
-        arguments += [kind, len(chunk), ",".join(chunk)]
-    return arguments
+    return [*arguments, kind, len(chunk), ",".join(chunk)]
 
 
 async def touch_broker(
