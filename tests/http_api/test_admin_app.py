@@ -56,7 +56,7 @@ async def test_a_draining_worker_is_alive_but_not_ready(worker: Worker) -> None:
 
 async def test_requests_are_counted_by_path_and_result(worker: Worker) -> None:
     await worker.put_broker()
-    for path in ("/v1/routes/TopicA", "/v1/routes/TopicA?min_version=1", "/v1/routes/nobody", "/v1/topics/a", "/x"):
+    for path in ("/v1/routes/TopicA", "/v1/routes/TopicA?min_version=1", "/v1/routes/missing", "/v1/topics/a", "/x"):
         await worker.http.get(path)
     async with admin_port(worker.registry, worker.metrics) as http:
         answer = await http.get("/metrics")

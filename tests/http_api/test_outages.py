@@ -47,9 +47,9 @@ async def test_without_the_store_an_unknown_object_is_not_ready_and_never_not_fo
     worker_without_store: Worker,
 ) -> None:
     for path in (
-        "/v1/routes/nobody",
-        "/v1/routes/nobody?min_version=1",
-        "/v1/topics/nobody",
+        "/v1/routes/missing",
+        "/v1/routes/missing?min_version=1",
+        "/v1/topics/missing",
         "/v1/brokers/x",
         "/v1/kv/x",
     ):

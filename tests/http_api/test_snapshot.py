@@ -28,7 +28,7 @@ async def export(worker: Worker) -> Document:
     return document
 
 
-async def bring(worker: Worker, document: Document, **query: bool) -> Document:
+async def import_document(worker: Worker, document: Document, **query: bool) -> Document:
     answer = await worker.http.put("/v1/snapshot", json=document, params=query)
     assert answer.status_code == 200, answer.text
     done: Document = answer.json()
@@ -103,7 +103,7 @@ async def test_an_export_contains_everything_and_its_version(worker: Worker) -> 
 async def test_an_exported_fleet_can_be_imported_elsewhere(worker: Worker, other: Worker) -> None:
     await fleet(worker)
     document = await export(worker)
-    done = await bring(other, document)
+    done = await import_document(other, document)
     assert (done["left_out"], done["turned_down"]) == ([], [])
     assert done["counts"]["broker"] == {"create": 5, "replace": 0, "keep": 0, "same": 0}
     assert contents(await export(other)) == contents(document)
@@ -113,10 +113,10 @@ async def test_an_exported_fleet_can_be_imported_elsewhere(worker: Worker, other
 async def test_any_state_of_a_fleet_can_be_imported_elsewhere(worker: Worker, other: Worker, seed: int) -> None:
     await random_fleet(worker, Random(seed))
     document = await export(worker)
-    done = await bring(other, document)
+    done = await import_document(other, document)
     assert done["turned_down"] == []
     assert importable_contents(await export(other)) == importable_contents(document)
-    assert (await bring(other, document, replace=True))["steps"] == []
+    assert (await import_document(other, document, replace=True))["steps"] == []
 
 
 async def random_fleet(worker: Worker, rng: Random) -> None:
@@ -160,8 +160,8 @@ def importable_contents(document: Document) -> Document:
 async def test_importing_the_same_snapshot_again_changes_nothing(worker: Worker, other: Worker) -> None:
     await fleet(worker)
     document = await export(worker)
-    before = (await bring(other, document))["version"]
-    again = await bring(other, document, replace=True)
+    before = (await import_document(other, document))["version"]
+    again = await import_document(other, document, replace=True)
     assert again["version"] == before
     assert again["steps"] == []
     assert {counted["create"] + counted["replace"] + counted["keep"] for counted in again["counts"].values()} == {0}
@@ -171,9 +171,9 @@ async def test_a_dry_run_reports_the_same_as_the_import_and_writes_nothing(worke
     await fleet(worker)
     document = await export(worker)
     nothing = contents(await export(other))
-    would = await bring(other, document, dry_run=True)
+    would = await import_document(other, document, dry_run=True)
     assert contents(await export(other)) == nothing
-    did = await bring(other, document)
+    did = await import_document(other, document)
     assert would["dry_run"]
     assert not did["dry_run"]
     assert (would["counts"], would["steps"]) == (did["counts"], did["steps"])
@@ -184,7 +184,7 @@ async def test_values_that_differ_are_kept_and_reported(worker: Worker, other: W
     await other.put_broker(topics={"TopicA": {"read_queues": 2}, "Mine": {}}, zone="az-2")
     (await other.http.put("/v1/kv/ORDER_TOPIC_CONFIG/TopicA", json={"value": "broker-a:2"})).raise_for_status()
     mine = await export(other)
-    done = await bring(other, await export(worker))
+    done = await import_document(other, await export(worker))
     kept = {(step["kind"], step["name"]): step["fields"] for step in done["steps"] if step["action"] == "keep"}
     assert kept["key-value", "ORDER_TOPIC_CONFIG/TopicA"] == {"value": ["broker-a:2", "broker-a:8"]}
     assert kept["topic", "TopicA @ broker-a"] == {"read": [2, 8], "perm": [6, 4]}
@@ -202,18 +202,18 @@ async def test_with_replace_the_snapshot_wins_and_nothing_is_removed(worker: Wor
     version = {"state_version": 1, "timestamp": 1_700_000_000_000, "counter": 3}
     await other.put_broker(topics={"TopicA": {"read_queues": 2}, "Mine": {}}, zone="az-2", data_version=version)
     await other.put_broker("broker-b", 2, address="127.0.0.99:10911")
-    done = await bring(other, document, replace=True)
+    done = await import_document(other, document, replace=True)
     assert done["turned_down"] == []
     now = await export(other)
     assert now["groups"][0]["topics"].pop("Mine")
     assert contents(now)["groups"] == contents(document)["groups"]
-    assert (await bring(other, document, replace=True))["steps"] == []
+    assert (await import_document(other, document, replace=True))["steps"] == []
 
 
 async def test_a_seat_with_a_higher_state_version_is_not_taken(worker: Worker, other: Worker) -> None:
     await worker.put_broker(data_version={"state_version": 1})
     await other.put_broker(address="127.0.0.99:10911", data_version={"state_version": 2})
-    done = await bring(other, await export(worker), replace=True)
+    done = await import_document(other, await export(worker), replace=True)
     assert done["turned_down"] == ["DefaultCluster/broker-a/0"]
     assert (await export(other))["groups"][0]["members"][0]["address"] == "127.0.0.99:10911"
 
@@ -221,7 +221,7 @@ async def test_a_seat_with_a_higher_state_version_is_not_taken(worker: Worker, o
 async def test_topics_are_added_to_a_group_whose_instances_are_all_registered(worker: Worker, other: Worker) -> None:
     await worker.put_broker(topics={"TopicA": {}, "New": {"read_queues": 3}})
     await other.put_broker(topics={"TopicA": {}})
-    done = await bring(other, await export(worker))
+    done = await import_document(other, await export(worker))
     assert [(step["kind"], step["name"], step["action"]) for step in done["steps"]] == [
         ("topic", "New @ broker-a", "create")
     ]
@@ -233,7 +233,7 @@ async def test_a_group_of_another_cluster_is_left_unchanged(worker: Worker, othe
     registered = {"address": "127.0.0.31:10911", "topics": {"Mine": {}}}
     (await other.http.put(seat(cluster="Elsewhere"), json=registered)).raise_for_status()
     before = contents(await export(other))
-    done = await bring(other, await export(worker), replace=True)
+    done = await import_document(other, await export(worker), replace=True)
     assert done["left_out"] == [
         "group broker-a: its cluster is Elsewhere in the route table, DefaultCluster in the snapshot"
     ]
@@ -246,7 +246,7 @@ async def test_fields_that_another_name_server_does_not_report_stay_unchanged(wo
     member = {"id": 0, "address": "127.0.0.11:10911"}
     topics = {"TopicA": {"read_queues": 1, "write_queues": 1, "perm": 6}}
     group = {"name": "broker-a", "cluster": "DefaultCluster", "members": [member], "topics": topics}
-    done = await bring(worker, {"snapshot": 1, "groups": [group]}, replace=True)
+    done = await import_document(worker, {"snapshot": 1, "groups": [group]}, replace=True)
     assert done["counts"]["broker"]["same"] == 1
     after = contents(await export(worker))
     assert after["groups"][0]["members"] == before["groups"][0]["members"]
@@ -257,7 +257,7 @@ async def test_imported_brokers_expire_like_any_other(
     worker: Worker, other: Worker, namespace: Namespace, namespace_name: str
 ) -> None:
     await fleet(worker)
-    await bring(other, await export(worker))
+    await import_document(other, await export(worker))
     deadlines = await namespace.client.call("ZCARD", f"rb:{{{namespace_name}-other}}:deadlines")
     assert deadlines == 5
 

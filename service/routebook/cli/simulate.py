@@ -195,9 +195,9 @@ class _SimulationRun:
         with stop.on_signals(), ProgressLine() as line:
             work = asyncio.create_task(self._work())
             progress = asyncio.create_task(self._show_progress(line))
-            asked = asyncio.create_task(stop.asked.wait())
-            await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (work, progress, asked):
+            stopped = asyncio.create_task(stop.asked.wait())
+            await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (work, progress, stopped):
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await progress

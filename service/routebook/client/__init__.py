@@ -1,1 +1,1 @@
-"""Asking other name servers, and telling brokers something: the remoting protocol from the caller's side."""
+"""The remoting protocol from the client's side: requests to other name servers, and notifications to brokers."""

@@ -179,13 +179,13 @@ def snapshot_of(state: ServerState, address: str) -> Snapshot:
         for broker, mapping in route.mappings.items():
             mappings[broker][topic] = mapping
     groups = [_group(group, filters, queues[name], mappings[name]) for name, group in sorted(state.groups.items())]
-    gone = sorted((queues.keys() | mappings.keys()) - state.groups.keys())
+    removed_groups = sorted((queues.keys() | mappings.keys()) - state.groups.keys())
     return Snapshot(
         taken=SnapshotOrigin(source=address),
         groups=tuple(groups),
         key_values={namespace: dict(values) for namespace, values in state.key_values.items() if values},
         left_out=(
-            *(f"group {name}: topics or mappings of a removed group" for name in gone),
+            *(f"group {name}: topics or mappings of a removed group" for name in removed_groups),
             *(f"{request}: declined ({reason})" for request, reason in state.declined.items()),
         ),
     )

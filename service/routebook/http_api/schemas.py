@@ -259,7 +259,7 @@ class Changes(ResponseBody):
 
 
 class ExpiryResult(ResponseBody):
-    """Which worker removes silent brokers, and whether so many are due at once that an operator has to decide."""
+    """Which worker removes silent brokers, and whether an operator has to decide because too many are due at once."""
 
     held: bool
     held_since_ms: int | None = Field(description="Time on the store's clock.", examples=[None])

@@ -1,4 +1,4 @@
-// Opens the page. validatorUrl is null because its default sends the address of this book to another host.
+// Opens the page. validatorUrl is null because its default sends the address of this service to another host.
 SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#swagger-ui",
