@@ -74,9 +74,7 @@ def test_changed_flags_of_a_group_are_shown(caplog: pytest.LogCaptureFixture, be
 
 
 def test_a_changed_permission_is_shown(caplog: pytest.LogCaptureFixture, before: Table) -> None:
-    line = logged(
-        caplog, before, "write-permission", broker="broker-a", rule="clear-write", touched=1, cause="operator"
-    )
+    line = logged(caplog, before, "write-permission", broker="broker-a", rule="clear-write", touched=1, cause="admin")
     assert "broker-a: clear-write on 1 of 2 topics, admin" in line
 
 

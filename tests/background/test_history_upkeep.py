@@ -1,4 +1,4 @@
-"""The leader takes away what of the history nobody needs, and writes the whole table into it when that is due."""
+"""The leader trims the history to what readers need, and writes the whole table into it when a baseline is due."""
 
 import asyncio
 from typing import Any
@@ -34,8 +34,8 @@ NOW = 1_000_000_000_000
 DAY_MS = 86_400_000
 
 
-def state(**said: Any) -> HistoryState:
-    found: dict[str, Any] = {
+def state(**changes: Any) -> HistoryState:
+    defaults: dict[str, Any] = {
         "newest": 300_000,
         "newest_ms": NOW,
         "entries": 300_000,
@@ -45,39 +45,39 @@ def state(**said: Any) -> HistoryState:
         "unreadable_readers": [],
         "now_ms": NOW,
     }
-    return HistoryState(**(found | said))
+    return HistoryState(**(defaults | changes))
 
 
-def test_without_readers_the_least_is_kept() -> None:
+def test_without_readers_the_minimum_is_kept() -> None:
     bound = history_bound(state(), Settings())
     assert (bound.below, bound.keep, bound.reason) == (200_000, 200_000, "history_min_entries")
 
 
-def test_a_reader_that_is_behind_holds_the_history_back() -> None:
+def test_the_history_is_kept_for_the_slowest_reader() -> None:
     readers = [Reader("lake", 150_000, NOW), Reader("other", 250_000, NOW)]
     bound = history_bound(state(readers=readers), Settings())
     assert (bound.below, bound.keep, bound.reason, bound.reader) == (150_000, 150_000, "reader", "lake")
 
 
-def test_a_reader_not_heard_of_for_long_holds_nothing() -> None:
+def test_nothing_is_kept_for_a_reader_that_has_not_reported_for_a_week() -> None:
     readers = [Reader("lake", 1, NOW - 7 * DAY_MS - 1)]
     assert history_bound(state(readers=readers), Settings()).reason == "history_min_entries"
     assert history_bound(state(readers=[Reader("lake", 1, NOW - 7 * DAY_MS)]), Settings()).reason == "reader"
 
 
-def test_memory_comes_before_a_reader() -> None:
+def test_the_hard_limit_applies_even_to_a_reader_that_is_behind() -> None:
     readers = [Reader("lake", 10, NOW)]
     bound = history_bound(state(readers=readers), Settings(history_hard_limit=120_000))
     assert (bound.below, bound.keep, bound.reason) == (180_000, 10, "history_hard_limit")
 
 
-def test_bytes_come_before_entries() -> None:
+def test_the_limit_in_bytes_applies_before_the_minimum_of_entries() -> None:
     marks = [Mark(n * 10_000, n * 40_000_000) for n in range(1, 30)]
     bound = history_bound(state(written_bytes=1_200_000_000, marks=marks), Settings())
     assert (bound.below, bound.keep, bound.reason) == (240_001, 200_000, "history_max_bytes")
 
 
-def test_a_young_history_loses_nothing() -> None:
+def test_nothing_of_a_short_history_is_trimmed() -> None:
     bound = history_bound(state(newest=5, entries=5), Settings())
     assert (bound.below, bound.keep, bound.reason) == (0, 0, "history_min_entries")
 
@@ -95,34 +95,36 @@ def lost(worker: InProcessWorker) -> float:
     return worker.metrics.registry.get_sample_value("routebook_history_lost_entries_total") or 0.0
 
 
-async def reads(namespace: Namespace, reader: str, place: str) -> None:
-    await namespace.client.call("HSET", namespace.keys.readers, reader, place)
+async def report_position(namespace: Namespace, reader: str, position: str) -> None:
+    await namespace.client.call("HSET", namespace.keys.readers, reader, position)
 
 
 async def now_of(namespace: Namespace) -> int:
     return (await read_history_state(namespace)).now_ms
 
 
-async def test_what_readers_have_goes_and_what_they_lack_stays(store_url: str, namespace_name: str) -> None:
+async def test_entries_that_readers_have_are_trimmed_and_others_are_kept(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, history_min_entries=1000) as worker:
         namespace = worker.namespace
         await fill(namespace, 2500)
-        await reads(namespace, "lake", f"700 {await now_of(namespace)}")
+        await report_position(namespace, "lake", f"700 {await now_of(namespace)}")
         await upkeep_of(worker).trim()
         first = (await read_history_state(namespace)).first
         assert 600 <= first <= 700
-        await reads(namespace, "lake", f"2400 {await now_of(namespace)}")
+        await report_position(namespace, "lake", f"2400 {await now_of(namespace)}")
         await upkeep_of(worker).trim()
         assert 1400 <= (await read_history_state(namespace)).first <= 1500
         assert lost(worker) == 0
 
 
-async def test_a_loss_of_a_reader_is_counted_and_a_baseline_follows(store_url: str, namespace_name: str) -> None:
+async def test_entries_that_a_reader_misses_are_counted_and_need_a_baseline(
+    store_url: str, namespace_name: str
+) -> None:
     settings = {"history_min_entries": 1000, "history_hard_limit": 1500}
     async with running_worker(store_url, namespace_name, **settings) as worker:
         namespace = worker.namespace
         await fill(namespace, 2500)
-        await reads(namespace, "lake", f"10 {await now_of(namespace)}")
+        await report_position(namespace, "lake", f"10 {await now_of(namespace)}")
         await upkeep_of(worker).trim()
         first = (await read_history_state(namespace)).first
         assert 900 <= first <= 1000
@@ -130,11 +132,11 @@ async def test_a_loss_of_a_reader_is_counted_and_a_baseline_follows(store_url: s
         assert (await read_baseline_state(namespace)).requested == "trimmed"
 
 
-async def test_the_metrics_show_how_full_the_history_is_and_who_lags(store_url: str, namespace_name: str) -> None:
+async def test_the_metrics_show_used_limits_and_the_lag_of_readers(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, history_min_entries=1000, history_hard_limit=4000) as worker:
         await fill(worker.namespace, 2500)
-        await reads(worker.namespace, "lake", f"700 {await now_of(worker.namespace)}")
-        await reads(worker.namespace, "other", f"2400 {await now_of(worker.namespace)}")
+        await report_position(worker.namespace, "lake", f"700 {await now_of(worker.namespace)}")
+        await report_position(worker.namespace, "other", f"2400 {await now_of(worker.namespace)}")
         await upkeep_of(worker).trim()
         state = await read_history_state(worker.namespace)
 
@@ -142,11 +144,11 @@ async def test_the_metrics_show_how_full_the_history_is_and_who_lags(store_url: 
             return worker.metrics.registry.get_sample_value(f"routebook_history_{name}")
 
         assert shown("entries") == state.entries < 2500
-        assert shown("used_ratio") == 2500 / 4000, "before it was trimmed"
+        assert shown("used_ratio") == 2500 / 4000, "as it was before trimming"
         assert (shown("readers"), shown("reader_lag_changes")) == (2, 1800)
 
 
-async def test_the_bound_in_bytes_is_kept_to_about_a_mebibyte(store_url: str, namespace_name: str) -> None:
+async def test_the_limit_in_bytes_is_kept_to_within_about_a_mebibyte(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, history_max_bytes=2_097_152) as worker:
         namespace = worker.namespace
         for n in range(60):
@@ -164,23 +166,23 @@ async def test_the_bound_in_bytes_is_kept_to_about_a_mebibyte(store_url: str, na
         assert len(after.marks) < len(before.marks)
 
 
-async def test_what_is_no_place_holds_nothing_and_is_told(
+async def test_an_unreadable_position_keeps_nothing_and_is_logged_once(
     store_url: str, namespace_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_worker(store_url, namespace_name, history_min_entries=1000) as worker:
         await fill(worker.namespace, 1500)
-        await reads(worker.namespace, "odd", "soon")
+        await report_position(worker.namespace, "odd", "soon")
         upkeep = upkeep_of(worker)
         await upkeep.trim()
         await upkeep.trim()
         assert (await read_history_state(worker.namespace)).first > 300
-        assert len([line for line in caplog.messages if "no place of a reader, of: odd" in line]) == 1
+        assert len([line for line in caplog.messages if "no position in the history, for the readers odd" in line]) == 1
 
 
-async def test_the_status_names_the_bound_in_force(store_url: str, namespace_name: str) -> None:
+async def test_the_status_shows_the_current_bound(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, history_min_entries=1000) as worker:
         await fill(worker.namespace, 1200)
-        await reads(worker.namespace, "lake", f"50 {await now_of(worker.namespace)}")
+        await report_position(worker.namespace, "lake", f"50 {await now_of(worker.namespace)}")
         status = await worker.registry.status()
         assert status.history_bound is not None
         assert (status.history_bound.reason, status.history_bound.below) == ("reader", 50)
@@ -191,7 +193,7 @@ async def test_the_status_names_the_bound_in_force(store_url: str, namespace_nam
 # -- baselines
 
 
-async def to_the_end(namespace: Namespace, lease: str) -> list[Change]:
+async def write_whole_baseline(namespace: Namespace, lease: str) -> list[Change]:
     before = (await read_history_state(namespace)).newest
     async for _ in write_baseline(namespace, lease, caller=CALLER, cause="operator"):
         pass
@@ -204,29 +206,29 @@ async def lease_of(namespace: Namespace) -> str:
     return lease.whole
 
 
-async def test_a_baseline_names_every_seat_and_every_queue(store_url: str, namespace_name: str) -> None:
+async def test_a_baseline_has_every_seat_and_every_topic(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         table = topics(*(f"t{n}" for n in range(2300)))
         await register(worker.registry, registration(topics=table))
         await register(worker.registry, registration("127.0.0.9:1", 1, topics=table))
-        told = await to_the_end(worker.namespace, await lease_of(worker.namespace))
-        assert [told[0].kind, told[-1].kind] == ["baseline-begin", "baseline-end"]
-        assert told[-1].fields["entries"] == len(told) - 2
-        assert told[-1].fields["begin"] == told[0].version
-        seats = [change.fields for change in told if change.kind == "baseline-seat"]
+        written = await write_whole_baseline(worker.namespace, await lease_of(worker.namespace))
+        assert [written[0].kind, written[-1].kind] == ["baseline-begin", "baseline-end"]
+        assert written[-1].fields["entries"] == len(written) - 2
+        assert written[-1].fields["begin"] == written[0].version
+        seats = [change.fields for change in written if change.kind == "baseline-seat"]
         assert {(seat["id"], seat["addr"]) for seat in seats} == {(0, "127.0.0.1:10911"), (1, "127.0.0.9:1")}
-        named = [item["t"] for change in told for item in change.fields.get("queues", ())]
+        named = [item["t"] for change in written for item in change.fields.get("queues", ())]
         assert set(named) == set(table)
 
 
-async def test_a_baseline_changes_nothing_for_replicas_and_watchers(store_url: str, namespace_name: str) -> None:
+async def test_a_baseline_changes_nothing_for_replicas_and_subscribers(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         await register(worker.registry, registration())
         result = await register(worker.registry, registration())
         digest, route = worker.replica.table.digest, worker.registry.find_route("orders")
         with worker.replica.subscriptions.add() as subscription:
-            told = await to_the_end(worker.namespace, await lease_of(worker.namespace))
-            await worker.replica.wait_for(told[-1].version, 30_000)
+            written = await write_whole_baseline(worker.namespace, await lease_of(worker.namespace))
+            await worker.replica.wait_for(written[-1].version, 30_000)
             subscription.close()
             assert [event async for event in subscription] == []
         assert (worker.replica.table.digest, worker.registry.find_route("orders")) == (digest, route)
@@ -246,7 +248,7 @@ async def test_a_fenced_leader_writes_no_baseline(namespace: Namespace) -> None:
     assert await kinds(namespace) == ["baseline-begin"]
 
 
-async def test_a_wish_is_fulfilled_once(store_url: str, namespace_name: str) -> None:
+async def test_a_requested_baseline_is_written_once(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, scan_not_active_broker_interval_ms=100) as worker:
         await register(worker.registry, registration())
         since = await worker.registry.request_baseline()
@@ -267,41 +269,44 @@ async def test_a_wish_is_fulfilled_once(store_url: str, namespace_name: str) -> 
         assert found[0]["cause"] == "operator"
 
 
-async def test_a_day_after_the_last_one_another_is_due(
+async def test_a_baseline_is_written_each_day(
     store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
+    monkeypatch.setattr(history_upkeep, "CHECK_PERIOD_S", 0)
     async with running_worker(store_url, namespace_name, recovery_window_ms=0) as worker:
         await register(worker.registry, registration())
         upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
         await upkeep.work(lease)
         await upkeep.work(lease)
-        assert [change.fields["cause"] for change in await begun(worker.namespace)] == ["new-history"]
+        assert [change.fields["cause"] for change in await baselines_begun(worker.namespace)] == ["new-history"]
         await worker.client.call("HINCRBY", worker.namespace.keys.meta, "baseline_ms", -DAY_MS)
         await upkeep.work(lease)
         await upkeep.work(lease)
-        assert [change.fields["cause"] for change in await begun(worker.namespace)] == ["new-history", "daily"]
+        assert [change.fields["cause"] for change in await baselines_begun(worker.namespace)] == [
+            "new-history",
+            "daily",
+        ]
 
 
-async def test_a_new_history_gets_its_baseline_when_the_fleet_had_time_to_return(
+async def test_a_new_history_has_no_baseline_before_the_recovery_window_ends(
     store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
+    monkeypatch.setattr(history_upkeep, "CHECK_PERIOD_S", 0)
     async with running_worker(store_url, namespace_name, recovery_window_ms=60_000) as worker:
         await register(worker.registry, registration())
         upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
         await upkeep.work(lease)
-        assert await begun(worker.namespace) == []
+        assert await baselines_begun(worker.namespace) == []
 
 
-async def begun(namespace: Namespace) -> list[Change]:
+async def baselines_begun(namespace: Namespace) -> list[Change]:
     return [change for change in await history(namespace) if change.kind == "baseline-begin"]
 
 
-async def test_a_baseline_that_lost_its_leader_is_begun_anew(
+async def test_a_new_leader_starts_an_unfinished_baseline_again(
     store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_upkeep, "LOOK_PERIOD_S", 0)
+    monkeypatch.setattr(history_upkeep, "CHECK_PERIOD_S", 0)
     monkeypatch.setattr(history_upkeep, "STEP_S", 0)
     async with running_worker(store_url, namespace_name) as worker:
         namespace = worker.namespace
@@ -319,7 +324,7 @@ async def test_a_baseline_that_lost_its_leader_is_begun_anew(
         assert not first.is_busy
         while (await read_baseline_state(namespace)).requested:
             await second.work(newer)
-        told = [kind for kind in await kinds(namespace) if kind.startswith("baseline")]
-        assert told.count("baseline-begin") == 2
-        assert told.count("baseline-end") == 1
-        assert told[-3:] == ["baseline-seat", "baseline-queues", "baseline-end"]
+        written = [kind for kind in await kinds(namespace) if kind.startswith("baseline")]
+        assert written.count("baseline-begin") == 2
+        assert written.count("baseline-end") == 1
+        assert written[-3:] == ["baseline-seat", "baseline-queues", "baseline-end"]
