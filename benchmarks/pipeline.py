@@ -1,13 +1,13 @@
-"""How fast is the pipeline, part by part, and what would the tools one would pick on one machine need instead?
+"""Measures the speed of the pipeline, part by part, and compares it with tools for a single machine.
 
-    python -m benchmarks.pipeline [ROWS_IN_MILLIONS]...          (1 10 40 without any)
+    python -m benchmarks.pipeline [ROWS_IN_MILLIONS]...          (default: 1 10 40)
     python -m benchmarks.pipeline --parts reading,questions 1
 
-Everything is a ratio of two things measured in turn in the same run, the best of three warm rounds each; times alone
-say little on a machine that others use, too. Behind each ratio stands its target. DuckDB, Polars and pandas read the
-same files of the lake, and their answers are compared with ours.
+Each figure is a ratio of two measurements that alternate in the same run, the best of three warm rounds each, because
+absolute times mean little on a shared machine. Each ratio is printed with its target. DuckDB, Polars and pandas read
+the same files of the lake, and their answers are compared with ours.
 
-Result: docs/benchmarks/pipeline.md.
+Results: docs/benchmarks/pipeline.md.
 """
 
 import argparse
@@ -45,7 +45,7 @@ STREAM_ENTRIES = 1_000_000
 SMALL_BATCH = 1_000
 RAW_GAPS = 6_000_000
 SMALL_ROUNDS = 12
-"""They take tenths of a second, and Java is slow the first times."""
+"""More rounds for jobs that take tenths of a second, since Java is slow in the first ones."""
 URL_ENV = "ROUTEBOOK_REDIS_URL"
 PARTS = ("reading", "profile", "questions", "keys", "gaps", "snapshots")
 
@@ -55,7 +55,7 @@ class Results:
     missed: list[str] = field(default_factory=list)
 
     def ratio(self, what: str, value: float, target: float | None, *, most: bool) -> None:
-        """`most`: the target is not to be exceeded; else it is to be reached. None: reported, not judged."""
+        """`most`: the target is an upper limit, otherwise a lower one. Without a target the ratio is only printed."""
         verdict = ""
         if target is not None:
             is_met = value <= target if most else value >= target
@@ -72,11 +72,11 @@ def everything(rows: DataFrame) -> None:
 # -- from the store to the lake
 
 
-def read_source(spark: SparkSession, behind: int = 0) -> DataFrame:
-    """Of the store in the environment, what follows this version."""
+def read_source(spark: SparkSession, after_version: int = 0) -> DataFrame:
+    """The entries after this version, from the store that the environment names."""
     options = {"entries_per_partition": "250000"}
-    if behind:
-        options["start_id"] = f"{synthetic.FIRST_MS + behind}-{behind}"
+    if after_version:
+        options["start_id"] = f"{synthetic.FIRST_MS + after_version}-{after_version}"
     return spark.read.format("routebook").options(**options).load()
 
 
@@ -140,7 +140,7 @@ def _measure_small_batches(
         assert (done.entries, done.last) == (SMALL_BATCH, newest)
 
     def empty() -> None:
-        """Of the table's columns and folders, as Spark itself would write them."""
+        """Writes no rows with the columns and the partition of the table, by Spark's own means."""
         nothing.write.partitionBy(lake.changes.partition).parquet(str(folder / f"empty-{next(empties)}"))
 
     small()
@@ -195,19 +195,19 @@ def measure_questions(spark: SparkSession, folder: Path, millions: list[int], re
         rivals = RIVALS if size <= 10 else ()
         _compare_answers(history, window, instant, files, rivals)
         retire_ms = DEFAULTS.retire_after_ms
-        asked_seats: list[Callable[[], object]] = [
+        availability_jobs: list[Callable[[], object]] = [
             partial(seats_of, history, window),
             *(partial(rival.availability, files, window.start_ms, window.end_ms, retire_ms) for rival in rivals),
         ]
-        asked_routes: list[Callable[[], object]] = [
+        route_jobs: list[Callable[[], object]] = [
             partial(all_routes, history, instant),
             *(partial(rival.routes, files, at_ms) for rival in rivals),
         ]
-        for what, asked, targets, place in (
-            ("availability", asked_seats, {"DuckDB": 5.0, "pandas": 3.5}, 0),
-            ("whole route at an instant", asked_routes, {"DuckDB": 9.0, "pandas": 3.5}, 1),
+        for what, jobs, targets, place in (
+            ("availability", availability_jobs, {"DuckDB": 5.0, "pandas": 3.5}, 0),
+            ("whole route at an instant", route_jobs, {"DuckDB": 9.0, "pandas": 3.5}, 1),
         ):
-            seconds = stream.best_of(ROUNDS, *asked)
+            seconds = stream.best_of(ROUNDS, *jobs)
             names = ["Spark", *(rival.name for rival in rivals)]
             print(
                 f"    {what}: " + ", ".join(f"{name} {spent:.2f} s" for name, spent in zip(names, seconds, strict=True))
@@ -224,7 +224,7 @@ def measure_questions(spark: SparkSession, folder: Path, millions: list[int], re
 
 
 def _compare_answers(history: History, window: Window, instant: Instant, files: Files, rivals: Sequence[Rival]) -> None:
-    """A race against somebody who runs elsewhere proves nothing."""
+    """All tools must give the same answers; otherwise their times cannot be compared."""
     seats = {
         (row.cluster, row.broker, row.broker_id): (row.up_ms, row.unplanned_ms, row.planned_ms)
         for row in seats_of(history, window)
@@ -232,9 +232,9 @@ def _compare_answers(history: History, window: Window, instant: Instant, files: 
     number_of_routes = routes.routes_at(history, instant).count()
     assert instant.ms is not None
     for rival in rivals:
-        theirs = rival.availability(files, window.start_ms, window.end_ms, DEFAULTS.retire_after_ms)
-        assert theirs == seats, f"{rival.name} has another availability"
-        assert rival.routes(files, instant.ms) == number_of_routes, f"{rival.name} has another route"
+        rival_seats = rival.availability(files, window.start_ms, window.end_ms, DEFAULTS.retire_after_ms)
+        assert rival_seats == seats, f"{rival.name} computes a different availability"
+        assert rival.routes(files, instant.ms) == number_of_routes, f"{rival.name} computes different routes"
     print(
         f"    {len(seats):,} seats, {number_of_routes:,} queues of topics; the same in {1 + len(rivals)} tools",
         flush=True,
@@ -256,14 +256,14 @@ def measure_keys(spark: SparkSession, folder: Path, results: Results) -> None:
         everything(by_keys(changes))
         everything(by_names(changes))
         keys_s, names_s = stream.best_of(
-            ROUNDS, lambda ask=by_keys: everything(ask(changes)), lambda ask=by_names: everything(ask(changes))
+            ROUNDS, lambda job=by_keys: everything(job(changes)), lambda job=by_names: everything(job(changes))
         )
         print(f"    {what}: {keys_s:.2f} s by keys, {names_s:.2f} s by names")
         results.ratio(f"{what} by keys, against by names (time)", keys_s / names_s, target, most=True)
 
 
 def measure_gaps(spark: SparkSession, folder: Path, results: Results) -> None:
-    """Exact percentiles of each seat's gaps; and the question, which has the pulse's histograms."""
+    """Exact percentiles of each seat's gaps, and the question, which uses the histograms of the stream `pulse`."""
     print(f"\nHeartbeat gaps: {RAW_GAPS:,} of {gaps.SEATS:,} seats", flush=True)
     raw, counted = folder / "gaps", folder / "pulses"
     gaps.raw(spark, RAW_GAPS).write.parquet(str(raw))
@@ -274,14 +274,14 @@ def measure_gaps(spark: SparkSession, folder: Path, results: Results) -> None:
     ours = gaps.with_spark(spark, raw)
     for name, rival in gaps.RIVALS.items():
         assert gaps.same(ours, rival(raw)), f"{name} has other percentiles"
-    asked: list[Callable[[], object]] = [
+    jobs: list[Callable[[], object]] = [
         partial(gaps.with_spark, spark, raw),
         *(partial(rival, raw) for rival in gaps.RIVALS.values()),
         lambda: heartbeat_gaps.by_seat(history, window).collect(),
     ]
-    spark_s, *rivals_s, question_s = stream.best_of(ROUNDS, *asked)
-    told = ", ".join(f"{name} {spent:.2f} s" for name, spent in zip(gaps.RIVALS, rivals_s, strict=True))
-    print(f"    percentiles of the raw gaps: Spark {spark_s:.2f} s, {told}")
+    spark_s, *rivals_s, question_s = stream.best_of(ROUNDS, *jobs)
+    others = ", ".join(f"{name} {spent:.2f} s" for name, spent in zip(gaps.RIVALS, rivals_s, strict=True))
+    print(f"    percentiles of the raw gaps: Spark {spark_s:.2f} s, {others}")
     print(f"    the question, over {pulses.count():,} rows of histograms: {question_s:.2f} s")
     results.ratio("percentiles of raw gaps, against DuckDB (time)", spark_s / rivals_s[0], None, most=True)
     results.ratio("the question, against percentiles of raw gaps (time)", question_s / spark_s, None, most=True)
@@ -290,7 +290,7 @@ def measure_gaps(spark: SparkSession, folder: Path, results: Results) -> None:
 def measure_snapshots(spark: SparkSession, folder: Path, results: Results) -> None:
     """One topic at an instant of the last day, after a history of three days and of thirty."""
     print("\nOne topic at an instant, from a snapshot", flush=True)
-    rows_a_day, asked = 100_000, []
+    rows_a_day, jobs = 100_000, []
     for days in (3, 30):
         rows = days * rows_a_day
         lake = Lake(str(folder / f"lake-of-{days}-days"), synthetic.NAMESPACE)
@@ -298,12 +298,12 @@ def measure_snapshots(spark: SparkSession, folder: Path, results: Results) -> No
         snapshot(spark, lake)
         instant = Instant(ms=synthetic.end_of(rows, rows_a_day) - DAY_MS // 3)
 
-        def ask(lake: Lake = lake, instant: Instant = instant) -> None:
+        def job(lake: Lake = lake, instant: Instant = instant) -> None:
             routes.routes_at(history_for(spark, lake, instant), instant, "topic-00007").collect()
 
-        ask()
-        asked.append(ask)
-    few_s, many_s = stream.best_of(ROUNDS, *asked)
+        job()
+        jobs.append(job)
+    few_s, many_s = stream.best_of(ROUNDS, *jobs)
     print(f"    after 3 days {few_s:.2f} s, after 30 days {many_s:.2f} s")
     results.ratio("one topic, 30 days of history against 3 (time)", many_s / few_s, 1.5, most=True)
 

@@ -1,4 +1,4 @@
-"""The lengths of pauses between heartbeats: every one of them as a row, and as the pulse counts them."""
+"""Synthetic heartbeat gaps, as one row per gap and as the histograms of the stream `pulse`."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,14 +23,14 @@ Found = Mapping[int, tuple[float, ...]]
 
 
 def raw(spark: SparkSession, rows: int) -> DataFrame:
-    """Gaps of some 30 s, one in fifty up to twice that."""
+    """Gaps of about 30 s; one in fifty is up to twice as long."""
     drawn = F.abs(F.xxhash64("id"))
     gap_ms = 29_500 + drawn % 1_000 + F.when(drawn % 50 == 0, F.floor(drawn / 50) % 30_000).otherwise(0)
     return spark.range(rows).select((F.col("id") % SEATS).alias("seat"), "id", gap_ms.alias("gap_ms"))
 
 
 def pulses(gaps: DataFrame) -> DataFrame:
-    """As workers write them down, once a minute: `schemas.PULSES`."""
+    """The histograms that workers write once a minute (columns: `schemas.PULSES`)."""
     minute = F.floor(F.col("id") / (SEATS * _GAPS_A_MINUTE))
     bucket = F.ceil(8 * F.log2(F.col("gap_ms") / 100)).cast("int")
     counted = gaps.groupBy("seat", minute.alias("minute"), bucket.alias("bucket")).agg(
@@ -56,8 +56,8 @@ def pulses(gaps: DataFrame) -> DataFrame:
 
 
 def with_spark(spark: SparkSession, folder: Path) -> Found:
-    asked = F.percentile("gap_ms", F.array(*map(F.lit, QUANTILES))).alias("found")
-    rows = spark.read.parquet(str(folder)).groupBy("seat").agg(asked).collect()
+    percentiles = F.percentile("gap_ms", F.array(*map(F.lit, QUANTILES))).alias("found")
+    rows = spark.read.parquet(str(folder)).groupBy("seat").agg(percentiles).collect()
     return {row.seat: tuple(row.found) for row in rows}
 
 
@@ -70,11 +70,11 @@ def _with_duckdb(folder: Path) -> Found:
 
 
 def _with_polars(folder: Path) -> Found:
-    asked = [
+    percentiles = [
         pl.col("gap_ms").quantile(share, interpolation="linear").alias(name)
         for name, share in zip(_COLUMNS, QUANTILES, strict=True)
     ]
-    found = pl.scan_parquet(f"{folder}/*.parquet").group_by("seat").agg(*asked).collect()
+    found = pl.scan_parquet(f"{folder}/*.parquet").group_by("seat").agg(*percentiles).collect()
     return {row[0]: row[1:] for row in found.iter_rows()}
 
 
@@ -91,10 +91,10 @@ RIVALS: Mapping[str, Callable[[Path], Found]] = {
 }
 
 
-def same(ours: Found, theirs: Found) -> bool:
-    """But for the last digits of an interpolation."""
-    return ours.keys() == theirs.keys() and all(
-        abs(one - other) < 1e-3
+def same(ours: Found, others: Found) -> bool:
+    """Whether the percentiles are equal, except for rounding errors of the interpolation."""
+    return ours.keys() == others.keys() and all(
+        abs(value - other) < 1e-3
         for seat, values in ours.items()
-        for one, other in zip(values, theirs[seat], strict=True)
+        for value, other in zip(values, others[seat], strict=True)
     )

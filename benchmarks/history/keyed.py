@@ -1,4 +1,4 @@
-"""What numeric keys and one order column are worth: the heart of two questions, asked by keys and asked by names."""
+"""The core of two questions, with numeric keys and one order column, and with names and three order columns."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 the usual name

@@ -1,4 +1,4 @@
-"""Where the time goes in the two parts that miss their target: parsing a million entries, and committing a thousand."""
+"""Profiles the two parts that miss their targets: parsing a million entries, and committing a thousand."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Run = Callable[[DataFrame], None]
 
 
 def measure_parsing(spark: SparkSession, folder: Path, entries: int, run: Run) -> None:
-    """Of entries in Parquet files, so without Python and the store. Each line holds those above it."""
+    """Parses entries from Parquet files, without Python and the store. Each step includes the steps before it."""
     place = folder / "entries"
     place.mkdir()
     for number in range(FILES):
@@ -34,11 +34,11 @@ def measure_parsing(spark: SparkSession, folder: Path, entries: int, run: Run) -
     fields = ", ".join(f"{name} {kind.simpleString()}" for name, kind in CHANGE_FIELDS.items())
     validated = PARSERS["changes"].validate(positioned, KNOWN_FORMAT)
     steps = {
-        "read, and where each is": positioned,
-        "one from_json of all fields, nothing checked": positioned.selectExpr(
+        "read, with positions": positioned,
+        "one from_json of all fields, without checks": positioned.selectExpr(
             "*", f"from_json(CAST(payload AS STRING), '{fields}') AS entry"
         ),
-        "validated: readable, or the reason why not": validated,
+        "validated, with reasons of unreadable entries": validated,
         "rows of the lake": PARSERS["changes"].to_rows(validated, Batch(synthetic.NAMESPACE, 0, 0)),
     }
     print(f"\nParsing, step by step: {entries:,} entries from files", flush=True)
@@ -46,13 +46,13 @@ def measure_parsing(spark: SparkSession, folder: Path, entries: int, run: Run) -
 
 
 def measure_small_batch(url: str, lake: Lake, source: Callable[[int], DataFrame], run: Run, entries: int) -> None:
-    """`source` reads what follows a version; the lake holds what the stream does."""
+    """`source` reads the entries after a version. At the start the lake has all entries of the stream."""
     newest = lake.changes.pin().record("changes") or 0
     steps: dict[str, Callable[[int], object]] = {
         "a data frame of the source": source,
-        "read": lambda behind: run(source(behind)),
-        "read and parsed": lambda behind: run(parse(source(behind), synthetic.NAMESPACE, 0, 0)),
-        "all in: committed": lambda behind: commit(source(behind), lake.changes, ingested_ms=0),
+        "read": lambda version: run(source(version)),
+        "read and parsed": lambda version: run(parse(source(version), synthetic.NAMESPACE, 0, 0)),
+        "read, parsed and committed": lambda version: commit(source(version), lake.changes, ingested_ms=0),
     }
     best = dict.fromkeys(steps, float("inf"))
     for _ in range(SMALL_ROUNDS):

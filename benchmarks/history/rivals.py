@@ -1,7 +1,7 @@
-"""Two of the questions, availability by seat and the whole route at an instant, asked of the same files with DuckDB,
-Polars and pandas, as whoever knows those tools would write it.
+"""Two of the questions, availability by seat and all routes at an instant, in idiomatic DuckDB, Polars and pandas.
 
-They answer what this history needs and no more: it has no holes, forks, baselines, permissions or removed groups.
+They support only what the synthetic history contains: it has no holes, forks, baselines, permission changes or removed
+groups.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Files = Sequence[str]
 Availability = dict[tuple[str, str, int], tuple[int, int, int]]
 """Seat -> up, unplanned and planned milliseconds."""
 Routes = int
-"""How many (topic, group) pairs have queues at that instant."""
+"""The number of (topic, group) pairs that have queues at that instant."""
 
 
 class DuckDb:

@@ -1,4 +1,4 @@
-"""A stream of so many entries in a store of one's own, and the loop that reads it as fast as Python can."""
+"""Fills a stream with synthetic entries, and reads it with the fastest possible loop in Python."""
 
 import json
 import time
@@ -15,7 +15,7 @@ CHUNK = 5_000
 
 def connect(url: str) -> redis.Redis:
     client = redis.Redis.from_url(url, protocol=2)
-    # redis-py would make a tuple of every entry: half the speed.
+    # By default redis-py converts every entry to a tuple, which halves the speed.
     client.set_response_callback("XRANGE", lambda reply, **_: reply)
     return client
 
@@ -43,7 +43,7 @@ def fill(url: str, entries: int, *, first: int = 1) -> None:
 
 
 def loop(url: str) -> int:
-    """Every entry once, one chunk after the other; how many there were."""
+    """Reads every entry once, chunk by chunk, and returns the number of entries."""
     client: Any = connect(url)
     found, place = 0, b"-"
     while chunk := client.xrange(KEY, min=place, count=CHUNK):
@@ -61,12 +61,12 @@ def bytes_in_store(url: str) -> int:
         client.close()
 
 
-def best_of(rounds: int, *asked: Any) -> list[float]:
-    """Seconds of each, the best of so many rounds, taken in turn: the machine is shared."""
-    best = [float("inf")] * len(asked)
+def best_of(rounds: int, *jobs: Any) -> list[float]:
+    """The seconds of each job in its best round. The jobs alternate, because the machine may be shared."""
+    best = [float("inf")] * len(jobs)
     for _ in range(rounds):
-        for at, ask in enumerate(asked):
+        for number, job in enumerate(jobs):
             started = time.perf_counter()
-            ask()
-            best[at] = min(best[at], time.perf_counter() - started)
+            job()
+            best[number] = min(best[number], time.perf_counter() - started)
     return best

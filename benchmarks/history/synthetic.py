@@ -1,9 +1,8 @@
-"""A history of as many rows as wanted, made by Spark from nothing but a running number: the same rows for the same
-length.
+"""A synthetic history of any length, computed by Spark from a running number, so that equal lengths give equal rows.
 
-Ten rows are seven entries: four seats that come, change or go, and three changes of one topic's queues, two rows each
-(an entry is its row 0, its queue items are further ones). The fleet grows with nothing: a longer history is a longer
-time, not more brokers.
+Ten rows are seven entries: four about a seat that registers, changes or is removed, and three about the queues of one
+topic with two rows each (row 0 is the entry, and the next row its queue item). A longer history covers more time, not
+more brokers.
 """
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,17 +26,17 @@ _ROWS, _ENTRIES = 10, 7
 
 
 def entries_of(rows: int) -> int:
-    assert rows % _ROWS == 0, f"{rows} is no multiple of {_ROWS}"
+    assert rows % _ROWS == 0, f"{rows} is not a multiple of {_ROWS}"
     return rows // _ROWS * _ENTRIES
 
 
 def end_of(rows: int, rows_a_day: int = ROWS_A_DAY) -> int:
-    """The first instant behind it."""
+    """The first instant after the history."""
     return FIRST_MS + rows * (DAY_MS // rows_a_day) + 1
 
 
 def history(spark: SparkSession, rows: int, rows_a_day: int = ROWS_A_DAY) -> DataFrame:
-    """As `schemas.CHANGES`."""
+    """Columns: `schemas.CHANGES`."""
     step_ms = DAY_MS // rows_a_day
     number, place = F.col("id"), F.col("id") % _ROWS
     is_seat = place < 4
@@ -93,7 +92,7 @@ def history(spark: SparkSession, rows: int, rows_a_day: int = ROWS_A_DAY) -> Dat
 
 
 def fill(spark: SparkSession, lake: Lake, rows: int, rows_a_day: int = ROWS_A_DAY) -> None:
-    """One commit, as ingest makes it, but for the stream that it would come from."""
+    """Fills the lake with one commit like those of an ingest, without a stream."""
     lake.changes.create()
     lake.pulses.create()
     made_of = history(spark, rows, rows_a_day)

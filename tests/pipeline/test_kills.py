@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DAY_MS, History, Window
 from routebook_pipeline.lake.commit import KILL_VARIABLE, KillPoint
