@@ -22,9 +22,9 @@ reply    {status, version, entries, cursor, revision, number changed} DONE, UNKN
 -- include: write_permission
 
 local staged, entries, broker, cursor, rule = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
-local ENTRIES_PER_PAGE = 2000
+local ENTRIES_PER_PAGE = 4000
 
-if not has_staged(staged, entries) then
+if not has_staged(staged, entries, 0) then
   return { UNKNOWN, current_version(), 0, '0', '', 0 }
 end
 local page = redis.call('HSCAN', key_of('queues', broker), cursor, 'COUNT', ENTRIES_PER_PAGE)
@@ -37,4 +37,5 @@ if rule ~= '' then
 end
 call_in_slices('HSET', key_of('staged', staged), unchanged, 1, #unchanged)
 local revision = redis.call('HGET', key_of('broker', broker), 'rev') or '0'
-return { DONE, current_version(), keep_staged(staged), page[1], revision, changed_count }
+local entry_count = keep_staged(staged)
+return { DONE, current_version(), entry_count, page[1], revision, changed_count }

@@ -23,17 +23,19 @@ ARGV[14]  base            `<history>:<revision of the group>`
 ARGV[15]  guarded         1: refuse a single topic of an instance that has no seat yet
 ARGV[16]  staged          name of a queue table staged by copy_queues and stage_queues, or empty
 ARGV[17]  staged_entries  number of its entries
-ARGV[18]  staged_all      1: the staged table also replaces known entries, which is right only if the data version
-                          changed
-ARGV[19]  worker          worker whose connection it came over, which opens a session; empty for none
-ARGV[20]  stamp           stamp of that session
-ARGV[21]  new             number of topics that the base does not have
-ARGV[22]  differing       number of topics that the base has with other values
-ARGV[23]  dropped         number of topics to remove (deleteTopicWithBrokerRegistration, replace)
-ARGV[24]  mappings        number of static mappings that differ
-ARGV[25…] topic, packed queue data (new) · topic, packed queue data (differing) · topic (dropped) ·
-          host broker, topic, mapping as JSON · then queue items for the history, packed by the worker in chunks of
-          at most 1,000: kind of chunk (n, d or x for new, differing, dropped), number of items, JSON items
+ARGV[18]  staged_chunks   number of its chunks of queue items for the history
+ARGV[19]  staged_all      1: the staged table replaces known entries, which is right only if the data version changed;
+                          0: it does not, which is right only if it did not; empty: there are none to replace
+ARGV[20]  worker          worker whose connection it came over, which opens a session; empty for none
+ARGV[21]  stamp           stamp of that session
+ARGV[22]  new             number of topics that the base does not have
+ARGV[23]  differing       number of topics that the base has with other values
+ARGV[24]  dropped         number of topics to remove (deleteTopicWithBrokerRegistration, replace)
+ARGV[25]  mappings        number of static mappings that differ
+ARGV[26…] topic, packed queue data (new) · topic, packed queue data (differing) · topic (dropped) ·
+          host broker, topic, mapping as JSON · then, unless they are staged, chunks of at most 1,000 queue items for
+          the history: kind of chunk (n, d or x for new, differing, dropped) and number of items as `<kind> <number>`,
+          JSON items
 
 reply     {status, version, incarnation, master address, master HA address, gap, seats}
           gap: ms since the heartbeat before, -1 if there was none
@@ -67,11 +69,11 @@ reply     {status, version, incarnation, master address, master HA address, gap,
 local by, cluster, broker, id, address = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local ha, zone, acting, timeout, version = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local incarnation, digest, filters, base, guarded = ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15] == '1'
-local staged, staged_entries, staged_all = ARGV[16], tonumber(ARGV[17]), ARGV[18] == '1'
-local worker, stamp = ARGV[19], ARGV[20]
-local counts = { new = tonumber(ARGV[21]), differing = tonumber(ARGV[22]), dropped = tonumber(ARGV[23]),
-  mappings = tonumber(ARGV[24]) }
-local FIRST_ITEM = 25
+local staged, staged_entries, staged_chunks = ARGV[16], tonumber(ARGV[17]), tonumber(ARGV[18])
+local staged_all, worker, stamp = ARGV[19], ARGV[20], ARGV[21]
+local counts = { new = tonumber(ARGV[22]), differing = tonumber(ARGV[23]), dropped = tonumber(ARGV[24]),
+  mappings = tonumber(ARGV[25]) }
+local FIRST_ITEM = 26
 
 local registration = { by = by, cluster = cluster, broker = broker, id = id, address = address, ha = ha, zone = zone,
   acting = acting, timeout = timeout, version = version, digest = digest, filters = filters, guarded = guarded }
@@ -80,13 +82,14 @@ local group = read_hash(key_of('broker', broker))
 local instance = read_hash(key_of('instance', instance_name))
 
 local history = redis.call('HGET', META, 'history') or ''
-local is_staged = staged == '' or has_staged(staged, staged_entries)
+local is_staged = staged == '' or has_staged(staged, staged_entries, staged_chunks)
 if base ~= history .. ':' .. (group.rev or '0') or not is_staged then
   return { STALE, current_version(), '', '', '', -1 }
 end
 local decision = decide_seat(registration, group, instance)
 local is_accepted = not decision.is_turned_down and not decision.is_refused
-if is_accepted and staged_all and decision.may_publish and not decision.replaces_topics then
+local is_staged_otherwise = staged_all ~= '' and (staged_all == '1') ~= decision.replaces_topics
+if is_accepted and decision.may_publish and is_staged_otherwise then
   return { STALE, current_version(), '', '', '', -1 }
 end
 
@@ -108,7 +111,7 @@ if decision.may_publish then
     mapped = apply_mappings(items)
   end
 elseif staged ~= '' then
-  redis.call('UNLINK', key_of('staged', staged))
+  redis.call('UNLINK', key_of('staged', staged), key_of('staged-changes', staged))
 end
 
 local filters_changed = store_filters(registration, instance_name)

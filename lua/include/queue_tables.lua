@@ -17,9 +17,11 @@ end
 
 -- Returns the chunks of the history for what was applied: {number of items, the items as JSON}.
 local function apply_queues(broker, items, replaces_topics, staged)
-  local key = key_of('queues', broker)
+  local key, list, chunks = key_of('queues', broker), items.list, items.chunks
   if staged ~= '' then
     put_staged_in_place(staged, broker)
+    list = take_staged_chunks(staged)
+    chunks = { from = 1, to = #list }
   else
     call_in_slices('HSET', key, items.list, items.new.from, items.new.to)
     if replaces_topics then
@@ -27,13 +29,14 @@ local function apply_queues(broker, items, replaces_topics, staged)
     end
     call_in_slices('HDEL', key, items.list, items.dropped.from, items.dropped.to)
   end
-  local chunks = {}
-  for at = items.chunks.from, items.chunks.to, 3 do
-    if items.list[at] ~= 'd' or replaces_topics then
-      chunks[#chunks + 1] = { tonumber(items.list[at + 1]), items.list[at + 2] }
+  local applied = {}
+  for at = chunks.from, chunks.to, 2 do
+    local kind, number = string.match(list[at], '^(%a) (%d+)$')
+    if kind ~= 'd' or replaces_topics then
+      applied[#applied + 1] = { tonumber(number), list[at + 1] }
     end
   end
-  return chunks
+  return applied
 end
 
 -- Returns the names of the host brokers whose mappings were written.

@@ -1,19 +1,26 @@
 --[[
-Staged queue tables. A table too large for one script is built by several (copy_queues, stage_queues) under the key
-`staged:<name>`, which no reader uses; the last script then puts it in place in one step. An abandoned one expires.
-Each script passes on how many entries the staged table has, so the next one notices when it expired meanwhile.
-The revision of the group shows whether the group changed meanwhile. Uses: keys.
+Staged changes. A change too large for one script is prepared by several (copy_queues, stage_queues): `staged:<name>` is
+the new queue table, `staged-changes:<name>` has the queue items for the history, in chunks. No reader uses these keys;
+the last script puts the table in place and appends the items in one step. Abandoned keys expire. Each script passes on
+how many entries and chunks there are, so the next one notices when they expired meanwhile. The revision of the group
+shows whether the group changed meanwhile. Uses: keys.
 ]]
 local STAGED_FOR_MS = 60000
 
-local function has_staged(name, entries)
-  return redis.call('HLEN', key_of('staged', name)) == entries
+-- A chunk has two fields in the hash: `kind:<number>` and `items:<number>`.
+local function count_chunks(name)
+  return redis.call('HLEN', key_of('staged-changes', name)) / 2
 end
 
--- Returns the number of entries.
+local function has_staged(name, entries, chunks)
+  return redis.call('HLEN', key_of('staged', name)) == entries and count_chunks(name) == chunks
+end
+
+-- Returns the number of entries, and of chunks.
 local function keep_staged(name)
   redis.call('PEXPIRE', key_of('staged', name), STAGED_FOR_MS)
-  return redis.call('HLEN', key_of('staged', name))
+  redis.call('PEXPIRE', key_of('staged-changes', name), STAGED_FOR_MS)
+  return redis.call('HLEN', key_of('staged', name)), count_chunks(name)
 end
 
 local function put_staged_in_place(name, broker)
@@ -23,4 +30,16 @@ local function put_staged_in_place(name, broker)
     redis.call('RENAME', staged, queues)
     redis.call('PERSIST', queues)
   end
+end
+
+-- Returns the chunks as kind and number of items, items, kind and number of items, items, …
+local function take_staged_chunks(name)
+  local key, chunks = key_of('staged-changes', name), {}
+  for number = 1, count_chunks(name) do
+    local chunk = redis.call('HMGET', key, 'kind:' .. number, 'items:' .. number)
+    chunks[#chunks + 1] = chunk[1]
+    chunks[#chunks + 1] = chunk[2]
+  end
+  redis.call('UNLINK', key)
+  return chunks
 end

@@ -38,7 +38,7 @@ end
 -- not be used.
 local function read_staged(staged, revision)
   local name, staged_revision, entries, changed = string.match(staged, '^(%x+) (%d+) (%d+) (%d+)$')
-  if name and staged_revision == revision and has_staged(name, tonumber(entries)) then
+  if name and staged_revision == revision and has_staged(name, tonumber(entries), 0) then
     return name, tonumber(entries), tonumber(changed)
   end
 end

@@ -1,6 +1,7 @@
 """Groups of thousands of topics: every change of them is prepared out of sight and becomes visible in one step."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,15 +11,15 @@ from routebook.store import reads
 from routebook.store.administration import put_kv, register_topic, set_write_permission
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups
-from routebook.store.registration import STAGE_FROM_TOPICS
+from routebook.store.registration import STAGE_FROM_TOPICS, QueueDifference, register_broker
 from routebook.store.removal import Removal, expire_brokers, scan_deadlines, unregister_brokers
 from routebook.store.staging import STAGING_ATTEMPTS, TOPICS_PER_STAGE, stage_permissions
-from routebook.store.workers import acquire_lease
+from routebook.store.workers import acquire_lease, open_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, registration, version
 from tests.support.scripts import history, kinds, make_due, newest
 
-MANY = {f"topic-{n:05d}": QueueData(8, 8, 6 if n % 2 else 4, n % 3) for n in range(5500)}
+MANY = {f"topic-{n:05d}": QueueData(8, 8, 6 if n % 2 else 4, n % 3) for n in range(8500)}
 """More topics than one script changes or one page has."""
 READ_ONLY = {topic: QueueData(8, 8, 4, queue.flags) for topic, queue in MANY.items()}
 
@@ -35,7 +36,7 @@ async def queues(namespace: Namespace) -> dict[str, QueueData | None]:
 
 
 async def staged_keys(namespace: Namespace) -> list[bytes]:
-    return list(await namespace.client.call("KEYS", namespace.keys.of("staged", "*")))
+    return list(await namespace.client.call("KEYS", namespace.keys.table("staged*")))
 
 
 def interrupted(namespace: Namespace, script: str, action: Callable[[], Awaitable[Any]], times: int = 1) -> Namespace:
@@ -97,6 +98,52 @@ async def test_a_registration_whose_staged_table_expired_is_staged_again(namespa
     await worker.register(registration(topics=MANY))
     assert await queues(namespace) == MANY
     assert set(await kinds(namespace)) == {"broker-registered"}
+
+
+async def test_a_table_that_is_replaced_as_a_whole_is_not_copied(namespace: Namespace) -> None:
+    runs: list[str] = []
+    counting = replace(namespace, on_run=lambda script, *_: runs.append(script))
+    base = ((await open_namespace(counting)).history, 0)
+    for state, difference in enumerate(
+        [
+            QueueDifference(new=MANY, unchanged=0),
+            QueueDifference(differing=READ_ONLY, unchanged=0),
+            QueueDifference(dropped=list(MANY), unchanged=0),
+        ]
+    ):
+        reply = await register_broker(
+            counting,
+            registration(topics=MANY, data_version=version(state)),
+            difference,
+            caller=CALLER,
+            timeout_ms=120_000,
+            digest="d" * 32,
+            base=base,
+            replaces_known=True,
+        )
+        assert reply.status is Status.DONE
+        assert await queues(namespace) == {**difference.new, **difference.differing}
+        base = (base[0], reply.version)
+    assert "stage_queues" in runs
+    assert "copy_queues" not in runs
+
+
+async def test_a_staged_table_without_replacements_keeps_the_known_values(namespace: Namespace) -> None:
+    """The data version is unchanged, so the differing topics keep the values that the group has."""
+    await PlainWorker(namespace).register(registration(topics=MANY))
+    extra = {f"extra-{n}": QueueData() for n in range(STAGE_FROM_TOPICS)}
+    reply = await register_broker(
+        namespace,
+        registration(topics={**READ_ONLY, **extra}),
+        QueueDifference(new=extra, differing=READ_ONLY, unchanged=0),
+        caller=CALLER,
+        timeout_ms=120_000,
+        digest="d" * 32,
+        base=((await open_namespace(namespace)).history, (await newest(namespace)).version),
+        replaces_known=False,
+    )
+    assert reply.status is Status.DONE
+    assert await queues(namespace) == {**MANY, **extra}
 
 
 # -- write permission
@@ -198,9 +245,7 @@ async def test_the_expiry_of_a_master_takes_the_write_permission_in_the_same_ste
 async def test_a_large_group_is_read_in_pages(namespace: Namespace) -> None:
     await register_many(namespace)
     runs: list[str] = []
-    counting = Namespace(
-        namespace.client, namespace.keys, namespace.scripts, on_run=lambda script, *_: runs.append(script)
-    )
+    counting = replace(namespace, on_run=lambda script, *_: runs.append(script))
     image = (await read_groups(counting, {"broker-a": None}))["broker-a"]
     assert (image.queues, image.all_queues, image.clusters) == (MANY, True, frozenset({"east"}))
     assert len(runs) > 1

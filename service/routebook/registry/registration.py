@@ -165,7 +165,8 @@ def work_out_difference(
         for topic, mapping in registration.mappings.items()
         if mapping.bname != broker or known_mappings.get(topic) != mapping
     }
-    return QueueDifference(new, differing, sorted(dropped - registration.topics.keys()), mappings)
+    unchanged = len(known) - len(differing) - len(dropped)
+    return QueueDifference(new, differing, sorted(dropped - registration.topics.keys()), mappings, unchanged)
 
 
 def _dropped(known: Iterable[str], registration: Registration) -> set[str]:

@@ -7,6 +7,7 @@
 | `broker:<name>` | hash | cluster, zone, acting, rev (version of its last change), `addr:<id>` |
 | `queues:<name>` | hash | topic → `perm read write flags[ t]`; t: registered by request |
 | `staged:<random>` | hash | a queue table that is being staged; expires after a minute |
+| `staged-changes:<random>` | hash | queue items of its history, in chunks: `kind:<n>`, `items:<n>`; expires too |
 | `mapping:<host>`, `mapped` | hash, set | topic → static-topic mapping as JSON; the hosts that have mappings |
 | `instance:<cluster>/<addr>` | hash | broker, id, inc, timeout, ha, dv, digests and the rev they hold for |
 | `filters` | hash | `<cluster>/<addr>` → filter servers as JSON list |

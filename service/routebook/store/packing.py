@@ -4,13 +4,19 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from json.encoder import encode_basestring
-from typing import Final
+from typing import Final, Literal
 
 from routebook.model.broker import QueueData, TopicMapping
 from routebook.model.names import Caller
 
 _quote: Final = encode_basestring
 """A text as `json.dumps` with `ensure_ascii=False` writes it, in a twentieth of the time."""
+
+ITEMS_PER_CHUNK: Final = 1000
+"""Queue items per entry of the history, which has at most 1,000 topics and 256 KiB."""
+
+CHUNK_BYTES: Final = 200_000
+"""A chunk of long topic names ends before it has that many items. The script joins chunks up to the same size."""
 
 
 def compact_json(value: object) -> str:
@@ -42,7 +48,7 @@ def _queue_numbers(queue: QueueData) -> str:
 
 
 def pack_queues(queues: Mapping[str, QueueData]) -> list[str]:
-    """Topic, packed value, topic, packed value, …"""
+    """Topic, packed queue data, topic, packed queue data, …"""
     packed = _for_each_topic(queues, QueueData.pack)
     return [word for pair in zip(queues, packed, strict=True) for word in pair]
 
@@ -54,8 +60,42 @@ def _for_each_topic(queues: Mapping[str, QueueData], convert: Callable[[QueueDat
     return map(converted.__getitem__, keys)
 
 
-def removed_item(topic: str) -> str:
+def _removed_item(topic: str) -> str:
     return f'{{"t":{_quote(topic)},"x":1}}'
+
+
+QueueChange = tuple[Literal["n", "d", "x"], Mapping[str, QueueData | None]]
+"""Topics that are new, that differ, or that are dropped (with None)."""
+
+
+def queue_chunks(change: QueueChange) -> list[str]:
+    """Queue items joined for the history, each chunk small enough for one entry: `<kind> <number>`, items, …"""
+    kind, queues = change
+    present = {topic: queue for topic, queue in queues.items() if queue}
+    items = queue_items(present) if present else [_removed_item(topic) for topic in queues]
+    packed: list[str] = []
+    for at in range(0, len(items), ITEMS_PER_CHUNK):
+        chunk = items[at : at + ITEMS_PER_CHUNK]
+        joined = ",".join(chunk)
+        if len(joined.encode()) <= CHUNK_BYTES:
+            packed += [f"{kind} {len(chunk)}", joined]
+        else:
+            packed += _chunks_of_long_names(kind, chunk)
+    return packed
+
+
+def _chunks_of_long_names(kind: str, items: list[str]) -> list[str]:
+    packed: list[str] = []
+    chunk: list[str] = []
+    size = 0
+    for item in items:
+        length = len(item.encode()) + 1
+        if chunk and size + length > CHUNK_BYTES:
+            packed += [f"{kind} {len(chunk)}", ",".join(chunk)]
+            chunk, size = [], 0
+        chunk.append(item)
+        size += length
+    return [*packed, f"{kind} {len(chunk)}", ",".join(chunk)]
 
 
 def pack_mapping(mapping: TopicMapping) -> str:

@@ -9,24 +9,18 @@ from routebook.model.broker import DataVersion, Instance, QueueData, Registratio
 from routebook.model.names import Caller
 from routebook.store.namespace import Namespace, Status, status_of, text
 from routebook.store.packing import (
+    QueueChange,
     pack_caller,
     pack_filters,
     pack_mapping,
     pack_queues,
-    queue_items,
-    removed_item,
+    queue_chunks,
     unpack_seats,
 )
 from routebook.store.sessions import NO_SESSION, SessionMark
-from routebook.store.staging import StagedTable, stage_difference
+from routebook.store.staging import NOT_STAGED, stage_changes
 
-ITEMS_PER_CHUNK: Final = 1000
-"""Queue items per entry of the history, which has at most 1,000 topics and 256 KiB."""
-
-CHUNK_BYTES: Final = 200_000
-"""A chunk of long topic names ends before it has that many items. The script joins chunks up to the same size."""
-
-STAGE_FROM_TOPICS: Final = 4000
+STAGE_FROM_TOPICS: Final = 6000
 """A difference of this many topics is staged in parts and put in place in one step, to block the store only shortly."""
 
 
@@ -38,10 +32,12 @@ class QueueDifference:
     differing: Mapping[str, QueueData] = field(default_factory=dict)
     dropped: Sequence[str] = ()
     mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
+    unchanged: int | None = None
+    """Number of the group's topics that it leaves as they are; None if unknown."""
 
     @property
-    def topic_count(self) -> int:
-        return len(self.new) + len(self.differing) + len(self.dropped)
+    def changes(self) -> list[QueueChange]:
+        return [("n", self.new), ("d", self.differing), ("x", dict.fromkeys(self.dropped))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +94,15 @@ async def register_broker(
     `replaces_known` says whether the data version is expected to count as changed. It matters only for a staged table,
     which either contains the differing topics or does not.
     """
-    staged: StagedTable | None = None
-    if difference.topic_count >= STAGE_FROM_TOPICS:
-        puts = {**difference.new, **(difference.differing if replaces_known else {})}
-        staged = await stage_difference(namespace, registration.broker, puts, difference.dropped)
-        if not staged:
+    staged = NOT_STAGED
+    if sum(len(queues) for _, queues in difference.changes) >= STAGE_FROM_TOPICS:
+        changes = [(kind, queues) for kind, queues in difference.changes if kind != "d" or replaces_known]
+        is_whole = difference.unchanged == 0 and (replaces_known or not difference.differing)
+        table = await stage_changes(namespace, registration.broker, changes, is_whole=is_whole)
+        if table is None:
             return SeatReply(Status.STALE, 0, "", "", "")
+        staged = table
+    is_staged = staged is not NOT_STAGED
     acting = registration.acting_master
     version = registration.data_version
     table_size = len(registration.table_keys if registration.table_keys is not None else registration.topics)
@@ -123,65 +122,33 @@ async def register_broker(
         pack_filters(registration.filters),
         f"{base[0]}:{base[1]}",
         int(table_size == 1 and not registration.full),
-        staged.name if staged else "",
-        staged.entries if staged else 0,
-        int(bool(staged) and replaces_known and bool(difference.differing)),
+        staged.name,
+        staged.entries,
+        staged.chunks,
+        int(replaces_known) if is_staged and difference.differing else "",
         session.worker,
         session.stamp,
-        *_difference_arguments(difference, staged=bool(staged), with_differing=replaces_known),
+        *_difference_arguments(difference, is_staged=is_staged),
     ]
     return SeatReply.of(await namespace.run("register_broker", *arguments))
 
 
-def _difference_arguments(difference: QueueDifference, *, staged: bool, with_differing: bool) -> list[str | int]:
-    """Counts, then the lists. The topics of a staged table are in the store already: only their history is sent."""
+def _difference_arguments(difference: QueueDifference, *, is_staged: bool) -> list[str | int]:
+    """Counts, then the lists. Staged topics and their queue items are in the store already."""
     mappings = [part for topic, m in difference.mappings.items() for part in (m.bname, topic, pack_mapping(m))]
-    if staged:
-        lists: list[str | int] = [0, 0, 0, len(difference.mappings)]
-    else:
-        lists = [
-            len(difference.new),
-            len(difference.differing),
-            len(difference.dropped),
-            len(difference.mappings),
-            *pack_queues(difference.new),
-            *pack_queues(difference.differing),
-            *difference.dropped,
-        ]
-    differing = difference.differing if with_differing or not staged else {}
-    chunks = [
-        *_chunks("n", queue_items(difference.new)),
-        *_chunks("d", queue_items(differing)),
-        *_chunks("x", [removed_item(topic) for topic in difference.dropped]),
+    if is_staged:
+        return [0, 0, 0, len(difference.mappings), *mappings]
+    return [
+        len(difference.new),
+        len(difference.differing),
+        len(difference.dropped),
+        len(difference.mappings),
+        *pack_queues(difference.new),
+        *pack_queues(difference.differing),
+        *difference.dropped,
+        *mappings,
+        *(word for change in difference.changes for word in queue_chunks(change)),
     ]
-    return [*lists, *mappings, *chunks]
-
-
-def _chunks(kind: str, items: list[str]) -> list[str | int]:
-    """Queue items joined for the history, each chunk small enough for one entry."""
-    arguments: list[str | int] = []
-    for at in range(0, len(items), ITEMS_PER_CHUNK):
-        chunk = items[at : at + ITEMS_PER_CHUNK]
-        joined = ",".join(chunk)
-        if len(joined.encode()) <= CHUNK_BYTES:
-            arguments += [kind, len(chunk), joined]
-        else:
-            arguments += _chunks_of_long_names(kind, chunk)
-    return arguments
-
-
-def _chunks_of_long_names(kind: str, items: list[str]) -> list[str | int]:
-    arguments: list[str | int] = []
-    chunk: list[str] = []
-    size = 0
-    for item in items:
-        length = len(item.encode()) + 1
-        if chunk and size + length > CHUNK_BYTES:
-            arguments += [kind, len(chunk), ",".join(chunk)]
-            chunk, size = [], 0
-        chunk.append(item)
-        size += length
-    return [*arguments, kind, len(chunk), ",".join(chunk)]
 
 
 async def touch_broker(

@@ -5,16 +5,16 @@ reader ever sees half of a change.
 """
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from routebook.model.broker import QueueData
 from routebook.store.namespace import Namespace, Status, status_of, text
-from routebook.store.packing import pack_queues
+from routebook.store.packing import QueueChange, pack_queues, queue_chunks
 
-TOPICS_PER_STAGE: Final = 2000
+TOPICS_PER_STAGE: Final = 4000
 
 STAGING_ATTEMPTS: Final = 3
 """How often a change of permissions is staged again because its group changed meanwhile. After that, one script changes
@@ -27,29 +27,49 @@ AT_ONCE: Final = "-"
 PermissionRule = Literal["set", "clear-write"]
 
 
-@dataclass(frozen=True, slots=True)
-class StagedTable:
+class StagedTable(NamedTuple):
+    """A staged table and the history of its changes. After they have expired, the numbers are others, by which the
+    scripts notice it.
+    """
+
     name: str
-    entries: int
-    """A staged table that expired meanwhile has another number, by which the scripts recognize it."""
-
-    def after(self, reply: list[Any]) -> "StagedTable | None":
-        """The table after a script added to it. None: it expired before."""
-        return None if status_of(reply) is Status.UNKNOWN else StagedTable(self.name, int(reply[2]))
+    entries: int = 0
+    chunks: int = 0
 
 
-async def stage_difference(
-    namespace: Namespace, broker: str, puts: Mapping[str, QueueData], drops: Iterable[str]
+NOT_STAGED: Final = StagedTable("")
+
+
+async def stage_changes(
+    namespace: Namespace, broker: str, changes: Sequence[QueueChange], *, is_whole: bool
 ) -> StagedTable | None:
-    """The group's table as it is now, with these topics put and those removed. None: it expired meanwhile."""
-    copy = await _copy_queues(namespace, broker, "")
-    table = copy.table if copy else None
-    for part, removed in _parts(puts, drops):
-        if table is None:
+    """The group's table as it is now, with these changes applied. None: it expired meanwhile.
+
+    `is_whole`: what the changes put is the whole table afterwards, so nothing has to be copied.
+    """
+    staged = StagedTable(secrets.token_hex(8))
+    if not is_whole:
+        copy = await _copy_queues(namespace, broker, "")
+        if copy is None:
             return None
-        reply = await namespace.run("stage_queues", table.name, table.entries, len(part), *pack_queues(part), *removed)
-        table = table.after(reply)
-    return table
+        staged = copy.table
+    for kind, queues in changes:
+        for part in _parts(queues):
+            puts = pack_queues({topic: queue for topic, queue in part.items() if queue})
+            drops = [] if puts or is_whole else list(part)
+            arguments: list[str | int] = [staged.name, staged.entries, staged.chunks, len(puts) // 2, len(drops)]
+            arguments += [*puts, *drops, *queue_chunks((kind, part))]
+            reply = await namespace.run("stage_queues", *arguments)
+            if status_of(reply) is Status.UNKNOWN:
+                return None
+            staged = StagedTable(staged.name, int(reply[2]), int(reply[3]))
+    return staged
+
+
+def _parts(queues: Mapping[str, QueueData | None]) -> Iterator[dict[str, QueueData | None]]:
+    items = iter(queues.items())
+    while part := dict(islice(items, TOPICS_PER_STAGE)):
+        yield part
 
 
 async def stage_permissions(namespace: Namespace, broker: str, rule: PermissionRule) -> str:
@@ -70,24 +90,14 @@ class _Copy:
 
 
 async def _copy_queues(namespace: Namespace, broker: str, rule: PermissionRule | Literal[""]) -> _Copy | None:
-    table: StagedTable | None = StagedTable(secrets.token_hex(8), 0)
+    table = StagedTable(secrets.token_hex(8))
     cursor, revision, changed = "0", "", 0
-    while table:
+    while True:
         reply = await namespace.run("copy_queues", table.name, table.entries, broker, cursor, rule)
-        table, cursor = table.after(reply), text(reply[3])
+        if status_of(reply) is Status.UNKNOWN:
+            return None
+        table, cursor = StagedTable(table.name, int(reply[2])), text(reply[3])
         revision = revision or text(reply[4])
         changed += int(reply[5])
-        if table and cursor == "0":
+        if cursor == "0":
             return _Copy(table, revision, changed)
-    return None
-
-
-def _parts(puts: Mapping[str, QueueData], drops: Iterable[str]) -> Iterator[tuple[dict[str, QueueData], list[str]]]:
-    """At most TOPICS_PER_STAGE topics each, first those to put, then those to remove."""
-    to_put, to_drop = iter(puts.items()), iter(drops)
-    while True:
-        part = dict(islice(to_put, TOPICS_PER_STAGE))
-        removed = list(islice(to_drop, TOPICS_PER_STAGE - len(part)))
-        if not part and not removed:
-            return
-        yield part, removed
