@@ -42,7 +42,7 @@ TARGET = 1.10
 STORE_TARGET_US = 1000
 """How long an unchanged registration may block the store."""
 
-WITH_GAP = (
+GAP_CODE = (
     ("local before = redis.call('ZSCORE', heartbeats, instance_name)\n", ""),
     (
         "local deadline_now, server_now, version = deadline_clock(by)",
@@ -53,28 +53,28 @@ WITH_GAP = (
 
 
 @dataclass
-class Way:
+class Variant:
     """One of the two compared variants."""
 
     name: str
     namespace: Namespace
-    pulse: HeartbeatGaps | None
+    gaps: HeartbeatGaps | None
 
 
-def without_gap(scripts: ScriptSet) -> ScriptSet:
+def without_gaps(scripts: ScriptSet) -> ScriptSet:
     """The scripts without the gap."""
-    made = {}
+    changed = {}
     for name in scripts.names:
         source = scripts[name].source
-        for there, instead in WITH_GAP:
-            source = source.replace(there, instead)
-        made[name] = Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
-    assert made["touch_broker"].sha1 != scripts["touch_broker"].sha1
-    assert made["heartbeat_broker"].source.count("ZSCORE") == 0
-    return ScriptSet(made)
+        for with_gap, instead in GAP_CODE:
+            source = source.replace(with_gap, instead)
+        changed[name] = Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+    assert changed["touch_broker"].sha1 != scripts["touch_broker"].sha1
+    assert changed["heartbeat_broker"].source.count("ZSCORE") == 0
+    return ScriptSet(changed)
 
 
-def broker(number: int) -> Registration:
+def registration(number: int) -> Registration:
     return Registration(
         cluster="bench",
         broker=f"broker-{number}",
@@ -87,11 +87,11 @@ def broker(number: int) -> Registration:
 
 async def register_all(namespace: Namespace, brokers: list[Registration]) -> None:
     history = (await open_namespace(namespace)).history
-    for said in brokers:
-        difference = QueueDifference(new=said.topics)
+    for broker in brokers:
+        difference = QueueDifference(new=broker.topics)
         await register_broker(
             namespace,
-            said,
+            broker,
             difference,
             caller=CALLER,
             timeout_ms=120_000,
@@ -101,19 +101,19 @@ async def register_all(namespace: Namespace, brokers: list[Registration]) -> Non
         )
 
 
-Sign = Callable[[Way, Registration], Awaitable[None]]
+Call = Callable[[Variant, Registration], Awaitable[None]]
 
 
-async def touch(way: Way, said: Registration) -> None:
-    reply = await touch_broker(way.namespace, said, caller=CALLER, digest=DIGEST)
-    if way.pulse:
-        way.pulse.record(said.seat, reply.gap_ms)
+async def touch(variant: Variant, broker: Registration) -> None:
+    reply = await touch_broker(variant.namespace, broker, caller=CALLER, digest=DIGEST)
+    if variant.gaps:
+        variant.gaps.record(broker.seat, reply.gap_ms)
 
 
-async def heartbeat(way: Way, said: Registration) -> None:
-    reply = await heartbeat_broker(way.namespace, said.cluster, "", 0, caller=CALLER, address=said.address)
-    if way.pulse:
-        way.pulse.record(said.seat, reply.gap_ms)
+async def heartbeat(variant: Variant, broker: Registration) -> None:
+    reply = await heartbeat_broker(variant.namespace, broker.cluster, "", 0, caller=CALLER, address=broker.address)
+    if variant.gaps:
+        variant.gaps.record(broker.seat, reply.gap_ms)
 
 
 async def store_us(namespace: Namespace) -> float:
@@ -124,58 +124,61 @@ async def store_us(namespace: Namespace) -> float:
     return float(fields["usec"]) / float(fields["calls"])
 
 
-async def run(way: Way, sign: Sign, brokers: list[Registration], calls: int) -> tuple[float, float]:
+async def run(variant: Variant, call: Call, brokers: list[Registration], calls: int) -> tuple[float, float]:
     """Microseconds per call: of the store's script, and of this process."""
 
-    async def one_of_many(start: int) -> None:
+    async def caller(start: int) -> None:
         for n in range(start, calls, IN_FLIGHT):
-            await sign(way, brokers[n % len(brokers)])
+            await call(variant, brokers[n % len(brokers)])
 
-    await way.namespace.client.call("CONFIG", "RESETSTAT")
+    await variant.namespace.client.call("CONFIG", "RESETSTAT")
     began = time.process_time()
-    await asyncio.gather(*(one_of_many(start) for start in range(IN_FLIGHT)))
+    await asyncio.gather(*(caller(start) for start in range(IN_FLIGHT)))
     spent = time.process_time() - began
-    return await store_us(way.namespace), spent / calls * 1e6
+    return await store_us(variant.namespace), spent / calls * 1e6
 
 
 async def measure(rounds: int, calls: int) -> None:
-    brokers = [broker(n) for n in range(BROKERS)]
+    brokers = [registration(n) for n in range(BROKERS)]
     with EmbeddedStore(None) as store:
         client = StoreClient(StoreUrl.parse(store.url), slot_key="rb:{bench}:meta", timeout_ms=30_000)
         await client.open()
         scripts = ScriptSet.load()
         namespace = Namespace(client, Keys("bench"), scripts)
-        plain = Namespace(client, Keys("bench"), without_gap(scripts))
+        plain = Namespace(client, Keys("bench"), without_gaps(scripts))
         await register_all(namespace, brokers)
         live = LiveSettings(load({"redis_url": store.url}))
-        ways = [Way("without", plain, None), Way("with", namespace, HeartbeatGaps(namespace, live, "benchmark"))]
-        print(f"{rounds} rounds of {calls:,} calls, {IN_FLIGHT} in flight, {BROKERS} brokers; µs a call, best round")
+        variants = [
+            Variant("without", plain, None),
+            Variant("with", namespace, HeartbeatGaps(namespace, live, "benchmark")),
+        ]
+        print(f"{rounds} rounds of {calls:,} calls, {IN_FLIGHT} in flight, {BROKERS} brokers; µs per call, best round")
         print(f"{'':12}{'':10}{'without':>10}{'with':>10}{'ratio':>8}{'target':>8}")
-        for name, sign in (("touch", touch), ("heartbeat", heartbeat)):
-            found: dict[str, list[tuple[float, float]]] = {way.name: [] for way in ways}
+        for name, call in (("touch", touch), ("heartbeat", heartbeat)):
+            found: dict[str, list[tuple[float, float]]] = {variant.name: [] for variant in variants}
             for n in range(rounds + 1):
-                for way in ways if n % 2 else reversed(ways):
-                    spent = await run(way, sign, brokers, calls)
+                for variant in variants if n % 2 else reversed(variants):
+                    spent = await run(variant, call, brokers, calls)
                     if n:  # the first one warms up
-                        found[way.name].append(spent)
-            tell(name, found)
-        tell_counting(HeartbeatGaps(namespace, live, "benchmark"))
+                        found[variant.name].append(spent)
+            print_rows(name, found)
+        print_counting(HeartbeatGaps(namespace, live, "benchmark"))
         await client.close()
 
 
-def tell(name: str, found: dict[str, list[tuple[float, float]]]) -> None:
-    for at, who in enumerate(("store", "worker")):
-        without, with_ = (min(spent[at] for spent in found[way]) for way in ("without", "with"))
+def print_rows(name: str, found: dict[str, list[tuple[float, float]]]) -> None:
+    for at, place in enumerate(("store", "worker")):
+        without, with_ = (min(spent[at] for spent in found[variant]) for variant in ("without", "with"))
         figures = f"{without:>10.2f}{with_:>10.2f}{with_ / without:>8.3f}"
-        print(f"{name:12}{who:10}{figures}{'≤ ' + format(TARGET, '.2f'):>8}")
-    usual = statistics.median(store for store, _ in found["with"])
-    print(f"{name:12}{'median':10}{'':10}{usual:>10.2f}{'':8}{'≤ ' + str(STORE_TARGET_US):>8}")
+        print(f"{name:12}{place:10}{figures}{'≤ ' + format(TARGET, '.2f'):>8}")
+    median = statistics.median(store for store, _ in found["with"])
+    print(f"{name:12}{'median':10}{'':10}{median:>10.2f}{'':8}{'≤ ' + str(STORE_TARGET_US):>8}")
 
 
-def tell_counting(pulse: HeartbeatGaps) -> None:
+def print_counting(gaps: HeartbeatGaps) -> None:
     began = time.perf_counter()
     for n in range(200_000):
-        pulse.record(Seat("bench", "broker", n & 127), 30_000 + (n & 1023))
+        gaps.record(Seat("bench", "broker", n & 127), 30_000 + (n & 1023))
     print(f"{'counting':12}{'worker':10}{'':10}{(time.perf_counter() - began) / 200_000 * 1e6:>10.2f}")
 
 

@@ -1,9 +1,10 @@
-"""How long do the scripts about sessions block the store, with the batches that workers send? Goal: 20 ms.
+"""How long do the scripts about sessions block the store, with the batches that workers send? Limit: 20 ms.
 
-Starts a store of its own and registers brokers of 10 topics each; then everyone's connection ends at once, as when a
-balancer restarts. Asked with one worker and with many, since who asks whether a session is left looks at each worker.
+Starts a store of its own and registers brokers of 10 topics each. Then the connections of all brokers end at once, as
+when a balancer restarts. Measured with one worker and with many, because the check for another session reads those of
+every worker.
 
-    .venv/bin/python benchmarks/session_scripts.py
+.venv/bin/python benchmarks/session_scripts.py
 """
 
 import argparse
@@ -39,9 +40,9 @@ WORKERS = (1, 4, 16, 64)
 
 async def register_all(namespace: Namespace, history: str, brokers: int) -> list[tuple[str, str]]:
     """Name and incarnation of each instance."""
-    stays = []
+    instances = []
     for number in range(brokers):
-        said = Registration(
+        broker = Registration(
             cluster="bench",
             broker=f"broker-{number}",
             broker_id=0,
@@ -51,7 +52,7 @@ async def register_all(namespace: Namespace, history: str, brokers: int) -> list
         )
         reply = await register_broker(
             namespace,
-            said,
+            broker,
             QueueDifference(new=TOPICS),
             caller=CALLER,
             timeout_ms=120_000,
@@ -59,16 +60,16 @@ async def register_all(namespace: Namespace, history: str, brokers: int) -> list
             base=(history, 0),
             replaces_known=True,
         )
-        stays.append((said.instance_name, reply.incarnation))
-    return stays
+        instances.append((broker.instance_name, reply.incarnation))
+    return instances
 
 
-async def blocked(client: StoreClient, work: Awaitable[Any]) -> tuple[Any, float]:
-    """The replies, and the longest script in ms."""
+async def measured(client: StoreClient, operation: Awaitable[Any]) -> tuple[Any, float]:
+    """Its result, and the time of the longest script that it ran, in ms."""
     await client.call("SLOWLOG", "RESET")
-    answer = await work
+    result = await operation
     entries = await client.call("SLOWLOG", "GET", 1000)
-    return answer, max((entry[2] / 1000 for entry in entries if entry[3][0] == b"EVALSHA"), default=0.0)
+    return result, max((entry[2] / 1000 for entry in entries if entry[3][0] == b"EVALSHA"), default=0.0)
 
 
 async def measure_with(url: str, workers: int) -> dict[str, float]:
@@ -78,32 +79,32 @@ async def measure_with(url: str, workers: int) -> dict[str, float]:
     namespace = Namespace(client, keys, ScriptSet.load())
     await client.call("CONFIG", "SET", "slowlog-log-slower-than", 0)
     await client.call("CONFIG", "SET", "slowlog-max-len", 1000)
+    for name in namespace.scripts.names:
+        await client.call("SCRIPT", "LOAD", namespace.scripts[name].source)
     history = (await open_namespace(namespace)).history
     for number in range(workers):
         await renew_worker_lease(namespace, f"worker-{number}", 600_000, "{}", caller=CALLER)
-    stays = await register_all(namespace, history, 2 * REMOVALS_PER_CALL)
+    instances = await register_all(namespace, history, 2 * REMOVALS_PER_CALL)
     found: dict[str, float] = {}
-    batch = stays[:SESSIONS_PER_CALL]
+    batch = instances[:SESSIONS_PER_CALL]
     opened = [OpenedSession(instance_name, incarnation, 1) for instance_name, incarnation in batch]
-    # The first call loads the script.
-    await open_sessions(namespace, "worker-0", opened[:1], caller=CALLER)
-    _, found[f"open {len(batch)} sessions"] = await blocked(
+    _, found[f"open {len(batch)} sessions"] = await measured(
         client, open_sessions(namespace, "worker-0", opened, caller=CALLER)
     )
     ended = [EndedSession(instance_name, incarnation, 1, 0) for instance_name, incarnation in batch]
-    answers, found[f"close {len(batch)}"] = await blocked(client, close_sessions(namespace, "worker-0", ended))
-    losses = [loss for _, loss in answers if loss]
-    _, found["settle their losses"] = await blocked(client, resolve_lost_connections(namespace, losses))
-    for cause, part in (("lost", stays[:REMOVALS_PER_CALL]), ("104", stays[REMOVALS_PER_CALL:])):
-        removals = [_departure(instance_name, incarnation, cause) for instance_name, incarnation in part]
-        _, found[f"remove {len(part)} ({cause})"] = await blocked(
+    results, found[f"close {len(batch)}"] = await measured(client, close_sessions(namespace, "worker-0", ended))
+    lost = [connection for _, connection in results if connection]
+    _, found["resolve them"] = await measured(client, resolve_lost_connections(namespace, lost))
+    for cause, part in (("lost", instances[:REMOVALS_PER_CALL]), ("104", instances[REMOVALS_PER_CALL:])):
+        removals = [_removal(instance_name, incarnation, cause) for instance_name, incarnation in part]
+        _, found[f"remove {len(part)} ({cause})"] = await measured(
             client, unregister_brokers(namespace, [(removal, CALLER) for removal in removals])
         )
     await client.close()
     return found
 
 
-def _departure(instance_name: str, incarnation: str, cause: str) -> Removal:
+def _removal(instance_name: str, incarnation: str, cause: str) -> Removal:
     cluster, _, address = instance_name.rpartition("/")
     number = [int(part) for part in address.partition(":")[0].split(".")]
     broker = f"broker-{(number[1] << 16) + (number[2] << 8) + number[3]}"
