@@ -220,7 +220,7 @@ class Fleet:
     def _put_many(self, group: GroupState) -> None:
         if group.seats:
             many = [self._item(f"many-{n}") for n in range(self.rng.choice((9, 19, 20, 30)))]
-            group.queues.update({one["topic"]: one for one in many})
+            group.queues.update({each["topic"]: each for each in many})
             self.scenario.queues(*many, group=group.name)
 
     def _delete_topic(self, group: GroupState) -> None:

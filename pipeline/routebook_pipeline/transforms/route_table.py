@@ -3,8 +3,8 @@
 The service keeps both by broker name. All brokers of a name share one table of seats and one of queues, whichever
 cluster they name in their registrations, and an entry about a group that the store has lost names no cluster.
 
-Queue data: an item is the last word about a topic and broker until a newer item replaces it, the broker's group is
-removed (with all its queue data), or a complete baseline that began after the item ends without naming it. Permissions
+Queue data: an item is valid until a newer item about its topic and broker replaces it, the broker's group is removed
+(with all its queue data), or a complete baseline that began after the item ends without naming it. Permissions
 that are set for all topics of a broker (code 21) apply, in their order, to the items before them.
 
 Groups: every registration sets zone and acting flag, even one that was turned down (it leaves a `group-changed`). A
@@ -246,8 +246,8 @@ def writable_totals(changes: DataFrame) -> DataFrame:
 
 
 def losses_of_writability(changes: DataFrame) -> DataFrame:
-    """`broker`, `ord`, `ms`: with this entry the group lost its last writable queue. It got one again at `until_ms`
-    (null: it never did).
+    """`broker`, `ord`, `ms`: with this entry the group lost its last writable queue. At `until_ms` it got one again;
+    null if it never did.
     """
     in_order = W.partitionBy("broker").orderBy("ord")
     had_any = F.lag("writable", 1, 0).over(in_order) > 0
