@@ -27,7 +27,7 @@ def test_an_empty_text_counts_as_absent() -> None:
 
 
 @pytest.mark.parametrize(("number", "language"), [(13, Language.NODE_JS), (14, Language.OTHER), (-1, Language.OTHER)])
-def test_an_unknown_language_is_no_mistake(number: int, language: Language) -> None:
+def test_an_unknown_language_is_accepted(number: int, language: Language) -> None:
     assert decode_binary_header(binary_header(language=number), b"").language is language
 
 
@@ -40,7 +40,7 @@ def test_bytes_that_are_not_utf8_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("length", range(21))
-def test_a_header_that_is_cut_off_is_the_peers_mistake(length: int) -> None:
+def test_an_incomplete_header_is_refused(length: int) -> None:
     with pytest.raises(PeerProtocolError) as caught:
         decode_binary_header(binary_header()[:length], b"")
     assert caught.value.violation is Violation.BINARY_HEADER
@@ -65,31 +65,31 @@ def test_a_negative_ext_block_counts_as_none() -> None:
 
 
 @pytest.mark.parametrize(("at", "lie"), LIES)
-def test_a_length_that_lies_is_the_peers_mistake(at: int, lie: int) -> None:
+def test_a_wrong_length_is_refused(at: int, lie: int) -> None:
     with pytest.raises(PeerProtocolError):
         decode_binary_header(WHOLE[:at] + struct.pack(">i", lie) + WHOLE[at + 4 :], b"")
 
 
 @pytest.mark.parametrize("lie", [-1, 2**15 - 1, -(2**15), 12])
-def test_a_names_length_that_lies_is_the_peers_mistake(lie: int) -> None:
+def test_a_wrong_length_of_a_name_is_refused(lie: int) -> None:
     with pytest.raises(PeerProtocolError):
         decode_binary_header(WHOLE[:NAME_LENGTH] + struct.pack(">h", lie) + WHOLE[NAME_LENGTH + 2 :], b"")
 
 
 @pytest.mark.parametrize("missing", range(1, 17))
-def test_an_entry_may_not_run_past_the_ext_fields(missing: int) -> None:
+def test_an_entry_must_end_within_the_ext_fields(missing: int) -> None:
     """Not even into bytes that follow."""
     shorter = WHOLE[:EXT_LENGTH] + struct.pack(">i", 17 - missing) + WHOLE[EXT_LENGTH + 4 :]
     with pytest.raises(PeerProtocolError):
         decode_binary_header(shorter, b"")
 
 
-def test_a_code_beyond_16_bits_is_cut_as_the_reference_cuts_it() -> None:
+def test_a_code_beyond_16_bits_is_truncated_as_by_rocketmq() -> None:
     header = encode_binary_header(Request(70_000, 1, version=479))
     assert decode_binary_header(header, b"").code == 70_000 - 65_536
     assert decode_binary_header(encode_binary_header(Request(-5, 1)), b"").code == -5
 
 
-def test_a_name_that_has_no_room_is_our_mistake() -> None:
+def test_a_name_that_is_too_long_is_our_own_error() -> None:
     with pytest.raises(OwnProtocolError):
         encode_binary_header(Request(105, 1, {"n" * 32_768: "v"}))

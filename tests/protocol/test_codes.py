@@ -24,7 +24,7 @@ from routebook.protocol.command import RequestCode, release, request_name
         ("5.5.0", 513),
     ],
 )
-def test_a_release_has_the_number_of_the_reference(name: str, number: int) -> None:
+def test_a_release_has_the_number_that_rocketmq_uses(name: str, number: int) -> None:
     major, minor, patch = name.split(".")
     assert release(int(major), int(minor), int(patch)) == number
 

@@ -61,7 +61,7 @@ def test_an_empty_piece_changes_nothing() -> None:
     assert events_of([b"", lookup[:10], b"", lookup[10:], b""]) == [Request(105, 1, {"topic": "TopicA"})]
 
 
-def test_an_unfinished_frame_can_be_seen() -> None:
+def test_the_bytes_of_an_incomplete_frame_are_counted() -> None:
     connection = Connection()
     lookup = json_lookup()
     assert connection.unread_bytes == 0
@@ -78,7 +78,7 @@ def test_an_impossible_length_is_refused_on_four_bytes(length: int) -> None:
     assert refusal(length.to_bytes(4, "big", signed=True)) is Violation.FRAME_LENGTH
 
 
-def test_the_largest_frame_is_waited_for() -> None:
+def test_the_largest_frame_is_accepted() -> None:
     connection = Connection()
     assert connection.receive((16_777_212).to_bytes(4, "big")) == []
     assert connection.error is None
@@ -124,7 +124,7 @@ def test_a_header_that_cannot_be_read_is_refused(frame: bytes, violation: Violat
     assert refusal(frame) is violation
 
 
-def test_what_came_before_a_broken_frame_is_still_delivered() -> None:
+def test_requests_before_an_invalid_frame_are_delivered() -> None:
     good, bad, late = events_of([json_lookup(opaque=5) + json_lookup(opaque=6) + framed(b"?") + json_lookup()])
     assert isinstance(good, Request)
     assert isinstance(bad, Request)
@@ -137,11 +137,11 @@ def test_the_same_opaque_twice_is_two_requests() -> None:
 
 
 @pytest.mark.parametrize("flag", [1, 3])
-def test_a_response_that_nobody_waits_for_is_dropped(flag: int) -> None:
+def test_a_response_to_no_request_is_dropped(flag: int) -> None:
     assert events_of([framed(b'{"flag":%d,"opaque":0}' % flag)]) == []
 
 
-def test_a_response_comes_once_to_whoever_asked() -> None:
+def test_a_response_is_delivered_once() -> None:
     client, server = Connection(), Connection()
     opaque, sent = client.request(RequestCode.GET_BROKER_CLUSTER_INFO)
     other, also_sent = client.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
@@ -153,14 +153,14 @@ def test_a_response_comes_once_to_whoever_asked() -> None:
     assert client.receive(answers) == []
 
 
-def test_a_response_that_comes_too_late_is_dropped() -> None:
+def test_a_response_to_an_abandoned_request_is_dropped() -> None:
     connection = Connection()
     opaque, _ = connection.request(RequestCode.GET_BROKER_CLUSTER_INFO)
     connection.abandon_request(opaque)
     assert connection.receive(encode_command(Response(0, opaque))) == []
 
 
-def test_what_we_tell_oneway_is_not_waited_for() -> None:
+def test_a_oneway_request_awaits_no_response() -> None:
     connection, peer = Connection(), Connection()
     (told,) = peer.receive(connection.oneway_request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext={"minBrokerId": "0"}))
     assert isinstance(told, Request)
@@ -168,7 +168,7 @@ def test_what_we_tell_oneway_is_not_waited_for() -> None:
     assert connection.receive(encode_command(Response(0, told.opaque))) == []
 
 
-def test_a_frame_that_peers_would_refuse_is_our_mistake_and_not_sent() -> None:
+def test_a_frame_that_peers_would_refuse_is_our_own_error() -> None:
     connection = Connection(FrameLimits(max_frame_bytes=1_000))
     (request,) = connection.receive(json_lookup())
     assert isinstance(request, Request)

@@ -43,7 +43,7 @@ def test_a_long_is_read_as_java_reads_it(text: str, value: int) -> None:
     ],
     ids=lambda text: repr(text[:25]),
 )
-def test_what_is_no_long_counts_as_absent(text: str) -> None:
+def test_a_text_that_is_not_a_long_counts_as_absent(text: str) -> None:
     assert read_long({"brokerId": text}, "brokerId", None) is None
     assert read_long({"brokerId": text}, "brokerId", 0) == 0
 
@@ -56,7 +56,7 @@ def test_an_int_has_32_bits() -> None:
 
 
 @pytest.mark.parametrize("text", ["true", "TRUE", "True", "tRuE"])
-def test_true_is_true_in_any_case(text: str) -> None:
+def test_true_is_read_in_any_letter_case(text: str) -> None:
     assert read_boolean({"compressed": text}, "compressed") is True
 
 
@@ -74,7 +74,7 @@ def test_absent_fields_have_their_defaults(ext: dict[str, str] | None) -> None:
     assert read_boolean(ext, "enabled", default=True) is True
 
 
-def test_a_text_is_read_as_it_is() -> None:
+def test_a_text_is_read_unchanged() -> None:
     assert read_text({"topic": " %RETRY%group "}, "topic") == " %RETRY%group "
     assert read_text({"namespace": ""}, "namespace") == ""
 

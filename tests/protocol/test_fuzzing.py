@@ -30,18 +30,18 @@ def check_report(report: Report) -> None:
         assert target.worst_ms < HANG_MS, f"{name}: input {target.worst_input} hangs"
 
 
-def test_spoiled_inputs_neither_escape_nor_stall_nor_depend_on_how_they_are_cut() -> None:
+def test_corrupted_inputs_raise_only_our_errors_and_read_the_same_in_any_pieces() -> None:
     check_report(fuzz(seed=20_260, inputs=10_000))
 
 
 @pytest.mark.slow
-def test_twenty_seconds_of_spoiled_inputs_leave_nothing_behind() -> None:
+def test_twenty_seconds_of_corrupted_inputs_keep_no_memory() -> None:
     report = fuzz(seed=20_261, inputs=1_000_000, seconds=20)
     check_report(report)
     assert report.growth_bytes < 16 * MIB
 
 
-def test_what_breaks_a_rule_is_found_and_can_be_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_violated_property_is_found_and_can_be_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(headers, "_check", lambda *_: None)
     with pytest.raises(FoundError, match="error: unpack_from requires") as found:
         fuzz(seed=5, inputs=1_000)
@@ -64,7 +64,7 @@ def test_announced_bytes_are_not_allocated() -> None:
     assert peak < 1_000_000
 
 
-def test_an_idle_connection_keeps_nothing_of_its_last_frame() -> None:
+def test_an_idle_connection_keeps_no_memory_of_its_last_frame() -> None:
     connection = Connection()
     tracemalloc.start()
     try:
@@ -79,7 +79,7 @@ def test_an_idle_connection_keeps_nothing_of_its_last_frame() -> None:
     assert kept < 100_000
 
 
-def test_a_refused_connection_keeps_nothing() -> None:
+def test_a_refused_connection_keeps_no_memory() -> None:
     connection = Connection()
     junk = framed(b"?" * 125_000)
     tracemalloc.start()
@@ -114,7 +114,7 @@ LARGEST = 128 * KIB
     ],
     ids=lambda header: repr(header[:20]),
 )
-def test_the_largest_header_of_the_worst_kind_neither_stalls_nor_fills_the_memory(header: bytes) -> None:
+def test_the_largest_header_of_the_worst_kind_needs_little_time_and_memory(header: bytes) -> None:
     assert len(header) <= LARGEST
     frame = framed(header)
     gc.collect()

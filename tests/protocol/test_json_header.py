@@ -14,7 +14,7 @@ def read(text: str | bytes) -> Command:
     return decode_json_header(text.encode() if isinstance(text, str) else text, b"")
 
 
-def test_an_empty_object_has_the_defaults_of_the_reference() -> None:
+def test_an_empty_object_has_rocketmqs_defaults() -> None:
     assert read("{}") == Request(0, UNMATCHABLE_OPAQUE, None, b"", 0, Language.JAVA, 0, None)
 
 
@@ -59,7 +59,7 @@ def test_ext_values_become_texts(value: str, text: str) -> None:
     assert read(f'{{"extFields":{{"topic":"T","x":{value}}}}}').ext == {"topic": "T", "x": text}
 
 
-def test_an_ext_value_of_null_counts_as_absent() -> None:
+def test_a_null_ext_value_counts_as_absent() -> None:
     assert read('{"extFields":{"topic":null,"a":"b"}}').ext == {"a": "b"}
 
 
@@ -76,11 +76,11 @@ def test_an_ext_value_of_null_counts_as_absent() -> None:
         ("[]", Language.OTHER),
     ],
 )
-def test_an_unknown_language_is_no_mistake(text: str, language: Language) -> None:
+def test_an_unknown_language_is_accepted(text: str, language: Language) -> None:
     assert read(f'{{"language":{text}}}').language is language
 
 
-def test_the_serialization_named_inside_is_ignored() -> None:
+def test_the_serialization_named_in_the_header_is_ignored() -> None:
     assert read('{"code":105,"serializeTypeCurrentRPC":"ROCKETMQ"}').code == 105
 
 
@@ -95,7 +95,7 @@ def test_the_serialization_named_inside_is_ignored() -> None:
         (-2, Request, True),
     ],
 )
-def test_only_two_bits_of_the_flag_mean_something(flag: int, kind: type, oneway: bool) -> None:
+def test_only_two_bits_of_the_flag_have_a_meaning(flag: int, kind: type, oneway: bool) -> None:
     command = read(f'{{"flag":{flag}}}')
     assert type(command) is kind
     assert command.flag == flag
@@ -103,7 +103,7 @@ def test_only_two_bits_of_the_flag_mean_something(flag: int, kind: type, oneway:
         assert command.is_oneway is oneway
 
 
-def test_white_space_around_and_control_characters_inside_pass() -> None:
+def test_surrounding_white_space_and_control_characters_in_texts_are_accepted() -> None:
     assert read(' \n{"remark":"a\nb\tc"} \r\n').remark == "a\nb\tc"
 
 
@@ -144,7 +144,7 @@ def test_white_space_around_and_control_characters_inside_pass() -> None:
     ],
     ids=lambda text: repr(text[:40]),
 )
-def test_what_cannot_be_a_header_is_the_peers_mistake(text: str | bytes) -> None:
+def test_an_invalid_header_is_refused(text: str | bytes) -> None:
     with pytest.raises(PeerProtocolError) as caught:
         read(text)
     assert caught.value.violation is Violation.JSON_HEADER
@@ -152,13 +152,13 @@ def test_what_cannot_be_a_header_is_the_peers_mistake(text: str | bytes) -> None
 
 
 @pytest.mark.parametrize("depth", range(50, 3_000, 50))
-def test_nesting_is_read_or_refused_at_every_depth(depth: int) -> None:
+def test_nesting_of_any_depth_is_read_or_refused(depth: int) -> None:
     """How deep Python can follow depends on who calls; reading, cleaning and writing again each have their own end."""
     with suppress(PeerProtocolError):
         assert read('{"extFields":{"x":' + "[" * depth + '"\\ud800"' + "]" * depth + "}}").ext is not None
 
 
-def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
+def test_half_of_a_surrogate_pair_becomes_a_question_mark() -> None:
     command = read('{"remark":"\\ud83d","extFields":{"topic":"a\\udc00b","whole":"\\ud83d\\ude00","list":["\\ud800"]}}')
     assert command.remark == "?"
     assert command.ext == {"topic": "a?b", "whole": "😀", "list": '["?"]'}
@@ -168,10 +168,10 @@ def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
     "change",
     [{"remark": "\ud800"}, {"ext": {"value\udfff": "\ud800"}}],
 )
-def test_our_own_texts_never_fail_to_be_written(change: dict[str, Any]) -> None:
+def test_our_own_texts_can_always_be_written(change: dict[str, Any]) -> None:
     assert b"?" in encode_json_header(Response(0, 1)._replace(**change))
 
 
-def test_texts_are_written_plainly_and_escaped_where_json_needs_it() -> None:
+def test_texts_are_escaped_only_where_json_requires_it() -> None:
     header = encode_json_header(Response(1, 1, remark='a"b\\c\nd/ä\u0001'))
     assert '"remark":"a\\"b\\\\c\\nd/ä\\u0001"'.encode() in header

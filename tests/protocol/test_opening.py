@@ -54,7 +54,7 @@ GOOD = [
 
 @pytest.mark.parametrize(("proxy", "header"), GOOD, ids=[repr(proxy[:30]) for proxy, _ in GOOD])
 @pytest.mark.parametrize("what_follows", [LOOKUP, CLIENT_HELLO, b"\x16", b"\0"])
-def test_a_proxy_header_is_taken_off(proxy: bytes, header: ProxyHeader, what_follows: bytes) -> None:
+def test_a_proxy_header_is_removed(proxy: bytes, header: ProxyHeader, what_follows: bytes) -> None:
     whole = proxy + what_follows
     expected = Opened(what_follows[0] == 0x16, header, what_follows)
     assert open_with([whole]) == expected
@@ -62,7 +62,7 @@ def test_a_proxy_header_is_taken_off(proxy: bytes, header: ProxyHeader, what_fol
     assert open_with([bytes([byte]) for byte in whole[:2_000]] + [whole[2_000:]]) == expected
 
 
-def test_nothing_is_decided_while_a_proxy_header_is_unfinished() -> None:
+def test_nothing_is_decided_while_a_proxy_header_is_incomplete() -> None:
     for proxy, _ in GOOD:
         assert open_with([proxy]) is None
         assert open_with([proxy[:-1]]) is None
@@ -70,7 +70,7 @@ def test_nothing_is_decided_while_a_proxy_header_is_unfinished() -> None:
 
 @settings(deadline=None)
 @given(st.sampled_from([b"", *(proxy for proxy, _ in GOOD[:8])]), st.lists(st.integers(0, 200)))
-def test_any_split_opens_in_the_same_way(proxy: bytes, cuts: list[int]) -> None:
+def test_the_pieces_of_the_first_bytes_make_no_difference(proxy: bytes, cuts: list[int]) -> None:
     whole = proxy + LOOKUP * 2
     assert open_with(split(whole, cuts)) == open_with([whole])
 
@@ -120,21 +120,21 @@ BAD = [
 
 
 @pytest.mark.parametrize("data", BAD, ids=[repr(data[:60]) for data in BAD])
-def test_a_malformed_proxy_header_is_the_peers_mistake(data: bytes) -> None:
+def test_an_invalid_proxy_header_is_refused(data: bytes) -> None:
     for pieces in ([data], [bytes([byte]) for byte in data]):
         with pytest.raises(PeerProtocolError) as caught:
             open_with(pieces)
         assert caught.value.violation is Violation.PROXY_HEADER
 
 
-def test_an_unending_proxy_line_is_refused_at_its_limit() -> None:
+def test_an_endless_proxy_line_is_refused_at_its_limit() -> None:
     opening = Opening(FrameLimits(), accepts_proxy=True)
     assert opening.receive(b"PROXY UNKNOWN" + b"x" * 93) is None
     with pytest.raises(PeerProtocolError):
         opening.receive(b"x")
 
 
-def test_where_proxy_headers_are_not_believed_they_are_frames_of_impossible_length() -> None:
+def test_a_proxy_header_that_is_not_accepted_is_a_frame_of_impossible_length() -> None:
     for proxy, _ in GOOD:
         with pytest.raises(PeerProtocolError) as caught:
             open_with([proxy[:4]], accepts_proxy=False)
@@ -144,7 +144,7 @@ def test_where_proxy_headers_are_not_believed_they_are_frames_of_impossible_leng
 
 
 @pytest.mark.parametrize("accepts_proxy", [True, False])
-def test_a_handshake_is_known_by_its_first_byte(accepts_proxy: bool) -> None:
+def test_a_handshake_is_recognized_by_its_first_byte(accepts_proxy: bool) -> None:
     assert open_with([CLIENT_HELLO], accepts_proxy=accepts_proxy) == Opened(True, None, CLIENT_HELLO)
     assert open_with([bytes([byte]) for byte in CLIENT_HELLO], accepts_proxy=accepts_proxy) == Opened(
         True, None, CLIENT_HELLO
@@ -178,7 +178,7 @@ def http_opens_with(pieces: list[bytes], *, accepts_proxy: bool = True) -> Opene
 
 
 @pytest.mark.parametrize("begin", [b"G", b"PU", b"PO", b"PA", b"PROP", b"\r\nG", b"\r\n\r\n\r", b"\0"])
-def test_http_is_known_by_the_first_byte_that_is_no_proxy_headers(begin: bytes) -> None:
+def test_http_is_recognized_by_the_first_byte_that_no_proxy_header_has(begin: bytes) -> None:
     pieces = [bytes([byte]) for byte in begin]
     assert http_opens_with(pieces) == Opened(False, None, begin)
     assert http_opens_with(pieces[:-1]) is None
@@ -187,7 +187,7 @@ def test_http_is_known_by_the_first_byte_that_is_no_proxy_headers(begin: bytes) 
 
 @pytest.mark.parametrize(("proxy", "header"), GOOD, ids=[repr(proxy[:30]) for proxy, _ in GOOD])
 @pytest.mark.parametrize("what_follows", [b"G", b"\x16"])
-def test_http_may_come_behind_a_proxy_header(proxy: bytes, header: ProxyHeader, what_follows: bytes) -> None:
+def test_http_may_follow_a_proxy_header(proxy: bytes, header: ProxyHeader, what_follows: bytes) -> None:
     whole = proxy + what_follows
     expected = Opened(what_follows == b"\x16", header, what_follows)
     assert http_opens_with([whole]) == expected
@@ -195,7 +195,7 @@ def test_http_may_come_behind_a_proxy_header(proxy: bytes, header: ProxyHeader, 
     assert http_opens_with([proxy]) is None
 
 
-def test_a_handshake_before_http_is_known_by_its_first_byte() -> None:
+def test_a_handshake_before_http_is_recognized_by_its_first_byte() -> None:
     for accepts_proxy in (True, False):
         assert http_opens_with([b"\x16"], accepts_proxy=accepts_proxy) == Opened(True, None, b"\x16")
     assert http_opens_with([b""]) is None

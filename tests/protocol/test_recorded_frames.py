@@ -23,7 +23,7 @@ def decoded(release: str, name: str) -> tuple[HeaderEncoding, Command]:
 
 
 @pytest.mark.parametrize(("release", "name"), ALL)
-def test_every_frame_is_what_its_name_says(release: str, name: str) -> None:
+def test_every_frame_has_the_content_that_its_name_says(release: str, name: str) -> None:
     encoding, command = decoded(release, name)
     words = name.split()
     assert encoding == ["json", "binary"].index(words[0])
@@ -40,7 +40,7 @@ def test_every_frame_is_written_again_with_the_same_bytes(release: str, name: st
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_all_requests_of_one_peer_come_out_of_one_stream(release: str) -> None:
+def test_all_requests_of_a_peer_are_read_from_one_stream(release: str) -> None:
     frames = recorded_frames(release)
     events = Connection().receive(b"".join(frames.values()))
     assert [event.code for event in events if isinstance(event, Request)] == [

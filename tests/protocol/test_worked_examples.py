@@ -70,7 +70,7 @@ EXAMPLES: list[tuple[str, HeaderEncoding, Command]] = [
 NAMES = [name for name, _, _ in EXAMPLES]
 
 
-def test_no_example_of_the_specification_is_left_out() -> None:
+def test_all_examples_of_the_specification_are_tested() -> None:
     assert sorted(NAMES) == sorted(golden_frames())
 
 
@@ -96,7 +96,7 @@ def request_of(name: str) -> Request:
     return event
 
 
-def test_the_route_is_answered_with_the_bytes_of_the_reference() -> None:
+def test_a_route_has_rocketmqs_bytes() -> None:
     request, body = request_of("E1"), body_of("E3")
     assert Connection().answer(request, ResponseCode.SUCCESS, body=body) == golden_frames()["E3"]
     assert b"".join(Connection().answer_in_parts(request, ResponseCode.SUCCESS, body)) == golden_frames()["E3"]
@@ -107,18 +107,18 @@ def test_a_binary_request_is_answered_in_json_by_default() -> None:
     assert answer == golden_frames()["E3"].replace(b'"opaque":1,', b'"opaque":2,')
 
 
-def test_a_json_request_is_answered_in_binary_where_we_are_set_to_it() -> None:
+def test_a_json_request_is_answered_in_binary_if_configured() -> None:
     connection = Connection(encoding=BINARY)
     assert connection.answer(request_of("E1"), ResponseCode.SUCCESS, body=body_of("E13")) == golden_frames()["E13"]
     assert connection.answer(request_of("E1"), ResponseCode.SUCCESS) == golden_frames()["E14"]
 
 
-def test_a_registration_is_answered_with_the_bytes_of_the_reference() -> None:
+def test_the_answer_to_a_registration_has_rocketmqs_bytes() -> None:
     absent = write_fields({"haServerAddr": None, "masterAddr": None})
     assert Connection().answer(request_of("E5"), ResponseCode.SUCCESS, ext=absent) == golden_frames()["E6"]
 
 
-def test_an_unknown_code_is_answered_with_the_bytes_of_the_reference() -> None:
+def test_the_answer_to_an_unknown_code_has_rocketmqs_bytes() -> None:
     request = request_of("E9a")
     remark = f" request type {request.code} not supported"
     answer = Connection().answer(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)

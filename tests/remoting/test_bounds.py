@@ -1,4 +1,4 @@
-"""What the port bounds: queues, buffers, silence, unfinished frames. Nothing hangs, and others are served meanwhile."""
+"""The limits of the port: queues, buffers, idle connections, incomplete frames. Other peers are served meanwhile."""
 
 import asyncio
 import socket
@@ -26,7 +26,7 @@ async def test_a_full_queue_answers_busy_at_once_and_lookups_go_on(store_url: st
         answers = [await peer.answer() for _ in range(21)]
         codes = [answer.code for answer in sorted(answers, key=lambda answer: answer.opaque)]
         assert codes[-1] == 0
-        assert 16 <= codes.count(2) <= 17  # one runs, three wait; whether the first has been taken already is luck
+        assert 16 <= codes.count(2) <= 17  # One runs and three wait; the first may have been taken already.
         refused = next(answer for answer in answers if answer.code == 2)
         assert refused.remark == "[OVERLOAD]system busy, start flow control for a while"
         assert b"remoting_overloaded_total" in port.metrics.exposition()
@@ -41,7 +41,7 @@ async def test_a_full_queue_drops_oneways_silently(store_url: str, namespace_nam
         assert (await peer.ask(206)).code == 0
 
 
-async def test_bodies_that_wait_are_bounded_in_bytes(store_url: str, namespace_name: str) -> None:
+async def test_waiting_bodies_are_limited_in_bytes(store_url: str, namespace_name: str) -> None:
     bounds = {"max_frame_bytes": 1_000_000, "max_queued_bytes": 1_048_576}
     async with (
         remoting_port(store_url, namespace_name, **bounds) as port,
@@ -54,7 +54,7 @@ async def test_bodies_that_wait_are_bounded_in_bytes(store_url: str, namespace_n
         await until(lambda: not port.server.port.queue.queued_bytes)
 
 
-async def test_a_reader_that_never_reads_is_cut_off(store_url: str, namespace_name: str, quick_sweeps: None) -> None:
+async def test_a_peer_that_never_reads_is_disconnected(store_url: str, namespace_name: str, quick_sweeps: None) -> None:
     deadlines = {"incomplete_frame_timeout_ms": 300, "max_output_bytes": 65_536}
     async with remoting_port(store_url, namespace_name, **deadlines) as port:
         async with await Peer.connect(port.address) as peer:
@@ -70,10 +70,10 @@ async def test_a_reader_that_never_reads_is_cut_off(store_url: str, namespace_na
             asking.cancel()
 
 
-async def test_an_idle_peer_that_has_not_taken_its_answers_is_cut_off_in_the_end(
+async def test_an_idle_peer_that_does_not_read_is_disconnected_in_the_end(
     store_url: str, namespace_name: str, quick_sweeps: None
 ) -> None:
-    """Closed, it would wait for ever for a peer that does not read; and be counted again with every sweep."""
+    """A close waits for the peer to read. It must neither wait forever nor be counted with every sweep."""
     deadlines = {"incomplete_frame_timeout_ms": 2_000, "server_channel_max_idle_time_seconds": 3}
     async with remoting_port(store_url, namespace_name, server_socket_snd_buf_size=65_536, **deadlines) as port:
         async with await Peer.connect(port.address) as peer:
@@ -83,7 +83,7 @@ async def test_an_idle_peer_that_has_not_taken_its_answers_is_cut_off_in_the_end
         with socket.socket() as slow_reader:
             slow_reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             slow_reader.connect(("127.0.0.1", port.number))
-            # More than the system's buffers take, less than what would stop us from writing.
+            # More than the buffers of the system hold, and less than what pauses our writing.
             slow_reader.sendall(question * (900_000 // length))
             await until(lambda: port.server.port.cut["idle"])
             await until(lambda: not port.server.port.connections)
@@ -99,7 +99,7 @@ async def test_after_one_very_large_body_a_connection_is_read_from_again(store_u
         assert (await peer.ask(206)).code == 0
 
 
-async def test_a_pipelining_peer_that_reads_late_gets_every_answer(store_url: str, namespace_name: str) -> None:
+async def test_a_peer_that_pipelines_and_reads_late_gets_every_answer(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, max_output_bytes=65_536) as port,
         await Peer.connect(port.address) as peer,
@@ -112,7 +112,7 @@ async def test_a_pipelining_peer_that_reads_late_gets_every_answer(store_url: st
             assert (await peer.answer()).code == 0
 
 
-async def test_a_frame_that_is_not_finished_in_time_ends_the_connection(
+async def test_a_frame_that_is_incomplete_for_too_long_closes_the_connection(
     store_url: str, namespace_name: str, quick_sweeps: None
 ) -> None:
     async with (
@@ -132,24 +132,24 @@ async def test_a_frame_that_is_not_finished_in_time_ends_the_connection(
         assert (await lookup(well, "TopicA")).code == 0
 
 
-async def test_a_quiet_connection_is_closed_after_the_idle_time(
+async def test_an_idle_connection_is_closed_after_the_idle_time(
     store_url: str, namespace_name: str, quick_sweeps: None
 ) -> None:
     async with (
         remoting_port(store_url, namespace_name, server_channel_max_idle_time_seconds=1) as port,
-        await Peer.connect(port.address) as quiet,
-        await Peer.connect(port.address) as lively,
+        await Peer.connect(port.address) as idle,
+        await Peer.connect(port.address) as active,
     ):
-        await quiet.ask(206)
-        closing = asyncio.ensure_future(quiet.is_closed())
+        await idle.ask(206)
+        closing = asyncio.ensure_future(idle.is_closed())
         while not closing.done():
-            await lively.ask(206)
+            await active.ask(206)
             await asyncio.sleep(0.05)
         assert closing.result()
-        assert (await lively.ask(206)).code == 0
+        assert (await active.ask(206)).code == 0
 
 
-async def test_too_long_a_frame_is_refused_on_its_first_four_bytes(store_url: str, namespace_name: str) -> None:
+async def test_a_frame_that_is_too_long_is_refused_by_its_first_four_bytes(store_url: str, namespace_name: str) -> None:
     async with remoting_port(store_url, namespace_name, max_frame_bytes=1_048_576) as port:
         async with await Peer.connect(port.address) as peer:
             await register(peer)
@@ -160,7 +160,7 @@ async def test_too_long_a_frame_is_refused_on_its_first_four_bytes(store_url: st
             assert (await peer.ask(206, body=body)).code == 0
 
 
-async def test_a_peer_that_leaves_in_the_middle_disturbs_nobody(port: PortUnderTest, peer: Peer) -> None:
+async def test_a_peer_that_leaves_in_the_middle_does_not_affect_others(port: PortUnderTest, peer: Peer) -> None:
     await register(peer)
     for _ in range(20):
         async with await Peer.connect(port.address) as leaving:
@@ -171,7 +171,7 @@ async def test_a_peer_that_leaves_in_the_middle_disturbs_nobody(port: PortUnderT
     assert not port.server.port.queue.length
 
 
-async def test_the_watermark_is_logged_as_apache_does(
+async def test_the_watermark_is_logged_as_by_apaches_name_server(
     store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server_module, "WATERMARK_AFTER_S", 0.01)
@@ -182,21 +182,19 @@ async def test_the_watermark_is_logged_as_apache_does(
     assert "ClientQueueSize:0 ClientQueueSlowTime:0 DefaultQueueSize:0 DefaultQueueSlowTime:0" in caplog.text
 
 
-async def test_reading_goes_on_when_the_buffer_has_fallen_to_the_low_water_mark(
-    store_url: str, namespace_name: str
-) -> None:
+async def test_reading_continues_when_the_buffer_is_at_its_low_water_mark(store_url: str, namespace_name: str) -> None:
     marks = {"write_buffer_high_water_mark": 400_000, "write_buffer_low_water_mark": 100_000}
     async with remoting_port(store_url, namespace_name, **marks) as port, await Peer.connect(port.address) as peer:
         await register(peer)
         (connection,) = port.server.port.connections
-        transport = connection._transport  # only there is what asyncio was told
+        transport = connection._transport  # asyncio has no other place for the limits
         assert transport.get_write_buffer_limits() == (100_000, 400_000)
         peer.write(b"".join(peer.request(105, {"topic": "TopicA"}) for _ in range(5_000)))
         for _ in range(5_000):
             assert (await peer.answer()).code == 0
 
 
-async def test_unfinished_frames_share_a_bound_and_the_largest_goes_first(
+async def test_incomplete_frames_share_a_limit_and_the_largest_is_dropped_first(
     store_url: str, namespace_name: str, quick_sweeps: None
 ) -> None:
     bounds = {"max_frame_bytes": 900_000, "max_queued_bytes": 1_048_576}

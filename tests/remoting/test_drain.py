@@ -1,4 +1,4 @@
-"""A worker that goes: peers that know GO_AWAY are told to move, the others are served until the end."""
+"""Stopping a worker: peers that know GO_AWAY get it as an answer, others are served until the end."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.support.peers import Peer
 from tests.support.waiting import until
 
 
-async def test_who_knows_go_away_is_told_to_move_and_others_are_served(store_url: str, namespace_name: str) -> None:
+async def test_peers_that_know_go_away_get_it_and_others_are_served(store_url: str, namespace_name: str) -> None:
     async with remoting_port(store_url, namespace_name) as port, await Peer.connect(port.address) as peer:
         await register(peer)
         draining = asyncio.ensure_future(port.server.drain(30, asyncio.Event()))
@@ -48,7 +48,7 @@ async def test_without_a_graceful_shutdown_connections_are_just_closed(store_url
         assert await peer.is_closed()
 
 
-async def test_what_was_asked_before_the_end_is_answered(store_url: str, namespace_name: str) -> None:
+async def test_requests_sent_before_the_end_are_answered(store_url: str, namespace_name: str) -> None:
     async with remoting_port(store_url, namespace_name) as port, await Peer.connect(port.address) as peer:
         peer.write(b"".join(peer.request(206) for _ in range(100)))
         await peer.answer()
@@ -58,15 +58,15 @@ async def test_what_was_asked_before_the_end_is_answered(store_url: str, namespa
         assert await peer.is_closed()
 
 
-async def test_a_worker_that_goes_removes_nobody(store_url: str, namespace_name: str) -> None:
-    async with remoting_port(store_url, namespace_name, connection_grace_ms=0) as stays:
+async def test_a_worker_that_stops_removes_no_broker(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name, connection_grace_ms=0) as staying:
         async with (
-            remoting_port(store_url, namespace_name, connection_grace_ms=0) as goes,
-            await Peer.connect(goes.address) as peer,
+            remoting_port(store_url, namespace_name, connection_grace_ms=0) as leaving,
+            await Peer.connect(leaving.address) as peer,
         ):
             await register(peer)
-            await goes.server.drain(0.05, asyncio.Event())
-            await goes.server.close()
-        async with await Peer.connect(stays.address) as other:
+            await leaving.server.drain(0.05, asyncio.Event())
+            await leaving.server.close()
+        async with await Peer.connect(staying.address) as other:
             await asyncio.sleep(0.3)
             assert (await lookup(other, "TopicA")).code == 0

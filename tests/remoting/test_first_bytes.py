@@ -1,4 +1,4 @@
-"""PROXY headers, TLS and bounds, seen through the whole port: what is asked behind them is answered as ever."""
+"""PROXY headers, TLS and the limit of connections on the whole port: requests are answered as usual."""
 
 import asyncio
 import ssl
@@ -30,30 +30,32 @@ async def opened(**options: Any) -> ServerTls:
     return tls
 
 
-async def secured(port: PortUnderTest, context: ssl.SSLContext | None = None, first: bytes = b"") -> Peer:
-    """`first` goes out before the handshake."""
+async def tls_peer(port: PortUnderTest, context: ssl.SSLContext | None = None, first: bytes = b"") -> Peer:
+    """`first` is sent before the handshake."""
     peer = await Peer.connect(port.address)
     peer.write(first)
     await peer.start_tls(context or trusting())
     return peer
 
 
-def peers_known(port: PortUnderTest) -> set[str]:
+def peer_names(port: PortUnderTest) -> set[str]:
     return {connection.peer for connection in port.server.port.connections}
 
 
 @pytest.mark.parametrize("header", [V1, V2, V2_LOCAL], ids=["v1", "v2", "v2 local"])
-async def test_behind_a_believed_header_all_is_as_ever(port: PortUnderTest, header: bytes) -> None:
+async def test_requests_after_an_accepted_proxy_header_are_answered(port: PortUnderTest, header: bytes) -> None:
     async with await Peer.connect(port.address) as peer:
         for byte in header:
             peer.write(bytes([byte]))
         assert (await register(peer)).code == 0
         assert (await route(peer, "TopicA"))["brokerDatas"]
-        assert peers_known(port) == {peer.address if header == V2_LOCAL else "192.0.2.7:56324"}
+        assert peer_names(port) == {peer.address if header == V2_LOCAL else "192.0.2.7:56324"}
 
 
 @pytest.mark.parametrize("header", [V1, V2, V2_LOCAL], ids=["v1", "v2", "v2 local"])
-async def test_from_elsewhere_a_header_ends_the_connection(store_url: str, namespace_name: str, header: bytes) -> None:
+async def test_a_proxy_header_from_another_network_closes_the_connection(
+    store_url: str, namespace_name: str, header: bytes
+) -> None:
     async with remoting_port(store_url, namespace_name, proxy_from="192.0.2.0/24") as port:
         async with await Peer.connect(port.address) as peer:
             peer.write(header + peer.request(206))
@@ -66,15 +68,17 @@ async def test_from_elsewhere_a_header_ends_the_connection(store_url: str, names
     ("mode", "takes_tls", "takes_plain"),
     [("permissive", True, True), ("enforcing", True, False), ("disabled", False, True)],
 )
-async def test_each_mode(store_url: str, namespace_name: str, mode: str, takes_tls: bool, takes_plain: bool) -> None:
+async def test_the_tls_mode_decides_which_connections_are_served(
+    store_url: str, namespace_name: str, mode: str, takes_tls: bool, takes_plain: bool
+) -> None:
     async with remoting_port(store_url, namespace_name, tls=await opened(mode=mode)) as port:
         if takes_tls:
-            async with await secured(port) as peer:
+            async with await tls_peer(port) as peer:
                 await register(peer)
                 assert (await lookup(peer, "TopicA")).code == 0
         else:
             with pytest.raises((ConnectionError, ssl.SSLError)):
-                await secured(port)
+                await tls_peer(port)
         async with await Peer.connect(port.address) as peer:
             peer.write(peer.request(206))
             if takes_plain:
@@ -84,17 +88,17 @@ async def test_each_mode(store_url: str, namespace_name: str, mode: str, takes_t
 
 
 @pytest.mark.parametrize("header", [V1, V2])
-async def test_tls_behind_a_proxy_header(store_url: str, namespace_name: str, header: bytes) -> None:
+async def test_tls_after_a_proxy_header(store_url: str, namespace_name: str, header: bytes) -> None:
     async with (
         remoting_port(store_url, namespace_name, tls=await opened()) as port,
-        await secured(port, first=header) as peer,
+        await tls_peer(port, first=header) as peer,
     ):
         assert (await peer.ask(206)).code == 0
-        assert peers_known(port) == {"192.0.2.7:56324"}
+        assert peer_names(port) == {"192.0.2.7:56324"}
 
 
-async def test_a_large_body_and_a_pipeline_pass_through_tls(store_url: str, namespace_name: str) -> None:
-    async with remoting_port(store_url, namespace_name, tls=await opened()) as port, await secured(port) as peer:
+async def test_a_large_body_and_pipelined_requests_work_over_tls(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name, tls=await opened()) as port, await tls_peer(port) as peer:
         topics = [f"Topic{number}" for number in range(2000)]
         assert (await register(peer, *topics)).code == 0
         peer.write(b"".join(peer.request(105, {"topic": "Topic7"}) for _ in range(500)))
@@ -102,7 +106,7 @@ async def test_a_large_body_and_a_pipeline_pass_through_tls(store_url: str, name
         assert (await peer.ask(206)).code == 0
 
 
-async def test_a_short_frame_waits_for_what_comes_after_it(port: PortUnderTest) -> None:
+async def test_a_frame_of_less_than_twelve_bytes_waits_for_more(port: PortUnderTest) -> None:
     async with await Peer.connect(port.address) as peer:
         peer.write(framed(b"{}"))
         await asyncio.sleep(0.05)
@@ -111,7 +115,7 @@ async def test_a_short_frame_waits_for_what_comes_after_it(port: PortUnderTest) 
         assert 1 in {(await peer.answer()).opaque, (await peer.answer()).opaque}
 
 
-async def test_a_first_frame_byte_by_byte_is_answered_and_a_stalled_one_ended(
+async def test_a_first_frame_in_single_bytes_is_answered_and_a_stalled_one_closed(
     store_url: str, namespace_name: str
 ) -> None:
     async with remoting_port(store_url, namespace_name, incomplete_frame_timeout_ms=400) as port:
@@ -124,8 +128,9 @@ async def test_a_first_frame_byte_by_byte_is_answered_and_a_stalled_one_ended(
             assert await peer.is_closed()
 
 
-async def test_the_first_frames_deadline_counts_from_its_first_byte(port: PortUnderTest) -> None:
-    """Not from the twelfth, which decides what the connection is: dripping must not double the time."""
+async def test_the_deadline_of_the_first_frame_begins_with_its_first_byte(port: PortUnderTest) -> None:
+    """Not with the twelfth byte, which decides what the connection brings: a slow sender must not get twice the time.
+    """
     async with await Peer.connect(port.address) as peer:
         frame = peer.request(206)
         peer.write(frame[:5])
@@ -140,10 +145,10 @@ async def test_the_first_frames_deadline_counts_from_its_first_byte(port: PortUn
         assert connection.unfinished_since(time.monotonic()) == float("inf")
 
 
-async def test_a_hundred_certificates_leave_every_broker_connected(
+async def test_a_hundred_certificate_changes_close_no_connection(
     store_url: str, namespace_name: str, tmp_path: Path
 ) -> None:
-    """Fault 32. Two in turn, since making one takes longer than all else here."""
+    """Fault 32, with two certificates in turn."""
     authority = Authority(tmp_path)
     pairs = [authority.issue("one"), authority.issue("other")]
     files = {"key_path": tmp_path / "key.pem", "cert_path": tmp_path / "cert.pem"}
@@ -156,7 +161,7 @@ async def test_a_hundred_certificates_leave_every_broker_connected(
     tls = await opened(test_mode=False, **{name: str(path) for name, path in files.items()})
     async with (
         remoting_port(store_url, namespace_name, tls=tls) as port,
-        await secured(port, authority.client()) as broker,
+        await tls_peer(port, authority.client()) as broker,
         await Peer.connect(port.address) as plain,
     ):
         await register(broker)
@@ -167,16 +172,16 @@ async def test_a_hundred_certificates_leave_every_broker_connected(
         replace_file(files["key_path"], b"not a key")
         replace_file(files["cert_path"], b"not a certificate")
         tls.look()
-        async with await secured(port, authority.client()) as newcomer:
-            assert (await lookup(newcomer, "TopicA")).code == 0
+        async with await tls_peer(port, authority.client()) as late:
+            assert (await lookup(late, "TopicA")).code == 0
         assert tls.loads == 101
         assert (await register(broker)).code == 0
 
 
-async def test_at_the_bound_brokers_keep_their_place(
+async def test_at_the_limit_brokers_keep_their_connections(
     store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 26 in small: idle connections of both kinds, more than there is room for."""
+    """Fault 26, scaled down: more idle and silent connections than the limit."""
     monkeypatch.setattr(port_module, "SWEEP_S", 0.05)
     monkeypatch.setattr(acceptor_module, "SPARED_SECONDS", 0.0)
     monkeypatch.setattr(acceptor_module, "ROOM_AT_ONCE", 2)
@@ -189,8 +194,8 @@ async def test_at_the_bound_brokers_keep_their_place(
             await one.ask(206)
         await until(lambda: len(port.server.port._idle_connections) >= 9)
         silent = [await Peer.connect(port.address) for _ in range(30)]
-        async with await Peer.connect(port.address) as newcomer:
-            assert (await newcomer.ask(206)).code == 0
+        async with await Peer.connect(port.address) as late:
+            assert (await late.ask(206)).code == 0
         assert (await lookup(broker, "TopicA")).code == 0
         assert port.server.port.cut["room"] > 0
         for one in [*idle, *silent, broker]:

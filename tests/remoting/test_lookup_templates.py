@@ -1,4 +1,4 @@
-"""A connection's later lookups take the short way; nobody can tell by the answers."""
+"""Lookups that match their connection's template get the same answers as parsed ones."""
 
 from functools import partial
 from typing import Any
@@ -32,37 +32,37 @@ def request(name: str, *, opaque: int, version: int = 513, flag: int = 0, more: 
     return framed(header.encode())
 
 
-async def accustom(port: PortUnderTest, peer: Peer, said: bytes) -> None:
-    """Asks until the connection knows the form."""
+async def establish_template(port: PortUnderTest, peer: Peer, sent: bytes) -> None:
+    """Sends the request until the connection has a template."""
     for _ in range(3):
-        peer.write(said)
+        peer.write(sent)
         await peer.frame()
 
 
-def close_the_long_way(port: PortUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    def find(asked: Request) -> bytes:
-        raise AssertionError(f"{asked} went the long way")
+def forbid_parsed_lookups(port: PortUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(request: Request) -> bytes:
+        raise AssertionError(f"{request} was parsed")
 
     monkeypatch.setattr(port.server.port.lookups, "find", find)
 
 
-async def test_a_lookup_takes_its_time_when_it_is_asked_to_and_only_then(port: PortUnderTest, peer: Peer) -> None:
+async def test_only_the_sampled_lookup_is_timed(port: PortUnderTest, peer: Peer) -> None:
     await register(peer)
 
     def timed() -> float | None:
         return port.metrics.registry.get_sample_value("routebook_lookup_seconds_count", {"port": "remoting"})
 
-    await accustom(port, peer, request("TopicA", opaque=1))
+    await establish_template(port, peer, request("TopicA", opaque=1))
     assert timed() == 0
     port.server.sample_next()
     port.server.sample_next()
-    await accustom(port, peer, request("TopicA", opaque=2))
+    await establish_template(port, peer, request("TopicA", opaque=2))
     assert timed() == 1
     port.server.sample_next()
     peer.write(request("NoSuchTopic", opaque=3))
     await peer.frame()
-    assert timed() == 1, "nothing was answered on the short way"
-    await accustom(port, peer, request("TopicA", opaque=4))
+    assert timed() == 1, "no lookup was answered by its template"
+    await establish_template(port, peer, request("TopicA", opaque=4))
     assert timed() == 2
 
 
@@ -76,37 +76,39 @@ async def test_a_lookup_takes_its_time_when_it_is_asked_to_and_only_then(port: P
         (513, ',"__ZONE_MODE":"true","__ZONE_NAME":"z"'),
     ],
 )
-async def test_answers_are_those_of_the_long_way(port: PortUnderTest, peer: Peer, version: int, more: str) -> None:
+async def test_answers_are_those_to_parsed_lookups(port: PortUnderTest, peer: Peer, version: int, more: str) -> None:
     await register(peer, "TopicA", "TopicB", "Töpic", topic("TopicR", readQueueNums=3))
-    asked = [
+    requests = [
         request(name, opaque=opaque, version=version, more=more)
         for opaque, name in enumerate(["TopicA", "TopicB", "Unknown", "", "Töpic", "TopicR", "TopicA"])
     ]
     async with await Peer.connect(port.address) as modern:
         for name in ("TopicA", "TopicB"):
             assert (await lookup(modern, name)).code == 0
-    by_strangers = []
-    for one in asked:
-        async with await Peer.connect(port.address) as stranger:
-            stranger.write(one)
-            by_strangers.append(await stranger.frame())
-    await accustom(port, peer, asked[0])
+    by_new_connections = []
+    for one in requests:
+        async with await Peer.connect(port.address) as new_peer:
+            new_peer.write(one)
+            by_new_connections.append(await new_peer.frame())
+    await establish_template(port, peer, requests[0])
     one_by_one = []
-    for one in asked:
+    for one in requests:
         peer.write(one)
         one_by_one.append(await peer.frame())
-    peer.write(b"".join(asked))
-    together = [await peer.frame() for _ in asked]
-    assert one_by_one == by_strangers
-    assert together == by_strangers
+    peer.write(b"".join(requests))
+    together = [await peer.frame() for _ in requests]
+    assert one_by_one == by_new_connections
+    assert together == by_new_connections
 
 
-async def test_known_routes_take_it(port: PortUnderTest, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cached_routes_are_answered_without_parsing(
+    port: PortUnderTest, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await register(peer)
     for name in ("TopicA", "TopicB"):
-        await accustom(port, peer, request(name, opaque=1))
+        await establish_template(port, peer, request(name, opaque=1))
     found = port.server.port.lookups.found
-    close_the_long_way(port, monkeypatch)
+    forbid_parsed_lookups(port, monkeypatch)
     peer.write(b"".join(request("TopicB", opaque=opaque) for opaque in range(100)))
     assert [(await peer.answer()).opaque for _ in range(100)] == list(range(100))
     assert port.server.port.lookups.found == found + 100
@@ -122,9 +124,9 @@ async def test_a_changed_route_is_answered_at_once(peer: Peer) -> None:
     assert (await lookup(peer, "TopicA")).code == 17
 
 
-async def test_requests_of_other_kinds_in_between_are_answered_too(peer: Peer, port: PortUnderTest) -> None:
+async def test_other_requests_in_between_are_answered(peer: Peer, port: PortUnderTest) -> None:
     await register(peer)
-    await accustom(port, peer, request("TopicA", opaque=1))
+    await establish_template(port, peer, request("TopicA", opaque=1))
     peer.write(request("TopicA", opaque=7) + peer.request(106) + request("TopicA", opaque=8)[:50])
     first = await peer.answer()
     peer.write(request("TopicA", opaque=8)[50:] + request("TopicA", opaque=9))
@@ -143,45 +145,45 @@ async def test_oneway_lookups_are_not_answered(peer: Peer, port: PortUnderTest) 
         assert (await lookup(peer, "TopicA")).code == 0
 
 
-async def test_a_peer_that_does_not_read_gets_all_answers_in_order_later(port: PortUnderTest, peer: Peer) -> None:
+async def test_a_peer_that_does_not_read_gets_all_answers_later_in_order(port: PortUnderTest, peer: Peer) -> None:
     brokers = [(f"broker-{number:02}", f"127.0.2.{number + 1}:10911") for number in range(40)]
     for name, address in brokers:
         assert (await register(peer, brokerName=name, brokerAddr=address)).code == 0
-    await accustom(port, peer, request("TopicA", opaque=1))
+    await establish_template(port, peer, request("TopicA", opaque=1))
     peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
     connection: Any
     (connection,) = port.server.port.connections
     lookups = port.server.port.lookups
 
-    def is_answered_or_stuck(found: int) -> bool:
+    def is_answered_or_blocked(found: int) -> bool:
         return lookups.found == found or connection._writes_paused
 
     for begin in range(0, MANY, 100):
-        # So many as one chunk, which ends where a frame does: the others would go the long way.
+        # One chunk that ends with a frame, since the lookups of others are parsed.
         found = lookups.found + 100
         peer.write(b"".join(request("TopicA", opaque=opaque) for opaque in range(begin, begin + 100)))
-        await until(partial(is_answered_or_stuck, found))
+        await until(partial(is_answered_or_blocked, found))
     held = connection._transport.get_write_buffer_size()
     assert port.server.port.high_water <= held < port.server.port.high_water + 2 * BATCH_BYTES
     peer.reader._transport.resume_reading()  # type: ignore[attr-defined]
     assert [(await peer.answer()).opaque for _ in range(MANY)] == list(range(MANY))
 
 
-async def test_it_is_closed_while_the_port_drains(port: PortUnderTest, peer: Peer) -> None:
+async def test_templates_are_not_used_while_the_port_drains(port: PortUnderTest, peer: Peer) -> None:
     await register(peer)
-    await accustom(port, peer, request("TopicA", opaque=1))
+    await establish_template(port, peer, request("TopicA", opaque=1))
     port.server.port.is_draining = True
     peer.write(request("TopicA", opaque=2))
     assert (await peer.answer()).code == 1500
 
 
-async def test_it_is_closed_while_the_service_warms_up(store_url: str, namespace_name: str) -> None:
+async def test_templates_are_not_used_while_the_service_warms_up(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, wait_seconds_for_service=600) as port,
         await Peer.connect(port.address) as peer,
     ):
         await register(peer)
-        await accustom(port, peer, request("TopicA", opaque=1))
+        await establish_template(port, peer, request("TopicA", opaque=1))
         port.worker.live.apply({"need_wait_for_service": "true"})
         peer.write(request("TopicA", opaque=2))
         assert (await peer.answer()).remark == "name server not ready"
@@ -190,7 +192,7 @@ async def test_it_is_closed_while_the_service_warms_up(store_url: str, namespace
         assert (await peer.answer()).code == 0
 
 
-async def test_binary_answers_do_not_come_from_it(store_url: str, namespace_name: str) -> None:
+async def test_a_port_with_binary_answers_does_not_use_templates(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, serialize_type="ROCKETMQ") as port,
         await Peer.connect(port.address) as peer,

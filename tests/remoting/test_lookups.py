@@ -1,4 +1,4 @@
-"""The hot path asks nobody: lookups are answered without the store, and while it is away."""
+"""The hot path: lookups are answered without the store, also while it is unreachable."""
 
 import json
 
@@ -16,7 +16,7 @@ async def calls_so_far(port: PortUnderTest) -> int:
     return sum(int(line.split("calls=")[1].split(",")[0]) for line in text.splitlines() if "calls=" in line)
 
 
-async def test_a_thousand_lookups_cost_the_store_nothing(namespace_name: str) -> None:
+async def test_lookups_send_nothing_to_the_store(namespace_name: str) -> None:
     with EmbeddedStore(None, port=0) as store:
         async with remoting_port(store.url, namespace_name) as port, await Peer.connect(port.address) as peer:
             await register(peer)
@@ -24,11 +24,11 @@ async def test_a_thousand_lookups_cost_the_store_nothing(namespace_name: str) ->
             for name in ("TopicA", "TopicB", "NoSuch"):
                 for _ in range(333):
                     assert (await lookup(peer, name)).code == (17 if name == "NoSuch" else 0)
-            # The replica's own reading goes on: one blocked read and a few signs of life a second.
+            # The replica and the worker's lease call the store a few times a second.
             assert await calls_so_far(port) - before < 100
 
 
-async def test_known_topics_are_answered_and_unknown_ones_doubted_while_the_store_is_away(namespace_name: str) -> None:
+async def test_without_the_store_known_topics_are_answered_and_unknown_ones_get_code_1(namespace_name: str) -> None:
     with EmbeddedStore(None, port=0) as store:
         async with (
             remoting_port(store.url, namespace_name, store_timeout_ms=300, lease_ms=2000) as port,
@@ -38,15 +38,15 @@ async def test_known_topics_are_answered_and_unknown_ones_doubted_while_the_stor
             store.stop()
             await until(lambda: port.worker.registry.stale_seconds > 0)
             assert (await lookup(peer, "TopicA")).code == 0
-            doubted = await lookup(peer, "NoSuch")
-            assert doubted.code == 1
+            unknown = await lookup(peer, "NoSuch")
+            assert unknown.code == 1
             refused = await register(peer, counter=2)
             assert refused.code == 1
             assert (await peer.ask(206)).code == 0
 
 
-async def test_a_silent_store_makes_nobody_wait_behind_others(store_url: str, namespace_name: str) -> None:
-    """One call waits for a second; forty one behind the other would wait for longer than a peer does."""
+async def test_while_the_store_does_not_answer_writes_are_refused_at_once(store_url: str, namespace_name: str) -> None:
+    """Each call to the store would wait for a second, and forty in a row longer than a peer waits."""
     async with (
         FaultProxy.before(store_url) as proxy,
         remoting_port(proxy.url, namespace_name, default_thread_pool_nums=2) as port,
@@ -67,16 +67,16 @@ async def test_a_silent_store_makes_nobody_wait_behind_others(store_url: str, na
             one.abort()
         proxy.heal()
 
-        async def is_taken() -> bool:
+        async def is_accepted() -> bool:
             return (await register(peer, counter=2)).code == 0
 
-        await until(is_taken)
+        await until(is_accepted)
 
 
-async def test_a_broker_that_comes_to_a_worker_cut_off_from_the_store_is_sent_elsewhere(
+async def test_a_worker_cut_off_from_the_store_closes_the_connections_of_brokers(
     store_url: str, namespace_name: str
 ) -> None:
-    """Also one that was never here before: behind the balancer there are workers that can write down that it lives."""
+    """Also that of a new broker: behind the balancer there are workers that can store its registration."""
     async with (
         FaultProxy.before(store_url) as proxy,
         remoting_port(proxy.url, namespace_name, store_cut_off_ms=4_000) as port,
@@ -99,7 +99,7 @@ async def test_lookups_are_counted_by_their_result(port: PortUnderTest, peer: Pe
     assert 'routebook_lookups_total{port="remoting",result="not_found"} 1.0' in text
 
 
-async def test_answers_of_one_chunk_pair_by_their_number(peer: Peer) -> None:
+async def test_answers_to_one_chunk_carry_the_numbers_of_their_requests(peer: Peer) -> None:
     await register(peer)
     names = ["TopicA", "NoSuch", "TopicB"] * 50
     peer.write(b"".join(peer.request(105, {"topic": name}) for name in names))

@@ -1,4 +1,4 @@
-"""905 on the wire: what receivers read, and what happens to those who do not."""
+"""Request 905 on the wire, and receivers that cannot be reached."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,9 +22,9 @@ from tests.support.waiting import until
 
 @dataclass
 class Broker:
-    """A broker's listener, made by hand."""
+    """A listener that records the headers it receives."""
 
-    heard: list[dict[str, Any]] = field(default_factory=list)
+    received: list[dict[str, Any]] = field(default_factory=list)
 
     async def play(self, caller: Peer) -> None:
         while True:
@@ -32,7 +32,7 @@ class Broker:
                 header, _ = split_json_frame(await caller.frame(timeout_s=None))
             except (asyncio.IncompleteReadError, ConnectionResetError):
                 return
-            self.heard.append(header)
+            self.received.append(header)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
@@ -40,7 +40,7 @@ class Broker:
             yield address
 
 
-async def test_the_members_of_a_group_read_who_leads_them_now(store_url: str, namespace_name: str) -> None:
+async def test_members_of_a_group_are_notified_of_their_smallest_id(store_url: str, namespace_name: str) -> None:
     slave = Broker()
     async with (
         slave.listening() as there,
@@ -49,10 +49,10 @@ async def test_the_members_of_a_group_read_who_leads_them_now(store_url: str, na
     ):
         await register(peer, brokerId="1", brokerAddr=there, enableActingMaster="true")
         await register(peer, enableActingMaster="true")
-        await until(lambda: slave.heard)
+        await until(lambda: slave.received)
         await peer.ask(104, {name: BROKER_A[name] for name in ("clusterName", "brokerName", "brokerAddr", "brokerId")})
-        await until(lambda: len(slave.heard) == 2)
-        joined, left = slave.heard
+        await until(lambda: len(slave.received) == 2)
+        joined, left = slave.received
         assert (joined["code"], joined["flag"], left["code"], left["flag"]) == (905, 2, 905, 2)
         assert joined["extFields"] == {
             "minBrokerId": "0",
@@ -70,37 +70,37 @@ def change(*receivers: str, min_id: int = 0) -> MinBrokerChange:
     return MinBrokerChange("broker-a", min_id, "127.0.0.1:10911", receivers, ha_address="127.0.0.1:10912")
 
 
-async def test_who_cannot_be_reached_is_left_out() -> None:
+async def test_a_receiver_that_cannot_be_reached_is_left_out() -> None:
     broker = Broker()
     notifications = Notifications(settings(connect_timeout_ms=100))
     with BrokerHosts() as hosts:
         async with broker.listening() as there:
             notifications.notify(change(hosts.refusing(), hosts.silent(), "nonsense", there))
-            await until(lambda: len(broker.heard) == 1)
+            await until(lambda: len(broker.received) == 1)
             await notifications.close()
 
 
-async def test_brokers_that_want_tls_are_told_by_it() -> None:
+async def test_brokers_that_require_tls_are_notified_by_tls() -> None:
     broker, certificate = Broker(), server_context(make_test_pair(), ClientRule(), None)
     notifications = Notifications(settings(tls_client_enable=True))
     async with server_playing(broker.play, certificate) as there:
         notifications.notify(change(there))
-        await until(lambda: broker.heard)
+        await until(lambda: broker.received)
         await notifications.close()
 
 
-async def test_one_receiver_hears_of_changes_in_their_order() -> None:
+async def test_a_receiver_is_notified_of_changes_in_their_order() -> None:
     broker = Broker()
     notifications = Notifications(settings())
     async with broker.listening() as there:
         for min_id in range(10):
             notifications.notify(change(there, min_id=min_id))
-        await until(lambda: len(broker.heard) == 10)
-        assert [told["extFields"]["minBrokerId"] for told in broker.heard] == [str(n) for n in range(10)]
+        await until(lambda: len(broker.received) == 10)
+        assert [header["extFields"]["minBrokerId"] for header in broker.received] == [str(n) for n in range(10)]
         await notifications.close()
 
 
-async def test_what_comes_while_a_connection_is_being_closed_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_during_the_close_of_a_connection_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     closing, may_close, really_close = asyncio.Event(), asyncio.Event(), RemotingClient.close
 
     async def close(client: RemotingClient) -> None:
@@ -116,11 +116,11 @@ async def test_what_comes_while_a_connection_is_being_closed_is_told_too(monkeyp
         await closing.wait()
         notifications.notify(change(there, min_id=2))
         may_close.set()
-        await until(lambda: [told["extFields"]["minBrokerId"] for told in broker.heard] == ["1", "2"])
+        await until(lambda: [header["extFields"]["minBrokerId"] for header in broker.received] == ["1", "2"])
         await notifications.close()
 
 
-async def test_a_connection_is_closed_when_all_is_said() -> None:
+async def test_a_connection_is_closed_after_the_last_notification() -> None:
     ended = asyncio.Event()
 
     async def play(caller: Peer) -> None:

@@ -1,4 +1,4 @@
-"""However much a peer makes us say, the log stays readable."""
+"""Log lines about peers are limited in number and length."""
 
 import logging
 import time
@@ -9,7 +9,7 @@ from routebook.observability import logs as peer_log
 from routebook.observability.logs import PeerLog
 
 
-def test_lines_are_bounded_and_those_left_out_are_counted(
+def test_lines_are_limited_and_suppressed_ones_are_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
@@ -25,7 +25,7 @@ def test_lines_are_bounded_and_those_left_out_are_counted(
     assert caplog.records[-1].getMessage() == "line again"
 
 
-def test_values_are_cut(caplog: pytest.LogCaptureFixture) -> None:
+def test_long_values_are_truncated(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         PeerLog(logging.getLogger("routebook.test")).log(logging.INFO, "%s says %s", "127.0.0.1:1", "x" * 100_000)
     assert len(caplog.records[0].getMessage()) < 400

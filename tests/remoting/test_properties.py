@@ -56,7 +56,7 @@ async def test_return_order_topic_config_to_broker(store_url: str, namespace_nam
 @pytest.mark.parametrize(
     ("setting", "codes"), [("enable_all_topic_list", {206}), ("enable_topic_list", {224, 311, 312, 313})]
 )
-async def test_listings_can_be_switched_off(setting: str, codes: set[int], store_url: str, namespace_name: str) -> None:
+async def test_lists_can_be_switched_off(setting: str, codes: set[int], store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, **{setting: "false"}) as port,
         await Peer.connect(port.address) as peer,
@@ -108,7 +108,7 @@ async def test_unregister_broker_queue_capacity(store_url: str, namespace_name: 
             peer.abort()
 
 
-async def test_pools_answer_busy_beyond_their_queue(store_url: str, namespace_name: str) -> None:
+async def test_a_full_pool_answers_that_it_is_busy(store_url: str, namespace_name: str) -> None:
     """The pool of lookups has work only in a cluster test: all others are answered as they come."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -143,7 +143,7 @@ async def test_cluster_test_asks_another_name_server(store_url: str, namespace_n
         assert "NoSuch" in (missing.remark or "")
 
 
-async def test_what_a_cluster_test_cannot_find_out_is_not_a_topic_that_does_not_exist(
+async def test_a_cluster_test_without_an_answer_does_not_say_that_a_topic_does_not_exist(
     store_url: str, namespace_name: str
 ) -> None:
     warming_up = {"need_wait_for_service": "true", "wait_seconds_for_service": 600}
@@ -207,7 +207,7 @@ async def test_the_configuration_is_shown_as_properties(store_url: str, namespac
         assert "hunter2" not in text
 
 
-async def test_serialize_type_is_that_of_all_answers(store_url: str, namespace_name: str) -> None:
+async def test_serialize_type_decides_the_encoding_of_all_answers(store_url: str, namespace_name: str) -> None:
     async with (
         remoting_port(store_url, namespace_name, serialize_type="ROCKETMQ") as port,
         await Peer.connect(port.address) as peer,

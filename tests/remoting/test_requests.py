@@ -25,7 +25,7 @@ async def test_a_master_registers_and_is_found(peer: Peer) -> None:
     assert found["queueDatas"][0]["readQueueNums"] == 8
 
 
-async def test_the_same_registration_again_appends_nothing(port: PortUnderTest, peer: Peer) -> None:
+async def test_a_repeated_registration_adds_no_change_to_the_history(port: PortUnderTest, peer: Peer) -> None:
     await register(peer)
     version = port.worker.registry.replica.version
     for _ in range(3):
@@ -34,7 +34,7 @@ async def test_the_same_registration_again_appends_nothing(port: PortUnderTest, 
 
 
 @pytest.mark.parametrize("missing", ["clusterName", "brokerName", "brokerAddr", "brokerId"])
-async def test_a_registration_that_does_not_say_who_it_is_changes_nothing(
+async def test_a_registration_without_its_required_fields_changes_nothing(
     missing: str, port: PortUnderTest, peer: Peer
 ) -> None:
     ext = {name: value for name, value in BROKER_A.items() if name != missing}
@@ -67,7 +67,7 @@ async def test_one_topic_from_an_unknown_broker_is_an_increment(peer: Peer) -> N
     assert (await lookup(peer, "TopicC")).code == 0
 
 
-async def test_a_slave_learns_its_master(peer: Peer) -> None:
+async def test_the_answer_to_a_slave_contains_the_addresses_of_its_master(peer: Peer) -> None:
     await register(peer)
     answer = await register(peer, brokerId="1", brokerAddr="127.0.0.12:10911")
     assert answer.ext == {"haServerAddr": "127.0.0.11:10912", "masterAddr": "127.0.0.11:10911"}
@@ -79,14 +79,14 @@ async def test_a_compressed_registration(peer: Peer) -> None:
     assert (await route(peer, "TopicB"))["queueDatas"][0]["writeQueueNums"] == 4
 
 
-async def test_ordered_topics_come_with_the_answer(peer: Peer) -> None:
+async def test_the_answer_contains_the_order_topics(peer: Peer) -> None:
     await peer.ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "value": "broker-a:8"})
     assert json.loads((await register(peer)).body) == {"table": {"TopicA": "broker-a:8"}}
     await peer.ask(102, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA"})
     assert json.loads((await register(peer)).body) == {"table": {}}
 
 
-async def test_ordered_topics_come_with_a_registration_that_is_turned_down_too(peer: Peer) -> None:
+async def test_the_answer_to_a_registration_that_is_turned_down_contains_the_order_topics(peer: Peer) -> None:
     await peer.ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "value": "broker-a:8"})
     ahead = registration_body("TopicA", "TopicB", dataVersion={"counter": 1, "stateVersion": 2, "timestamp": 1})
     await register(peer, body=ahead)
@@ -118,7 +118,7 @@ async def test_a_zone_and_filter_servers_are_shown(peer: Peer) -> None:
 # -- 104, 322, 901, 904
 
 
-async def test_a_broker_leaves(peer: Peer) -> None:
+async def test_an_unregistered_broker_has_no_routes(peer: Peer) -> None:
     await register(peer)
     assert (await peer.ask(104, BROKER_A)).code == 0
 
@@ -128,18 +128,18 @@ async def test_a_broker_leaves(peer: Peer) -> None:
     await until(is_gone)
 
 
-async def test_what_follows_a_departure_on_its_connection_comes_after_it(peer: Peer) -> None:
+async def test_requests_after_an_unregistration_are_handled_after_it(peer: Peer) -> None:
     await register(peer)
     await peer.ask(104, BROKER_A)
     assert (await register(peer)).code == 0
     assert (await lookup(peer, "TopicA")).code == 0
 
 
-async def test_a_departure_that_says_nothing_is_a_success(peer: Peer) -> None:
+async def test_an_unregistration_without_fields_is_a_success(peer: Peer) -> None:
     assert (await peer.ask(104)).code == 0
 
 
-async def test_the_data_version_is_asked_for(peer: Peer) -> None:
+async def test_a_data_version_is_compared_with_the_stored_one(peer: Peer) -> None:
     await register(peer, counter=3)
     ext = {"clusterName": "DefaultCluster", "brokerAddr": "127.0.0.11:10911"}
     same = b'{"counter":3,"stateVersion":0,"timestamp":1700000000000}'
@@ -155,7 +155,7 @@ async def test_the_data_version_is_asked_for(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("code", [322, 904])
-async def test_a_sign_of_life_moves_the_deadline(code: int, port: PortUnderTest, peer: Peer) -> None:
+async def test_a_heartbeat_moves_the_deadline(code: int, port: PortUnderTest, peer: Peer) -> None:
     await register(peer)
     heartbeats = port.worker.namespace.keys.table("heartbeats")
     before = await port.worker.client.call("ZSCORE", heartbeats, "DefaultCluster/127.0.0.11:10911")
@@ -165,13 +165,15 @@ async def test_a_sign_of_life_moves_the_deadline(code: int, port: PortUnderTest,
     assert float(after) > float(before)
 
 
-async def test_a_heartbeat_of_nobody_is_a_success_and_creates_nothing(port: PortUnderTest, peer: Peer) -> None:
+async def test_a_heartbeat_of_an_unknown_broker_is_a_success_and_creates_nothing(
+    port: PortUnderTest, peer: Peer
+) -> None:
     assert (await peer.ask(904, BROKER_A)).code == 0
     assert (await peer.ask(904, {"clusterName": "DefaultCluster"})).code == 1
     assert port.worker.registry.brokers() == ()
 
 
-async def test_members_of_a_group_are_true_ids_with_the_askers_cluster(peer: Peer) -> None:
+async def test_members_of_a_group_have_their_true_ids_and_the_cluster_of_the_request(peer: Peer) -> None:
     await register(peer)
     await register(peer, brokerId="2", brokerAddr="127.0.0.12:10911")
     answer = await peer.ask(901, {"clusterName": "Whatever", "brokerName": "broker-a"})
@@ -187,7 +189,7 @@ async def test_members_of_a_group_are_true_ids_with_the_askers_cluster(peer: Pee
 # -- 105, 106
 
 
-async def test_old_clients_get_unquoted_keys_unless_they_ask_for_standard_json(peer: Peer) -> None:
+async def test_old_clients_get_unquoted_keys_unless_they_request_standard_json(peer: Peer) -> None:
     await register(peer)
     quoted, unquoted = b'{"0":"127.0.0.11:10911"}', b'{0:"127.0.0.11:10911"}'
     assert quoted in (await peer.ask(105, {"topic": "TopicA"}, version=401)).body
@@ -200,7 +202,7 @@ async def test_old_clients_get_unquoted_keys_unless_they_ask_for_standard_json(p
         assert b'"readQueueNums":3' in (await peer.ask(105, {"topic": "TopicA"}, version=version)).body
 
 
-async def test_a_zone_asked_for_leaves_its_brokers_only(peer: Peer) -> None:
+async def test_a_client_with_a_zone_gets_only_brokers_of_that_zone(peer: Peer) -> None:
     await register(peer, __ZONE_NAME="az-1")
     await register(peer, brokerName="broker-b", brokerAddr="127.0.0.12:10911", __ZONE_NAME="az-2")
     answer = await lookup(peer, "TopicA", __ZONE_MODE="TRUE", __ZONE_NAME="AZ-2")
@@ -221,7 +223,7 @@ async def test_the_cluster_table(peer: Peer) -> None:
     )
 
 
-async def test_the_cluster_table_is_made_once_for_all_who_ask(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_cluster_table_is_encoded_once_for_all_clients(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
 
     def look(table: Table) -> ClusterInfo:
@@ -243,7 +245,7 @@ async def test_the_cluster_table_is_made_once_for_all_who_ask(peer: Peer, monkey
 # -- topics
 
 
-async def test_listings(peer: Peer) -> None:
+async def test_lists_of_topics(peer: Peer) -> None:
     await register(peer, topic("Unit", topicSysFlag=1), topic("Sub", topicSysFlag=2), topic("Both", topicSysFlag=3))
 
     async def listed(code: int, **ext: str) -> object:
@@ -259,7 +261,7 @@ async def test_listings(peer: Peer) -> None:
     assert await listed(313) == {"topicList": ["Sub"]}
 
 
-async def test_a_topic_is_deleted_whole_or_from_a_cluster(peer: Peer) -> None:
+async def test_a_topic_is_deleted_everywhere_or_in_one_cluster(peer: Peer) -> None:
     await register(peer)
     assert (await peer.ask(216, {"topic": "TopicA", "clusterName": "nobody"})).code == 0
     assert (await lookup(peer, "TopicA")).code == 0
@@ -271,7 +273,7 @@ async def test_a_topic_is_deleted_whole_or_from_a_cluster(peer: Peer) -> None:
         assert (await peer.ask(216, ext)).code == 0
 
 
-async def test_a_topic_is_registered_by_itself(peer: Peer) -> None:
+async def test_a_single_topic_is_registered(peer: Peer) -> None:
     await register(peer)
     queue = '{"brokerName":"%s","perm":4,"readQueueNums":2,"topicSysFlag":0,"writeQueueNums":3}'
     known, unknown = queue % "broker-a", queue % "nobody"
@@ -284,7 +286,7 @@ async def test_a_topic_is_registered_by_itself(peer: Peer) -> None:
     assert (await route(peer, "New"))["queueDatas"][0]["perm"] == 4
 
 
-async def test_write_permission_is_wiped_and_added(peer: Peer) -> None:
+async def test_write_permission_is_removed_and_added(peer: Peer) -> None:
     await register(peer, topic("TopicA", perm=7), "TopicB")
     assert (await peer.ask(205, {"brokerName": "broker-a"})).ext == {"wipeTopicCount": "2"}
     assert (await route(peer, "TopicA"))["queueDatas"][0]["perm"] == 5
@@ -311,7 +313,7 @@ async def test_key_values(peer: Peer) -> None:
     assert (await peer.ask(219, {"namespace": "ns"})).body == b'{"table":{}}'
 
 
-async def test_a_value_left_out_is_stored_as_nothing(peer: Peer) -> None:
+async def test_a_key_without_a_value_does_not_exist(peer: Peer) -> None:
     named = {"namespace": "ns", "key": "k"}
     await peer.ask(100, named | {"value": "v"})
     assert (await peer.ask(100, named)).code == 0
@@ -337,14 +339,14 @@ async def test_a_oneway_is_handled_and_never_answered(code: int, peer: Peer) -> 
 
 
 @pytest.mark.parametrize("code", [217, 322])
-async def test_a_body_that_would_hold_up_lookups_is_not_read(code: int, peer: Peer) -> None:
+async def test_a_body_that_would_delay_lookups_is_not_parsed(code: int, peer: Peer) -> None:
     """Of the kind that only the slow lenient reader takes: seconds of the event loop."""
     answer = await peer.ask(code, BROKER_A | {"topic": "TopicA"}, b"{'a':[" + b"{}," * 300_000 + b"{}]}")
     assert answer.code == 1
     assert "body is '900010 bytes'. Allowed: at most" in (answer.remark or "")
 
 
-async def test_a_frame_that_cannot_be_read_closes_the_connection(port: PortUnderTest, peer: Peer) -> None:
+async def test_an_invalid_frame_closes_the_connection(port: PortUnderTest, peer: Peer) -> None:
     peer.write(peer.request(106, {"x": "y" * 200_000}))
     assert await peer.is_closed()
     assert sum(port.server.port.violations.values()) == 1

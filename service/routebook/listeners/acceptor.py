@@ -55,7 +55,7 @@ LAST_ACCEPTS: Final = 4096
 """Limit of connections that wait when the listener is closed: the longest queue that a kernel keeps by default."""
 ROOM_AT_ONCE: Final = 16
 SPARED_SECONDS: Final = 1.0
-"""A pending connection gets so much time, even at the limit: it may be just about to send something."""
+"""A pending connection is not closed within this time, even at the limit: it may be about to send something."""
 PAUSE_SECONDS: Final = 0.1
 TLS_SHUTDOWN_SECONDS: Final = 5.0
 """For the peer's closing message of TLS."""
@@ -64,8 +64,8 @@ WARNING_PERIOD_SECONDS: Final = 60.0
 
 
 class AcceptedSocket(socket.socket):
-    """Reports its end. Event loops close a socket, or detach it, without a word to anybody but the protocol; if the
-    protocols had to report the end, one that forgot it would close the port in the end.
+    """Calls a function when it ends. Event loops close or detach a socket and notify only its protocol. If protocols
+    had to pass that on, one that forgot it would use up the connections of the port.
     """
 
     _on_end: Callable[[], None] | None = None
@@ -448,7 +448,7 @@ def _set_result(result: "asyncio.Future[bool]", value: bool) -> None:
 
 
 def _set_low_water_mark(sock: socket.socket, count: int) -> None:
-    """The socket becomes readable when so many bytes have arrived."""
+    """The socket becomes readable when `count` bytes have arrived."""
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 

@@ -18,7 +18,7 @@ class ConnectionInfo:
     """`host:port`, IPv6 in brackets: the source of an accepted PROXY header, otherwise the address of the socket."""
     is_tls: bool
     source: Endpoint | None = None
-    """The same in parts. None if a PROXY header named no source: then it is unknown whom the connection serves."""
+    """The same in parts. None if a PROXY header named no source, so that the real peer is unknown."""
     balancer: Endpoint | None = None
     """The address that sent an accepted PROXY header. None if there was no header."""
     first_byte_at: float = inf
@@ -67,7 +67,7 @@ def connection_info(
 
 
 def endpoint_of(address: Any) -> Endpoint:
-    """Of a socket's address. An IPv4 peer of an IPv6 socket gets its IPv4 address."""
+    """Converts the address of a socket. An IPv4 peer of an IPv6 socket gets its IPv4 address."""
     host, port = address[:2]
     plain = _ip(host)
     return Endpoint(str(plain) if plain.version == 4 else host, port)

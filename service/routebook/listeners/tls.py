@@ -53,7 +53,7 @@ class Pair:
 @dataclass(frozen=True, slots=True)
 class ClientRule:
     """Which client certificates are requested. None are when any would be accepted (`auth_client` off): Python's `ssl`
-    cannot accept one without verification, and a certificate that anybody can make proves nothing.
+    cannot accept one without verification, and a certificate that is not verified proves nothing.
     """
 
     auth_client: bool = False
@@ -165,7 +165,7 @@ class ServerTls:
         self._seen = self._stamps()
         """At the last look, whether they could be used or not, so that the same error is not logged twice a second."""
         self._used: dict[str, Stamp] = {}
-        """Of the files in the current context."""
+        """Stamps of the files that the current context was made of."""
         self._loading = asyncio.Lock()
         self.loads = 0
         self.problem = ""

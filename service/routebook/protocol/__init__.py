@@ -1,5 +1,6 @@
 """The RocketMQ remoting protocol without sockets: bytes in, events out, bytes to send.
 
-From the outside in: `opening` (what a connection begins with), `connection` (what a port talks to), `frame`, `header`
-with its two encodings, `command` (requests and responses), `fields` (what the ext fields mean), `bodies`.
+From the outside in: `opening` (the first bytes of a connection), `connection` (what a port uses), `frame`, `headers`
+(two encodings, and the values of the ext fields), `command` (requests and responses), and the bodies:
+`registration_body`, `request_bodies`, `answer_bodies`, with `body_json` below them.
 """

@@ -1,9 +1,7 @@
-"""The two kinds of JSON that the reference writes. They differ in numbers alone.
+"""The bodies of answers, as a name server 5.5.0 writes them: keys in alphabetical order, no null values, no blanks.
 
-Bodies of answers, as a name server 5.5.0 writes them: keys in alphabetical order, null left out, no blanks.
-
-Where the reference has the order of a hash table, here is the order of names and numbers: equal tables give equal
-bytes.
+RocketMQ has two dialects of JSON, which differ in numbers alone. Where its order is that of a hash table, names and
+numbers are sorted here, so that equal tables give equal bytes.
 """
 
 import json
@@ -17,15 +15,15 @@ FIRST_VERSION_WITH_STANDARD_JSON: Final = 401
 """4.9.4."""
 
 _LARGEST_EXACT: Final = 2**53 - 1
-"""A JSON reader with doubles would round what lies beyond, in either direction."""
+"""JSON readers that use doubles would round larger numbers."""
 
 quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
-"""A text as 5.5.0 writes it in both dialects: raw UTF-8, a plain `/`, `\\u001f` in lower case for control letters."""
+"""A text as 5.5.0 writes it in both dialects: raw UTF-8, a plain `/`, `\\u001f` for control characters."""
 
 
 class Dialect(Enum):
     PLAIN = "plain"
-    """Integer keys stand without quotes, so with one such key it is not JSON at all."""
+    """Integer keys without quotes. A body with such a key is not standard JSON."""
     STANDARD = "standard"
 
     def number_key(self, number: int) -> str:
@@ -38,7 +36,7 @@ class Dialect(Enum):
 
 
 def route_dialect(version: int, *, accept_standard_json_only: bool) -> Dialect:
-    """Of a route answer, by the request's header; with a zone filter it is plain all the same."""
+    """The dialect of a route, by the header of the request. Routes filtered by zone are always plain."""
     if accept_standard_json_only or version >= FIRST_VERSION_WITH_STANDARD_JSON:
         return Dialect.STANDARD
     return Dialect.PLAIN
@@ -61,7 +59,7 @@ def encode_route(route: TopicRoute, dialect: Dialect) -> bytes:
 def encode_cluster_info(
     groups: Iterable[BrokerGroup], clusters: Mapping[str, Iterable[str]], dialect: Dialect = Dialect.PLAIN
 ) -> bytes:
-    """GET_BROKER_CLUSTER_INFO (106): true ids, groups without addresses included."""
+    """GET_BROKER_CLUSTER_INFO (106): the true ids, and also groups without addresses."""
     return _to_bytes(
         _object(
             brokerAddrTable=_map({group.name: _broker_data(group, dialect) for group in groups}),
@@ -73,7 +71,7 @@ def encode_cluster_info(
 def encode_member_group(
     broker: str | None, cluster: str | None, addresses: Mapping[int, str], dialect: Dialect = Dialect.PLAIN
 ) -> bytes:
-    """GET_BROKER_MEMBER_GROUP (901): both names are the asker's own words, which it may have left out."""
+    """GET_BROKER_MEMBER_GROUP (901): both names are copied from the request, which may lack them."""
     group = _object(
         brokerAddrs=_addresses(addresses, dialect),
         brokerName=None if broker is None else quoted(broker),
@@ -89,12 +87,12 @@ def encode_topic_list(topics: Iterable[str], broker_address: str | None = None) 
 
 
 def encode_kv_table(table: Mapping[str, str]) -> bytes:
-    """219, and the ordered topics that a registration (103) is answered with."""
+    """219, and the order topics in the answer to a registration (103)."""
     return _to_bytes(_object(table=_map({key: quoted(table[key]) for key in sorted(table)})))
 
 
 def encode_data_version(data_version: DataVersion) -> bytes:
-    """322. Plain: the numbers stand as they are, however large."""
+    """322. In the plain dialect, so large numbers are not quoted."""
     return _to_bytes(
         _object(
             counter=str(data_version.counter),
@@ -141,7 +139,7 @@ def _mapping(mapping: TopicMapping, dialect: Dialect) -> str:
 
 
 def _object(**members: str | None) -> str:
-    """Members are written in the order they are given, which is the alphabet's."""
+    """Members are written in the given order, which has to be alphabetical."""
     return "{" + ",".join([f'"{name}":{value}' for name, value in members.items() if value is not None]) + "}"
 
 
@@ -166,5 +164,5 @@ def _flag(value: bool) -> str:
 
 
 def _to_bytes(body: str) -> bytes:
-    """Half a surrogate pair cannot be UTF-8; Java writes a question mark in its place too."""
+    """Halves of surrogate pairs become question marks, as in Java."""
     return body.encode("utf-8", "replace")

@@ -1,6 +1,5 @@
-"""The numbers of the protocol: requests, responses, flags, languages, releases.
-
-A request or a response, in whatever header encoding it travelled.
+"""Requests and responses, in either encoding of the header, and the numbers of the protocol: codes, flags, languages,
+releases.
 """
 
 from enum import IntEnum
@@ -8,7 +7,7 @@ from typing import NamedTuple
 
 
 class RequestCode(IntEnum):
-    """What a name server is asked. The one it asks itself is the last."""
+    """Requests to a name server. The last one is sent by a name server itself."""
 
     PUT_KV_CONFIG = 100
     GET_KV_CONFIG = 101
@@ -37,7 +36,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """What a name server answers. Peers tell apart 0, 17 and 1500; all others become an exception with the remark."""
+    """Answers of a name server. Peers distinguish 0, 17 and 1500; all others become an exception with the remark."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -53,17 +52,17 @@ REQUEST_NAMES = {int(code): code.name for code in RequestCode}
 
 
 def request_name(code: int) -> str:
-    """For logs and metrics: one word for all codes that we do not know, however many a peer tries."""
+    """For logs and metrics. All unknown codes have one name, however many of them a peer sends."""
     return REQUEST_NAMES.get(code, "UNKNOWN")
 
 
-# Bits of a header's flag; the others mean nothing. Plain numbers: an IntFlag takes a microsecond to ask.
+# Bits of a header's flag; the others have no meaning. Plain numbers, because testing an IntFlag takes a microsecond.
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
 
 
 class Language(IntEnum):
-    """What the peer is written in. Only logs read it; a name or number not listed here counts as OTHER."""
+    """The language of the peer, used in logs only. A name or number that is not listed here becomes OTHER."""
 
     JAVA = 0
     CPP = 1
@@ -82,45 +81,46 @@ class Language(IntEnum):
 
 
 def release(major: int, minor: int, patch: int) -> int:
-    """The number by which a header names a release of RocketMQ 4 or 5: each has a SNAPSHOT before it."""
+    """The number of a release of RocketMQ 4 or 5 in a header. Each release has a SNAPSHOT before it."""
     return {4: 213, 5: 413}[major] + 20 * minor + 2 * patch
 
 
 V3_0_11 = 37
-"""From here on the body of a registration may be compressed."""
+"""Since this release the body of a registration may be compressed."""
 V4_9_4 = release(4, 9, 4)
-"""From here on a route is answered in standard JSON."""
+"""Since this release routes are standard JSON."""
 V5_0_0 = release(5, 0, 0)
-"""From here on a compressed registration ends with static-topic mappings."""
+"""Since this release a compressed registration ends with the mappings of static topics."""
 V5_3_1 = release(5, 3, 1)
-"""Newer ones follow GO_AWAY."""
+"""Newer releases understand GO_AWAY."""
 SPOKEN_VERSION = release(5, 3, 3)
-"""What our own headers say. Peers only log it; it is the release whose answers we give."""
+"""The version in our own headers: the release whose answers we give. Peers only log it."""
 
 
 Ext = dict[str, str]
 
 UNMATCHABLE_OPAQUE = -(2**31)
-"""Of a header that names none. The reference takes a number from its own counter, which may by chance be one that the
-caller waits for; callers count upwards from 0 and reach this one after two thousand million requests."""
+"""For a header without an opaque number. RocketMQ uses its own counter then, which may by chance be a number that the
+client waits for. Clients count from 0 and reach this number after two thousand million requests.
+"""
 
 
 class HeaderEncoding(IntEnum):
-    """The first byte after a frame's length. Peers read both, whatever they write."""
+    """The first byte after the length of a frame. Peers read both encodings, whichever they write."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
 class Request(NamedTuple):
-    """A named tuple, not a dataclass: one is built for every frame, and a frozen dataclass costs five times as much."""
+    """A named tuple, because one is built for every frame, and a frozen dataclass takes five times as long to build."""
 
     code: int
     opaque: int
     ext: Ext | None = None
-    """None: the header had no ext fields at all. Where it matters is only on the wire; `fields` reads both."""
+    """None if the header had no ext fields at all. The functions that read fields treat None like {}."""
     body: bytes = b""
-    """A frame cannot tell an empty body from none."""
+    """A frame does not distinguish an empty body from none."""
     version: int = SPOKEN_VERSION
     language: Language = Language.JAVA
     flag: int = 0
@@ -128,7 +128,7 @@ class Request(NamedTuple):
 
     @property
     def is_oneway(self) -> bool:
-        """Nothing is sent back, not even an error."""
+        """Whether no answer may be sent, not even an error."""
         return bool(self.flag & ONEWAY_FLAG)
 
 
@@ -136,7 +136,7 @@ class Response(NamedTuple):
     code: int
     opaque: int
     ext: Ext | None = None
-    """{} is written when a typed header exists and all its fields are absent, None when there is no typed header."""
+    """{} stands for a typed header without fields, None for no typed header."""
     body: bytes = b""
     version: int = SPOKEN_VERSION
     language: Language = Language.JAVA

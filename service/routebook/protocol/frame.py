@@ -1,11 +1,11 @@
-"""Who broke the protocol, and how.
+"""Frames: where each one ends in a stream of bytes, and the errors of the protocol.
 
-Frames: where one ends in a stream of bytes, bounded before anything of it is kept.
+    4 bytes   length of everything that follows
+    1 byte    encoding of the header
+    3 bytes   length of the header
+              header, body
 
-4 bytes   length of all that follows
-1 byte    encoding of the header
-3 bytes   length of the header
-          header, body
+Every length is checked before any byte is kept for it.
 """
 
 from enum import StrEnum
@@ -17,7 +17,7 @@ from routebook.protocol.command import HeaderEncoding
 
 
 class Violation(StrEnum):
-    """What was wrong, in few enough words to be the label of a counter."""
+    """The kinds of errors; their values are labels of a metric."""
 
     FRAME_LENGTH = "frame length"
     HEADER_LENGTH = "header length"
@@ -29,7 +29,7 @@ class Violation(StrEnum):
 
 
 class ProtocolError(RoutebookError):
-    """The remoting protocol was not kept. Which of the two classes below it is says by whom."""
+    """A violation of the remoting protocol: the peer's, or our own."""
 
     def __init__(self, violation: Violation, message: str, *, advice: str = "") -> None:
         super().__init__(message, advice=advice)
@@ -37,18 +37,19 @@ class ProtocolError(RoutebookError):
 
 
 class PeerProtocolError(ProtocolError):
-    """The peer sent what cannot be understood. The answer is none: the connection is closed, as the reference does."""
+    """The peer sent something invalid. It gets no answer, and the connection is closed, as by RocketMQ."""
 
 
 class OwnProtocolError(ProtocolError):
-    """We wanted to send what the protocol cannot carry; the peer has seen nothing of it."""
+    """We tried to send something that the protocol does not allow. Nothing of it was sent."""
 
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""The reference's limit, its length field included. Peers apply it to what they receive, too."""
+"""RocketMQ's limit, which includes the length field. Peers also apply it to what they receive."""
 MAX_HEADER_BYTES = 128 * 1024
-"""Ours; the reference knows none of its own. Real headers have some hundred bytes, the largest a key-value of the
-ordered topics. 16 MiB of JSON brackets would occupy a worker for seconds and fill its memory when parsed."""
+"""Our own limit; RocketMQ has none. Real headers have some hundred bytes, except for a long key-value of the order
+topics. 16 MiB of JSON brackets would take seconds, and much memory, to parse.
+"""
 
 PREFIX = Struct(">iI")
 PREFIX_BYTES = PREFIX.size
@@ -70,7 +71,7 @@ class FrameLimits(NamedTuple):
     max_header_bytes: int = MAX_HEADER_BYTES
 
     def check_length(self, length: int) -> None:
-        """The first four bytes are enough to refuse: nothing is kept for a frame that will not be taken."""
+        """The first four bytes are enough to refuse a frame, so nothing is kept for one that is too long."""
         if length + LENGTH_BYTES > self.max_frame_bytes:
             raise PeerProtocolError(
                 Violation.FRAME_LENGTH,
@@ -105,8 +106,8 @@ class FrameLimits(NamedTuple):
 class FrameReader:
     """Cuts a stream into frames.
 
-    A chunk that holds whole frames, the usual case, is read where it lies. What is kept between chunks is one
-    unfinished frame at most, never more than has arrived of it.
+    A chunk of complete frames, the usual case, is not copied. Between chunks at most one incomplete frame is kept, and
+    no more memory used than its bytes that have arrived.
     """
 
     __slots__ = ("_at", "_limits", "_source", "_wanted")
@@ -114,14 +115,15 @@ class FrameReader:
     def __init__(self, limits: FrameLimits) -> None:
         self._limits = limits
         self._source: bytes | bytearray = b""
-        """The last chunk; or, once a frame has begun in one chunk and goes on in the next, what is kept of it."""
+        """The last chunk, or the kept bytes of a frame that extends over several chunks."""
         self._at = 0
         self._wanted = LENGTH_BYTES
-        """With fewer bytes there is nothing to look at: a frame in a million pieces is looked at three times."""
+        """Nothing is checked before so many bytes have arrived. So a frame in a million pieces is checked three times.
+        """
 
     @property
     def unread_bytes(self) -> int:
-        """After all frames were taken, above 0 means: one has begun and is not finished."""
+        """When no complete frame is left, these are the bytes of an incomplete one."""
         return len(self._source) - self._at
 
     def receive(self, data: bytes) -> None:
@@ -136,7 +138,7 @@ class FrameReader:
         self._at = 0
 
     def next_frame(self) -> Frame | None:
-        """None: more bytes are needed. Once it has raised, the rest of the stream means nothing."""
+        """None: more bytes are needed. After an error the rest of the stream is meaningless."""
         source, at = self._source, self._at
         unread = len(source) - at
         if unread < self._wanted:
@@ -167,7 +169,7 @@ class FrameReader:
 def frame_head(
     encoding: HeaderEncoding, header: bytes, body_length: int, max_frame_bytes: int = MAX_FRAME_BYTES
 ) -> bytes:
-    """All of a frame but its body, which may be shared by many frames and need not be copied into each."""
+    """A frame without its body, which many frames may share without copying it."""
     length = HEADER_WORD_BYTES + len(header) + body_length
     if length + LENGTH_BYTES > max_frame_bytes or len(header) > HEADER_LENGTH_MASK:
         raise OwnProtocolError(

@@ -1,20 +1,16 @@
-"""Reading and writing the typed values of ext fields, all of which travel as text.
+"""The header of a frame: two encodings, and the typed values of the ext fields.
 
-Nothing here refuses: an absent field and one that does not parse both read as the default, as in the reference, where
-"required" is only a word. What an absent field then means is told per request, by its handler.
-
-The JSON header: written as the reference writes it, read as leniently as real peers need.
-
-Peers differ in the order of the keys, add keys of their own, quote numbers, leave numbers of the ext fields unquoted
-and name languages that we do not know. What none was seen to send in a header, unquoted keys and single quotes, is
+JSON is written as RocketMQ writes it, and read as leniently as real peers need: any order of keys, unknown keys, quoted
+numbers, numbers in ext fields, unknown languages. Unquoted keys and single quotes, which no peer sends in a header, are
 refused.
 
-The ROCKETMQ header: numbers of fixed width, then the remark and the ext fields, each with its length before it.
+The ROCKETMQ encoding has numbers of fixed width, then the remark and the ext fields, each with its length before it:
 
-2 code · 1 language · 2 version · 4 opaque · 4 flag · 4 length of the remark, remark
-4 length of the ext fields; each of them: 2 length of the name, name, 4 length of the value, value
+    2 code · 1 language · 2 version · 4 opaque · 4 flag · 4 length of the remark, remark
+    4 length of the ext fields; for each: 2 length of the name, name, 4 length of the value, value
 
-From frame to command and back, by the encoding that the frame names.
+All values of ext fields are texts. Reading them never fails: an absent field, and one that cannot be parsed, both read
+as the default, as in RocketMQ. The handler of a request decides what an absent field means.
 """
 
 import json
@@ -52,7 +48,7 @@ from routebook.protocol.frame import (
 Default = TypeVar("Default", int, None)
 
 JAVA_INTEGER = re.compile(r"(?P<sign>[+-]?)0*(?P<digits>\d{1,19})")
-"""No blanks, no underscores. Longer ones cannot fit 64 bits; Python refuses to read those of thousands of digits."""
+"""No blanks, no underscores. Longer numbers do not fit 64 bits, and Python refuses to convert thousands of digits."""
 INT_BITS = 32
 LONG_BITS = 64
 
@@ -67,7 +63,7 @@ def read_int(ext: Mapping[str, str] | None, name: str, default: Default) -> int 
 
 
 def read_long(ext: Mapping[str, str] | None, name: str, default: Default) -> int | Default:
-    """A Java long. A field declared with the boxed type has None for its default, one with the plain type 0."""
+    """A Java long. The default is None for a field declared with the boxed type, and 0 for one with the plain type."""
     return _read_integer(ext, name, default, LONG_BITS)
 
 
@@ -81,13 +77,13 @@ def _read_integer(ext: Mapping[str, str] | None, name: str, default: Default, bi
 
 
 def read_boolean(ext: Mapping[str, str] | None, name: str, default: bool = False) -> bool:
-    """`true` in letters of any case is true; every other text is false, not the default."""
+    """True for `true` in any letter case. Every other text is false; only an absent field has the default."""
     text = ext.get(name) if ext else None
     return default if text is None else text.lower() == "true"
 
 
 def write_fields(fields: Mapping[str, str | int | bool | None]) -> Ext:
-    """The ext fields of a typed header. Absent values are left out; a header all of whose values are absent is {}."""
+    """The ext fields of a typed header, without absent values."""
     return {name: _write(value) for name, value in fields.items() if value is not None}
 
 
@@ -100,7 +96,7 @@ def _write(value: str | int | bool) -> str:
 LARGEST_INT = 2**31 - 1
 QUOTED_NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,20})?")
 FOUR_INTS = struct.Struct(">iiii")
-"""For its refusal of what is longer than 32 bits: the quickest way to ask."""
+"""Packing fails for a number of more than 32 bits, which is the quickest check."""
 LANGUAGES = {language.name: language for language in Language}
 
 
@@ -109,7 +105,7 @@ def refuse_constant(word: str) -> Never:
 
 
 READER = json.JSONDecoder(strict=False, parse_float=Decimal, parse_constant=refuse_constant)
-"""Raw line feeds inside of texts pass, as they do in Java; a float keeps its digits, for the text of an ext field."""
+"""Accepts raw line feeds inside texts, as Java does. A float keeps its digits, because it may become a text."""
 WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -119,14 +115,14 @@ def decode_json_header(header: bytes, body: bytes) -> Command:
         command = _read(_parse(text), body)
         return _without_lone_surrogates(command) if "\\u" in text else command
     except (ValueError, ArithmeticError, RecursionError) as problem:
-        # JSON that is none, text that is not UTF-8, an integer of thousands of digits, nesting without end.
+        # Invalid JSON or UTF-8, an integer with thousands of digits, or endless nesting.
         reason = str(problem)[:200]
-    # Raised out here, the error does not hold on to the one before it, and by that to the whole input.
+    # Raised outside of the handler, so that the error does not keep the previous one, and with it the whole input.
     raise PeerProtocolError(Violation.JSON_HEADER, f"A JSON header cannot be read: {reason}.")
 
 
 def _parse(text: str) -> dict[str, Any]:
-    # `decode` would search for white space twice more.
+    # `decode` would search for white space two more times.
     fields, end = READER.raw_decode(text)
     if end != len(text):
         raise ValueError(f"something follows the object, at {end}")
@@ -197,7 +193,7 @@ def _ext(value: object) -> Ext | None:
 
 
 def _text(value: object) -> str:
-    """What Java makes of a value that should have been a text."""
+    """The text that Java makes of a value that is not a text."""
     if isinstance(value, str):
         return value
     if isinstance(value, Decimal):
@@ -206,7 +202,7 @@ def _text(value: object) -> str:
 
 
 def _without_lone_surrogates(command: Command) -> Command:
-    r"""Half a \u pair is legal JSON and no Unicode text: it could be neither stored nor sent. Java, too, writes "?"."""
+    r"""Replaces halves of \u pairs by "?", as Java does. They are legal in JSON, but can be neither stored nor sent."""
     ext, remark = command.ext, command.remark
     return command._replace(
         ext=ext and {_unicode(name): _unicode(value) for name, value in ext.items()},
@@ -219,7 +215,7 @@ def _unicode(text: str) -> str:
 
 
 def encode_json_header(command: Command) -> bytes:
-    """Keys in the order of the alphabet, absent texts left out; ext fields in the order they are given."""
+    """Keys in alphabetical order, without absent texts; ext fields in the given order."""
     code, opaque, ext, _, version, language, flag, remark = command
     ext_fields = "" if ext is None else f'"extFields":{WRITER.encode(ext)},'
     remark_field = "" if remark is None else f'"remark":{WRITER.encode(remark)},'
@@ -230,18 +226,18 @@ def encode_json_header(command: Command) -> bytes:
 
 
 FIXED = Struct(">hbhiii")
-"""Up to the length of the remark, and with it."""
+"""Up to and including the length of the remark."""
 WRITTEN_FIXED = Struct(">HbHiii")
-"""The sender cuts a code or a version to 16 bits, whatever their sign: as the reference does."""
+"""Code and version are truncated to 16 bits, whatever their sign, as by RocketMQ."""
 LENGTH = Struct(">i")
 NAME_LENGTH = Struct(">h")
 LARGEST_NAME = 2**15 - 1
 SMALLEST_HEADER = FIXED.size + LENGTH.size
-LANGUAGES_binary_header = {int(language): language for language in Language}
+LANGUAGES_BY_NUMBER = {int(language): language for language in Language}
 
 
 def decode_binary_header(header: bytes, body: bytes) -> Command:
-    """Bytes after the ext fields are tolerated, as in the reference."""
+    """Bytes after the ext fields are ignored, as by RocketMQ."""
     if len(header) < SMALLEST_HEADER:
         raise _too_short("header", SMALLEST_HEADER, len(header))
     code, language, version, opaque, flag, remark_length = FIXED.unpack_from(header)
@@ -249,7 +245,7 @@ def decode_binary_header(header: bytes, body: bytes) -> Command:
     _check("remark", remark_length, len(header) - SMALLEST_HEADER)
     (ext_length,) = LENGTH.unpack_from(header, remark_end)
     begin = remark_end + LENGTH.size
-    _check("ext block", max(0, ext_length), len(header) - begin)  # A negative one counts as none in the reference.
+    _check("ext block", max(0, ext_length), len(header) - begin)  # A negative length means no fields, as in RocketMQ.
     kind: type[Request | Response] = Response if flag & RESPONSE_FLAG else Request
     return kind(
         code,
@@ -257,14 +253,14 @@ def decode_binary_header(header: bytes, body: bytes) -> Command:
         _read_ext(header, begin, begin + ext_length) if ext_length > 0 else None,
         body,
         version,
-        LANGUAGES_binary_header.get(language, Language.OTHER),
+        LANGUAGES_BY_NUMBER.get(language, Language.OTHER),
         flag,
-        _text_of_binary_header(header[FIXED.size : remark_end]) if remark_length else None,
+        _decode_text(header[FIXED.size : remark_end]) if remark_length else None,
     )
 
 
 def _read_ext(header: bytes, at: int, end: int) -> Ext:
-    """A text of no bytes is an absent one here, not an empty one; an entry without name or value does not count."""
+    """An empty text means an absent one in this encoding. An entry without name or value is ignored."""
     ext: Ext = {}
     while at < end:
         _check("name's length", NAME_LENGTH.size, end - at)
@@ -278,7 +274,7 @@ def _read_ext(header: bytes, at: int, end: int) -> Ext:
         at += LENGTH.size
         _check("value", length, end - at)
         if name and length:
-            ext[_text_of_binary_header(name)] = _text_of_binary_header(header[at : at + length])
+            ext[_decode_text(name)] = _decode_text(header[at : at + length])
         at += length
     return ext
 
@@ -294,8 +290,8 @@ def _too_short(what: str, length: int, available: int) -> PeerProtocolError:
     )
 
 
-def _text_of_binary_header(text: bytes) -> str:
-    """Java's way with bytes that are not UTF-8."""
+def _decode_text(text: bytes) -> str:
+    """As in Java, bytes that are not UTF-8 become the replacement character."""
     return text.decode("utf-8", "replace")
 
 
@@ -337,7 +333,7 @@ def encode_head(
     encoding: HeaderEncoding = HeaderEncoding.JSON,
     max_frame_bytes: int = MAX_FRAME_BYTES,
 ) -> bytes:
-    """The frame without its body: for a body that is cached and only joined when it is written."""
+    """The frame without its body, for a body that is cached and shared."""
     header = encode_json_header(command) if encoding is HeaderEncoding.JSON else encode_binary_header(command)
     return frame_head(encoding, header, body_length, max_frame_bytes)
 
@@ -346,7 +342,9 @@ def encode_head(
 def success_head_encoder(
     version: int, encoding: HeaderEncoding, max_frame_bytes: int
 ) -> Callable[[bytes, int], bytes | None]:
-    """Made once: of a success without fields and remark only the opaque varies, and the lengths."""
+    """Returns a function that encodes the head of a successful answer without fields and remark. Only the opaque number
+    and the lengths vary, so the rest is encoded once. The function returns None if `encode_head` has to be used.
+    """
     any_opaque = 1_234_567_890
     response = Response(ResponseCode.SUCCESS, any_opaque, version=version)
     template = encode_json_header(response).replace(b"%d" % any_opaque, b"%b")

@@ -1,12 +1,11 @@
-"""The PROXY protocol: how a load balancer says for whom it connects, in a text line (v1) or in binary (v2).
+"""The first bytes of a connection: perhaps a PROXY header, then TLS, frames or HTTP requests.
 
-Both forms are bounded by their own definition, and read strictly: who sends them is our own balancer, and a mistake
-must show. The numbers and names are those of HAProxy's proxy-protocol.txt.
+A PROXY header or a TLS handshake cannot be mistaken for a frame, because as the length of a frame it would be far above
+any limit. No HTTP method begins like either of them.
 
-What a connection begins with: perhaps a PROXY header, then TLS or frames. Found out once, from the first bytes.
-
-There is no ambiguity: a PROXY header or a TLS handshake read as a frame's length would be far above any limit. The HTTP
-port asks the same question, of connections that bring requests instead of frames; no method begins with either.
+In a PROXY header, a load balancer names the peer for which it connects, as a line of text (v1) or in binary form (v2).
+Both forms limit their own length. They are parsed strictly, because the sender is a balancer of ours, and a mistake in
+its configuration must become visible. Numbers and names are those of HAProxy's proxy-protocol.txt.
 """
 
 from enum import Enum
@@ -18,7 +17,7 @@ from routebook.protocol.frame import LENGTH_BYTES, FrameLimits, PeerProtocolErro
 
 V1_SIGNATURE = b"PROXY"
 V1_MAX_BYTES = 107
-"""The line feed included: two addresses of IPv6 at their longest."""
+"""With two IPv6 addresses at their longest, and the line feed."""
 V2_SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 V2_FIXED_BYTES = 16
 V2_VERSION = 2
@@ -29,7 +28,7 @@ LARGEST_PORT = 65535
 
 
 class _Family(Enum):
-    """Number of family and transport in v2, bytes of the two addresses; where we read them, their form."""
+    """Number of family and transport in v2, bytes of the two addresses and, for those that we read, their format."""
 
     UNSPECIFIED = (0x00, 0, "")
     TCP4 = (0x11, 12, ">4s4sHH")
@@ -54,7 +53,7 @@ class Endpoint(NamedTuple):
 
 
 class ProxyHeader(NamedTuple):
-    """Without addresses: the balancer speaks for itself (a health check), or for a peer that has no IP address."""
+    """Without addresses if the balancer connects for itself (a health check), or for a peer without an IP address."""
 
     source: Endpoint | None = None
     destination: Endpoint | None = None
@@ -63,16 +62,16 @@ class ProxyHeader(NamedTuple):
 class ParsedProxyHeader(NamedTuple):
     header: ProxyHeader
     length: int
-    """How many bytes it took."""
+    """In bytes."""
 
 
 def may_begin_proxy_header(data: bytes | bytearray) -> bool:
-    """Whether these first bytes are one's beginning, or could become it."""
+    """Whether these bytes are the beginning of a PROXY header, as far as they go."""
     return any(signature[: len(data)] == data[: len(signature)] for signature in (V1_SIGNATURE, V2_SIGNATURE))
 
 
 def parse_proxy_header(data: bytes | bytearray) -> ParsedProxyHeader | None:
-    """The header that `data` begins with; None when more bytes are needed."""
+    """The header at the beginning of `data`; None when more bytes are needed."""
     if not may_begin_proxy_header(data):
         raise _wrong("it has neither signature")
     return _parse_v1(data) if data.startswith(V1_SIGNATURE) else _parse_v2(data)
@@ -99,7 +98,7 @@ def _parse_v1(data: bytes | bytearray) -> ParsedProxyHeader | None:
 def _read_v1(line: str) -> ProxyHeader:
     words = line.split(" ")
     if words[:2] == ["PROXY", "UNKNOWN"]:
-        # Whatever follows has to be ignored.
+        # The specification says to ignore the rest of the line.
         return ProxyHeader()
     if len(words) != 6 or words[0] != "PROXY" or words[1] not in ("TCP4", "TCP6"):
         raise _wrong("a v1 line is PROXY TCP4|TCP6 with two addresses and two ports, or PROXY UNKNOWN")
@@ -128,7 +127,7 @@ def _port(text: str) -> int:
 
 
 def _parse_v2(data: bytes | bytearray) -> ParsedProxyHeader | None:
-    """At most 16 bytes and as many more as 16 bits can announce."""
+    """At most 16 bytes, and as many more as a 16-bit length can announce."""
     if len(data) < V2_FIXED_BYTES:
         return None
     version_and_command, family_number, length = V2_WORD.unpack_from(data, len(V2_SIGNATURE))
@@ -163,7 +162,7 @@ def _read_addresses(data: bytes | bytearray, family: _Family) -> ProxyHeader:
 
 
 def _check_tlvs(data: bytes | bytearray, at: int, end: int) -> None:
-    """Nothing here depends on what they say, but they must fill the rest exactly."""
+    """Their content is not used, but they must fill the rest of the header exactly."""
     while at < end:
         if end - at < TLV_HEAD.size:
             raise _wrong("an additional field is cut off")
@@ -174,8 +173,9 @@ def _check_tlvs(data: bytes | bytearray, at: int, end: int) -> None:
 
 
 FIRST_BYTES = 12
-"""Of frames. The reference decides nothing before; so a shorter frame, which no peer sends, waits for what comes after
-it. HTTP is decided by the first byte that is no PROXY header's."""
+"""RocketMQ's port decides nothing before 12 bytes have arrived. So a shorter frame, which no peer sends, waits for more
+bytes. An HTTP port decides as soon as a byte cannot belong to a PROXY header.
+"""
 TLS_HANDSHAKE = 0x16
 
 
@@ -183,15 +183,15 @@ class Opened(NamedTuple):
     is_tls: bool
     proxy: ProxyHeader | None
     rest: bytes
-    """What has arrived of TLS, of the frames or of the request; never empty."""
+    """The bytes that follow a PROXY header; never empty."""
 
 
 class Opening:
-    """Fed until it says what the connection is; not used afterwards.
+    """Receives the first bytes until they decide what the connection brings.
 
-    Its owner has looked at the peer's address: where PROXY headers are not believed, one is a frame of impossible
-    length. What it keeps is one PROXY header at most (64 KiB), and the chunk that came last. Without limits of frames
-    it is HTTP's.
+    Whether a PROXY header is accepted depends on the peer's address, which the caller knows. A header that is not
+    accepted reads as a frame of impossible length. At most one PROXY header (64 KiB) and the last chunk are kept.
+    Without limits of frames, it is for an HTTP port.
     """
 
     def __init__(self, limits: FrameLimits | None, *, accepts_proxy: bool) -> None:
@@ -201,7 +201,7 @@ class Opening:
         self._proxy: ProxyHeader | None = None
 
     def receive(self, data: bytes) -> Opened | None:
-        """None: more bytes are needed. Raises PeerProtocolError for a PROXY header or a length that cannot be."""
+        """None: more bytes are needed. Raises PeerProtocolError for an invalid PROXY header or an impossible length."""
         kept = self._kept
         kept += data
         if self._proxy is None:
@@ -221,7 +221,7 @@ class Opening:
         return Opened(kept[0] == TLS_HANDSHAKE, self._proxy, bytes(kept))
 
     def _refuse_early(self, limits: FrameLimits) -> None:
-        """Who announces too much need not send twelve bytes to be refused."""
+        """An impossible length is refused before twelve bytes have arrived."""
         kept = self._kept
         if len(kept) < LENGTH_BYTES or kept[0] == TLS_HANDSHAKE:
             return

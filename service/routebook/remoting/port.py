@@ -62,7 +62,7 @@ SPARED_PER_SWEEP: Final = 1_000
 LOW_WATER_SHARE: Final = 4
 """Reading continues when the output buffer has fallen to this part of its high-water mark, as is asyncio's default."""
 CONNECTION_QUEUE_BYTES: Final = 32 << 20
-"""A connection with so much waiting is not read from, so that one peer cannot fill the memory of the queue alone."""
+"""A connection with more waiting than this is not read from, so that one peer cannot fill the queue's memory alone."""
 LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 

@@ -1,7 +1,7 @@
 """RocketMQ's port as a whole: started, drained, stopped.
 
 A drain closes the listener first, so that new connections reach other workers. Connections established until then are
-served, even if they have not sent anything. Peers that know GO_AWAY (5.3.2 and newer) are then told to move with their
+served, even if they have not sent anything. Peers that know GO_AWAY (5.3.2 and newer) get that answer to their
 next request; others are served until the drain ends, and then closed. None of this removes a broker, because the
 sessions are given up before.
 """
@@ -71,7 +71,7 @@ class RemotingServer:
         self._spawn("remoting watermark", self._log_watermark())
 
     async def drain(self, seconds: float, forced: asyncio.Event) -> None:
-        """Until all connections are gone, at most for so many seconds."""
+        """Waits until all connections are gone, for `seconds` at most."""
         self._registry.sessions.drain()
         if self._acceptor is None:
             return

@@ -22,7 +22,7 @@ HEARTBEATS: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_D
 REQUEST_OVERHEAD_BYTES: Final = 500
 """Memory of a waiting request besides its body."""
 GUARANTEED_REQUESTS: Final = 16
-"""So many requests of a connection may wait, however little room there is."""
+"""This many requests of a connection may wait, however little room there is."""
 
 
 class Waiting(NamedTuple):

@@ -96,7 +96,7 @@ def test_the_body_of_the_worked_example() -> None:
     assert len(expected) == 261
 
 
-def test_awkward_letters_and_numbers_are_written_as_5_5_0_writes_them() -> None:
+def test_special_characters_and_numbers_are_written_as_by_5_5_0() -> None:
     assert encode_route(AWKWARD, STANDARD).decode() == AWKWARD_STANDARD
     assert encode_route(AWKWARD, PLAIN).decode() == AWKWARD_PLAIN
 
@@ -107,7 +107,7 @@ def test_an_empty_route_has_its_three_tables() -> None:
         assert encode_route(TopicRoute({}, ()), dialect) == b'{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
 
 
-def test_an_empty_group_keeps_its_map_and_a_zone_is_written_when_set() -> None:
+def test_an_empty_group_has_its_map_and_a_zone_only_if_set() -> None:
     route = TopicRoute({}, (BrokerGroup("b", "c", zone="az-1", acting_master=True),))
     assert encode_route(route, PLAIN) == (
         b'{"brokerDatas":[{"brokerAddrs":{},"brokerName":"b","cluster":"c","enableActingMaster":true,"zoneName":"az-1"}],'
@@ -126,7 +126,7 @@ def test_an_empty_group_keeps_its_map_and_a_zone_is_written_when_set() -> None:
         (0, True, STANDARD),
     ],
 )
-def test_who_gets_which_dialect(version: int, asked: bool, dialect: Dialect) -> None:
+def test_the_dialect_depends_on_version_and_request(version: int, asked: bool, dialect: Dialect) -> None:
     assert route_dialect(version, accept_standard_json_only=asked) is dialect
 
 
@@ -163,7 +163,7 @@ def test_key_value_tables() -> None:
     assert encode_kv_table({"b": "", "a": 'q"\n'}) == b'{"table":{"a":"q\\"\\n","b":""}}'
 
 
-def test_data_versions_stand_as_numbers_however_large() -> None:
+def test_large_data_versions_are_numbers() -> None:
     assert encode_data_version(DataVersion(0, 1_700_000_000_000, 3)) == (
         b'{"counter":3,"stateVersion":0,"timestamp":1700000000000}'
     )

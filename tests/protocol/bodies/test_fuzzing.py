@@ -26,7 +26,7 @@ def read(body: bytes) -> None:
             )
 
 
-def test_reading_keeps_nothing() -> None:
+def test_reading_corrupted_bodies_keeps_no_memory() -> None:
     source = random.Random(7)
     bodies = [body(source, TEXTS) for _ in range(200)]
     read(BROKER_5_5_0)

@@ -25,7 +25,7 @@ def test_data_versions(body: bytes, version: DataVersion | None) -> None:
 
 
 @pytest.mark.parametrize("body", [b"x", b"[]", b"5", b'{"counter":"x"}', b'{"counter":1'])
-def test_what_is_no_data_version_is_refused(body: bytes) -> None:
+def test_an_invalid_data_version_is_refused(body: bytes) -> None:
     with pytest.raises(BodyError):
         read_data_version(body, now_ms=NOW_MS)
 
@@ -54,7 +54,7 @@ def test_the_route_of_the_specification() -> None:
          (("b", QueueData(0, 0, 1, 0)), ("a", QueueData(0, 0, 0, 0)), ("b", QueueData(0, 0, 2, 0)))),
     ],
 )  # fmt: skip
-def test_queues_come_in_their_order_and_absent_numbers_are_zero(
+def test_queues_keep_their_order_and_absent_numbers_are_zero(
     body: bytes, queues: tuple[tuple[str, QueueData], ...]
 ) -> None:
     assert read_queue_datas(body) == queues
@@ -63,12 +63,12 @@ def test_queues_come_in_their_order_and_absent_numbers_are_zero(
 @pytest.mark.parametrize(
     "body", [b"x", b"[]", b'{"queueDatas":5}', b'{"queueDatas":[5]}', b'{"queueDatas":[{"perm":"x"}]}']
 )
-def test_what_is_no_route_is_refused(body: bytes) -> None:
+def test_an_invalid_route_is_refused(body: bytes) -> None:
     with pytest.raises(BodyError):
         read_queue_datas(body)
 
 
 @pytest.mark.parametrize("body", [b"null", b"\xff", b" "])
-def test_a_null_route_is_none(body: bytes) -> None:
+def test_a_null_route_has_no_queues(body: bytes) -> None:
     """Seen with 5.3.3; 5.5.0 does so with the first only, and refuses the others."""
     assert read_queue_datas(body) == ()

@@ -76,7 +76,7 @@ def test_random_bytes_raise_only_our_error(body: bytes, version: int) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(RECORDED, st.data(), HEADER_VERSIONS)
-def test_spoiled_bodies_raise_only_our_error(body: bytes, data: st.DataObject, version: int) -> None:
+def test_corrupted_bodies_raise_only_our_error(body: bytes, data: st.DataObject, version: int) -> None:
     spoiled = bytearray(body)
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(spoiled)))
@@ -94,7 +94,7 @@ def test_known_names_with_wrong_values_raise_only_our_error(value: object, versi
 
 @settings(max_examples=300, deadline=None)
 @given(st.text("{}[],:\"'\\ \n-01aeE.untf", max_size=60))
-def test_texts_that_are_nearly_json_raise_only_our_error(text: str) -> None:
+def test_almost_valid_json_raises_only_our_error(text: str) -> None:
     suppress_body_error(lambda: read_json(text.encode(), ANY_JSON))
     suppress_body_error(lambda: parse_leniently(text))
 
@@ -102,7 +102,7 @@ def test_texts_that_are_nearly_json_raise_only_our_error(text: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(JSON, st.sampled_from([None, 1]), st.booleans())
 @example({"": [{}], "\\": '"{1:'}, None, False)
-def test_whatever_is_standard_reads_the_same_leniently(value: object, indent: int | None, raw: bool) -> None:
+def test_standard_json_is_parsed_leniently_with_the_same_result(value: object, indent: int | None, raw: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=not raw)
     assert parse_leniently(text) == value
     if raw and any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -112,7 +112,7 @@ def test_whatever_is_standard_reads_the_same_leniently(value: object, indent: in
 
 @settings(max_examples=300, deadline=None)
 @given(st.recursive(INT | st.text('{,1:"\\ ', max_size=6), lambda i: st.dictionaries(INT, i, max_size=4), max_leaves=9))
-def test_integer_keys_without_quotes_read_as_with_them(value: object) -> None:
+def test_integer_keys_are_read_with_and_without_quotes(value: object) -> None:
     unquoted = written_plainly(value)
     assert read_json(unquoted.encode(), ANY_JSON) == parse_leniently(unquoted) == json.loads(json.dumps(value))
 
@@ -125,20 +125,20 @@ def written_plainly(value: object) -> str:
 
 @settings(max_examples=100, deadline=None)
 @given(VERSIONS)
-def test_data_versions_come_back(version: DataVersion) -> None:
+def test_data_versions_are_read_back(version: DataVersion) -> None:
     assert read_data_version(encode_data_version(version), now_ms=NOW_MS) == version
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(NAME, QUEUES, max_size=4), st.sampled_from(Dialect))
-def test_queues_of_a_route_come_back(queues: dict[str, QueueData], dialect: Dialect) -> None:
+def test_queues_of_a_route_are_read_back(queues: dict[str, QueueData], dialect: Dialect) -> None:
     groups = tuple(BrokerGroup(name, "c", addresses={0: "h:1", 2**60: "h:2"}) for name in queues)
     assert dict(read_queue_datas(encode_route(TopicRoute(queues, groups), dialect))) == queues
 
 
 @settings(max_examples=100, deadline=None)
 @given(VERSIONS, st.dictionaries(NAME, QUEUES, max_size=4), st.lists(MAPPINGS, max_size=3), st.lists(TEXT, max_size=3))
-def test_registrations_come_back(
+def test_registrations_are_read_back(
     version: DataVersion, topics: dict[str, QueueData], mappings: list[TopicMapping], filters: list[str]
 ) -> None:
     by_topic = {mapping.topic: mapping for mapping in mappings}
@@ -179,7 +179,7 @@ def info_of(mapping: TopicMapping) -> dict[str, object]:
     st.lists(MAPPINGS, max_size=3),
     st.lists(TEXT, max_size=3),
 )
-def test_compressed_registrations_come_back_but_for_the_flags(
+def test_compressed_registrations_are_read_back_except_for_the_flags(
     version: DataVersion, topics: dict[str, QueueData], mappings: list[TopicMapping], filters: list[str]
 ) -> None:
     content = content_of(

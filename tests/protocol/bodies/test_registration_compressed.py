@@ -42,7 +42,7 @@ def test_the_example_of_the_specification() -> None:
     assert read(compressed(E11_PLAIN)) == found
 
 
-def test_the_sum_covers_the_bytes_as_they_were_sent() -> None:
+def test_the_checksum_covers_the_bytes_as_they_were_sent() -> None:
     with pytest.raises(ChecksumError):
         read(E11, body_crc32=zlib.crc32(E11_PLAIN) & 0x7FFFFFFF)
 
@@ -79,7 +79,7 @@ def test_since_5_0_0_the_number_of_mappings_must_be_there() -> None:
     assert read(compressed(content_of(mappings=())), version=413).mappings == {}
 
 
-def test_mappings_go_by_their_own_topic() -> None:
+def test_mappings_are_keyed_by_their_own_topic() -> None:
     mapping = b'{"bname":"broker-a","currIdMap":{0:0,2:1},"epoch":7,"topic":"TopicA","totalQueues":4}'
     found = read(compressed(content_of(mappings=[mapping])))
     assert found.mappings == {"TopicA": TopicMapping("TopicA", "broker-a", 4, 7, current_ids=((0, 0), (2, 1)))}
@@ -88,13 +88,13 @@ def test_mappings_go_by_their_own_topic() -> None:
             read(compressed(content_of(mappings=[bad])))
 
 
-def test_what_follows_the_end_is_ignored_and_so_is_that_nothing_follows() -> None:
+def test_bytes_after_the_end_and_a_missing_end_of_the_stream_are_ignored() -> None:
     assert read(compressed(content_of() + b"more")).topics == ONE
     assert read(compressed(content_of()) + b"more").topics == ONE
     assert read(compressed(content_of())[:-4]).topics == ONE
 
 
-def test_a_stream_whose_own_checksum_does_not_fit_is_refused() -> None:
+def test_a_stream_with_a_wrong_checksum_of_its_own_is_refused() -> None:
     """The reference does not look so far; but such a body is not what its sender wrote."""
     with pytest.raises(RegistrationBodyError):
         read(compressed(content_of())[:-4] + b"????")
@@ -135,7 +135,7 @@ def test_texts_of_topics(text: bytes, topic: tuple[str, QueueData]) -> None:
         b"TopicA 8 8 6 single_tag",
     ],
 )
-def test_one_bad_topic_spoils_the_whole_registration(text: bytes) -> None:
+def test_one_invalid_topic_makes_the_whole_registration_invalid(text: bytes) -> None:
     with pytest.raises(RegistrationBodyError):
         topics_of(b"Good 8 8 6 SINGLE_TAG", text)
 
@@ -153,7 +153,7 @@ def test_one_bad_topic_spoils_the_whole_registration(text: bytes) -> None:
         (b"[" * 100_000, ()),
     ],
 )
-def test_an_unparseable_filter_list_is_empty_and_spoils_nothing(said: bytes, filters: tuple[str, ...] | None) -> None:
+def test_a_filter_list_that_cannot_be_parsed_is_empty(said: bytes, filters: tuple[str, ...] | None) -> None:
     found = read(compressed(content_of(filters=said)))
     assert (found.filters, found.topics) == (filters, ONE)
 
@@ -185,18 +185,18 @@ def test_data_versions(said: bytes, version: DataVersion | None) -> None:
         content_of(mappings=None) + number(2**31 - 1),
     ],
 )
-def test_lengths_that_lie_are_refused_at_once(content: bytes) -> None:
+def test_wrong_lengths_are_refused_at_once(content: bytes) -> None:
     with pytest.raises(RegistrationBodyError):
         read(compressed(content))
 
 
 @pytest.mark.parametrize("body", [b"{}", b"\x78\xda", zlib.compress(b"")[:-1], b"\x1f\x8b" + bytes(20)])
-def test_what_is_no_zlib_stream_is_refused(body: bytes) -> None:
+def test_bytes_that_are_not_a_zlib_stream_are_refused(body: bytes) -> None:
     with pytest.raises(RegistrationBodyError):
         read(body)
 
 
-def test_a_negative_number_of_topics_is_none_as_in_a_loop_of_java() -> None:
+def test_a_negative_number_of_topics_means_none() -> None:
     assert read(compressed(block(b"{}") + number(-1) + block(b"[]") + number(-1))).topics == {}
 
 
@@ -209,7 +209,7 @@ def peak_while(read_it: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def test_a_bomb_is_cut_at_its_limit() -> None:
+def test_a_decompression_bomb_is_refused_at_the_limit() -> None:
     """256 MiB of zeros in a quarter of a megabyte: announced as one data version."""
     size = 256 * 1024 * 1024
     squeezer = zlib.compressobj(9)
@@ -226,7 +226,7 @@ def test_a_bomb_is_cut_at_its_limit() -> None:
     assert peak_while(read_it) < 40 * 1024 * 1024
 
 
-def test_a_bomb_of_empty_lists_within_the_limit_is_not_unfolded() -> None:
+def test_a_bomb_of_empty_lists_does_not_become_objects() -> None:
     """Six kilobytes that would be 160 MB of objects. As filter list they are unparseable, which is no error."""
     bomb = compressed(content_of(filters=b"[" + b"[]," * 2_000_000 + b"0]"))
     assert len(bomb) < 10_000
@@ -234,7 +234,7 @@ def test_a_bomb_of_empty_lists_within_the_limit_is_not_unfolded() -> None:
     assert read(bomb).filters == ()
 
 
-def test_a_bomb_behind_the_end_does_no_harm() -> None:
+def test_a_decompression_bomb_after_the_end_is_ignored() -> None:
     assert read(compressed(content_of() + bytes(64 * 1024 * 1024))).topics == ONE
 
 

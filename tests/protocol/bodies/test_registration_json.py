@@ -89,7 +89,7 @@ def test_what_a_broker_of_4_9_7_writes() -> None:
     assert found.filters == ("10.0.0.1:30000",)
 
 
-def test_its_fields_are_those_of_a_registration() -> None:
+def test_all_fields_of_the_body_are_fields_of_a_registration() -> None:
     found = read(SPEC_4_2)
     said = {name: getattr(found, name) for name in RegistrationBody.__slots__}
     registration = Registration(cluster="c", broker="b", broker_id=0, address="h:1", **said)
@@ -122,7 +122,7 @@ def test_before_3_0_11_the_body_is_the_inner_wrapper_and_there_is_no_filter_list
         ('{"filterServerList":"a:1"}', ("a:1",)),
     ],
 )
-def test_a_filter_list_that_is_absent_removes_and_one_that_is_null_leaves_alone(
+def test_an_absent_filter_list_removes_the_stored_one_and_null_keeps_it(
     said: str, filters: tuple[str, ...] | None
 ) -> None:
     assert read(said.encode()).filters == filters
@@ -145,19 +145,19 @@ def test_data_versions_and_their_defaults(said: str, version: DataVersion | None
     assert read(f'{{"topicConfigSerializeWrapper":{said}}}'.encode()).data_version == version
 
 
-def test_the_name_inside_is_the_topic_and_the_key_only_counts_for_deleting() -> None:
+def test_the_topic_has_the_name_in_its_configuration_and_not_the_key() -> None:
     found = of_table('{"A":{"topicName":"B"},"C":{"topicName":"C"}}')
     assert set(found.topics) == {"B", "C"}
     assert found.table_keys == frozenset({"A", "C"})
 
 
-def test_two_keys_with_one_name_are_two_in_the_table() -> None:
+def test_two_keys_with_the_same_name_are_two_keys_of_the_table() -> None:
     found = of_table('{"A":{"topicName":"A"},"B":{"topicName":"A","perm":2}}')
     assert found.topics == {"A": QueueData(perm=2)}
     assert found.table_keys == frozenset({"A", "B"})
 
 
-def test_of_equal_keys_the_last_counts() -> None:
+def test_the_last_of_equal_keys_counts() -> None:
     assert of_table('{"A":{"topicName":"A"},"A":{"topicName":"A2","perm":1,"perm":"4"}}').topics == {
         "A2": QueueData(perm=4)
     }
@@ -179,7 +179,7 @@ def test_queue_data_as_real_parsers_read_them(config: str, queues: QueueData) ->
     assert of_config(config) == queues
 
 
-def test_names_that_are_no_texts_become_texts() -> None:
+def test_names_that_are_not_texts_become_texts() -> None:
     found = of_table('{"a":{"topicName":5},"b":{"topicName":true},"c":{"topicName":"\\ud800x"},"d":{"topicName":"ä"}}')
     assert set(found.topics) == {"5", "true", "?x", "ä"}
 
@@ -236,7 +236,7 @@ def test_a_null_wrapper_or_table_is_an_empty_one() -> None:
         b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"T":{"bname":"b","currIdMap":[]}}}}',
     ],
 )
-def test_what_does_not_decode_is_refused_as_a_whole(body: bytes) -> None:
+def test_an_invalid_body_is_refused_as_a_whole(body: bytes) -> None:
     with pytest.raises(RegistrationBodyError) as caught:
         read(body)
     assert "Failed to decode RegisterBrokerBody" in caught.value.remark
@@ -245,13 +245,13 @@ def test_what_does_not_decode_is_refused_as_a_whole(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"null", b" null ", b'{"a":"\xff"}', zlib.compress(b"{}")])
 @pytest.mark.parametrize("version", [0, 36, 37, 513])
-def test_null_and_what_is_not_utf_8_run_into_a_null_pointer(body: bytes, version: int) -> None:
+def test_null_and_invalid_utf_8_are_refused_with_a_null_pointer(body: bytes, version: int) -> None:
     with pytest.raises(NullBodyError) as caught:
         read(body, version=version)
     assert "NullPointerException" in caught.value.remark
 
 
-def test_the_checksum_is_looked_at_first() -> None:
+def test_the_checksum_is_checked_first() -> None:
     with pytest.raises(ChecksumError) as caught:
         read(b"no JSON", version=-1, body_crc32=5)
     assert caught.value.remark == "crc32 not match"
