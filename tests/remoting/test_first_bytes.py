@@ -129,8 +129,7 @@ async def test_a_first_frame_in_single_bytes_is_answered_and_a_stalled_one_close
 
 
 async def test_the_deadline_of_the_first_frame_begins_with_its_first_byte(port: PortUnderTest) -> None:
-    """Not with the twelfth byte, which decides what the connection brings: a slow sender must not get twice the time.
-    """
+    """Not with the twelfth, which decides what the connection brings: a slow sender must not get twice the time."""
     async with await Peer.connect(port.address) as peer:
         frame = peer.request(206)
         peer.write(frame[:5])
