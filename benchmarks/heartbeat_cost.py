@@ -125,7 +125,7 @@ async def store_us(namespace: Namespace) -> float:
 
 
 async def run(variant: Variant, call: Call, brokers: list[Registration], calls: int) -> tuple[float, float]:
-    """Microseconds per call: of the store's script, and of this process."""
+    """Microseconds per call that the store's script takes, and that this process takes."""
 
     async def caller(start: int) -> None:
         for n in range(start, calls, IN_FLIGHT):

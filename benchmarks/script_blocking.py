@@ -93,7 +93,7 @@ class Bench:
         self.slave = replace(self.master, broker_id=1, address="127.0.0.3:10911")
 
     async def longest(self, operation: Operation) -> float:
-        """Of the commands that the operation sends, in ms."""
+        """The most expensive command that the operation sends, in ms."""
         self.client.longest_ms = 0.0
         await operation()
         return self.client.longest_ms

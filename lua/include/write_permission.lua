@@ -43,7 +43,7 @@ local function read_staged(staged, revision)
   end
 end
 
--- Whether so many entries have to be changed that they must be staged, and are not.
+-- Whether the group has too many entries for one script, and they are not staged.
 local function must_stage_permissions(broker, staged, revision)
   local is_large = redis.call('HLEN', key_of('queues', broker)) > ENTRIES_AT_ONCE
   return is_large and staged ~= '-' and not read_staged(staged, revision)

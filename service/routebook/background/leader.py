@@ -186,8 +186,8 @@ class Leader:
     def _is_mass_expiry(self, scan: Scan) -> bool:
         """When many brokers fall silent within a short time, the service or the network is the more likely cause."""
         settings = self._live.current
-        silent = scan.counting + scan.expired_lately
-        total = scan.instances + scan.expired_lately
+        silent = scan.counting + scan.expired_recently
+        total = scan.instances + scan.expired_recently
         return scan.counting > 0 and silent >= settings.hold_minimum and silent * 100 > settings.hold_percent * total
 
     async def _hold_or_release(self, lease: Lease, scan: Scan, *, held: bool) -> None:
@@ -203,7 +203,7 @@ class Leader:
                     "`routebook expiry release` lets it happen.",
                     scan.counting,
                     scan.instances,
-                    scan.expired_lately,
+                    scan.expired_recently,
                 )
         elif scan.held_since_ms is not None:
             await release_expiry(self._namespace, caller=self._caller, expire_due=False, lease=lease.whole)

@@ -199,7 +199,7 @@ class EmbeddedStore:
 
     @property
     def process_id(self) -> int:
-        """Of the server, not of its keeper."""
+        """The process id of the server, not of its keeper."""
         return int((self._started.run_dir / keeper.PROCESS_ID_FILE).read_text())
 
     @property

@@ -82,7 +82,7 @@ def split_id(entry_id: str) -> tuple[int, int]:
 
 _FORMER_KINDS: Final = {"blind": "expiry-paused"}
 _FORMER_FIELDS: Final = {"members": "instances"}
-"""Names in entries that earlier versions wrote: the store cannot change an entry, so it is read with today's names."""
+"""Names in entries that earlier versions wrote: the store cannot change an entry, so it is read with the current names."""
 
 
 def parse_change(entry_id: bytes, payload: bytes) -> Change:
@@ -157,7 +157,7 @@ async def find_id(namespace: Namespace, version: int, first: tuple[int, int], la
 
 
 ENTRIES_PER_TRIM: Final = 2_000
-"""Entries per XTRIM. Of the largest ones, with 60 KB each, that takes the store a few milliseconds."""
+"""Entries per XTRIM. That takes the store a few milliseconds if each has 60 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ async def request_baseline(namespace: Namespace, cause: Cause) -> int:
 async def begin_baseline(namespace: Namespace, lease: str, *, caller: Caller, cause: Cause) -> tuple[int, str]:
     """Returns the version of its first entry, and the request that it fulfils."""
     reply = await namespace.run("begin_baseline", pack_caller(caller), lease, cause)
-    _check_leads(status_of(reply))
+    _check_not_fenced(status_of(reply))
     return int(reply[1]), text(reply[2])
 
 
@@ -290,7 +290,7 @@ async def append_baseline(
 ) -> tuple[int, str]:
     """Returns the number of entries of this part of a group, and the cursor of the next one; empty after the last."""
     reply = await namespace.run("append_baseline", pack_caller(caller), lease, broker, cursor)
-    _check_leads(status_of(reply))
+    _check_not_fenced(status_of(reply))
     return int(reply[2]), text(reply[3])
 
 
@@ -298,7 +298,7 @@ async def end_baseline(
     namespace: Namespace, lease: str, begin: int, entries: int, request: str, *, caller: Caller
 ) -> None:
     reply = await namespace.run("end_baseline", pack_caller(caller), lease, begin, entries, request)
-    _check_leads(status_of(reply))
+    _check_not_fenced(status_of(reply))
 
 
 async def write_baseline(namespace: Namespace, lease: str, *, caller: Caller, cause: Cause) -> AsyncGenerator[int]:
@@ -316,7 +316,7 @@ async def write_baseline(namespace: Namespace, lease: str, *, caller: Caller, ca
     await end_baseline(namespace, lease, begin, entries, request, caller=caller)
 
 
-def _check_leads(status: Status) -> None:
+def _check_not_fenced(status: Status) -> None:
     if status is Status.FENCED:
         raise FencedError
 

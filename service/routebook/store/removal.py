@@ -18,12 +18,14 @@ NAMES_BYTES: Final = 200_000
 """Size of the broker names in an entry about a hold, so that the entry stays below 256 KiB."""
 
 REMOVALS_PER_CALL: Final = 100
-"""The script has the same limit: it blocks the store meanwhile."""
+"""The script has the same limit, because it blocks the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Without an address, the one in the seat is removed; without an incarnation, the current one."""
+    """A removal of one instance. Without an address, the one in the seat is removed; without an incarnation, the
+    current one.
+    """
 
     cluster: str
     broker: str
@@ -45,7 +47,7 @@ class RemovalsReply:
 
 
 async def unregister_brokers(namespace: Namespace, removals: Sequence[tuple[Removal, Caller]]) -> RemovalsReply:
-    """In as many calls as the store needs not to be blocked for long. Each departure comes with who asked for it."""
+    """Several calls if there are many, so that none blocks the store for long. Each removal comes with its caller."""
     version, statuses, notices = 0, list[Status](), list[MinBrokerChange]()
     staging = _Staging(namespace)
     while len(statuses) < len(removals):
@@ -68,7 +70,7 @@ class _Staging:
         self._namespace = namespace
         self._attempts = 0
         self.staged = ""
-        """For the first of the next call."""
+        """The staged table for the first request of the next call."""
 
     async def prepare(self, broker: str, *, handled: int) -> None:
         """`broker`: the group that the script asked to stage, or empty."""
@@ -119,7 +121,7 @@ class Scan:
     """
     released_to: int = 0
     held_since_ms: int | None = None
-    expired_lately: int = 0
+    expired_recently: int = 0
     cut_off: bool = False
     """Most workers have vanished, and no heartbeat has arrived since: the deadline clock is paused."""
     listed: tuple[DueInstance, ...] = ()
@@ -140,7 +142,7 @@ async def scan_deadlines(namespace: Namespace, lease: str, *, caller: Caller, li
         counting=int(reply[5]),
         released_to=int(reply[6]),
         held_since_ms=int(reply[7]) if reply[7] else None,
-        expired_lately=int(reply[8]),
+        expired_recently=int(reply[8]),
         cut_off=bool(reply[9]),
         listed=tuple(
             DueInstance(text(listed[i]), text(listed[i + 1]), int(float(listed[i + 2])), bool(listed[i + 3]))

@@ -28,8 +28,8 @@ PermissionRule = Literal["set", "clear-write"]
 
 
 class StagedTable(NamedTuple):
-    """A staged table and the history of its changes. After they have expired, the numbers are others, by which the
-    scripts notice it.
+    """A staged table and the queue items of its history. When they have expired, the counts no longer match, and the
+    next script notices it.
     """
 
     name: str
@@ -84,7 +84,7 @@ async def stage_permissions(namespace: Namespace, broker: str, rule: PermissionR
 class _Copy:
     table: StagedTable
     revision: str
-    """Of the group, before the first page."""
+    """The group's revision before the first page."""
     changed: int
     """Number of entries that the rule changed."""
 
