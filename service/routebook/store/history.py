@@ -82,7 +82,7 @@ def split_id(entry_id: str) -> tuple[int, int]:
 
 _FORMER_KINDS: Final = {"blind": "expiry-paused"}
 _FORMER_FIELDS: Final = {"members": "instances"}
-"""Names in entries that earlier versions wrote: the store cannot change an entry, so it is read with the current names."""
+"""Names in entries of earlier versions. The store cannot change an entry, so they are read with the current names."""
 
 
 def parse_change(entry_id: bytes, payload: bytes) -> Change:
