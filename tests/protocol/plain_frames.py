@@ -1,4 +1,4 @@
-"""Frames made by hand, sharing no code with `wire`."""
+"""Builds frames without the code that they test."""
 
 import struct
 from collections.abc import Iterable

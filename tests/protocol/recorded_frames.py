@@ -1,4 +1,4 @@
-"""Frames recorded from real peers; recorded/README.md tells how."""
+"""Frames recorded from real peers, as recorded/README.md describes."""
 
 import re
 from functools import cache
@@ -6,7 +6,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "recorded"
 RELEASES = {"5.5.0": 513, "5.5.0-binary": 513, "4.9.7": 407, "4.9.3": 399}
-"""File -> the version number that its headers carry."""
+"""The version number in the headers of each file."""
 
 
 @cache

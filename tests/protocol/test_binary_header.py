@@ -1,4 +1,4 @@
-"""The ROCKETMQ header: inner lengths are believed only as far as the header goes."""
+"""The ROCKETMQ header: no length inside it may go beyond the header."""
 
 import struct
 
@@ -78,7 +78,7 @@ def test_a_wrong_length_of_a_name_is_refused(lie: int) -> None:
 
 @pytest.mark.parametrize("missing", range(1, 17))
 def test_an_entry_must_end_within_the_ext_fields(missing: int) -> None:
-    """Not even into bytes that follow."""
+    """Even if more bytes follow."""
     shorter = WHOLE[:EXT_LENGTH] + struct.pack(">i", 17 - missing) + WHOLE[EXT_LENGTH + 4 :]
     with pytest.raises(PeerProtocolError):
         decode_binary_header(shorter, b"")

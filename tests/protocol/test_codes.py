@@ -1,4 +1,4 @@
-"""Numbers that are worked out here and promised elsewhere."""
+"""Numbers of releases and names of codes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Bytes in, events out: any split, every refusal, and who waits for what."""
+"""Bytes in, events out: chunks, refusals, requests and their responses."""
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from tests.protocol.plain_frames import binary_header, framed, json_lookup, spli
 
 USUAL = FrameLimits()
 STREAM = b"".join(golden_frames()[name] for name in sorted(golden_frames()))
-"""Requests of both encodings, with and without bodies, and responses, which nobody waits for."""
+"""Requests in both encodings, with and without bodies, and responses to no request."""
 
 
 def events_of(pieces: list[bytes], limits: FrameLimits = USUAL) -> list[Event]:
@@ -25,7 +25,7 @@ WHOLE = events_of([STREAM])
 
 
 def refusal(data: bytes, limits: FrameLimits = USUAL) -> Violation:
-    """What the connection found wrong; the same in one piece and byte by byte, and final."""
+    """The violation that is found: the same for one chunk and for single bytes, and final."""
     found = set()
     for pieces in ([data], [data[at : at + 1] for at in range(len(data))]):
         connection = Connection(limits)
@@ -96,8 +96,8 @@ def test_the_limit_is_a_parameter_and_counts_the_whole_frame() -> None:
 
 @pytest.mark.parametrize("excess", [1, 100, 2**24 - 1 - 128])
 def test_a_header_longer_than_its_frame_is_refused_on_eight_bytes(excess: int) -> None:
-    lying = (132).to_bytes(4, "big") + (128 + excess).to_bytes(4, "big")
-    assert refusal(lying) is Violation.HEADER_LENGTH
+    prefix = (132).to_bytes(4, "big") + (128 + excess).to_bytes(4, "big")
+    assert refusal(prefix) is Violation.HEADER_LENGTH
 
 
 def test_a_header_beyond_its_own_limit_is_refused_on_eight_bytes() -> None:
@@ -162,10 +162,12 @@ def test_a_response_to_an_abandoned_request_is_dropped() -> None:
 
 def test_a_oneway_request_awaits_no_response() -> None:
     connection, peer = Connection(), Connection()
-    (told,) = peer.receive(connection.oneway_request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext={"minBrokerId": "0"}))
-    assert isinstance(told, Request)
-    assert told.is_oneway
-    assert connection.receive(encode_command(Response(0, told.opaque))) == []
+    (request,) = peer.receive(
+        connection.oneway_request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext={"minBrokerId": "0"})
+    )
+    assert isinstance(request, Request)
+    assert request.is_oneway
+    assert connection.receive(encode_command(Response(0, request.opaque))) == []
 
 
 def test_a_frame_that_peers_would_refuse_is_our_own_error() -> None:

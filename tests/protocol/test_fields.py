@@ -1,4 +1,4 @@
-"""Ext fields are texts; what does not parse counts as absent and is never refused."""
+"""Ext fields are texts. One that cannot be parsed counts as absent and is never refused."""
 
 import pytest
 

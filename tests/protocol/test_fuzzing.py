@@ -1,6 +1,6 @@
-"""Random and spoiled bytes: nothing is raised but our errors, nothing stalls, nothing is kept beyond the limit.
+"""Random and corrupted bytes raise only our errors, take little time, and keep no memory beyond the limit.
 
-Some of what `python -m tests.protocol.fuzzing` does a million times, and the largest inputs of the worst kinds.
+A part of what `python -m tests.protocol.fuzzing` does a million times, and the largest inputs of the worst kinds.
 """
 
 import gc
@@ -17,8 +17,8 @@ from tests.protocol.plain_frames import framed
 
 LONGEST_STALL_SECONDS = 0.05
 HANG_MS = 2_000
-"""No input is larger than some ten KiB, so what takes the square of its length shows; a collection of this process's
-garbage, which falls on whatever input runs, takes longer than any input does.
+"""No input has more than some ten KiB, so only quadratic time exceeds this. A garbage collection, which may happen
+during any input, takes longer than the input itself.
 """
 KIB = 1024
 MIB = KIB * KIB
@@ -118,9 +118,9 @@ def test_the_largest_header_of_the_worst_kind_needs_little_time_and_memory(heade
     assert len(header) <= LARGEST
     frame = framed(header)
     gc.collect()
-    begun = time.thread_time()
+    start = time.thread_time()
     Connection().receive(frame)
-    assert time.thread_time() - begun < LONGEST_STALL_SECONDS
+    assert time.thread_time() - start < LONGEST_STALL_SECONDS
     tracemalloc.start()
     try:
         Connection().receive(frame)
@@ -134,7 +134,7 @@ def test_a_large_frame_in_small_pieces_takes_linear_time() -> None:
     frame = framed(b'{"code":103}', bytes(4 * MIB))
     pieces = [frame[at : at + 64] for at in range(0, len(frame), 64)]
     connection = Connection()
-    begun = time.thread_time()
+    start = time.thread_time()
     events = [event for piece in pieces for event in connection.receive(piece)]
     assert len(events) == 1
-    assert time.thread_time() - begun < 1.0
+    assert time.thread_time() - start < 1.0

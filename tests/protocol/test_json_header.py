@@ -1,4 +1,4 @@
-"""What real peers write differently is read; what cannot be JSON ends the connection."""
+"""JSON headers are read as differently as real peers write them; invalid ones are refused."""
 
 from contextlib import suppress
 from typing import Any
@@ -153,7 +153,7 @@ def test_an_invalid_header_is_refused(text: str | bytes) -> None:
 
 @pytest.mark.parametrize("depth", range(50, 3_000, 50))
 def test_nesting_of_any_depth_is_read_or_refused(depth: int) -> None:
-    """How deep Python can follow depends on who calls; reading, cleaning and writing again each have their own end."""
+    """The depth that Python can follow depends on the caller, and differs for reading, converting and writing."""
     with suppress(PeerProtocolError):
         assert read('{"extFields":{"x":' + "[" * depth + '"\\ud800"' + "]" * depth + "}}").ext is not None
 

@@ -14,6 +14,7 @@ from routebook.protocol.headers import decode_json_header
 from routebook.protocol.lookup_template import LONGEST_HEADER, derive_template
 from tests.protocol.plain_frames import framed, json_lookup, split
 from tests.protocol.recorded_frames import recorded_frames
+from tests.protocol.template_reading import read_with_template
 
 LIMITS = FrameLimits()
 
@@ -42,15 +43,7 @@ def with_template(sample: bytes) -> Connection:
 
 def outcome(connection: Connection, pieces: Iterable[bytes]) -> list[Event | str]:
     """What a port reads: by the template as far as possible, the rest by the parser. Equal errors have equal texts."""
-    events: list[Event] = []
-    for piece in pieces:
-        at = 0
-        while (template := connection.lookup_template) and (lookups := template.read(piece, at)):
-            for topic, opaque, end in lookups:
-                ext = {**(template.example.ext or {}), "topic": topic}
-                events.append(template.example._replace(opaque=int(opaque), ext=ext))
-                at = end
-        events += connection.receive(piece[at:])
+    events = [event for piece in pieces for event in read_with_template(connection, piece)]
     return [f"{event.violation}: {event}" if isinstance(event, PeerProtocolError) else event for event in events]
 
 

@@ -1,4 +1,4 @@
-"""The first bytes of a connection: PROXY header, TLS, frames; told apart once, however they are cut."""
+"""The first bytes of a connection: PROXY header, TLS, frames or HTTP, in whatever chunks they arrive."""
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,7 @@ def v2(command: int, family: int, payload: bytes, version: int = 2, length: int 
 
 
 def open_with(pieces: list[bytes], *, accepts_proxy: bool = True) -> Opened | None:
-    """As its owner does: once opened, the rest is no longer its business."""
+    """As a port does: what follows the decision is not passed to the Opening."""
     opening = Opening(FrameLimits(), accepts_proxy=accepts_proxy)
     for number, piece in enumerate(pieces, start=1):
         opened = opening.receive(piece)
@@ -140,7 +140,7 @@ def test_a_proxy_header_that_is_not_accepted_is_a_frame_of_impossible_length() -
             open_with([proxy[:4]], accepts_proxy=False)
         assert caught.value.violation is Violation.FRAME_LENGTH
         opened = open_with([proxy], accepts_proxy=False)
-        assert opened == Opened(False, None, proxy)  # And its frame reader refuses it.
+        assert opened == Opened(False, None, proxy)  # The frame reader refuses it.
 
 
 @pytest.mark.parametrize("accepts_proxy", [True, False])

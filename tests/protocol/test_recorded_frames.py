@@ -1,4 +1,4 @@
-"""What real brokers, clients, tools and name servers sent is read, and written again with the same bytes."""
+"""Frames of real brokers, clients, tools and name servers are read, and written again with the same bytes."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Every frame of the specification: what we read from it, and the same bytes when we write it."""
+"""Every frame of the specification is read, and written with the same bytes."""
 
 import zlib
 
@@ -35,7 +35,7 @@ E12_FIELDS = {
 
 
 def body_of(name: str) -> bytes:
-    """From the frame's own lengths, by hand."""
+    """By the lengths in the frame, without the code under test."""
     frame = golden_frames()[name]
     return frame[8 + int.from_bytes(frame[5:8], "big") :]
 

@@ -1,4 +1,4 @@
-"""A port of its own for each test, and a peer connected to it."""
+"""Each test has a port of its own, and a peer connected to it."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The remoting port of a whole worker in the test's own process, on a real store, and peers that speak to it."""
+"""The remoting port of a worker in the test's own process, on a real store, and requests of peers."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Each property of Apache's name server that has a meaning here, by its effect on the port."""
+"""The effect of each property of Apache's name server on the port."""
 
 import json
 import socket
@@ -109,7 +109,7 @@ async def test_unregister_broker_queue_capacity(store_url: str, namespace_name: 
 
 
 async def test_a_full_pool_answers_that_it_is_busy(store_url: str, namespace_name: str) -> None:
-    """The pool of lookups has work only in a cluster test: all others are answered as they come."""
+    """Only in a cluster test do lookups use a pool; otherwise they are answered as they arrive."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -136,7 +136,7 @@ async def test_cluster_test_asks_another_name_server(store_url: str, namespace_n
         await register(above)
         await register(peer, "Own", "Other", brokerName="broker-b", brokerAddr="127.0.0.12:10911")
         assert b"broker-a" in (await lookup(peer, "TopicA")).body
-        # Its own ones in the plain dialect, whatever the version.
+        # Its own topics are answered in the plain dialect, whatever the version.
         assert b'{0:"127.0.0.12:10911"}' in (await lookup(peer, "Own")).body
         missing = await lookup(peer, "NoSuch")
         assert missing.code == 17

@@ -1,4 +1,4 @@
-"""Every request code over the port: what is answered, and what it did."""
+"""Every request code over the port: its answer and its effect."""
 
 import json
 import time
@@ -196,7 +196,7 @@ async def test_old_clients_get_unquoted_keys_unless_they_request_standard_json(p
     assert unquoted in (await peer.ask(105, {"topic": "TopicA"}, version=399)).body
     only_standard = {"topic": "TopicA", "acceptStandardJsonOnly": "true"}
     assert quoted in (await peer.ask(105, only_standard, version=0)).body
-    # Both are kept, and both go when the route changes.
+    # Both forms are cached, and both are dropped when the route changes.
     await register(peer, topic("TopicA", readQueueNums=3), "TopicB", counter=2)
     for version in (399, 401):
         assert b'"readQueueNums":3' in (await peer.ask(105, {"topic": "TopicA"}, version=version)).body
@@ -234,7 +234,7 @@ async def test_the_cluster_table_is_encoded_once_for_all_clients(peer: Peer, mon
     await register(peer)
     first = [(await peer.ask(106)).body for _ in range(5)]
     assert len(made) == 1
-    await register(peer)  # The same again changes nothing.
+    await register(peer)  # A repeated registration changes nothing.
     assert (await peer.ask(106)).body == first[0]
     assert len(made) == 1
     await register(peer, brokerId="1", brokerAddr="127.0.0.12:10911")
@@ -335,12 +335,12 @@ async def test_an_unknown_code_is_not_supported(code: int, peer: Peer) -> None:
 @pytest.mark.parametrize("code", [105, 103, 1234, 106])
 async def test_a_oneway_is_handled_and_never_answered(code: int, peer: Peer) -> None:
     peer.send_oneway(code, {"topic": "NoSuch"})
-    assert (await peer.ask(106)).code == 0  # `ask` checks that this is the answer to its own question.
+    assert (await peer.ask(106)).code == 0  # `ask` checks that this is the answer to its own request.
 
 
 @pytest.mark.parametrize("code", [217, 322])
 async def test_a_body_that_would_delay_lookups_is_not_parsed(code: int, peer: Peer) -> None:
-    """Of the kind that only the slow lenient reader takes: seconds of the event loop."""
+    """A body that only the slow lenient parser could read would take seconds."""
     answer = await peer.ask(code, BROKER_A | {"topic": "TopicA"}, b"{'a':[" + b"{}," * 300_000 + b"{}]}")
     assert answer.code == 1
     assert "body is '900010 bytes'. Allowed: at most" in (answer.remark or "")

@@ -1,4 +1,4 @@
-"""Compressed registrations put together by hand; shares nothing with the code it is for."""
+"""Builds compressed registrations, without the code that they test."""
 
 import zlib
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def content_of(
     filters: bytes = b"[]",
     mappings: Sequence[bytes] | None = (),
 ) -> bytes:
-    """Right by default; None for mappings leaves that part out."""
+    """Valid by default. Without `mappings`, that part is left out."""
     parts = [block(data_version), number(len(topics)), *map(block, topics), block(filters)]
     if mappings is not None:
         parts += [number(len(mappings)), *map(block, mappings)]

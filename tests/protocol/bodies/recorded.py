@@ -16,7 +16,7 @@ BROKER_5_5_0: Final = (
     '"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{"TBW102":{"bname":"broker-a","currIdMap":{0:0,2:1},'
     '"dirty":false,"epoch":1700000000002,"scope":"__global__","topic":"TBW102","totalQueues":4}}}}'
 ).encode()
-"""The JSON form, keys of `currIdMap` and all. 5.3.3 writes the same bytes."""
+"""The JSON form, with integer keys in `currIdMap`. 5.3.3 writes the same bytes."""
 
 BROKER_5_5_0_COMPRESSED: Final = bytes.fromhex(
     "78da554f4d4bc340105dfd091e3d85819e5c4b36151bf6a6d096801f58438b88844d3ac660925d7637871272f36779f38f39a920741e7379"
@@ -43,7 +43,7 @@ E11: Final = bytes.fromhex(
     "78da636060b0a8564ace2fcd2b492d52b232d6512a2e492c490d4b2d2acecccf53b232d0512ac9cc4d050ae6162859199a1bc081612d0303"
     "0313104b8538851b1a18295800a1b942b0a79fbb8f6b7c88a3bb42752d5836bf2033d9112c6b8621cb141d0b24190066d620e1"
 )
-"""And its bytes on the wire."""
+"""The same, compressed as on the wire."""
 
 E11_CRC32: Final = 458_932_333
 
@@ -56,4 +56,4 @@ BROKER_4_9_7_COMPRESSED: Final = bytes.fromhex(
     "78da63606050af564ace2fcd2b492d52b232d6512ac9cc4d2d2e49cc2d50b23234378003c35a0606064620160f710a37343052b000427385"
     "604f3f771fd7f8104777a09450b492a1811e081a5a19833429c502005b5b153b"
 )
-"""Five fields a topic, and nothing after the filter list."""
+"""With five fields for each topic, and nothing after the filter list."""

@@ -1,4 +1,4 @@
-"""The very bytes: examples of the specification, and what the remoting library of 5.5.0 wrote of the same objects."""
+"""Answers byte for byte: examples of the specification, and bodies written by the remoting library of 5.5.0."""
 
 import json
 from dataclasses import replace
@@ -63,7 +63,7 @@ AWKWARD_STANDARD = (
     '"scope":"__global__","topic":"T","totalQueues":4},"b":{"bname":"b","currIdMap":{"-3":1,"2":1,"10":1},'
     '"dirty":false,"epoch":"9007199254740992","scope":"__global__","topic":"T","totalQueues":4}}}'
 )
-"""As the library wrote it. Its plain form has the maps in the order of a hash table, else these same pieces."""
+"""As the library wrote it. Its plain form has maps in the order of a hash table, and otherwise the same parts."""
 AWKWARD_PLAIN = (
     AWKWARD_STANDARD.replace(
         '{"-1":"h:-1","0":"h:0","2":"h:2","10":"h:10","9007199254740992":',
@@ -102,7 +102,7 @@ def test_special_characters_and_numbers_are_written_as_by_5_5_0() -> None:
 
 
 def test_an_empty_route_has_its_three_tables() -> None:
-    """What a zone filter may leave."""
+    """A zone filter may remove everything else."""
     for dialect in Dialect:
         assert encode_route(TopicRoute({}, ()), dialect) == b'{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
 

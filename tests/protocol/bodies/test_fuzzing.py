@@ -1,4 +1,4 @@
-"""Reading spoiled bodies leaves nothing behind. What else has to hold for them: `tests/protocol/fuzzing`."""
+"""Reading corrupted bodies keeps no memory. Their other properties are in `tests/protocol/fuzzing`."""
 
 import gc
 import random

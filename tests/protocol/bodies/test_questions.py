@@ -70,5 +70,5 @@ def test_an_invalid_route_is_refused(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"null", b"\xff", b" "])
 def test_a_null_route_has_no_queues(body: bytes) -> None:
-    """Seen with 5.3.3; 5.5.0 does so with the first only, and refuses the others."""
+    """As in 5.3.3. Release 5.5.0 accepts only the first of these, and refuses the others."""
     assert read_queue_datas(body) == ()

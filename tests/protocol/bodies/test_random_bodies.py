@@ -1,4 +1,4 @@
-"""For any input: readers raise nothing but a BodyError, and give back what was written."""
+"""For any input, readers raise only a BodyError, and read what was written."""
 
 import json
 import zlib
@@ -77,13 +77,13 @@ def test_random_bytes_raise_only_our_error(body: bytes, version: int) -> None:
 @settings(max_examples=300, deadline=None)
 @given(RECORDED, st.data(), HEADER_VERSIONS)
 def test_corrupted_bodies_raise_only_our_error(body: bytes, data: st.DataObject, version: int) -> None:
-    spoiled = bytearray(body)
+    corrupted = bytearray(body)
     for _ in range(data.draw(st.integers(1, 4))):
-        start = data.draw(st.integers(0, len(spoiled)))
-        end = data.draw(st.integers(start, min(start + 8, len(spoiled))))
-        spoiled[start:end] = data.draw(st.binary(max_size=8) | st.text("{}[],:\"'\\ 0-a", max_size=4).map(str.encode))
-    assert_only_body_errors(bytes(spoiled), version)
-    assert_only_body_errors(zlib.compress(bytes(spoiled)), version)
+        start = data.draw(st.integers(0, len(corrupted)))
+        end = data.draw(st.integers(start, min(start + 8, len(corrupted))))
+        corrupted[start:end] = data.draw(st.binary(max_size=8) | st.text("{}[],:\"'\\ 0-a", max_size=4).map(str.encode))
+    assert_only_body_errors(bytes(corrupted), version)
+    assert_only_body_errors(zlib.compress(bytes(corrupted)), version)
 
 
 @settings(max_examples=300, deadline=None)

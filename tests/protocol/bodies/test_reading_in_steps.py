@@ -104,11 +104,11 @@ def test_slices_give_what_one_go_gives(topics: int, static: int, has_attributes:
 
 
 @pytest.mark.usefixtures("tiny_steps")
-def test_spoiled_bodies_have_the_same_outcome_in_slices_and_in_one_go() -> None:
+def test_corrupted_bodies_have_the_same_outcome_in_slices_and_in_one_go() -> None:
     source = random.Random(11)
     whole = [body_of(20), body_of(12, static=12), BROKER_5_5_0]
     for _ in range(1_500):
-        body = bodies.spoiled(source, source.choice(whole))
+        body = bodies.corrupted(source, source.choice(whole))
         version = source.choice([0, 36, 37, 513])
         sliced = outcome(body, version=version)
         with pytest.MonkeyPatch.context() as patch:

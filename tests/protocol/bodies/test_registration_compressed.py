@@ -1,4 +1,4 @@
-"""The compressed form: a zlib stream of lengths and texts, none of which is believed."""
+"""The compressed form of a registration: a zlib stream of lengths and texts, all of which may be wrong."""
 
 import tracemalloc
 import zlib
@@ -48,7 +48,7 @@ def test_the_checksum_covers_the_bytes_as_they_were_sent() -> None:
 
 
 def test_what_a_broker_of_5_5_0_compresses() -> None:
-    """Flags are not carried: what was a unit topic is none."""
+    """Flags are not transmitted, so a unit topic becomes an ordinary one."""
     topics = {RETRY: QueueData(1, 1, 6, 0), "TBW102": QueueData(8, 8, 7)}
     found = read(BROKER_5_5_0_COMPRESSED)
     assert found == RegistrationBody(VERSION, topics, None, {"TBW102": MAPPING}, ("10.0.0.1:30000",))
@@ -61,7 +61,7 @@ def test_what_a_broker_of_4_9_7_compresses() -> None:
 
 
 def test_a_compressed_body_without_the_flag_is_not_utf_8() -> None:
-    """The known defect of 5.x senders."""
+    """Brokers 5.x have this defect."""
     with pytest.raises(NullBodyError):
         read_registration_body(BROKER_5_5_0_COMPRESSED, version=513, now_ms=NOW_MS)
 
@@ -95,7 +95,7 @@ def test_bytes_after_the_end_and_a_missing_end_of_the_stream_are_ignored() -> No
 
 
 def test_a_stream_with_a_wrong_checksum_of_its_own_is_refused() -> None:
-    """The reference does not look so far; but such a body is not what its sender wrote."""
+    """RocketMQ does not check it, but such a body is not the one that its sender wrote."""
     with pytest.raises(RegistrationBodyError):
         read(compressed(content_of())[:-4] + b"????")
 
@@ -210,7 +210,7 @@ def peak_while(read_it: Callable[[], object]) -> int:
 
 
 def test_a_decompression_bomb_is_refused_at_the_limit() -> None:
-    """256 MiB of zeros in a quarter of a megabyte: announced as one data version."""
+    """256 MiB of zeros, announced as a data version, in a quarter of a megabyte."""
     size = 256 * 1024 * 1024
     squeezer = zlib.compressobj(9)
     pieces = [squeezer.compress(number(size))]
@@ -227,7 +227,7 @@ def test_a_decompression_bomb_is_refused_at_the_limit() -> None:
 
 
 def test_a_bomb_of_empty_lists_does_not_become_objects() -> None:
-    """Six kilobytes that would be 160 MB of objects. As filter list they are unparseable, which is no error."""
+    """Six kilobytes would become 160 MB of objects. A filter list that cannot be parsed is no error."""
     bomb = compressed(content_of(filters=b"[" + b"[]," * 2_000_000 + b"0]"))
     assert len(bomb) < 10_000
     assert peak_while(lambda: read(bomb)) < 40 * 1024 * 1024

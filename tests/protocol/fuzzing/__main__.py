@@ -1,4 +1,4 @@
-"""The whole run, from the command line; see the package."""
+"""Runs the fuzzer from the command line; see the package."""
 
 import argparse
 import faulthandler
@@ -7,21 +7,21 @@ import sys
 from tests.protocol.fuzzing.run import FoundError, Report, check_one, fuzz
 
 HANG_SECONDS = 300
-"""Of a thousand inputs, which take a quarter of a second."""
+"""For a thousand inputs, which usually take a quarter of a second."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.protocol.fuzzing", description=__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", type=int, help="this one input, with the error as it was")
+    parser.add_argument("--only", type=int, help="check this input alone")
     options = parser.parse_args()
     if options.only is not None:
         print(check_one(options.seed, options.only))
         return 0
 
     def watch() -> None:
-        """Says where, when an input never ends."""
+        """Prints a traceback if an input never ends."""
         faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
 
     try:

@@ -1,4 +1,4 @@
-"""Bodies that are nearly right: JSON with pieces or values out of place, compressed contents and streams spoiled."""
+"""Almost valid bodies: JSON with wrong pieces or values, and corrupted compressed bodies."""
 
 import json
 import random
@@ -38,30 +38,30 @@ PIECES = [
     *(b'"topicConfigTable":{"a":{}},', b'"perm":6,"perm":7,', b'"counter":9223372036854775808,'),
 ]
 LONGEST_REPETITION = 32 * 1024
-"""As much as is read in the event loop; larger bodies have tests of their own (`test_json_reading`)."""
+"""Larger bodies have tests of their own, `tests/protocol/bodies/test_json_reading.py`."""
 LENGTHS = [0, 1, 2, 5, 255, 65_536, 2**31 - 1, -1, -(2**31)]
 
 
 def body(source: random.Random, likely: list[bytes]) -> bytes:
-    """For a reader of what the likely texts say, mostly."""
+    """Usually made from one of the `likely` bodies."""
     text = source.choice(likely if source.random() < 0.8 else TEXTS)
     kind = source.randrange(16)
     if kind == 0:
         return source.randbytes(source.randint(0, 300))
     if kind <= 5:
-        return spoiled(source, text)
+        return corrupted(source, text)
     if kind <= 8:
         return altered(source, text)
     if kind == 9:
         return deep(source)
     if kind <= 11:
-        return zlib.compress(lying_content(source))
+        return zlib.compress(wrong_content(source))
     if kind <= 13:
-        return zlib.compress(spoiled(source, source.choice(CONTENTS)), source.choice([0, 1, 9]))
-    return spoiled(source, source.choice(STREAMS))
+        return zlib.compress(corrupted(source, source.choice(CONTENTS)), source.choice([0, 1, 9]))
+    return corrupted(source, source.choice(STREAMS))
 
 
-def spoiled(source: random.Random, whole: bytes) -> bytes:
+def corrupted(source: random.Random, whole: bytes) -> bytes:
     data = bytearray(whole)
     for _ in range(source.randint(1, 4)):
         at = source.randrange(len(data) + 1)
@@ -81,7 +81,7 @@ def spoiled(source: random.Random, whole: bytes) -> bytes:
 
 
 def altered(source: random.Random, text: bytes) -> bytes:
-    """JSON in good order, with some values of another kind, and some keys once more."""
+    """Well-formed JSON with some values of another kind, and some keys twice."""
     whole = json.loads(text.replace(b"{0:0,2:1}", b'{"0":0,"2":1}'))
     for _ in range(source.randint(1, 4)):
         place: Any = whole
@@ -92,11 +92,11 @@ def altered(source: random.Random, text: bytes) -> bytes:
             place = place[key]
         if place:
             place[key] = deepcopy(source.choice(VALUES))
-    said = json.dumps(whole, ensure_ascii=source.random() < 0.5)
+    text_form = json.dumps(whole, ensure_ascii=source.random() < 0.5)
     if source.random() < 0.2:
         key = source.choice(['"perm"', '"topicName"', '"dataVersion"', '"topicConfigTable"', '"brokerName"'])
-        said = said.replace(key, f"{key}:{json.dumps(source.choice(VALUES))},{key}", 1)
-    return said.encode("utf-8", "surrogatepass")
+        text_form = text_form.replace(key, f"{key}:{json.dumps(source.choice(VALUES))},{key}", 1)
+    return text_form.encode("utf-8", "surrogatepass")
 
 
 def deep(source: random.Random) -> bytes:
@@ -107,8 +107,8 @@ def deep(source: random.Random) -> bytes:
     return within % nested
 
 
-def lying_content(source: random.Random) -> bytes:
-    """A compressed body's, with a wrong length or count somewhere."""
+def wrong_content(source: random.Random) -> bytes:
+    """The content of a compressed body, perhaps with a wrong length or count."""
 
     def length(true: int) -> bytes:
         return number(source.choice(LENGTHS) if source.random() < 0.15 else true)

@@ -1,4 +1,4 @@
-"""Streams that are nearly right: frames with one lie about themselves, or with some bytes changed."""
+"""Almost valid streams: frames with a wrong length, number or value, or with some bytes changed."""
 
 import random
 import struct
@@ -9,7 +9,7 @@ from tests.protocol.plain_frames import binary_header, framed
 from tests.protocol.recorded_frames import RELEASES, recorded_frames
 
 LARGEST_FRAME, LARGEST_HEADER = 4096, 2048
-"""The limits that the streams are read with: small ones are met more often."""
+"""The limits with which the streams are read. Small ones are reached more often."""
 PROXY = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 9876\r\n"
 PROXY_V2 = bytes.fromhex("0d0a0d0a000d0a515549540a2111000cc0000207c6336401dc042694")
 PROXIES = [PROXY, PROXY_V2, b"PROXY UNKNOWN x\r\n", PROXY_V2[:12] + b"\x20\x00\x00\x00"]
@@ -24,7 +24,7 @@ VALUES = [
     *("1", "-1", "0", "105", "1.5", "1e400", "-0", "9" * 30, "9" * 5000, "true", "null", "NaN", '""', '"JAVA"', '"7"'),
     *('"\\ud800"', '"\\u0000"', '"é"', "[]", "{}", "[[[[]]]]", '{"topic":"TopicA"}', '{"topic":1,"topic":"b"}'),
 ]
-LOOKUP_FORMS = [
+LOOKUP_HEADERS = [
     b'{"code":105,"extFields":{"topic":"%b"},"flag":0,"language":"JAVA","opaque":%b,"version":513}',
     b'{"code":105,"extFields":{"acceptStandardJsonOnly":"true","topic":"%b"},"flag":2,"opaque":%b}',
     b'{"code":"105","extFields":{"topic":"%b","x":1.50},"remark":"\xc3\xa4","opaque":%b,"version":"401"}',
@@ -40,16 +40,16 @@ def stream(source: random.Random) -> bytes:
     if kind <= 2:
         return lookups(source)
     if kind <= 4:
-        return spoiled(source, b"".join(source.choices(FRAMES, k=source.randint(1, 3))))
+        return corrupted(source, b"".join(source.choices(FRAMES, k=source.randint(1, 3))))
     if kind == 5:
-        return spoiled(source, source.choice(SEEDS))
-    lying = source.choice([lying_prefix, json_frame, lying_binary_frame, deep_frame])(source)
+        return corrupted(source, source.choice(SEEDS))
+    wrong = source.choice([wrong_prefix, json_frame, wrong_binary_frame, deep_frame])(source)
     before = source.choices(FRAMES, k=source.randrange(3))
-    return b"".join([*before, lying, source.choice(FRAMES)])
+    return b"".join([*before, wrong, source.choice(FRAMES)])
 
 
 def beginning(source: random.Random) -> bytes:
-    """Of a connection that may have come through a balancer, or speak TLS."""
+    """The first bytes of a connection, perhaps with a PROXY header or TLS."""
     kind = source.randrange(6)
     if kind == 0:
         return source.randbytes(source.randint(0, 40))
@@ -57,11 +57,11 @@ def beginning(source: random.Random) -> bytes:
         return b"\x16\x03\x01" + source.randbytes(source.randint(0, 60))
     header = source.choice(PROXIES)
     if kind <= 3:
-        header = spoiled(source, header)
+        header = corrupted(source, header)
     return header + source.choice(FRAMES)
 
 
-def spoiled(source: random.Random, whole: bytes) -> bytes:
+def corrupted(source: random.Random, whole: bytes) -> bytes:
     data = bytearray(whole)
     for _ in range(source.randint(1, 6)):
         at = source.randrange(len(data) + 1)
@@ -83,8 +83,8 @@ def spoiled(source: random.Random, whole: bytes) -> bytes:
     return bytes(data)
 
 
-def lying_prefix(source: random.Random) -> bytes:
-    """A length or a header's length that cannot be, is too large by one, or is none; or an encoding nobody knows."""
+def wrong_prefix(source: random.Random) -> bytes:
+    """A frame whose length or header length is impossible, wrong by one or zero, or whose encoding is unknown."""
     frame = source.choice(FRAMES)
     length, word = struct.unpack_from(">iI", frame)
     header_length = word & 0xFFFFFF
@@ -102,7 +102,7 @@ def lying_prefix(source: random.Random) -> bytes:
 
 
 def json_frame(source: random.Random) -> bytes:
-    """Keys in any order, some of them twice, with values of any kind."""
+    """A JSON header with keys in any order, some of them twice, and any values."""
     members = [f'"{source.choice(KEYS)}":{source.choice(VALUES)}' for _ in range(source.randint(0, 9))]
     if source.random() < 0.7:
         members += ['"code":105', '"opaque":3']
@@ -118,38 +118,38 @@ def deep_frame(source: random.Random) -> bytes:
     return framed(b'{"code":105,"x":' + header + b"}" if source.random() < 0.5 else header)
 
 
-def lying_binary_frame(source: random.Random) -> bytes:
-    """One of the lengths inside: a remark's, the ext fields', a name's or a value's."""
+def wrong_binary_frame(source: random.Random) -> bytes:
+    """A binary header in which the length of the remark, the ext fields, a name or a value is wrong."""
     names = [b"topic", b"", b"\xff", b"n" * 300]
     ext = [(source.choice(names), source.choice([b"TopicA", b"", b"\xc3"])) for _ in range(source.randrange(4))]
     remark = source.randbytes(source.randrange(6))
     header = bytearray(binary_header(remark=remark, ext=ext, flag=source.choice([0, 1, 2, 3, -1])))
     at = source.choice([13, 17 + len(remark), 21 + len(remark), 23 + len(remark), source.randrange(len(header))])
-    lie = source.choice([0, -1, 1, 2, 255, 256, 2**15, 2**31 - 1, -(2**31), len(header), len(header) - at])
+    value = source.choice([0, -1, 1, 2, 255, 256, 2**15, 2**31 - 1, -(2**31), len(header), len(header) - at])
     width = source.choice([1, 2, 4])
-    header[at : at + width] = (lie & (256**width - 1)).to_bytes(width, "big")
+    header[at : at + width] = (value & (256**width - 1)).to_bytes(width, "big")
     return framed(bytes(header), b"body" * source.randrange(3), 1)
 
 
 def lookups(source: random.Random) -> bytes:
-    """Of one form, so that it is learnt, with others in between."""
-    form = source.choice(LOOKUP_FORMS)
+    """Lookups that give a template, with other frames in between."""
+    header = source.choice(LOOKUP_HEADERS)
     frames = []
     for _ in range(source.randint(2, 8)):
         usual = source.random() < 0.7
         values = (b"TopicA", b"7") if usual else (source.choice(TOPICS), source.choice(OPAQUES))
-        frames.append(framed(form % values, b"" if source.random() < 0.9 else b"body"))
+        frames.append(framed(header % values, b"" if source.random() < 0.9 else b"body"))
         if source.random() < 0.1:
             frames.append(source.choice(FRAMES))
     if source.random() < 0.3:
         at = source.randrange(len(frames))
-        frames[at] = spoiled(source, frames[at])
+        frames[at] = corrupted(source, frames[at])
     return b"".join(frames)
 
 
 def pieces_of(source: random.Random, data: bytes) -> list[bytes]:
-    """As the network may bring it: byte by byte, in pieces of one size, cut anywhere, or where frames end: then a
-    connection makes use of what it has learnt of its peer's lookups.
+    """The chunks in which data may arrive: single bytes, chunks of one size, cut anywhere, or cut where frames end. In
+    the last case, the template is used.
     """
     match source.randrange(6):
         case 0:
@@ -165,7 +165,7 @@ def pieces_of(source: random.Random, data: bytes) -> list[bytes]:
 
 
 def ends_of_frames(data: bytes) -> list[int]:
-    """As far as the lengths in it are believable."""
+    """As far as the lengths are possible."""
     ends, at = [], 0
     while at + 8 <= len(data):
         (length,) = struct.unpack_from(">i", data, at)

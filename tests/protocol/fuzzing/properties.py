@@ -1,5 +1,5 @@
-"""What has to hold for any input. Each takes a source of randomness, makes its input from it, and says whether any of
-it was accepted: a fuzzer whose inputs are all refused at the door finds nothing.
+"""The properties that hold for any input. Each function makes an input from a source of randomness, and returns whether
+any of it was accepted: a fuzzer whose inputs are all refused at once finds nothing.
 """
 
 import random
@@ -17,29 +17,35 @@ from tests.protocol.bodies.reading import read_registration_body
 from tests.protocol.bodies.recorded import NOW_MS
 from tests.protocol.fuzzing import bodies, frames
 from tests.protocol.plain_frames import json_lookup
+from tests.protocol.template_reading import read_with_template
 
 SMALL: Final = FrameLimits(frames.LARGEST_FRAME, frames.LARGEST_HEADER)
 VERSIONS: Final = [-1, 0, 36, 37, 412, 413, 513]
 MAX_INFLATED_BYTES: Final = 64 * 1024
 
-_Read = TypeVar("_Read")
+_Body = TypeVar("_Body")
+Read = Callable[[Connection, bytes], list[Event]]
 Outcome = list[Event | str]
-"""Errors are equal when they say the same."""
+"""Errors as texts, so that equal ones compare equal."""
 
 
 def check_stream(source: random.Random) -> bool:
-    """Any split gives the same events; an error is the last of them, and nothing is read or kept after it."""
+    """Any chunks give the same events, with and without the template. An error is the last event, and nothing is read
+    or kept after it.
+    """
     data = frames.stream(source)
     whole = outcome_of([data])
-    assert outcome_of(frames.pieces_of(source, data)) == whole, "another split gives other events"
+    pieces = frames.pieces_of(source, data)
+    assert outcome_of(pieces) == whole, "other chunks give other events"
+    assert outcome_of(pieces, read=read_with_template) == whole, "the template gives other events"
     return any(isinstance(event, Request) for event in whole)
 
 
-def outcome_of(pieces: Iterable[bytes]) -> Outcome:
+def outcome_of(pieces: Iterable[bytes], *, read: Read = Connection.receive) -> Outcome:
     connection = Connection(SMALL)
     events: list[Event] = []
     for piece in pieces:
-        received = connection.receive(piece)
+        received = read(connection, piece)
         assert not (events and isinstance(events[-1], PeerProtocolError) and received), "read on after an error"
         assert connection.unread_bytes <= SMALL.max_frame_bytes
         events += received
@@ -56,7 +62,7 @@ def outcome_of(pieces: Iterable[bytes]) -> Outcome:
 
 
 def answer_to(request: Request) -> None:
-    """What was understood can be answered, and what it says can be stored."""
+    """A request that was read can be answered, and its texts can be stored."""
     for name, value in (request.ext or {}).items():
         name.encode()
         value.encode()
@@ -69,13 +75,13 @@ def check_beginning(source: random.Random) -> bool:
     data, accepts_proxy = frames.beginning(source), source.random() < 0.8
     whole = opened_by([data], accepts_proxy=accepts_proxy)
     assert opened_by(frames.pieces_of(source, data), accepts_proxy=accepts_proxy) == whole, (
-        "another split opens otherwise"
+        "other chunks open it differently"
     )
     return any(isinstance(event, Request) for event in whole)
 
 
 def opened_by(pieces: list[bytes], *, accepts_proxy: bool) -> Outcome:
-    """As a port does: what the beginning says, then the events."""
+    """As a port does: the first bytes, then the events."""
     opening = Opening(SMALL, accepts_proxy=accepts_proxy)
     for at, piece in enumerate(pieces):
         try:
@@ -88,13 +94,13 @@ def opened_by(pieces: list[bytes], *, accepts_proxy: bool) -> Outcome:
             if opened.is_tls:
                 return ["TLS", repr(opened.proxy), b"".join(rest).hex()]
             events = outcome_of(rest)
-            # A length that cannot be is refused while the connection opens, or by its first frame.
+            # An impossible length is refused by the first bytes, or by the first frame.
             return events if opened.proxy is None else [repr(opened.proxy), *events]
     return []
 
 
 def check_registration(source: random.Random) -> bool:
-    """In either form, and whatever the other form's reader makes of it."""
+    """As JSON and as a compressed body, whichever it is."""
     body, version = bodies.body(source, bodies.REGISTRATIONS), source.choice(VERSIONS)
     forms = [
         taken_body(
@@ -124,7 +130,7 @@ def check_queue_datas(source: random.Random) -> bool:
     return bool(said)
 
 
-def taken_body(read: Callable[[], _Read]) -> _Read | None:
+def taken_body(read: Callable[[], _Body]) -> _Body | None:
     try:
         return read()
     except BodyError as error:
@@ -134,7 +140,7 @@ def taken_body(read: Callable[[], _Read]) -> _Read | None:
 
 
 def check_texts(texts: Iterable[str]) -> None:
-    """Half a surrogate pair would stop whoever writes it down."""
+    """Halves of surrogate pairs could not be stored."""
     for text in texts:
         text.encode()
 
@@ -152,4 +158,4 @@ CHECKS: Final[dict[str, tuple[Callable[[random.Random], bool], int]]] = {
     "read_data_version": (check_data_version, 1),
     "read_queue_datas": (check_queue_datas, 2),
 }
-"""And how often each has its turn, of twenty."""
+"""With their number of turns, of twenty."""

@@ -1,4 +1,4 @@
-"""Goes through numbered inputs and keeps count."""
+"""Checks numbered inputs and counts the results."""
 
 import gc
 import os
@@ -12,11 +12,11 @@ from tests.protocol.fuzzing.properties import CHECKS
 
 TURNS = [name for name, (_, turns) in CHECKS.items() for _ in range(turns)]
 WARM_UP = 10_000
-"""Inputs after which memory is looked at first: caches are full then."""
+"""Memory is first measured after this many inputs, when caches are full."""
 
 
 class FoundError(AssertionError):
-    """An input that breaks a rule; says how to make it again."""
+    """An input violates a property. The message says how to reproduce it."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Report:
 def check_one(seed: int, number: int) -> tuple[Target, str]:
     name = TURNS[number % len(TURNS)]
     check, _ = CHECKS[name]
-    begun = time.thread_time()
+    start = time.thread_time()
     try:
         accepted = check(random.Random(f"{seed}/{number}"))
     except Exception as error:
@@ -53,15 +53,15 @@ def check_one(seed: int, number: int) -> tuple[Target, str]:
             f"Input {number} of {name}: {type(error).__name__}: {str(error)[:500]}\n"
             f"Again: python -m tests.protocol.fuzzing --seed {seed} --only {number}"
         ) from error
-    return Target(1, accepted, (time.thread_time() - begun) * 1e3, number), name
+    return Target(1, accepted, (time.thread_time() - start) * 1e3, number), name
 
 
 def fuzz(
     seed: int, inputs: int, *, seconds: float | None = None, every_thousand: Callable[[], object] = bool
 ) -> Report:
-    """So many, or as many of them as there is time for."""
+    """Checks `inputs` inputs, or as many of them as `seconds` allow."""
     report = Report(seed)
-    begun, worked = time.monotonic(), time.thread_time()
+    start, work_start = time.monotonic(), time.thread_time()
     warm = min(WARM_UP, inputs // 2)
     for number in range(inputs):
         if number % 1000 == 0:
@@ -75,9 +75,9 @@ def fuzz(
         if one.worst_ms > target.worst_ms:
             target.worst_ms, target.worst_input = one.worst_ms, number
         report.inputs += 1
-        if seconds is not None and number > warm and time.monotonic() - begun > seconds:
+        if seconds is not None and number > warm and time.monotonic() - start > seconds:
             break
-    report.seconds, report.work_seconds = time.monotonic() - begun, time.thread_time() - worked
+    report.seconds, report.work_seconds = time.monotonic() - start, time.thread_time() - work_start
     report.resident_after = resident_bytes()
     return report
 

@@ -1,8 +1,8 @@
-"""A TCP proxy on loopback that writes down the frames that pass: one of each kind, in both directions.
+"""A TCP proxy on loopback that records the frames that pass: one of each kind, in both directions.
 
     python tests/protocol/recorded/record.py LISTEN_PORT NAME_SERVER_PORT FILE SECONDS
 
-How the files beside it came about is told in README.md. Frames are cut by their lengths alone; no code of `wire` runs.
+README.md describes how the files beside it were made. Frames are cut by their lengths alone, without our own code.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class Recording:
         self.asked: dict[tuple[int, int], int] = {}
 
     def keep(self, connection: int, frame: bytes) -> None:
-        """Responses are named after the code that was asked; connection and opaque number pair them."""
+        """Responses are named after the code of their request, which connection and opaque number identify."""
         header_end = 8 + int.from_bytes(frame[5:8], "big")
         if frame[4] == 0:
             header = frame[8:header_end]
