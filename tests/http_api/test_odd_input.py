@@ -76,7 +76,8 @@ queries = st.dictionaries(
 
 @pytest.fixture
 async def fast_worker(namespace: Namespace) -> AsyncIterator[Worker]:
-    async with running(namespace, min_version_wait_ms="10", request_timeout_ms="200") as one:
+    # A worker counts as out of touch only after 9 s, so that a busy machine causes no 503.
+    async with running(namespace, min_version_wait_ms="10", request_timeout_ms="200", store_timeout_ms="9000") as one:
         yield one
 
 
@@ -104,8 +105,7 @@ async def test_no_request_causes_an_internal_error(
 
 
 def check(answer: httpx.Response) -> None:
-    # 503: on a busy machine the store may not answer within its timeout.
-    assert answer.status_code in {200, 400, 404, 405, 409, 422, 503, 504}, answer.text
+    assert answer.status_code in {200, 400, 404, 405, 409, 422, 504}, answer.text
     if answer.status_code != 200:
         problem: dict[str, Any] = answer.json()
         assert answer.headers["content-type"] == "application/problem+json"
