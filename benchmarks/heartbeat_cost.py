@@ -28,9 +28,8 @@ from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace
+from routebook.store.namespace import Namespace, Script, ScriptSet
 from routebook.store.registration import QueueDifference, heartbeat_broker, register_broker, touch_broker
-from routebook.store.scripts import Script, ScriptSet
 from routebook.store.workers import open_namespace
 
 CALLER = Caller("benchmark", "127.0.0.1:1")

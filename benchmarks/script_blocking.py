@@ -31,11 +31,10 @@ from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.history import append_baseline, read_history_state, trim_history
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace
+from routebook.store.namespace import Namespace, ScriptSet
 from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, register_broker, touch_broker
 from routebook.store.removal import DueInstance, Removal, expire_brokers, unregister_brokers
-from routebook.store.scripts import ScriptSet
 from routebook.store.workers import acquire_lease, open_namespace
 
 CALLER = Caller("benchmark", "127.0.0.1:1")

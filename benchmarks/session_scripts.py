@@ -20,10 +20,9 @@ from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace
+from routebook.store.namespace import Namespace, ScriptSet
 from routebook.store.registration import QueueDifference, register_broker
 from routebook.store.removal import REMOVALS_PER_CALL, Removal, unregister_brokers
-from routebook.store.scripts import ScriptSet
 from routebook.store.sessions import (
     EndedSession,
     OpenedSession,

@@ -14,8 +14,8 @@ import struct
 import time
 from collections.abc import Callable
 
-from routebook.protocol.command import HeaderEncoding, Request
 from routebook.protocol.connection import Connection
+from routebook.protocol.frame import HeaderEncoding, Request
 from routebook.protocol.headers import encode_command
 
 PREFIX = struct.Struct(">iI")

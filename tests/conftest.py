@@ -112,8 +112,7 @@ async def client(request: pytest.FixtureRequest, store_url: str, namespace_name:
 @pytest.fixture
 async def namespace(client: "StoreClient", namespace_name: str) -> "Namespace":
     from routebook.store.keys import Keys  # noqa: PLC0415
-    from routebook.store.namespace import Namespace  # noqa: PLC0415
-    from routebook.store.scripts import ScriptSet  # noqa: PLC0415
+    from routebook.store.namespace import Namespace, ScriptSet  # noqa: PLC0415
 
     return Namespace(client, Keys(namespace_name), ScriptSet.load())
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.architecture.files_per_flow import FLOWS, Trace, measure
 
-FILES = {"first registration": 43, "repeated registration": 26, "lookup": 4, "expiry": 34}
+FILES = {"first registration": 36, "repeated registration": 20, "lookup": 4, "expiry": 32}
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,7 @@ from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace
-from routebook.store.scripts import ScriptSet
+from routebook.store.namespace import Namespace, ScriptSet
 from tests.http_api.conftest import Worker, running, seat
 from tests.support.waiting import until
 

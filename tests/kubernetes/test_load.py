@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from routebook.protocol.command import Request, ResponseCode
 from routebook.protocol.connection import Connection
+from routebook.protocol.frame import Request, ResponseCode
 from tests.kubernetes.load.client import LoadClient
 from tests.kubernetes.load.fleet import Fleet
 from tests.kubernetes.load.record import Kind, OpenWindow, Plan, Record

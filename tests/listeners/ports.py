@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from routebook.listeners.acceptor import Acceptor
-from routebook.listeners.connection_info import ConnectionInfo
+from routebook.listeners.acceptor import Acceptor, ConnectionInfo
 from routebook.observability.metrics import Metrics
 from tests.support.waiting import until
 

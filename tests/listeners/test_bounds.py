@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from routebook.listeners import acceptor as acceptor_module
-from routebook.listeners.connection_info import ConnectionLimits
+from routebook.listeners.acceptor import ConnectionLimits
 from tests.listeners.ports import Echo, Port, accepting
 from tests.protocol.plain_frames import json_lookup
 from tests.support.peers import Peer

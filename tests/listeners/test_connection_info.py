@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from routebook.listeners.connection_info import ConnectionInfo, connection_info, endpoint_of, is_within
+from routebook.listeners.acceptor import ConnectionInfo, connection_info, endpoint_of, is_within
 from routebook.protocol.opening import Endpoint, ProxyHeader
 
 STRANGER, LOCAL, BALANCER = Endpoint("192.0.2.7", 1), Endpoint("127.0.0.1", 2), Endpoint("10.0.0.1", 3)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from routebook.listeners import acceptor as acceptor_module
-from routebook.listeners.connection_info import ConnectionLimits
+from routebook.listeners.acceptor import ConnectionLimits
 from routebook.protocol.opening import Endpoint
 from tests.listeners.ports import accepting
 from tests.protocol.plain_frames import framed, json_lookup

@@ -17,7 +17,7 @@ import pytest
 from cryptography import x509
 
 from routebook.listeners import acceptor as acceptor_module
-from routebook.listeners.connection_info import ConnectionLimits
+from routebook.listeners.acceptor import ConnectionLimits
 from routebook.listeners.tls import ServerTls, TlsOptions, make_test_pair
 from tests.listeners.authorities import Authority, Issued, replace_file, trusting
 from tests.listeners.ports import Port, accepting

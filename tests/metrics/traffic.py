@@ -8,7 +8,7 @@ import httpx
 
 from routebook.client.remoting_client import RemotingClient
 from routebook.model.broker import DataVersion, QueueData
-from routebook.protocol.command import Ext, RequestCode, ResponseCode
+from routebook.protocol.frame import Ext, RequestCode, ResponseCode
 from routebook.simulate.broker import registration_body, registration_ext
 from tests.runtime.running import Running
 

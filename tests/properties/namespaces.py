@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 
 from routebook.store.connection.client import StoreClient
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace
-from routebook.store.scripts import ScriptSet
+from routebook.store.namespace import Namespace, ScriptSet
 from tests.properties.states import keys_of
 
 SCRIPTS = ScriptSet.load()

@@ -4,8 +4,7 @@ import struct
 
 import pytest
 
-from routebook.protocol.command import Language, Request, Response
-from routebook.protocol.frame import OwnProtocolError, PeerProtocolError, Violation
+from routebook.protocol.frame import Language, OwnProtocolError, PeerProtocolError, Request, Response, Violation
 from routebook.protocol.headers import decode_binary_header, encode_binary_header
 from tests.protocol.plain_frames import binary_header
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from routebook.protocol.command import RequestCode, release, request_name
+from routebook.protocol.frame import RequestCode, release, request_name
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routebook.protocol.command import HeaderEncoding, Request, RequestCode, Response, ResponseCode
 from routebook.protocol.connection import Connection, Event
-from routebook.protocol.frame import FrameLimits, OwnProtocolError, PeerProtocolError, Violation
+from routebook.protocol.frame import (
+    FrameLimits,
+    HeaderEncoding,
+    OwnProtocolError,
+    PeerProtocolError,
+    Request,
+    RequestCode,
+    Response,
+    ResponseCode,
+    Violation,
+)
 from routebook.protocol.headers import encode_command
 from tests.protocol.golden_frames import golden_frames
 from tests.protocol.plain_frames import binary_header, framed, json_lookup, split

@@ -5,8 +5,15 @@ from typing import Any
 
 import pytest
 
-from routebook.protocol.command import UNMATCHABLE_OPAQUE, Command, Language, Request, Response
-from routebook.protocol.frame import PeerProtocolError, Violation
+from routebook.protocol.frame import (
+    UNMATCHABLE_OPAQUE,
+    Command,
+    Language,
+    PeerProtocolError,
+    Request,
+    Response,
+    Violation,
+)
 from routebook.protocol.headers import decode_json_header, encode_json_header
 
 

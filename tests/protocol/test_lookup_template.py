@@ -7,9 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from routebook.protocol.command import Request
 from routebook.protocol.connection import Connection, Event
-from routebook.protocol.frame import FrameLimits, PeerProtocolError
+from routebook.protocol.frame import FrameLimits, PeerProtocolError, Request
 from routebook.protocol.headers import decode_json_header
 from routebook.protocol.lookup_template import LONGEST_HEADER, derive_template
 from tests.protocol.plain_frames import framed, json_lookup, split

@@ -4,9 +4,17 @@ import zlib
 
 import pytest
 
-from routebook.protocol.command import Command, HeaderEncoding, Language, Request, RequestCode, Response
 from routebook.protocol.connection import Connection
-from routebook.protocol.frame import FrameLimits, FrameReader
+from routebook.protocol.frame import (
+    Command,
+    FrameLimits,
+    FrameReader,
+    HeaderEncoding,
+    Language,
+    Request,
+    RequestCode,
+    Response,
+)
 from routebook.protocol.headers import decode_command, encode_command, read_boolean, read_long, read_text
 from tests.protocol.recorded_frames import RELEASES, recorded_frames
 

@@ -3,8 +3,16 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routebook.protocol.command import RESPONSE_FLAG, Command, HeaderEncoding, Language, Request, Response
-from routebook.protocol.frame import FrameLimits, FrameReader
+from routebook.protocol.frame import (
+    RESPONSE_FLAG,
+    Command,
+    FrameLimits,
+    FrameReader,
+    HeaderEncoding,
+    Language,
+    Request,
+    Response,
+)
 from routebook.protocol.headers import decode_command, encode_command
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -4,8 +4,8 @@ import zlib
 
 import pytest
 
-from routebook.protocol.command import Command, HeaderEncoding, Language, Request, RequestCode, Response, ResponseCode
 from routebook.protocol.connection import Connection
+from routebook.protocol.frame import Command, HeaderEncoding, Language, Request, RequestCode, Response, ResponseCode
 from routebook.protocol.headers import encode_command, read_boolean, read_long, write_fields
 from tests.protocol.golden_frames import golden_frames
 

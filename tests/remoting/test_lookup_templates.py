@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from routebook.protocol.command import Request
+from routebook.protocol.frame import Request
 from routebook.remoting.lookups import BATCH_BYTES
 from tests.protocol.plain_frames import framed
 from tests.remoting.port import (

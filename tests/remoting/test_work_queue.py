@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from routebook.protocol.command import Request, RequestCode
+from routebook.protocol.frame import Request, RequestCode
 from routebook.remoting.work_queue import ConnectionQueue, WorkQueue
 from tests.support.waiting import until
 

@@ -10,10 +10,9 @@ from routebook.settings import LiveSettings, load
 from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace
+from routebook.store.namespace import Namespace, ScriptSet
 from routebook.store.reads import read_history_head
 from routebook.store.removal import Removal, unregister_brokers
-from routebook.store.scripts import ScriptSet
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import registration
 from tests.support.waiting import until

@@ -8,8 +8,7 @@ import pytest
 
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace
-from routebook.store.scripts import ScriptSet
+from routebook.store.namespace import Namespace, ScriptSet
 from tests.replica.build import A, B
 from tests.replica.following import client_at, following_at, register
 from tests.support.waiting import until

@@ -12,7 +12,7 @@ from routebook.store.checks import Finding, StoreFacts, check_store, diagnose, j
 from routebook.store.connection.client import StoreClient, StoreReplyError
 from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
-from routebook.store.scripts import ScriptSet
+from routebook.store.namespace import ScriptSet
 from tests.support.topologies import ask
 
 GOOD = StoreFacts("Redis", "7.0.15", 1 << 30, "noeviction", True, 0, 0, disk_trouble=False, refused_commands=())

@@ -9,10 +9,9 @@ from routebook.errors import StoreUnsuitableError
 from routebook.replica.load import load
 from routebook.store.history import Change, parse_change, read_baseline_state, read_changes
 from routebook.store.keys import Keys
-from routebook.store.namespace import SCHEMA, Namespace, Status, status_of
+from routebook.store.namespace import SCHEMA, Namespace, ScriptSet, Status, status_of
 from routebook.store.reads import read_history_head, read_settings
 from routebook.store.removal import scan_deadlines
-from routebook.store.scripts import ScriptSet
 from routebook.store.workers import acquire_lease, open_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import registration

@@ -6,10 +6,9 @@ from routebook.errors import StoreError, StoreUnavailableError
 from routebook.observability.metrics import Metrics
 from routebook.store.connection.client import StoreClient
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace, Status
+from routebook.store.namespace import Namespace, ScriptSet, Status
 from routebook.store.reads import read_groups
 from routebook.store.registration import heartbeat_broker
-from routebook.store.scripts import ScriptSet
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, registration, topics, version
 

@@ -10,9 +10,8 @@ from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace
+from routebook.store.namespace import Namespace, ScriptSet
 from routebook.store.reads import read_groups
-from routebook.store.scripts import ScriptSet
 from routebook.store.workers import open_namespace
 from tests.support.scripts import CALLER
 

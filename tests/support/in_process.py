@@ -19,8 +19,7 @@ from routebook.settings.loading import load
 from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace
-from routebook.store.scripts import ScriptSet
+from routebook.store.namespace import Namespace, ScriptSet
 from routebook.store.workers import open_namespace
 
 CALLER = Caller("operator", "127.0.0.1:1")

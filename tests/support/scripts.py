@@ -7,8 +7,7 @@ from typing import Any
 
 from routebook.model.names import Caller
 from routebook.store.history import Change, read_changes
-from routebook.store.namespace import Namespace
-from routebook.store.scripts import Script, ScriptSet
+from routebook.store.namespace import Namespace, Script, ScriptSet
 
 CALLER = Caller("worker-1", "127.0.0.1:40000")
 

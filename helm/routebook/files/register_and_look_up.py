@@ -19,7 +19,7 @@ from typing import Any
 
 from routebook.client.remoting_client import RemotingClient
 from routebook.errors import RoutebookError
-from routebook.protocol.command import Ext, RequestCode, Response, ResponseCode
+from routebook.protocol.frame import Ext, RequestCode, Response, ResponseCode
 from routebook.protocol.headers import write_fields
 
 DEADLINE_S = 120

@@ -17,7 +17,7 @@ from routebook.client.remoting_client import TIMEOUT_MS, RemotingClient
 from routebook.errors import PeerUnavailableError
 from routebook.model.broker import BrokerGroup, TopicRoute
 from routebook.protocol.body_json import BodyError
-from routebook.protocol.command import Ext, RequestCode, Response, ResponseCode
+from routebook.protocol.frame import Ext, RequestCode, Response, ResponseCode
 
 MAX_ATTEMPTS: Final = 5
 """Attempts while the server responds that it is busy (code 2)."""

@@ -12,9 +12,8 @@ from typing import Final, Self, cast
 
 from routebook.errors import PeerUnavailableError
 from routebook.model.names import check_address
-from routebook.protocol.command import Ext, Request, Response
 from routebook.protocol.connection import Connection
-from routebook.protocol.frame import FrameLimits, PeerProtocolError
+from routebook.protocol.frame import Ext, FrameLimits, PeerProtocolError, Request, Response
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Final, Self, TypeVar
 from routebook.client.name_server import Declined, NameServer
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE, BrokerGroup, QueueData, TopicMapping, TopicRoute
 from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, SnapshotOrigin
-from routebook.protocol.command import RequestCode
+from routebook.protocol.frame import RequestCode
 
 
 @dataclass(frozen=True, slots=True)

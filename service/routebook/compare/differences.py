@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from routebook.compare.collecting import ServerState
 from routebook.model.broker import FLAG_UNIT, FLAG_UNIT_SUBSCRIPTION, BrokerGroup, QueueData, TopicMapping, TopicRoute
-from routebook.protocol.command import RequestCode
+from routebook.protocol.frame import RequestCode
 
 Scalar = str | int | bool | tuple[str, ...] | None
 Fields = Mapping[str, Scalar]

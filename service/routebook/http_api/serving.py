@@ -17,8 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from routebook.http_api import problems
 from routebook.http_api.problems import MEDIA_TYPE, Kind, problem_response
-from routebook.listeners.acceptor import Acceptor
-from routebook.listeners.connection_info import ConnectionInfo, ConnectionLimits, Network
+from routebook.listeners.acceptor import Acceptor, ConnectionInfo, ConnectionLimits, Network
 from routebook.listeners.tls import ServerTls
 from routebook.observability.metrics import Metrics
 

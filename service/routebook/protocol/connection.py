@@ -10,18 +10,20 @@ peer matches them by their opaque number.
 from collections.abc import Iterable
 from typing import Final
 
-from routebook.protocol.command import (
+from routebook.protocol.frame import (
     ONEWAY_FLAG,
     SPOKEN_VERSION,
     Command,
     Ext,
+    FrameLimits,
+    FrameReader,
     HeaderEncoding,
+    PeerProtocolError,
     Request,
     RequestCode,
     Response,
     ResponseCode,
 )
-from routebook.protocol.frame import FrameLimits, FrameReader, PeerProtocolError
 from routebook.protocol.headers import decode_command, encode_command, encode_head, success_head_encoder
 from routebook.protocol.lookup_template import LookupTemplate, derive_template
 

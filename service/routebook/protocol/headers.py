@@ -22,25 +22,23 @@ from functools import cache
 from struct import Struct
 from typing import Any, Never, TypeVar
 
-from routebook.protocol.command import (
-    RESPONSE_FLAG,
-    UNMATCHABLE_OPAQUE,
-    Command,
-    Ext,
-    HeaderEncoding,
-    Language,
-    Request,
-    Response,
-    ResponseCode,
-)
 from routebook.protocol.frame import (
     HEADER_WORD_BYTES,
     LENGTH_BYTES,
     MAX_FRAME_BYTES,
     PREFIX,
+    RESPONSE_FLAG,
+    UNMATCHABLE_OPAQUE,
+    Command,
+    Ext,
     Frame,
+    HeaderEncoding,
+    Language,
     OwnProtocolError,
     PeerProtocolError,
+    Request,
+    Response,
+    ResponseCode,
     Violation,
     frame_head,
 )

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, cast
 
-from routebook.protocol.command import Request
 from routebook.protocol.frame import (
     HEADER_LENGTH_MASK,
     HEADER_WORD_BYTES,
@@ -24,6 +23,7 @@ from routebook.protocol.frame import (
     PREFIX,
     PREFIX_BYTES,
     FrameLimits,
+    Request,
 )
 from routebook.protocol.headers import decode_json_header
 

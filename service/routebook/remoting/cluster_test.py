@@ -11,7 +11,7 @@ from routebook.errors import NotFoundError, PeerUnavailableError, RoutebookError
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.observability.metrics import Metrics
 from routebook.protocol.answer_bodies import Dialect, encode_route
-from routebook.protocol.command import Request, RequestCode, ResponseCode
+from routebook.protocol.frame import Request, RequestCode, ResponseCode
 from routebook.protocol.headers import read_text
 from routebook.registry.reading import Reading
 from routebook.remoting.lookups import CachedRoute, Lookups, not_found

@@ -17,7 +17,7 @@ from routebook.protocol.answer_bodies import (
     encode_member_group,
     encode_topic_list,
 )
-from routebook.protocol.command import Request, RequestCode, ResponseCode
+from routebook.protocol.frame import Request, RequestCode, ResponseCode
 from routebook.protocol.headers import read_boolean, read_int, read_long, write_fields
 from routebook.protocol.registration_body import read_registration_in_steps
 from routebook.protocol.request_bodies import read_data_version, read_queue_datas

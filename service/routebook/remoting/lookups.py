@@ -19,7 +19,7 @@ from routebook.errors import NotFoundError, RoutebookError
 from routebook.model.broker import MASTER_ID, BrokerGroup, TopicRoute
 from routebook.observability.metrics import Metrics
 from routebook.protocol.answer_bodies import Dialect, encode_route, route_dialect
-from routebook.protocol.command import ONEWAY_FLAG, V4_9_4, Request, ResponseCode
+from routebook.protocol.frame import ONEWAY_FLAG, V4_9_4, Request, ResponseCode
 from routebook.protocol.headers import read_boolean, read_text
 from routebook.protocol.lookup_template import LookupTemplate
 from routebook.registry.reading import Reading

@@ -13,7 +13,7 @@ from typing import Final
 
 from routebook.client.remoting_client import RemotingClient
 from routebook.errors import InvalidInputError, PeerUnavailableError
-from routebook.protocol.command import Ext, RequestCode
+from routebook.protocol.frame import Ext, RequestCode
 from routebook.protocol.headers import write_fields
 from routebook.registry.registry import MinBrokerChange
 from routebook.settings import LiveSettings

@@ -25,17 +25,19 @@ from routebook.errors import RoutebookError, StoreError
 from routebook.model.names import Caller
 from routebook.observability.logs import PeerLog
 from routebook.observability.metrics import Metrics, PortFigures, reason_of
-from routebook.protocol.command import (
+from routebook.protocol.connection import Connection, Event
+from routebook.protocol.frame import (
     SPOKEN_VERSION,
     V5_3_1,
+    FrameLimits,
     HeaderEncoding,
+    OwnProtocolError,
+    PeerProtocolError,
     Request,
     RequestCode,
     ResponseCode,
     request_name,
 )
-from routebook.protocol.connection import Connection, Event
-from routebook.protocol.frame import FrameLimits, OwnProtocolError, PeerProtocolError
 from routebook.protocol.headers import success_head_encoder
 from routebook.protocol.lookup_template import LookupTemplate
 from routebook.registry.registry import Registry

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from routebook.errors import InvalidInputError, RefusedError, RoutebookError
 from routebook.model.names import Caller
 from routebook.protocol.body_json import BodyError, ChecksumError
-from routebook.protocol.command import Ext, Request, ResponseCode
+from routebook.protocol.frame import Ext, Request, ResponseCode
 from routebook.protocol.headers import read_long, read_text
 from routebook.registry.sessions import SessionConnection
 

@@ -13,8 +13,7 @@ import socket
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from routebook.listeners.acceptor import Acceptor
-from routebook.listeners.connection_info import ConnectionLimits
+from routebook.listeners.acceptor import Acceptor, ConnectionLimits
 from routebook.listeners.tls import ServerTls
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from routebook.protocol.command import Request, RequestCode
+from routebook.protocol.frame import Request, RequestCode
 
 HEARTBEATS: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION})
 REQUEST_OVERHEAD_BYTES: Final = 500

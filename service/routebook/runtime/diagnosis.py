@@ -20,9 +20,8 @@ from routebook.store.connection.client import StoreClient, StoreReplyError
 from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import find_server
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace
+from routebook.store.namespace import Namespace, ScriptSet
 from routebook.store.reads import read_settings
-from routebook.store.scripts import ScriptSet
 
 
 def read_run_time_settings(loaded: Loaded) -> dict[str, str]:

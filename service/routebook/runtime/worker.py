@@ -40,8 +40,7 @@ from routebook.store.checks import check_store
 from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace
-from routebook.store.scripts import ScriptSet
+from routebook.store.namespace import Namespace, ScriptSet
 from routebook.store.workers import open_namespace
 
 _log = logging.getLogger(__name__)

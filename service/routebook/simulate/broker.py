@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from routebook.errors import InvalidInputError, PeerUnavailableError
 from routebook.model.broker import DataVersion, QueueData
-from routebook.protocol.command import Ext, RequestCode, Response
+from routebook.protocol.frame import Ext, RequestCode, Response
 from routebook.protocol.headers import write_fields
 from routebook.simulate.client import LateResponseError, ServerConnection
 from routebook.simulate.records import Counts, Journal, now_ms

@@ -13,7 +13,7 @@ from typing import Final
 
 from routebook.client.remoting_client import RemotingClient
 from routebook.errors import PeerUnavailableError
-from routebook.protocol.command import Ext, RequestCode, Response, ResponseCode
+from routebook.protocol.frame import Ext, RequestCode, Response, ResponseCode
 from routebook.simulate.records import Counts, Journal
 
 CONNECT_MS: Final = 3000

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from routebook.model.broker import QueueData
-from routebook.protocol.command import RequestCode
+from routebook.protocol.frame import RequestCode
 from routebook.simulate.broker import GroupState, SimulatedBroker, call_and_describe, queue_numbers
 from routebook.simulate.client import ServerConnection
 from routebook.simulate.layout import PORTS_PER_HOST

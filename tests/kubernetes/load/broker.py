@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from routebook.model.broker import PERM_READ_WRITE, DataVersion, QueueData
-from routebook.protocol.command import RequestCode, ResponseCode
+from routebook.protocol.frame import RequestCode, ResponseCode
 from routebook.simulate.broker import registration_body, registration_ext
 from tests.kubernetes.load.caller import GO_AWAY_VERSION, Caller, CallError
 from tests.kubernetes.load.record import Registration

@@ -11,9 +11,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Final, cast
 
-from routebook.protocol.command import Ext, RequestCode, Response, ResponseCode, release
 from routebook.protocol.connection import Connection
-from routebook.protocol.frame import PeerProtocolError
+from routebook.protocol.frame import Ext, PeerProtocolError, RequestCode, Response, ResponseCode, release
 
 GO_AWAY_VERSION: Final = release(5, 3, 3)
 """A release that understands GO_AWAY (code 1500)."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from routebook.protocol.command import ResponseCode
+from routebook.protocol.frame import ResponseCode
 from tests.kubernetes.load.caller import GO_AWAY_VERSION, LEGACY_VERSION, Caller, CallError
 from tests.kubernetes.load.record import PATIENCE_S, Failure, Kind, Record, WrongAnswer
 

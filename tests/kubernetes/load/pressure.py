@@ -11,7 +11,7 @@ from typing import Final
 
 from benchmarks.load.frames import lookup
 from benchmarks.load.generator import Load, Result
-from routebook.protocol.command import RequestCode
+from routebook.protocol.frame import RequestCode
 from tests.kubernetes.load.caller import GO_AWAY_VERSION, Caller
 
 LOAD: Final = Load(connections=8, in_flight=16)
