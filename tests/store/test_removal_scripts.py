@@ -247,7 +247,7 @@ MINUTE = 60_000
 
 
 async def vanish(namespace: Namespace, lease: str, *workers: str) -> None:
-    """The leader removes these workers, which renewed their leases a minute ago, when all brokers registered, too."""
+    """The leader removes these workers, whose leases were renewed a minute ago. All brokers registered then, too."""
     for worker in workers:
         await renew_worker_lease(namespace, worker, 10_000, "{}", caller=CALLER)
         await namespace.client.call("ZINCRBY", namespace.keys.table("workers"), -MINUTE, worker)

@@ -12,7 +12,7 @@ from routebook.store.removal import Removal
 
 @dataclass(frozen=True, slots=True)
 class SessionMark:
-    """What a registration or touch opens a session with: the worker, and the worker's count of sessions it opened."""
+    """The session that a registration or touch opens. `stamp` is the worker's count of the sessions that it opened."""
 
     worker: str
     stamp: int
@@ -74,7 +74,7 @@ class LostConnection:
 @dataclass(frozen=True, slots=True)
 class SessionCounts:
     ended: int
-    """Since the requested time."""
+    """Sessions that ended since the requested time."""
     open: int
     lost: int
     """Instances without a session whose verdict is pending."""
@@ -110,18 +110,18 @@ async def close_sessions(
     return tuple(results)
 
 
-async def resolve_lost_connections(namespace: Namespace, losses: Sequence[LostConnection]) -> int:
+async def resolve_lost_connections(namespace: Namespace, lost: Sequence[LostConnection]) -> int:
     """Ends their investigation: the deadlines decide. Returns how many were pending."""
     arguments: list[str] = []
-    for loss in losses:
-        arguments += [loss.cluster, loss.address, loss.incarnation]
+    for connection in lost:
+        arguments += [connection.cluster, connection.address, connection.incarnation]
     return CountedOutcome.of(await namespace.run("resolve_lost_connections", *arguments)).count
 
 
 async def adopt_lost_connections(
     namespace: Namespace, lease: str, worker: str, *, caller: Caller
 ) -> tuple[Status, tuple[LostConnection, ...]]:
-    """Those that dead workers were investigating: from now on this worker, the leader, does."""
+    """Makes this worker, the leader, investigate the lost connections of dead workers."""
     reply = await namespace.run("adopt_lost_connections", pack_caller(caller), lease, worker)
     adopted = (_lost_connection(text(name), values) for name, *values in _in_fives(reply[2:]))
     return status_of(reply), tuple(adopted)
