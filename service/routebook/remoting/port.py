@@ -22,6 +22,7 @@ from time import perf_counter
 from typing import Final, cast
 
 from routebook.errors import RoutebookError, StoreError
+from routebook.listeners.acceptor import ConnectionInfo
 from routebook.model.names import Caller
 from routebook.observability.logs import PeerLog
 from routebook.observability.metrics import Metrics, PortFigures, reason_of
@@ -106,6 +107,9 @@ class Port:
         self._no_connections = asyncio.Event()
         self._idle_connections: list[RemotingConnection] = []
         """As the last sweep saw them; the one that has been idle for longest is the last."""
+
+    def new_connection(self, info: ConnectionInfo) -> "RemotingConnection":
+        return RemotingConnection(self, info.peer, info.first_byte_at)
 
     def add(self, connection: "RemotingConnection") -> None:
         self.connections.add(connection)

@@ -19,7 +19,7 @@ from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.remoting.handlers import handlers_by_code
 from routebook.remoting.notifications import Notifications
-from routebook.remoting.port import Port, RemotingConnection
+from routebook.remoting.port import Port
 from routebook.settings import LiveSettings
 
 _watermark = logging.getLogger("routebook.watermark")
@@ -51,7 +51,7 @@ class RemotingServer:
         settings = self._live.current
         self._acceptor = Acceptor(
             listener,
-            lambda info: RemotingConnection(self.port, info.peer, info.first_byte_at),
+            self.port.new_connection,
             frame_limits=self.port.limits,
             proxy_from=settings.proxy_networks,
             limits=ConnectionLimits(
