@@ -258,8 +258,7 @@ class FrameReader:
         """The last chunk, or the kept bytes of a frame that extends over several chunks."""
         self._at = 0
         self._wanted = LENGTH_BYTES
-        """Nothing is checked before so many bytes have arrived. So a frame in a million pieces is checked three times.
-        """
+        """The next check needs this many bytes, so a frame in a million pieces is checked three times."""
 
     @property
     def unread_bytes(self) -> int:
