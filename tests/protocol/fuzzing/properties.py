@@ -139,7 +139,7 @@ def taken_body(read: Callable[[], _Body]) -> _Body | None:
 
 
 def check_texts(texts: Iterable[str]) -> None:
-    """Halves of surrogate pairs could not be stored."""
+    """Halves of surrogate pairs cannot be stored."""
     for text in texts:
         text.encode()
 
@@ -157,4 +157,4 @@ CHECKS: Final[dict[str, tuple[Callable[[random.Random], bool], int]]] = {
     "read_data_version": (check_data_version, 1),
     "read_queue_datas": (check_queue_datas, 2),
 }
-"""With their number of turns, of twenty."""
+"""Each check, with its number of turns out of twenty."""
