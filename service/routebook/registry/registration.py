@@ -27,7 +27,7 @@ from routebook.replica.table import Table
 from routebook.store.registration import QueueDifference
 
 STEP_TOPICS: Final = 2_000
-"""So many topics are checked or compared in less than a millisecond."""
+"""Topics checked or compared in one step, which takes less than a millisecond."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
