@@ -15,6 +15,8 @@ from tests.architecture.sources import ROOT, tracked_files
 
 GLOSSARY = ROOT / "docs/glossary.md"
 FOLDERS = ("service", "pipeline", "lua", "tests", "benchmarks")
+PRODUCT = ("service/", "pipeline/", "lua/")
+RULES = ("part", "whole", "product")
 CODE = [
     path
     for path in tracked_files()
@@ -36,13 +38,16 @@ class Replaced:
 
     parts: tuple[str, ...]
     use: str
-    whole: bool
-    """It was replaced as a name of its own only; as a part of a longer name it is fine."""
+    rule: str
+    """One of RULES."""
     allowed_in: frozenset[str]
+
+    def applies_to(self, where: str) -> bool:
+        return where not in self.allowed_in and (self.rule != "product" or where.startswith(PRODUCT))
 
     def is_in(self, name: str) -> bool:
         parts = parts_of(name)
-        if self.whole:
+        if self.rule == "whole":
             return parts == self.parts
         length = len(self.parts)
         return any(parts[at : at + length] == self.parts for at in range(len(parts) - length + 1))
@@ -62,10 +67,10 @@ def replaced_words(page: str) -> list[Replaced]:
         if not line.startswith("| `") or len(cells) != 4:
             continue
         words, use, rule, allowed = cells
-        assert rule in {"part", "whole"}, f"{words}: the rule is `part` or `whole`"
+        assert rule in RULES, f"{words}: the rule is one of {RULES}"
         allowed_in = frozenset(re.findall(r"`([^`]+)`", allowed))
         names = re.findall(r"`([^`]+)`", words)
-        found.extend(Replaced(parts_of(name), use, rule == "whole", allowed_in) for name in names)
+        found.extend(Replaced(parts_of(name), use, rule, allowed_in) for name in names)
     return found
 
 
@@ -108,7 +113,7 @@ def returned(replaced: list[Replaced], where: str, names: Iterator[tuple[int, st
         f"{where}:{line}: `{name}` has a replaced word; use {word.use}"
         for line, name in names
         for word in replaced
-        if where not in word.allowed_in and word.is_in(name)
+        if word.applies_to(where) and word.is_in(name)
     ]
 
 
@@ -141,6 +146,7 @@ PLANTED = replaced_words(
     "| `book` | route table | part | |\n"
     "| `network_ill` | mass disconnect | part | `tests/old.py` |\n"
     "| `form` | lookup template | whole | |\n"
+    "| `told` | notified | product | |\n"
 )
 
 
@@ -211,3 +217,18 @@ def test_terms_stand_in_alphabetical_order_and_once() -> None:
 
 def letters_of(term: str) -> str:
     return re.sub(r"[^a-z]", "", term.lower())
+
+
+@pytest.mark.parametrize("where", ["service/planted.py", "pipeline/planted.py", "lua/planted.lua"])
+def test_a_word_with_the_rule_product_is_found_in_the_product(where: str) -> None:
+    assert len(returned(PLANTED, where, python_names("was_told = 1"))) == 1
+
+
+@pytest.mark.parametrize("where", ["tests/planted.py", "benchmarks/planted.py"])
+def test_a_word_with_the_rule_product_is_left_alone_elsewhere(where: str) -> None:
+    assert returned(PLANTED, where, python_names("was_told = 1")) == []
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    with pytest.raises(AssertionError, match="the rule is one of"):
+        replaced_words("\n## Replaced words\n\n| `told` | notified | sometimes | |\n")

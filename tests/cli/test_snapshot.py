@@ -83,7 +83,7 @@ def test_differing_values_are_kept_with_exit_code_1_unless_replaced(
     kept = routebook("snapshot", "import", file)
     assert kept.code == 1
     assert kept.out.splitlines()[1].split() == ["keep", "topic", f"Topic-{broker}", "@", broker, "perm", "6", "4"]
-    assert "1 differ and stay unchanged (--replace)" in kept.out
+    assert "1 differ and remain unchanged (--replace)" in kept.out
     assert routebook("snapshot", "import", file, "--replace").code == 0
     assert routebook("route", f"Topic-{broker}").out.splitlines()[1].split()[-1] == "r-"
 

@@ -297,5 +297,5 @@ def _summary(totals: ImportTotals, *, dry_run: bool) -> str:
     kept = sum(counts["keep"] for counts in totals.counts.values())
     same = sum(counts["same"] for counts in totals.counts.values())
     what = f"{verb}: {', '.join(kinds)}" if written else f"{verb}: nothing"
-    keeps = f"; {kept} differ and {'would stay' if dry_run else 'stay'} unchanged (--replace)" if kept else ""
+    keeps = f"; {kept} differ and {'would remain' if dry_run else 'remain'} unchanged (--replace)" if kept else ""
     return f"{what}; {same} are the same{keeps}."
