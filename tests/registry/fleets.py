@@ -1,4 +1,4 @@
-"""Workers with brokers connected to them, without a port between."""
+"""Workers and brokers connected to them, without a port in between."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,7 +12,7 @@ from tests.support.registering import register
 from tests.support.waiting import until
 
 GRACE_MS = 1500
-"""Long enough to be dialled on a machine that is busy with other tests."""
+"""Long enough for a dial on a busy machine."""
 
 
 class Fleet:
@@ -23,24 +23,24 @@ class Fleet:
     async def join(
         self, worker: InProcessWorker, address: str, connection: FakeConnection | None = None, **changes: Any
     ) -> FakeConnection:
-        """A broker in a group of its own registers over a connection: a new one if none is given."""
+        """Registers a broker in a group of its own, over the given connection or a new one."""
         self._count += 1
-        said = registration(address, **({"broker": f"broker-{self._count}"} | changes))
-        return await self.register(worker, said, connection)
+        new_broker = registration(address, **({"broker": f"broker-{self._count}"} | changes))
+        return await self.register(worker, new_broker, connection)
 
     async def register(
-        self, worker: InProcessWorker, said: Registration, connection: FakeConnection | None = None
+        self, worker: InProcessWorker, new_broker: Registration, connection: FakeConnection | None = None
     ) -> FakeConnection:
         connection = connection or FakeConnection()
-        await register(worker.registry, said, connection=connection)
+        await register(worker.registry, new_broker, connection=connection)
         return connection
 
-    def known(self) -> list[set[str]]:
-        """What each worker shows."""
+    def shown(self) -> list[set[str]]:
+        """The brokers that each worker shows."""
         return [set(worker.registry.brokers()) for worker in self.workers]
 
-    def all_know(self, *brokers: str) -> bool:
-        return all(known == set(brokers) for known in self.known())
+    def all_show(self, *brokers: str) -> bool:
+        return all(shown == set(brokers) for shown in self.shown())
 
 
 @asynccontextmanager
@@ -61,7 +61,7 @@ async def fleet(store_url: str, namespace: str, size: int = 3, **settings: Any) 
 
 
 def outcomes(worker: InProcessWorker) -> dict[str, int]:
-    """What became of the connections that this worker lost."""
+    """Outcome → number of the connections that this worker lost."""
     found = {}
     for family in worker.metrics.registry.collect():
         for sample in family.samples:
@@ -70,5 +70,5 @@ def outcomes(worker: InProcessWorker) -> dict[str, int]:
     return found
 
 
-def alarms(worker: InProcessWorker) -> int:
+def mass_disconnects(worker: InProcessWorker) -> int:
     return int(worker.metrics.registry.get_sample_value("routebook_mass_disconnect_alarms_total") or 0)

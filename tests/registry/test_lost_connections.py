@@ -1,10 +1,10 @@
-"""The end of a connection: who is removed by it, and who is not. Several workers on one store, real listeners."""
+"""Which brokers a lost connection removes. Several workers on one store; brokers have real listeners."""
 
 import asyncio
 
 from routebook.store.history import changes_between
 from tests.reference.build import registration
-from tests.registry.fleets import Fleet, alarms, fleet, outcomes
+from tests.registry.fleets import Fleet, fleet, mass_disconnects, outcomes
 from tests.support.broker_hosts import BrokerHosts
 from tests.support.fake_connection import FakeConnection
 from tests.support.in_process import CALLER, InProcessWorker
@@ -21,7 +21,7 @@ async def removals(worker: InProcessWorker) -> list[dict[str, object]]:
     return [dict(change.fields) for change in changes if change.kind == "broker-removed"]
 
 
-async def test_a_dead_broker_is_gone_on_every_worker_and_the_history_says_why(
+async def test_a_dead_broker_is_removed_everywhere_and_the_history_has_the_cause(
     store_url: str, namespace_name: str
 ) -> None:
     with BrokerHosts() as hosts:
@@ -29,9 +29,9 @@ async def test_a_dead_broker_is_gone_on_every_worker_and_the_history_says_why(
             first, *_ = brokers.workers
             connection = await brokers.join(first, hosts.refusing())
             await brokers.join(first, hosts.accepting())
-            await until(lambda: brokers.all_know("broker-1", "broker-2"))
+            await until(lambda: brokers.all_show("broker-1", "broker-2"))
             lose(first, connection)
-            await until(lambda: brokers.all_know("broker-2"))
+            await until(lambda: brokers.all_show("broker-2"))
             (removed,) = await removals(first)
             assert removed["cause"] == "connection-lost"
             assert isinstance(removed["lost_ms"], int)
@@ -40,36 +40,36 @@ async def test_a_dead_broker_is_gone_on_every_worker_and_the_history_says_why(
             assert len(first.registry.sessions) == 1
 
 
-async def test_who_does_not_answer_is_removed_as_well(store_url: str, namespace_name: str) -> None:
+async def test_a_broker_that_does_not_answer_is_removed(store_url: str, namespace_name: str) -> None:
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name) as brokers:
             first, *_ = brokers.workers
             connection = await brokers.join(first, hosts.silent())
             lose(first, connection)
-            await until(brokers.all_know)
+            await until(brokers.all_show)
             await until(lambda: outcomes(first) == {"removed_silent": 1})
 
 
-async def test_who_still_listens_keeps_its_deadline(store_url: str, namespace_name: str) -> None:
+async def test_a_broker_that_still_listens_keeps_its_deadline(store_url: str, namespace_name: str) -> None:
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name) as brokers:
             first, *_ = brokers.workers
             lose(first, await brokers.join(first, hosts.accepting()))
             await until(lambda: outcomes(first) == {"alive": 1})
-            await until(lambda: brokers.all_know("broker-1"))
-            await until(lambda: _is_settled(first))
+            await until(lambda: brokers.all_show("broker-1"))
+            await until(lambda: _is_resolved(first))
 
 
 async def _lost(worker: InProcessWorker) -> int:
     return int(await worker.client.call("HLEN", worker.namespace.keys.table("lost")))
 
 
-async def _is_settled(worker: InProcessWorker) -> bool:
+async def _is_resolved(worker: InProcessWorker) -> bool:
     return await _lost(worker) == 0
 
 
-async def test_every_broker_on_a_lost_connection_counts(store_url: str, namespace_name: str) -> None:
-    """A container has several; Apache's name server notices the first of them only."""
+async def test_every_broker_of_a_lost_connection_is_investigated(store_url: str, namespace_name: str) -> None:
+    """A broker container has several; Apache's name server handles only the first of them."""
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name, size=2) as brokers:
             first, _ = brokers.workers
@@ -78,35 +78,35 @@ async def test_every_broker_on_a_lost_connection_counts(store_url: str, namespac
                 await brokers.join(first, hosts.refusing(), connection)
             assert len(first.registry.sessions) == 3
             lose(first, connection)
-            await until(brokers.all_know)
+            await until(brokers.all_show)
 
 
-async def test_a_broker_with_another_connection_is_not_even_looked_at(store_url: str, namespace_name: str) -> None:
+async def test_a_broker_with_another_connection_is_not_investigated(store_url: str, namespace_name: str) -> None:
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name, size=2, connection_grace_ms=0) as brokers:
             first, second = brokers.workers
-            said = registration(hosts.refusing(), broker="broker-1")
-            here, also_here = await brokers.register(first, said), await brokers.register(first, said)
-            there = await brokers.register(second, said)
+            broker = registration(hosts.refusing(), broker="broker-1")
+            here, also_here = await brokers.register(first, broker), await brokers.register(first, broker)
+            there = await brokers.register(second, broker)
             lose(first, here, also_here)
             await until(lambda: outcomes(first) == {"elsewhere": 1})
-            assert brokers.all_know("broker-1")
+            assert brokers.all_show("broker-1")
             lose(second, there)
-            await until(brokers.all_know)
+            await until(brokers.all_show)
             await until(lambda: outcomes(second) == {"removed_at_once": 1})
 
 
 async def test_a_broker_that_moves_to_another_worker_within_its_grace_stays(
     store_url: str, namespace_name: str
 ) -> None:
-    """It is refused when it is dialled, for it has just started again."""
+    """Its address refuses the dial, because it is just restarting."""
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name) as brokers:
             first, second, _ = brokers.workers
-            said = registration(hosts.refusing(), broker="broker-1")
-            lose(first, await brokers.register(first, said))
+            broker = registration(hosts.refusing(), broker="broker-1")
+            lose(first, await brokers.register(first, broker))
             await until(lambda: _is_lost(first))
-            await brokers.register(second, said)
+            await brokers.register(second, broker)
             await until(lambda: outcomes(first) == {"returned": 1})
             assert await removals(first) == []
 
@@ -115,16 +115,16 @@ async def _is_lost(worker: InProcessWorker) -> bool:
     return await _lost(worker) == 1
 
 
-async def test_without_a_grace_a_broker_goes_at_once_as_with_apache(store_url: str, namespace_name: str) -> None:
+async def test_without_a_grace_a_broker_is_removed_at_once_as_by_apache(store_url: str, namespace_name: str) -> None:
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name, connection_grace_ms=0) as brokers:
             first, *_ = brokers.workers
             lose(first, await brokers.join(first, hosts.accepting()))
-            await until(brokers.all_know)
+            await until(brokers.all_show)
 
 
-async def test_a_worker_that_dies_takes_nobody_with_it(store_url: str, namespace_name: str) -> None:
-    """Its sessions are forgotten with it; brokers that are gone too are removed by their deadlines."""
+async def test_the_death_of_a_worker_removes_no_broker(store_url: str, namespace_name: str) -> None:
+    """Its sessions are removed with it; dead brokers are removed at their deadlines."""
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name) as brokers:
             first, second, third = brokers.workers
@@ -133,18 +133,18 @@ async def test_a_worker_that_dies_takes_nobody_with_it(store_url: str, namespace
             await third.end()
             brokers.workers.remove(third)
             await first.client.call("ZADD", first.namespace.keys.table("workers"), 1, third.name)
-            await until(lambda: _is_forgotten(first, third))
-            assert brokers.all_know("broker-1", "broker-2")
+            await until(lambda: _is_removed(first, third))
+            assert brokers.all_show("broker-1", "broker-2")
             assert await first.client.call("EXISTS", first.namespace.keys.of("sessions", third.name)) == 0
             assert (outcomes(first), outcomes(second)) == ({}, {})
 
 
-async def _is_forgotten(asked: InProcessWorker, dead: InProcessWorker) -> bool:
-    score = await asked.client.call("ZSCORE", asked.namespace.keys.table("workers"), dead.name)
+async def _is_removed(worker: InProcessWorker, dead: InProcessWorker) -> bool:
+    score = await worker.client.call("ZSCORE", worker.namespace.keys.table("workers"), dead.name)
     return score is None
 
 
-async def test_a_draining_worker_removes_nobody(store_url: str, namespace_name: str) -> None:
+async def test_a_draining_worker_removes_no_broker(store_url: str, namespace_name: str) -> None:
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name, connection_grace_ms=0) as brokers:
             first, second, third = brokers.workers
@@ -154,12 +154,14 @@ async def test_a_draining_worker_removes_nobody(store_url: str, namespace_name: 
             await third.presence.deregister()
             await third.end()
             brokers.workers.remove(third)
-            await until(lambda: _is_forgotten(first, third))
-            await until(lambda: brokers.all_know("broker-1", "broker-2"))
+            await until(lambda: _is_removed(first, third))
+            await until(lambda: brokers.all_show("broker-1", "broker-2"))
             assert [outcomes(one) for one in (first, second, third)] == [{}, {}, {}]
 
 
-async def test_a_draining_worker_leaves_what_it_looked_into_to_the_leader(store_url: str, namespace_name: str) -> None:
+async def test_the_leader_takes_over_the_investigations_of_a_draining_worker(
+    store_url: str, namespace_name: str
+) -> None:
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name) as brokers:
             first, _, third = brokers.workers
@@ -169,11 +171,11 @@ async def test_a_draining_worker_leaves_what_it_looked_into_to_the_leader(store_
             await third.presence.deregister()
             await third.end()
             brokers.workers.remove(third)
-            await until(brokers.all_know)
+            await until(brokers.all_show)
             assert outcomes(third) == {}
 
 
-async def test_the_leader_finishes_what_a_dead_worker_was_looking_into(store_url: str, namespace_name: str) -> None:
+async def test_the_leader_takes_over_the_investigations_of_a_dead_worker(store_url: str, namespace_name: str) -> None:
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name) as brokers:
             first, second, third = brokers.workers
@@ -183,7 +185,7 @@ async def test_the_leader_finishes_what_a_dead_worker_was_looking_into(store_url
             await third.end()
             brokers.workers.remove(third)
             await first.client.call("ZADD", first.namespace.keys.table("workers"), 1, third.name)
-            await until(lambda: brokers.all_know("broker-2"))
+            await until(lambda: brokers.all_show("broker-2"))
             await until(lambda: _merged(first, second) == {"removed_refused": 1, "alive": 1})
 
 
@@ -196,7 +198,7 @@ def _merged(*workers: InProcessWorker) -> dict[str, int]:
 
 
 async def _connect_all(brokers: Fleet, addresses: list[str]) -> list[tuple[InProcessWorker, FakeConnection]]:
-    """One after the other, to the workers in turn."""
+    """Connects brokers one after another, to the workers in turn."""
     found = []
     for n, address in enumerate(addresses):
         worker = brokers.workers[n % len(brokers.workers)]
@@ -204,8 +206,10 @@ async def _connect_all(brokers: Fleet, addresses: list[str]) -> list[tuple[InPro
     return found
 
 
-async def test_a_balancer_that_restarts_and_cuts_everyone_removes_nobody(store_url: str, namespace_name: str) -> None:
-    """All connections of all workers end at once; all brokers are well, and speak again only at their next period."""
+async def test_a_restarting_balancer_that_cuts_all_connections_removes_no_broker(
+    store_url: str, namespace_name: str
+) -> None:
+    """All connections end at once. The brokers are alive, and register again only at their next period."""
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name) as brokers:
             cut = await _connect_all(brokers, [hosts.accepting() for _ in range(12)])
@@ -218,7 +222,7 @@ async def test_a_balancer_that_restarts_and_cuts_everyone_removes_nobody(store_u
 async def test_a_network_mass_disconnect_removes_no_broker_and_raises_an_alarm(
     store_url: str, namespace_name: str
 ) -> None:
-    """Everyone is cut off, and nobody can be reached; only two of each worker's are not enough to see it alone."""
+    """All connections end and no broker answers. Two per worker are too few to be recognised by one worker alone."""
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name) as brokers:
             cut = await _connect_all(brokers, [hosts.silent() for _ in range(6)])
@@ -226,11 +230,13 @@ async def test_a_network_mass_disconnect_removes_no_broker_and_raises_an_alarm(
                 lose(worker, connection)
             await until(lambda: sum(outcomes(worker).get("mass_disconnect", 0) for worker in brokers.workers) == 6)
             assert await removals(brokers.workers[0]) == []
-            assert [alarms(worker) for worker in brokers.workers] == [1, 1, 1]
+            assert [mass_disconnects(worker) for worker in brokers.workers] == [1, 1, 1]
 
 
-async def test_the_network_of_one_worker_may_be_ill_alone(store_url: str, namespace_name: str) -> None:
-    """Three of thirty are a small share of all, but all that this worker has."""
+async def test_a_mass_disconnect_of_one_worker_is_recognised_by_its_own_share(
+    store_url: str, namespace_name: str
+) -> None:
+    """Three of thirty sessions are a small share of all, but all that this worker has."""
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name, size=2) as brokers:
             first, second = brokers.workers
@@ -242,7 +248,7 @@ async def test_the_network_of_one_worker_may_be_ill_alone(store_url: str, namesp
             assert await removals(first) == []
 
 
-async def test_a_few_silent_ones_of_many_are_dead(store_url: str, namespace_name: str) -> None:
+async def test_a_few_silent_brokers_among_many_are_removed(store_url: str, namespace_name: str) -> None:
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name, size=2) as brokers:
             first, _ = brokers.workers
@@ -253,15 +259,15 @@ async def test_a_few_silent_ones_of_many_are_dead(store_url: str, namespace_name
             await until(lambda: outcomes(first) == {"removed_silent": 3})
 
 
-async def test_a_refusal_is_a_fact_however_many_refuse(store_url: str, namespace_name: str) -> None:
+async def test_brokers_that_refuse_are_removed_however_many_there_are(store_url: str, namespace_name: str) -> None:
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name) as brokers:
             cut = await _connect_all(brokers, [hosts.refusing() for _ in range(9)])
             await brokers.join(brokers.workers[0], hosts.accepting())
             for worker, connection in cut:
                 lose(worker, connection)
-            await until(lambda: brokers.all_know("broker-10"))
-            assert [alarms(worker) for worker in brokers.workers] == [0, 0, 0]
+            await until(lambda: brokers.all_show("broker-10"))
+            assert [mass_disconnects(worker) for worker in brokers.workers] == [0, 0, 0]
 
 
 async def test_a_connection_that_ends_during_its_registration_is_lost_afterwards(
@@ -279,8 +285,8 @@ async def test_a_connection_that_ends_during_its_registration_is_lost_afterwards
             assert len(first.registry.sessions) == 0
 
 
-async def test_what_comes_over_a_connection_that_is_closed_opens_nothing(store_url: str, namespace_name: str) -> None:
-    """The port had it in its queue."""
+async def test_a_registration_over_a_closed_connection_opens_no_session(store_url: str, namespace_name: str) -> None:
+    """The registration had been waiting in the port's queue."""
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name, size=1) as brokers:
             (first,) = brokers.workers
@@ -291,7 +297,7 @@ async def test_what_comes_over_a_connection_that_is_closed_opens_nothing(store_u
             assert await first.client.call("EXISTS", first.namespace.keys.of("sessions", first.name)) == 0
 
 
-async def test_a_new_stay_is_not_removed_for_the_connection_of_the_former_one(
+async def test_the_connection_of_a_former_incarnation_does_not_remove_the_new_one(
     store_url: str, namespace_name: str
 ) -> None:
     with BrokerHosts() as hosts:
@@ -302,26 +308,30 @@ async def test_a_new_stay_is_not_removed_for_the_connection_of_the_former_one(
             await second.registry.unregister("east", "broker-1", 0, CALLER)
             await brokers.join(second, address, broker="broker-1")
             lose(first, former)
-            await until(lambda: _nobody_is_lost_or_held(first))
-            assert brokers.all_know("broker-1")
+            await until(lambda: _has_no_session_or_loss(first))
+            assert brokers.all_show("broker-1")
 
 
-async def _nobody_is_lost_or_held(worker: InProcessWorker) -> bool:
+async def _has_no_session_or_loss(worker: InProcessWorker) -> bool:
     keys = worker.namespace.keys
     return not int(await worker.client.call("EXISTS", keys.of("sessions", worker.name), keys.table("lost")))
 
 
-async def test_a_departure_said_on_the_connection_leaves_nothing_to_lose(store_url: str, namespace_name: str) -> None:
+async def test_after_an_unregistration_the_end_of_the_connection_removes_nothing(
+    store_url: str, namespace_name: str
+) -> None:
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name, size=2) as brokers:
             first, _ = brokers.workers
             address = hosts.refusing()
             connection = await brokers.join(first, address)
-            left = first.registry.queue_unregistration("east", "broker-1", 0, address, CALLER, connection=connection)
-            assert left is not None
-            await left
+            taken_effect = first.registry.queue_unregistration(
+                "east", "broker-1", 0, address, CALLER, connection=connection
+            )
+            assert taken_effect is not None
+            await taken_effect
             assert len(first.registry.sessions) == 0
-            await until(lambda: _nobody_is_lost_or_held(first))
+            await until(lambda: _has_no_session_or_loss(first))
             lose(first, connection)
             (removed,) = await removals(first)
             assert removed["cause"] == "unregistered"

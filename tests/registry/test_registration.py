@@ -1,4 +1,4 @@
-"""Registering through the verbs: visible when answered, cheap when nothing changed, right when others interfere."""
+"""Registrations: visible when answered, cheap when nothing changed, correct when other workers register as well."""
 
 import asyncio
 import json
@@ -19,8 +19,8 @@ async def test_a_registration_is_visible_here_when_it_is_answered(store_url: str
     async with running_worker(store_url, namespace_name) as worker:
         for n in range(20):
             topic = f"topic-{n}"
-            said = registration(data_version=version(n), topics=topics("orders", topic))
-            result = await register(worker.registry, said)
+            broker = registration(data_version=version(n), topics=topics("orders", topic))
+            result = await register(worker.registry, broker)
             assert json.loads(worker.registry.find_route(topic))["brokerDatas"][0]["brokerAddrs"] == {"0": A}
             assert worker.replica.version >= result.version
 
@@ -33,7 +33,7 @@ async def test_another_worker_sees_it_and_has_the_same_digest(store_url: str, na
         assert other.replica.table.digest == one.replica.table.digest
 
 
-async def test_the_same_again_changes_nothing_on_any_worker(store_url: str, namespace_name: str) -> None:
+async def test_a_repeated_registration_changes_nothing_on_any_worker(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as one, running_worker(store_url, namespace_name) as other:
         first = await register(one.registry, registration())
         await other.registry.wait_for_version(first.version)
@@ -42,7 +42,7 @@ async def test_the_same_again_changes_nothing_on_any_worker(store_url: str, name
         assert again.incarnation == first.incarnation
 
 
-async def test_a_slave_is_told_its_master_also_when_nothing_changed(store_url: str, namespace_name: str) -> None:
+async def test_a_slave_gets_its_masters_address_even_when_nothing_changed(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         await register(worker.registry, registration(A, 0))
         slave = registration(B, 1)
@@ -52,28 +52,28 @@ async def test_a_slave_is_told_its_master_also_when_nothing_changed(store_url: s
             assert result.master_ha_address == "127.0.0.1:10912"
 
 
-async def test_workers_that_register_one_group_at_once_all_get_through(store_url: str, namespace_name: str) -> None:
-    """Each works on what it knows; whoever is overtaken starts over."""
+async def test_concurrent_registrations_of_a_group_all_succeed(store_url: str, namespace_name: str) -> None:
+    """Each worker compares with its own table. A registration that was overtaken starts over."""
     async with running_worker(store_url, namespace_name) as one, running_worker(store_url, namespace_name) as other:
         members = [
             registration(f"127.0.0.{n + 1}:10911", n, topics=topics("orders", f"own-{n}", "shared")) for n in range(20)
         ]
         workers = (one, other)
-        await asyncio.gather(*(register(workers[n % 2].registry, said) for n, said in enumerate(members)))
-        everybody = {n: f"127.0.0.{n + 1}:10911" for n in range(20)}
-        await until(lambda: all(w.registry.broker("broker-a").group.addresses == everybody for w in workers))
+        await asyncio.gather(*(register(workers[n % 2].registry, broker) for n, broker in enumerate(members)))
+        all_addresses = {n: f"127.0.0.{n + 1}:10911" for n in range(20)}
+        await until(lambda: all(w.registry.broker("broker-a").group.addresses == all_addresses for w in workers))
         assert one.replica.table.digest == other.replica.table.digest
 
 
 async def test_a_hundred_registrations_at_once_end_in_one_state(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as one, running_worker(store_url, namespace_name) as other:
-        said = [
+        broker = [
             registration(
                 f"127.0.1.{n}:10911", broker=f"broker-{n % 25}", broker_id=n // 25, topics=topics(f"t{n}", "all")
             )
             for n in range(100)
         ]
-        await asyncio.gather(*(register((one if n % 3 else other).registry, r) for n, r in enumerate(said)))
+        await asyncio.gather(*(register((one if n % 3 else other).registry, r) for n, r in enumerate(broker)))
         await until(lambda: one.replica.table.digest == other.replica.table.digest)
         assert sum(len(one.registry.broker(name).group.addresses) for name in one.registry.brokers()) == 100
         changes = await changes_between(one.namespace, 0, 10_000)
@@ -81,7 +81,7 @@ async def test_a_hundred_registrations_at_once_end_in_one_state(store_url: str, 
         assert sum(change.kind == "broker-registered" for change in changes) == 100
 
 
-async def test_one_topic_from_an_unknown_broker_is_refused_unless_it_is_the_whole_table(
+async def test_one_topic_of_an_unknown_broker_is_refused_unless_the_table_is_complete(
     store_url: str, namespace_name: str
 ) -> None:
     async with running_worker(store_url, namespace_name) as worker:
@@ -102,7 +102,9 @@ async def test_replacing_removes_what_is_not_named_and_merging_does_not(store_ur
         assert set(worker.registry.topics()) == {"a", "b"}
 
 
-async def test_turning_the_deletion_option_on_is_seen_by_the_next_repeat(store_url: str, namespace_name: str) -> None:
+async def test_the_deletion_option_applies_to_the_next_repeated_registration(
+    store_url: str, namespace_name: str
+) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         await register(worker.registry, registration())
         await register(worker.registry, registration(data_version=version(2), topics=topics("a", "b")))
@@ -111,7 +113,7 @@ async def test_turning_the_deletion_option_on_is_seen_by_the_next_repeat(store_u
         assert set(worker.registry.topics()) == {"a", "b"}
 
 
-async def test_a_table_of_ten_thousand_topics_is_whole_or_not_there(store_url: str, namespace_name: str) -> None:
+async def test_a_table_of_ten_thousand_topics_appears_in_one_step(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as one, running_worker(store_url, namespace_name) as other:
         many = {f"topic-{n:05d}": QueueData(flags=n % 7) for n in range(10_000)}
         seen: set[int] = set()
@@ -131,7 +133,7 @@ async def test_a_table_of_ten_thousand_topics_is_whole_or_not_there(store_url: s
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "changes",
     [
         {"cluster": ""},
         {"broker": "a\nb"},
@@ -143,16 +145,16 @@ async def test_a_table_of_ten_thousand_topics_is_whole_or_not_there(store_url: s
     ],
     ids=str,
 )
-async def test_what_cannot_be_right_is_refused_before_anything_starts(
-    store_url: str, namespace_name: str, wrong: dict[str, object]
+async def test_illegal_values_are_refused_before_anything_is_written(
+    store_url: str, namespace_name: str, changes: dict[str, object]
 ) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         with pytest.raises(InvalidInputError):
-            await register(worker.registry, replace(registration(), **wrong))  # type: ignore[arg-type]
+            await register(worker.registry, replace(registration(), **changes))  # type: ignore[arg-type]
         assert worker.replica.version == 0
 
 
-async def test_leaving_takes_effect_before_the_answer(store_url: str, namespace_name: str) -> None:
+async def test_an_unregistration_takes_effect_before_its_answer(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         await register(worker.registry, registration())
         await worker.registry.unregister("east", "broker-a", 0, CALLER)
@@ -221,7 +223,7 @@ async def test_a_registration_with_mappings_hosted_elsewhere_is_always_parsed(
             assert await broker.register(worker)
 
 
-async def test_a_registration_of_which_nothing_was_sent_is_not_remembered(store_url: str, namespace_name: str) -> None:
+async def test_a_registration_without_sent_bytes_is_not_remembered(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         broker = Broker(registration())
         for _ in range(2):

@@ -1,9 +1,9 @@
-"""What the store is told of connections, and what it does when it cannot be told."""
+"""Sessions in the store follow the connections of a worker, also through failures of the store."""
 
 import pytest
 
 from routebook.errors import StoreUnavailableError
-from routebook.registry import sessions as module
+from routebook.registry import sessions as sessions_module
 from routebook.store.history import changes_between
 from routebook.store.recovery import begin_history
 from tests.reference.build import A, registration, version
@@ -20,36 +20,34 @@ SENT = b"what the broker sent"
 INSTANCE_NAME = registration(A).instance_name
 
 
-async def held(worker: InProcessWorker, asked: InProcessWorker | None = None) -> dict[str, str]:
-    """Member → incarnation, as the store has it of that worker."""
-    other = asked or worker
+async def stored_sessions(worker: InProcessWorker, through: InProcessWorker | None = None) -> dict[str, str]:
+    """Instance name → incarnation of the sessions that the store has for `worker`."""
+    other = through or worker
     flat = await other.client.call("HGETALL", other.namespace.keys.of("sessions", worker.name))
     return {flat[i].decode(): flat[i + 1].decode().split(" ")[1] for i in range(0, len(flat), 2)}
 
 
-def stay(worker: InProcessWorker, instance_name: str = INSTANCE_NAME) -> str:
+def incarnation_of(worker: InProcessWorker, instance_name: str = INSTANCE_NAME) -> str:
     return worker.replica.table.instances[instance_name].incarnation
 
 
-async def opened(worker: InProcessWorker) -> int:
-    """Its number of openings so far, which the store keeps beside the stay."""
-    said = await worker.client.call("HGET", worker.namespace.keys.of("sessions", worker.name), INSTANCE_NAME)
-    return int(said.split(b" ")[0])
+async def stamp_of(worker: InProcessWorker) -> int:
+    """The stamp of the session, which the store keeps with the incarnation."""
+    broker = await worker.client.call("HGET", worker.namespace.keys.of("sessions", worker.name), INSTANCE_NAME)
+    return int(broker.split(b" ")[0])
 
 
-async def test_a_registration_opens_a_session_and_its_repetitions_open_none(
-    store_url: str, namespace_name: str
-) -> None:
+async def test_only_the_first_registration_of_a_connection_opens_a_session(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         connection = FakeConnection()
         await register(worker.registry, registration(), sent=SENT, connection=connection)
-        assert await held(worker) == {INSTANCE_NAME: stay(worker)}
-        first = await opened(worker)
+        assert await stored_sessions(worker) == {INSTANCE_NAME: incarnation_of(worker)}
+        first = await stamp_of(worker)
         for _ in range(3):
             repeated = await register(worker.registry, registration(), connection=connection, sent=SENT)
             assert repeated.status == "unchanged"
             await register(worker.registry, registration(), connection=connection)
-        assert await opened(worker) == first
+        assert await stamp_of(worker) == first
 
 
 async def test_a_touch_over_another_connection_opens_a_session_for_it(store_url: str, namespace_name: str) -> None:
@@ -58,64 +56,62 @@ async def test_a_touch_over_another_connection_opens_a_session_for_it(store_url:
         running_worker(store_url, namespace_name) as there,
     ):
         await register(here.registry, registration(), sent=SENT)
-        assert await held(here) == {}
+        assert await stored_sessions(here) == {}
         await there.replica.wait_for(here.replica.version, 30_000)
         await register(there.registry, registration(), connection=FakeConnection(), sent=SENT)
-        assert await held(there) == {INSTANCE_NAME: stay(here)}
+        assert await stored_sessions(there) == {INSTANCE_NAME: incarnation_of(here)}
 
 
-async def test_a_connection_is_bound_anew_when_its_broker_begins_another_stay(
-    store_url: str, namespace_name: str
-) -> None:
+async def test_a_new_incarnation_gets_a_session_of_its_own(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         connection = FakeConnection()
         await register(worker.registry, registration(), connection=connection)
-        former = stay(worker)
+        former = incarnation_of(worker)
         await worker.registry.unregister("east", "broker-a", 0, CALLER)
         await register(worker.registry, registration(), connection=connection)
-        assert stay(worker) != former
-        assert await held(worker) == {INSTANCE_NAME: stay(worker)}
+        assert incarnation_of(worker) != former
+        assert await stored_sessions(worker) == {INSTANCE_NAME: incarnation_of(worker)}
 
 
-async def test_a_registration_that_is_turned_down_opens_none(store_url: str, namespace_name: str) -> None:
+async def test_a_registration_that_is_turned_down_opens_no_session(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         await register(worker.registry, registration(data_version=version(state=2)))
         other = registration("127.0.0.7:10911", data_version=version(state=1))
         await register(worker.registry, other, connection=FakeConnection())
-        assert await held(worker) == {}
+        assert await stored_sessions(worker) == {}
         assert len(worker.registry.sessions) == 0
 
 
-async def test_a_call_that_nobody_answered_may_have_opened_a_session(store_url: str, namespace_name: str) -> None:
-    """Its connection counts as carrying the broker; and its end removes the broker all the same."""
+async def test_a_call_without_an_answer_may_have_opened_a_session(store_url: str, namespace_name: str) -> None:
+    """The connection counts as bound to the broker, so its end removes the broker."""
     with BrokerHosts() as hosts:
         async with (
             FaultProxy.before(store_url) as proxy,
             fleet(store_url, namespace_name, size=1) as others,
             running_worker(proxy.url, namespace_name, connection_grace_ms=300, store_timeout_ms=1000) as worker,
         ):
-            said = registration(hosts.refusing())
+            broker = registration(hosts.refusing())
             (other,) = others.workers
-            await register(other.registry, said)
+            await register(other.registry, broker)
             await worker.replica.wait_for(other.replica.version, 30_000)
             connection = FakeConnection()
             proxy.hold_answers()
             with pytest.raises(StoreUnavailableError):
-                await register(worker.registry, said, connection=connection)
+                await register(worker.registry, broker, connection=connection)
             assert len(worker.registry.sessions) == 1
-            await until(lambda: _holds(worker, other, said.instance_name))
+            await until(lambda: _has_session(worker, other, broker.instance_name))
             worker.registry.sessions.connection_closed(connection)
             proxy.heal()
             await until(lambda: other.registry.brokers() == ())
             await until(lambda: outcomes(worker) == {"removed_refused": 1})
 
 
-async def _holds(worker: InProcessWorker, asked: InProcessWorker, instance_name: str) -> bool:
-    return instance_name in await held(worker, asked)
+async def _has_session(worker: InProcessWorker, through: InProcessWorker, instance_name: str) -> bool:
+    return instance_name in await stored_sessions(worker, through)
 
 
-async def test_a_closing_waits_for_the_store(store_url: str, namespace_name: str) -> None:
-    """The grace begins when the store is told: until then nobody could have come back."""
+async def test_closing_a_session_waits_for_the_store(store_url: str, namespace_name: str) -> None:
+    """The grace begins when the store records the loss: before that, no broker could have returned."""
     with BrokerHosts() as hosts:
         async with (
             FaultProxy.before(store_url) as proxy,
@@ -138,8 +134,8 @@ async def test_a_closing_waits_for_the_store(store_url: str, namespace_name: str
 async def test_a_worker_that_is_cut_off_from_the_store_closes_the_connections_of_its_brokers(
     store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They come back through the balancer to one that can; when it is in touch again, nobody is removed for it."""
-    monkeypatch.setattr(module, "MOVE_WITHIN_S", 0.5)
+    """Brokers reconnect through the balancer to another worker. When the store is back, no broker is removed."""
+    monkeypatch.setattr(sessions_module, "MOVE_WITHIN_S", 0.5)
     with BrokerHosts() as hosts:
         async with (
             FaultProxy.before(store_url) as proxy,
@@ -148,24 +144,24 @@ async def test_a_worker_that_is_cut_off_from_the_store_closes_the_connections_of
         ):
             (other,) = others.workers
             worker.lead()
-            fleet_of_it = [registration(hosts.accepting(), broker=f"broker-{n}") for n in range(4)]
-            connections = [FakeConnection() for _ in fleet_of_it]
-            for said, connection in zip(fleet_of_it, connections, strict=True):
-                await register(worker.registry, said, connection=connection)
+            own_brokers = [registration(hosts.accepting(), broker=f"broker-{n}") for n in range(4)]
+            connections = [FakeConnection() for _ in own_brokers]
+            for broker, connection in zip(own_brokers, connections, strict=True):
+                await register(worker.registry, broker, connection=connection)
             client = FakeConnection()
             await proxy.refuse()
             await until(lambda: all(connection.closed_for for connection in connections), timeout_s=30)
             assert client.closed_for == []
-            for said, connection in zip(fleet_of_it, connections, strict=True):
+            for broker, connection in zip(own_brokers, connections, strict=True):
                 worker.registry.sessions.connection_closed(connection)
-                await register(other.registry, said, connection=FakeConnection())
+                await register(other.registry, broker, connection=FakeConnection())
             assert len(worker.registry.sessions) == 0
             await proxy.accept()
             await until(lambda: outcomes(worker) == {"elsewhere": 4})
             assert len(other.registry.brokers()) == 4
 
 
-async def test_an_expiry_closes_the_session_on_whichever_worker_it_is(store_url: str, namespace_name: str) -> None:
+async def test_an_expiry_closes_the_connection_on_its_worker(store_url: str, namespace_name: str) -> None:
     async with fleet(store_url, namespace_name) as brokers:
         first, second, third = brokers.workers
         connection, bystander = FakeConnection(), FakeConnection()
@@ -177,7 +173,7 @@ async def test_an_expiry_closes_the_session_on_whichever_worker_it_is(store_url:
         assert bystander.closed_for == []
 
 
-async def test_an_expiry_of_an_earlier_stay_closes_nothing(store_url: str, namespace_name: str) -> None:
+async def test_an_expiry_of_an_earlier_incarnation_closes_nothing(store_url: str, namespace_name: str) -> None:
     async with fleet(store_url, namespace_name, size=2) as brokers:
         first, second = brokers.workers
         former, later = FakeConnection(), FakeConnection()
@@ -185,23 +181,18 @@ async def test_an_expiry_of_an_earlier_stay_closes_nothing(store_url: str, names
         await make_due(first.namespace, INSTANCE_NAME)
         await until(lambda: former.closed_for)
         await register(second.registry, registration(), connection=later)
-        await until(lambda: _shows(second, stay(second)))
         assert later.closed_for == []
 
 
-def _shows(worker: InProcessWorker, incarnation: str) -> bool:
-    return worker.replica.version > 0 and stay(worker) == incarnation
-
-
-async def test_a_worker_that_was_taken_for_dead_opens_its_sessions_again(store_url: str, namespace_name: str) -> None:
+async def test_a_worker_that_was_considered_dead_opens_its_sessions_again(store_url: str, namespace_name: str) -> None:
     async with fleet(store_url, namespace_name, size=2) as brokers:
         first, second = brokers.workers
         await register(second.registry, registration(), connection=FakeConnection())
-        await until(lambda: _holds(second, first, INSTANCE_NAME))
+        await until(lambda: _has_session(second, first, INSTANCE_NAME))
         await first.client.call("ZADD", first.namespace.keys.table("workers"), 1, second.name)
         await first.client.call("DEL", first.namespace.keys.of("sessions", second.name))
         await first.client.call("HDEL", first.namespace.keys.table("workers:about"), second.name)
-        await until(lambda: _holds(second, first, INSTANCE_NAME))
+        await until(lambda: _has_session(second, first, INSTANCE_NAME))
 
 
 async def test_sessions_that_a_failover_lost_are_opened_again(store_url: str, namespace_name: str) -> None:
@@ -211,19 +202,19 @@ async def test_sessions_that_a_failover_lost_are_opened_again(store_url: str, na
         history = worker.replica.history
         await begin_history(worker.namespace, history=history)
         await until(lambda: worker.replica.history != history)
-        await until(lambda: _holds(worker, worker, INSTANCE_NAME))
+        await until(lambda: _has_session(worker, worker, INSTANCE_NAME))
 
 
-async def test_a_connection_that_is_gone_is_not_opened_again(store_url: str, namespace_name: str) -> None:
+async def test_a_session_of_a_closed_connection_is_not_opened_again(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
         connection = FakeConnection()
         await register(worker.registry, registration(), connection=connection)
         worker.registry.sessions.reopen()
         worker.registry.sessions.connection_closed(connection)
-        await until(lambda: _holds_nothing(worker))
+        await until(lambda: _has_no_session(worker))
         worker.registry.sessions.reopen()
-        assert await held(worker) == {}
+        assert await stored_sessions(worker) == {}
 
 
-async def _holds_nothing(worker: InProcessWorker) -> bool:
-    return await held(worker) == {}
+async def _has_no_session(worker: InProcessWorker) -> bool:
+    return await stored_sessions(worker) == {}

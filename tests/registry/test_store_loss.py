@@ -1,4 +1,4 @@
-"""The store goes away, comes back, or comes back empty: what readers see, and what is there again unaided."""
+"""The store is unreachable, comes back with its data, or comes back empty: what readers see, and what is restored."""
 
 import asyncio
 import os
@@ -32,12 +32,12 @@ async def fill(worker: InProcessWorker) -> None:
     await worker.registry.change_setting("hold_percent", "77", CALLER)
 
 
-def knows(worker: InProcessWorker, *names: str) -> None:
+def assert_finds_routes(worker: InProcessWorker, *names: str) -> None:
     for name in names:
         worker.registry.find_route(name)
 
 
-async def test_lookups_go_on_without_a_store_and_writes_are_refused_soon() -> None:
+async def test_without_a_store_lookups_continue_and_writes_are_refused_quickly() -> None:
     with EmbeddedStore(None, port=0) as store:
         async with running_worker(store.url, "t") as worker:
             await fill(worker)
@@ -48,9 +48,9 @@ async def test_lookups_go_on_without_a_store_and_writes_are_refused_soon() -> No
             assert time.monotonic() - began < 4
             await until(lambda: worker.registry.stale_seconds > 0)
             for _ in range(100):
-                knows(worker, "orders", "billing", "by-request")
+                assert_finds_routes(worker, "orders", "billing", "by-request")
             with pytest.raises(NotReadyError):
-                worker.registry.find_route("never-heard-of")
+                worker.registry.find_route("unknown-topic")
 
 
 async def test_a_store_that_comes_back_with_its_data_is_followed_again(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ async def test_a_store_that_comes_back_with_its_data_is_followed_again(tmp_path:
                 worker.replica.history,
             ) == before
             with pytest.raises(NotFoundError):
-                worker.registry.find_route("never-heard-of")
+                worker.registry.find_route("unknown-topic")
             await register(worker.registry, registration(data_version=version(9), topics=topics("new", "x")))
-            knows(worker, "new")
+            assert_finds_routes(worker, "new")
 
 
 async def test_an_empty_store_never_makes_a_known_topic_unknown(tmp_path: Path) -> None:
@@ -85,32 +85,32 @@ async def test_an_empty_store_never_makes_a_known_topic_unknown(tmp_path: Path) 
             async def look_up() -> None:
                 while True:
                     try:
-                        knows(worker, "orders", "billing", "by-request")
+                        assert_finds_routes(worker, "orders", "billing", "by-request")
                     except RoutebookError as error:
                         misses.append(error)
                     await asyncio.sleep(0)
 
-            looking = worker.spawn(look_up())
+            lookups = worker.spawn(look_up())
             kill(store)
             await until(lambda: worker.registry.stale_seconds > 0)
             store.start()
             await until(lambda: worker.replica.history not in ("", history))
-            # Key-values and settings are back although no broker has spoken yet.
+            # Key-values and settings are back before any broker has registered.
             await until(lambda: worker.replica.table.kv.get("ORDER_TOPIC_CONFIG") == {"orders": "broker-a:8"})
             await until(lambda: worker.replica.table.settings == {"hold_percent": "77"})
             assert worker.replica.is_recovering
-            # Brokers come back one by one; the topic by request follows its broker.
+            # Brokers return one by one; the topic that was created by request follows its broker.
             await register(worker.registry, registration(A))
             await until(lambda: "by-request" in worker.replica.table.queues_of("broker-a"))
-            knows(worker, "billing")
+            assert_finds_routes(worker, "billing")
             await register(worker.registry, registration(B, broker="broker-b", topics=topics("orders", "billing")))
             await until(lambda: not worker.replica.is_recovering, timeout_s=15)
-            knows(worker, "orders", "billing", "by-request")
-            assert not looking.done()
+            assert_finds_routes(worker, "orders", "billing", "by-request")
+            assert not lookups.done()
             assert misses == []
 
 
-async def test_what_is_deleted_while_recovering_is_gone_for_all_who_still_showed_it() -> None:
+async def test_a_deletion_during_a_recovery_applies_on_every_worker() -> None:
     with EmbeddedStore(None, port=0) as store:
         async with (
             running_worker(store.url, "t") as one,
@@ -118,9 +118,9 @@ async def test_what_is_deleted_while_recovering_is_gone_for_all_who_still_showed
         ):
             await fill(one)
             await other.registry.wait_for_version(one.registry.replica.version)
-            histories = one.registry.replica.history
+            former_history = one.registry.replica.history
             await one.client.call("FLUSHALL")
-            await until(lambda: histories not in (one.registry.replica.history, other.registry.replica.history))
+            await until(lambda: former_history not in (one.registry.replica.history, other.registry.replica.history))
             assert one.registry.replica.history == other.registry.replica.history
             assert one.replica.is_recovering
             assert other.replica.is_recovering
@@ -135,10 +135,10 @@ async def test_what_is_deleted_while_recovering_is_gone_for_all_who_still_showed
                     worker.registry.find_route("payments")
                 with pytest.raises(NotFoundError):
                     worker.registry.kv_value("ORDER_TOPIC_CONFIG", "orders")
-                knows(worker, "orders")
+                assert_finds_routes(worker, "orders")
 
 
-async def test_what_never_comes_back_goes_with_the_recovery_window() -> None:
+async def test_topics_that_do_not_return_are_dropped_when_the_recovery_window_ends() -> None:
     with EmbeddedStore(None, port=0) as store:
         async with running_worker(store.url, "t", recovery_window_ms=1000) as worker:
             await fill(worker)
@@ -149,7 +149,7 @@ async def test_what_never_comes_back_goes_with_the_recovery_window() -> None:
                 worker.registry.find_route("billing")
 
 
-async def test_a_cold_worker_on_a_young_store_may_be_told_to_wait(store_url: str, namespace_name: str) -> None:
+async def test_a_worker_that_warms_up_does_not_call_a_topic_unknown(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, warm_up_ms=600) as worker:
         with pytest.raises(NotReadyError, match="warming up"):
             worker.registry.find_route("orders")
@@ -158,8 +158,8 @@ async def test_a_cold_worker_on_a_young_store_may_be_told_to_wait(store_url: str
             worker.registry.find_route("orders")
 
 
-async def test_a_write_right_after_the_loss_is_visible_when_it_is_answered() -> None:
-    """The worker has not noticed yet that the store is another one; the answer's low version tells it."""
+async def test_a_write_right_after_a_loss_is_visible_when_it_is_answered() -> None:
+    """The worker has not noticed the new store yet; the low version in the answer shows it."""
     with EmbeddedStore(None, port=0) as store:
         async with running_worker(store.url, "t") as worker:
             await fill(worker)
