@@ -1,4 +1,4 @@
-"""Tables that are right by default; a test names only what it is about."""
+"""Tables and values that are valid by default; a test sets only what matters to it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ def group(addresses: Mapping[int, str] | None = None, *, name: str = BROKER, **c
 
 
 def image(
-    found: BrokerGroup | None,
+    of_group: BrokerGroup | None,
     queues: Mapping[str, QueueData | None] | Iterable[str] = (),
     *,
     clusters: Iterable[str] | None = None,
@@ -28,9 +28,9 @@ def image(
     mappings: Mapping[str, TopicMapping] | None = None,
 ) -> GroupImage:
     if clusters is None:
-        clusters = [found.cluster] if found else []
+        clusters = [of_group.cluster] if of_group else []
     return GroupImage(
-        group=found,
+        group=of_group,
         clusters=frozenset(clusters),
         queues=dict(queues) if isinstance(queues, Mapping) else {topic: QueueData() for topic in queues},
         all_queues=all_queues,
@@ -39,7 +39,7 @@ def image(
 
 
 def table_of(*images: GroupImage) -> Table:
-    """Of images that have a group, each under its own name."""
+    """A table of groups, each under its own name."""
     table = Table()
     for one in images:
         assert one.group
@@ -48,8 +48,8 @@ def table_of(*images: GroupImage) -> Table:
 
 
 def instance(address: str = A, **changes: Any) -> Instance:
-    said: dict[str, Any] = {"cluster": CLUSTER, "broker": BROKER, "broker_id": 0, "incarnation": "i1"}
-    return Instance(address=address, **(said | changes))
+    defaults: dict[str, Any] = {"cluster": CLUSTER, "broker": BROKER, "broker_id": 0, "incarnation": "i1"}
+    return Instance(address=address, **(defaults | changes))
 
 
 def mapping(bname: str = BROKER, epoch: int = 7) -> TopicMapping:
@@ -57,5 +57,5 @@ def mapping(bname: str = BROKER, epoch: int = 7) -> TopicMapping:
 
 
 def route_of(table: Table, topic: str = "orders", *, acting: bool = False, order: bool = False) -> Any:
-    """Any, so that a test can look into it without asking first whether it is there."""
+    """Typed as Any, so that tests can use the route without checking for None."""
     return build_route(table, topic, support_acting_master=acting, order_conf_enabled=order)

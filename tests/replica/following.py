@@ -1,4 +1,4 @@
-"""A replica that follows a store, a worker that changes it, and the ways in which a store loses things."""
+"""A replica that follows a store, changes of the store, and losses of its data."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -55,13 +55,13 @@ async def client_at(url: str, keys: Keys) -> AsyncIterator[StoreClient]:
 
 @asynccontextmanager
 async def following_at(url: str, keys: Keys, scripts: ScriptSet) -> AsyncIterator[Replica]:
-    """By a way of its own to the tables, for instance through a proxy."""
+    """Over a connection of its own, for instance through a proxy."""
     async with client_at(url, keys) as client, following(Namespace(client, keys, scripts)) as replica:
         yield replica
 
 
 async def register(namespace: Namespace, *args: Any, **changes: Any) -> int:
-    """The version after it; one topic is enough for a new broker."""
+    """Returns the version. One topic is enough for a new broker."""
     return (await PlainWorker(namespace).register(registration(*args, **({"full": True} | changes)))).version
 
 
@@ -73,7 +73,7 @@ async def unregister(
 
 
 async def caught_up(namespace: Namespace, *replicas: Replica) -> None:
-    """All have seen what the store holds now."""
+    """Waits until all replicas have the version of the store."""
 
     async def same() -> bool:
         head = await read_history_head(namespace)
@@ -93,7 +93,7 @@ async def keys_of(namespace: Namespace) -> list[bytes]:
 
 
 async def take_snapshot(namespace: Namespace) -> Snapshot:
-    """What a replica that lags behind would hold."""
+    """The state of a store replica that lags behind."""
     keys = await keys_of(namespace)
     dumps = await namespace.client.pipeline([("DUMP", key) for key in keys])
     return dict(zip(keys, dumps, strict=True))

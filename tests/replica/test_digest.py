@@ -1,4 +1,4 @@
-"""The digest is the table's, whatever the way to it."""
+"""The digest depends on the facts in the table only, not on the order in which they were applied."""
 
 import random
 from dataclasses import replace
@@ -69,7 +69,7 @@ def take(table: Table, step: tuple[Any, ...]) -> None:
 
 
 def rebuilt(table: Table, order: random.Random) -> Table:
-    """The same facts, told in another order and in other portions."""
+    """The same facts, applied in another order and in other portions."""
     fresh = Table()
     for name in order.sample(sorted(table.names()), k=len(table.names())):
         whole = table.image_of(name)
@@ -86,7 +86,7 @@ def rebuilt(table: Table, order: random.Random) -> Table:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(steps, max_size=25), st.randoms())
-def test_after_any_history_it_is_the_sum_of_the_facts_there_are(
+def test_after_any_history_the_digest_is_the_sum_of_the_facts(
     history: list[tuple[Any, ...]], order: random.Random
 ) -> None:
     table = Table()
@@ -98,7 +98,7 @@ def test_after_any_history_it_is_the_sum_of_the_facts_there_are(
     assert table.entry_count == sum(len(table.queues_of(name)) for name in table.names())
 
 
-def test_every_field_counts() -> None:
+def test_every_field_changes_the_digest() -> None:
     seen = {Table().digest}
     for found in (
         group(),

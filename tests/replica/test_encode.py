@@ -1,4 +1,4 @@
-"""The very bytes: what a RocketMQ 5.5 name server writes, with lists in the order of names."""
+"""Answers have the same bytes as those of a RocketMQ 5.5 name server, with lists sorted by name."""
 
 import json
 
@@ -46,7 +46,7 @@ def test_a_full_route_is_written_as_the_reference_writes_it() -> None:
     )
 
 
-def test_what_is_not_there_is_left_out_and_an_empty_group_keeps_its_map() -> None:
+def test_absent_values_are_left_out_but_an_empty_group_keeps_its_addresses() -> None:
     route = route_of(table_of(image(group({}, zone="az-1", acting_master=True), ["orders"])))
     assert encode_route(route).decode() == (
         '{"brokerDatas":[{"brokerAddrs":{},"brokerName":"broker-a","cluster":"east","enableActingMaster":true,'
@@ -66,12 +66,12 @@ def test_text_is_raw_utf_8_with_plain_slashes() -> None:
     assert '"brokerName":"Müller/經紀","cluster":"%a\\\\b"'.encode() in written
 
 
-def test_half_a_surrogate_pair_does_not_stop_an_answer() -> None:
+def test_a_lone_surrogate_is_encoded() -> None:
     route = TopicRoute(queues={}, groups=(), order_conf="x\ud800y")
     assert b'"orderTopicConf":"x?y"' in encode_route(route)
 
 
-def test_integers_a_double_would_round_are_quoted() -> None:
+def test_integers_that_a_double_would_round_are_quoted() -> None:
     exact, beyond = 2**53 - 1, 2**53
     mappings = {
         "a": TopicMapping("t", "a", epoch=exact),
@@ -98,7 +98,7 @@ def test_all_objects_have_their_keys_in_alphabetical_order() -> None:
         assert written.decode() == json.dumps(json.loads(written), sort_keys=True, separators=(",", ":"))
 
 
-def test_cluster_info() -> None:
+def test_the_cluster_view_is_encoded_as_by_the_reference() -> None:
     assert encode_cluster_info(build_cluster_info(Table())) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
     table = table_of(image(group(), ["orders"]))
     assert encode_cluster_info(build_cluster_info(table)).decode() == (
@@ -107,7 +107,7 @@ def test_cluster_info() -> None:
     )
 
 
-def test_member_group() -> None:
+def test_a_broker_group_is_encoded_as_by_the_reference() -> None:
     table = table_of(image(group({1: B, 0: A}, zone="z", acting_master=True)))
     assert encode_member_group(build_member_group(table, "east", "broker-a")).decode() == (
         '{"brokerMemberGroup":{"brokerAddrs":{"0":"127.0.0.1:10911","1":"127.0.0.2:10911"},'
@@ -118,6 +118,6 @@ def test_member_group() -> None:
     )
 
 
-def test_topic_lists() -> None:
+def test_topic_lists_are_encoded_as_by_the_reference() -> None:
     assert encode_topic_list(TopicList(("A", "B"))) == b'{"topicList":["A","B"]}'
     assert encode_topic_list(TopicList((), "h:1")) == b'{"brokerAddr":"h:1","topicList":[]}'

@@ -1,4 +1,4 @@
-"""Following a real store: what is applied, when, and what happens when the history is not the one we know."""
+"""Following a real store: which changes are applied and when, also after gaps, losses and reconnects."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ async def test_an_empty_store_is_opened_and_complete(namespace: Namespace) -> No
         assert replica.route_bytes("orders") is None
 
 
-async def test_what_was_there_is_loaded_and_what_comes_is_followed(namespace: Namespace) -> None:
+async def test_existing_data_is_loaded_and_new_changes_are_followed(namespace: Namespace) -> None:
     await register(namespace, A)
     async with following(namespace) as replica:
         assert replica.version == 1
@@ -53,7 +53,7 @@ async def test_what_was_there_is_loaded_and_what_comes_is_followed(namespace: Na
         assert replica.counts.loads == 1
 
 
-async def test_the_lag_is_what_is_known_and_not_shown(namespace: Namespace) -> None:
+async def test_the_lag_counts_changes_that_are_known_and_not_shown(namespace: Namespace) -> None:
     async with following(namespace) as replica:
         await register(namespace, A)
         await caught_up(namespace, replica)
@@ -68,7 +68,7 @@ async def test_the_lag_is_what_is_known_and_not_shown(namespace: Namespace) -> N
         await until(lambda: replica.lag() == (0, 0.0))
 
 
-async def test_every_kind_of_change_arrives(namespace: Namespace) -> None:
+async def test_every_kind_of_change_is_applied(namespace: Namespace) -> None:
     async with following(namespace) as replica:
         await register(namespace, A, mappings={"orders": mapping()}, filters=("f",), zone="z")
         await register(namespace, B, 1, acting_master=True)
@@ -87,14 +87,14 @@ async def test_every_kind_of_change_arrives(namespace: Namespace) -> None:
             assert fresh.table.digest == replica.table.digest == replica.table.compute_digest()
         table = replica.table
         assert table.groups["broker-a"].addresses == {1: B}
-        assert table.queues_of("broker-a")["orders"].perm == 4, "the lost master's topics are read-only"
+        assert table.queues_of("broker-a")["orders"].perm == 4, "topics of the removed master are read-only"
         assert set(table.queues_of("broker-c").values()) == {QueueData(perm=4)}
         assert table.mappings_of_topic("orders").keys() == {"broker-a", "elsewhere"}
         assert table.kv == {ORDER_TOPIC_NAMESPACE: {"orders": "broker-a:8"}, "other": {}}
         assert table.settings == {"hold_percent": "44"}
 
 
-async def test_a_group_that_went_leaves_nothing(namespace: Namespace) -> None:
+async def test_a_removed_group_leaves_nothing_in_the_table(namespace: Namespace) -> None:
     async with following(namespace) as replica:
         empty = replica.table.digest
         await register(namespace, A)
@@ -119,26 +119,25 @@ async def test_replicas_fed_in_different_portions_have_the_same_digest(namespace
 
 
 async def test_no_registration_is_ever_half_visible(namespace: Namespace) -> None:
-    """Two names are always registered with equal queue numbers for all their topics; a reader that looks all the
-    time never sees them differ within one broker."""
+    """Each registration has the same queue numbers for all its topics, so a reader never sees different ones."""
     names = [f"topic-{n}" for n in range(50)]
     rounds = 40
 
-    async def keep_registering(broker: str, address: str) -> None:
+    async def register_often(broker: str, address: str) -> None:
         for number in range(1, rounds + 1):
-            said = topics(*names, read_queues=number)
-            await register(namespace, address, broker=broker, data_version=version(number), topics=said)
+            registered_topics = topics(*names, read_queues=number)
+            await register(namespace, address, broker=broker, data_version=version(number), topics=registered_topics)
 
     async with following(namespace) as replica, asyncio.TaskGroup() as group:
-        writers = [group.create_task(keep_registering(f"broker-{a[-7]}", a)) for a in (A, B)]
-        looks = 0
+        writers = [group.create_task(register_often(f"broker-{a[-7]}", a)) for a in (A, B)]
+        reads = 0
         while not all(writer.done() for writer in writers):
             for queues in (replica.view.queues_of(name) for name in replica.view.groups):
                 assert queues.keys() == set(names)
                 assert len({queue.read_queues for queue in queues.values()}) == 1
-            looks += 1
+            reads += 1
             await asyncio.sleep(0)
-        assert looks > rounds
+        assert reads > rounds
 
 
 async def test_a_change_in_many_parts_is_visible_at_once(namespace: Namespace) -> None:
@@ -151,19 +150,19 @@ async def test_a_change_in_many_parts_is_visible_at_once(namespace: Namespace) -
             assert first.version == replica.version
 
 
-async def test_a_lookup_asks_the_store_nothing(namespace: Namespace, store_url: str) -> None:
+async def test_a_lookup_makes_no_call_to_the_store(namespace: Namespace, store_url: str) -> None:
     await register(namespace, A)
     async with (
         FaultProxy.before(store_url) as proxy,
         following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
     ):
         proxy.stall()
-        for topic in ("orders", "payments", "nobody-has-this"):
-            assert (replica.route_bytes(topic) is None) == (topic == "nobody-has-this")
+        for topic in ("orders", "payments", "unknown-topic"):
+            assert (replica.route_bytes(topic) is None) == (topic == "unknown-topic")
         proxy.heal()
 
 
-async def test_an_answer_is_kept_until_its_route_changes(namespace: Namespace) -> None:
+async def test_an_encoded_route_is_cached_until_it_changes(namespace: Namespace) -> None:
     await register(namespace, A)
     async with following(namespace) as replica:
         first = replica.route_bytes("orders")
@@ -173,7 +172,7 @@ async def test_an_answer_is_kept_until_its_route_changes(namespace: Namespace) -
         assert json.loads(replica.route_bytes("orders") or b"")["brokerDatas"][0]["brokerAddrs"] == {"0": A, "1": C}
 
 
-async def test_settings_of_the_store_shape_the_answers(namespace: Namespace) -> None:
+async def test_settings_of_the_store_change_routes(namespace: Namespace) -> None:
     await register(namespace, A, acting_master=True)
     await register(namespace, B, 1, acting_master=True)
     await unregister(namespace, "broker-a", A)
@@ -185,7 +184,7 @@ async def test_settings_of_the_store_shape_the_answers(namespace: Namespace) -> 
             assert json.loads(replica.route_bytes("orders") or b"")["brokerDatas"][0]["brokerAddrs"] == {"0": B}
 
 
-async def test_waiting_for_a_version_ends_with_it_or_says_how_far_it_is(namespace: Namespace) -> None:
+async def test_waiting_for_a_version_ends_with_it_or_with_an_error(namespace: Namespace) -> None:
     async with following(namespace) as replica:
         waiting = asyncio.create_task(replica.wait_for(1, 5000))
         await register(namespace, A)
@@ -195,7 +194,7 @@ async def test_waiting_for_a_version_ends_with_it_or_says_how_far_it_is(namespac
         assert (caught.value.wanted, caught.value.seen) == (99, 1)
 
 
-async def test_a_replica_that_cannot_load_says_so(namespace: Namespace) -> None:
+async def test_a_replica_that_is_not_loaded_is_not_ready(namespace: Namespace) -> None:
     replica = new_replica(namespace)
     with pytest.raises(NotReadyError):
         await replica.wait_complete(10)
@@ -203,11 +202,11 @@ async def test_a_replica_that_cannot_load_says_so(namespace: Namespace) -> None:
     assert not replica.current
 
 
-async def test_a_missing_entry_is_noticed_and_everything_loaded_anew(namespace: Namespace) -> None:
+async def test_a_missing_entry_is_noticed_and_the_table_is_loaded_again(namespace: Namespace) -> None:
     async with following(namespace) as replica:
         before = replica.history
         await replica.wait_for(await register(namespace, A), 20_000)
-        # As if a change had been made whose entry never came.
+        # As after a change whose entry is missing.
         await namespace.client.call("HINCRBY", namespace.keys.meta, "version", 1)
         await register(namespace, B, broker="broker-b")
         await caught_up(namespace, replica)
@@ -223,7 +222,7 @@ async def test_a_missing_newest_entry_is_noticed_without_another_change(namespac
         assert replica.counts.gaps == 1
 
 
-async def test_trimming_what_was_read_is_no_gap(namespace: Namespace, store_url: str) -> None:
+async def test_trimming_entries_that_were_read_is_no_gap(namespace: Namespace, store_url: str) -> None:
     async with (
         FaultProxy.before(store_url) as proxy,
         following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
@@ -237,7 +236,7 @@ async def test_trimming_what_was_read_is_no_gap(namespace: Namespace, store_url:
         assert (replica.counts.loads, replica.counts.gaps, replica.counts.lost_tails) == (1, 0, 0)
 
 
-async def test_a_reconnect_to_the_same_history_goes_on_where_it_was(namespace: Namespace, store_url: str) -> None:
+async def test_a_reconnect_to_the_same_history_continues_without_a_load(namespace: Namespace, store_url: str) -> None:
     async with (
         FaultProxy.before(store_url) as proxy,
         following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
@@ -250,7 +249,7 @@ async def test_a_reconnect_to_the_same_history_goes_on_where_it_was(namespace: N
         assert replica.current
 
 
-async def test_while_the_store_is_away_answers_go_on_and_age(namespace: Namespace, store_url: str) -> None:
+async def test_while_the_store_is_away_answers_continue_and_become_stale(namespace: Namespace, store_url: str) -> None:
     async with (
         FaultProxy.before(store_url) as proxy,
         following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
@@ -269,7 +268,7 @@ async def test_while_the_store_is_away_answers_go_on_and_age(namespace: Namespac
         assert replica.counts.loads == 1
 
 
-async def test_a_lost_tail_begins_a_new_history_once(namespace: Namespace) -> None:
+async def test_lost_changes_begin_one_new_history(namespace: Namespace) -> None:
     async with following(namespace) as one, following(namespace) as other:
         await register(namespace, A)
         snapshot = await take_snapshot(namespace)
@@ -284,17 +283,17 @@ async def test_a_lost_tail_begins_a_new_history_once(namespace: Namespace) -> No
         assert one.counts.lost_tails + other.counts.lost_tails >= 1
         assert one.table.digest == other.table.digest
         assert one.route_bytes("orders") == other.route_bytes("orders")
-        assert "broker-b" in one.view.groups, "what was lost is shown until it is back"
+        assert "broker-b" in one.view.groups, "a lost broker is shown until it is back"
         assert "broker-b" not in one.table.groups
         await register(namespace, B, broker="broker-b")
         await caught_up(namespace, one, other)
         assert "broker-b" in one.table.groups
 
 
-async def test_a_lost_tail_is_noticed_though_new_changes_reach_the_same_version(
+async def test_lost_changes_are_noticed_even_when_new_ones_reach_the_same_version(
     namespace: Namespace, store_url: str
 ) -> None:
-    """Only the id of our last entry tells: the version is there again, with another time."""
+    """Only the id of the last entry shows it: the version exists again, with another time."""
     async with (
         FaultProxy.before(store_url) as proxy,
         following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
@@ -314,7 +313,7 @@ async def test_a_lost_tail_is_noticed_though_new_changes_reach_the_same_version(
         assert replica.view.groups.keys() == {"broker-a", "broker-b", "broker-c"}
 
 
-async def test_an_entry_that_cannot_be_read_does_not_stop_it(namespace: Namespace) -> None:
+async def test_an_unreadable_entry_does_not_stop_the_replica(namespace: Namespace) -> None:
     async with following(namespace) as replica:
         await replica.wait_for(await register(namespace, A), 20_000)
         head = await namespace.client.call("HMGET", namespace.keys.meta, "ms")

@@ -1,4 +1,4 @@
-"""After a loss: old and new together, the new winning, deletions applied to both."""
+"""After a loss readers see old and new data: new values win, and deletions apply to both."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def change(kind: str, **fields: Any) -> Change:
 # -- one group
 
 
-def test_a_seat_that_is_not_back_is_carried_with_the_queues() -> None:
+def test_a_seat_that_is_not_back_is_carried_over_with_the_queues() -> None:
     shown = image(group({0: A, 1: B}), ["orders", "payments"], mappings={"orders": mapping()})
     now = image(group({1: B}, zone="new"), {"orders": QueueData(4, 4)})
     merged = carry_over(shown, NOTHING, now)
@@ -40,14 +40,14 @@ def test_a_seat_that_is_not_back_is_carried_with_the_queues() -> None:
     assert merged.mappings == {"orders": mapping()}
 
 
-def test_an_address_sits_on_one_id_only_and_the_new_one_wins() -> None:
+def test_an_address_has_one_id_and_the_new_one_wins() -> None:
     shown = image(group({0: A, 1: B}))
     assert carry_over(shown, NOTHING, image(group({0: B}))).group == group({0: B})
     assert carry_over(shown, NOTHING, image(group({1: A}))).group == group({1: A})
     assert carry_over(shown, NOTHING, image(group({0: C}))).group == group({0: C, 1: B})
 
 
-def test_what_the_store_had_and_has_no_more_goes() -> None:
+def test_objects_that_the_new_store_had_and_deleted_are_not_shown() -> None:
     shown = image(group({0: A, 1: B}), ["orders", "payments"])
     before, now = image(group({1: B}), ["orders"]), image(group({}), [])
     merged = carry_over(shown, before, now)
@@ -55,14 +55,14 @@ def test_what_the_store_had_and_has_no_more_goes() -> None:
     assert merged.queues == {"payments": QUEUE}
 
 
-def test_a_removed_group_stays_while_other_seats_are_awaited() -> None:
+def test_a_removed_group_is_shown_while_other_seats_are_awaited() -> None:
     shown, before = image(group({0: A, 1: B}), ["orders"]), image(group({1: B}), [])
     assert carry_over(shown, before, NOTHING).group == group({0: A})
     alone = image(group({1: B}), ["orders"])
     assert carry_over(alone, before, NOTHING) == NOTHING
 
 
-def test_an_image_of_some_topics_says_nothing_of_the_others() -> None:
+def test_an_image_of_some_topics_does_not_change_the_others() -> None:
     shown = image(group(), {"orders": QUEUE, "gone": QUEUE, "new": None}, all_queues=False)
     before = image(group(), {"orders": None, "gone": QUEUE, "new": None}, all_queues=False)
     now = image(group(), {"orders": None, "gone": None, "new": QUEUE}, all_queues=False)
@@ -73,7 +73,7 @@ def test_an_image_of_some_topics_says_nothing_of_the_others() -> None:
 # -- deletions in the new history
 
 
-def test_a_seat_that_leaves_in_the_new_history_is_not_carried() -> None:
+def test_a_seat_removed_in_the_new_history_is_not_carried_over() -> None:
     shown = table_of(image(group({0: A, 1: B}), ["orders"]))
     shown.apply_instance(f"east/{A}", instance())
     recovery = Recovery(shown, 1000)
@@ -83,14 +83,14 @@ def test_a_seat_that_leaves_in_the_new_history_is_not_carried() -> None:
     assert not shown.instances
 
 
-def test_a_topic_deleted_in_the_new_history_is_not_carried() -> None:
+def test_a_topic_deleted_in_the_new_history_is_not_carried_over() -> None:
     shown = table_of(image(group(), ["orders", "payments"]))
     items = [{"t": "orders", "x": 1}, {"t": "payments", "r": 1, "w": 1, "p": 6, "f": 0}]
     assert Recovery(shown, 1000).delete(change("queues-changed", broker="broker-a", queues=items)) == {"orders"}
     assert set(shown.topics) == {"payments"}
 
 
-def test_a_key_deleted_in_the_new_history_is_not_carried() -> None:
+def test_a_key_deleted_in_the_new_history_is_not_carried_over() -> None:
     shown = Table()
     shown.apply_kv("n", {"k": "v", "other": "v"})
     Recovery(shown, 1000).delete(change("kv-deleted", namespace="n", key="k"))
@@ -99,7 +99,7 @@ def test_a_key_deleted_in_the_new_history_is_not_carried() -> None:
 
 
 def test_an_address_that_moves_to_another_id_keeps_its_queues() -> None:
-    """Its old seat is removed and its new one named in one batch, which names no topics."""
+    """One batch removes its old seat and has the new one, without naming topics."""
     shown, now = table_of(image(group({1: A}), ["orders"])), table_of(image(group({1: A}), ["orders"]))
     recovery = Recovery(shown, 1000)
     recovery.delete(change("broker-removed", cluster="east", broker="broker-a", id=1, addr=A, cause="moved"))
@@ -113,8 +113,8 @@ def test_an_address_that_moves_to_another_id_keeps_its_queues() -> None:
 # -- its end
 
 
-async def test_it_lasts_until_what_was_carried_is_no_longer_shown(namespace: Namespace) -> None:
-    """Readers and writers come in between the steps, and deletions are noted as long as anything lost is shown."""
+async def test_a_recovery_lasts_until_carried_objects_are_no_longer_shown(namespace: Namespace) -> None:
+    """Reads and writes happen between the steps, and deletions are recorded while a lost object is shown."""
     replica = new_replica(namespace)
     for history in ("before", "now"):
         lost = image(group(), ["orders"]) if history == "before" else image(group(), [])
@@ -128,8 +128,8 @@ async def test_it_lasts_until_what_was_carried_is_no_longer_shown(namespace: Nam
     assert "orders" not in replica.view.topics
 
 
-def filled(window_ms: int = 100_000) -> tuple[Recovery, Table]:
-    """One broker with one seat is awaited."""
+def recovery_of_one_seat(window_ms: int = 100_000) -> tuple[Recovery, Table]:
+    """A recovery that awaits one broker with one seat."""
     shown, now = table_of(image(group(), ["orders"])), Table()
     recovery = Recovery(shown, window_ms)
     for _ in recovery.rebase(Table(), now):
@@ -137,28 +137,28 @@ def filled(window_ms: int = 100_000) -> tuple[Recovery, Table]:
     return recovery, now
 
 
-def bring_back(recovery: Recovery, now: Table, *said: str) -> None:
+def register_again(recovery: Recovery, now: Table, *registered_topics: str) -> None:
     before = now.image_of("broker-a")
-    now.apply_group("broker-a", image(group(), said))
+    now.apply_group("broker-a", image(group(), registered_topics))
     recovery.merge_group("broker-a", before, now.image_of("broker-a"))
 
 
-def test_it_ends_a_moment_after_the_last_seat_is_back() -> None:
-    recovery, now = filled()
+def test_a_recovery_ends_shortly_after_the_last_seat_is_back() -> None:
+    recovery, now = recovery_of_one_seat()
     recovery.spend(QUIET_MS)
     assert recovery.state.awaited_seats == 1
     assert not recovery.is_over(now)
-    bring_back(recovery, now, "orders")
+    register_again(recovery, now, "orders")
     assert not recovery.is_over(now)
     recovery.spend(QUIET_MS)
     assert recovery.state.awaited_seats == 0
     assert recovery.is_over(now)
 
 
-def test_it_waits_for_what_has_to_be_written_back_but_not_for_what_no_broker_says_any_more() -> None:
-    recovery, now = filled()
+def test_a_recovery_waits_for_objects_to_be_written_back_only() -> None:
+    recovery, now = recovery_of_one_seat()
     recovery.shown.apply_group("broker-a", image(group(), {"orders": QueueData(by_request=True)}, all_queues=False))
-    bring_back(recovery, now, "other")
+    register_again(recovery, now, "other")
     recovery.spend(QUIET_MS)
     assert recovery.carried_queues(now) == {"broker-a": {"orders": QueueData(by_request=True)}}
     assert not recovery.is_over(now)
@@ -166,8 +166,8 @@ def test_it_waits_for_what_has_to_be_written_back_but_not_for_what_no_broker_say
     assert recovery.is_over(now)
 
 
-def test_it_ends_with_its_window_whatever_is_missing() -> None:
-    recovery, now = filled(window_ms=5000)
+def test_a_recovery_ends_with_its_window() -> None:
+    recovery, now = recovery_of_one_seat(window_ms=5000)
     recovery.spend(4999)
     assert not recovery.is_over(now)
     recovery.spend(1)
@@ -177,14 +177,14 @@ def test_it_ends_with_its_window_whatever_is_missing() -> None:
 # -- against a store
 
 
-async def test_an_emptied_store_leaves_the_known_answers_and_new_ones_win(namespace: Namespace) -> None:
+async def test_after_an_empty_store_known_routes_are_shown_and_new_ones_win(namespace: Namespace) -> None:
     await register(namespace, A, mappings={"orders": mapping()})
     await register(namespace, B, broker="broker-b", topics=topics("orders", "billing"))
     async with following(namespace) as replica:
-        old, known = replica.position.identity, replica.route_bytes("orders")
+        old, route = replica.position.identity, replica.route_bytes("orders")
         await lose_everything(namespace)
         await until(lambda: replica.position.identity != old)
-        assert replica.route_bytes("orders") == known
+        assert replica.route_bytes("orders") == route
         assert replica.is_recovering
         assert replica.recovery
         assert replica.recovery.state.awaited_seats == 2
@@ -198,7 +198,7 @@ async def test_an_emptied_store_leaves_the_known_answers_and_new_ones_win(namesp
         assert set(replica.table.topics) == {"orders"}
 
 
-async def test_deletions_in_the_new_history_apply_to_what_is_carried(namespace: Namespace) -> None:
+async def test_deletions_in_the_new_history_apply_to_carried_objects(namespace: Namespace) -> None:
     await register(namespace, A, topics=topics("orders", "payments"))
     await register(namespace, B, broker="broker-b", topics=topics("orders"))
     await put_kv(namespace, "n", "k", "v", caller=CALLER)
@@ -218,7 +218,7 @@ async def test_deletions_in_the_new_history_apply_to_what_is_carried(namespace: 
         assert replica.table.digest == replica.table.compute_digest() == Table().digest
 
 
-async def test_what_no_broker_brings_can_be_written_back_and_then_it_ends(
+async def test_a_recovery_ends_when_carried_objects_are_written_back(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery_module, "QUIET_MS", 0)
@@ -248,7 +248,7 @@ async def test_what_no_broker_brings_can_be_written_back_and_then_it_ends(
         assert "asked-for" in replica.view.topics
 
 
-async def test_the_window_ends_what_never_came_back(namespace: Namespace) -> None:
+async def test_objects_that_do_not_return_are_dropped_after_the_window(namespace: Namespace) -> None:
     await register(namespace, A)
     async with following(namespace, recovery_window_ms=1500) as replica:
         old = replica.position.identity
@@ -261,7 +261,7 @@ async def test_the_window_ends_what_never_came_back(namespace: Namespace) -> Non
             assert (await anext(subscription)).topic == "orders"
 
 
-async def test_a_second_loss_carries_what_is_shown(namespace: Namespace) -> None:
+async def test_a_second_loss_carries_over_what_is_shown(namespace: Namespace) -> None:
     await register(namespace, A, topics=topics("orders"))
     async with following(namespace) as replica:
         first = replica.position.identity
@@ -277,7 +277,7 @@ async def test_a_second_loss_carries_what_is_shown(namespace: Namespace) -> None
         assert replica.recovery.state.awaited_seats == 2
 
 
-async def test_a_gap_during_recovery_keeps_what_is_carried(namespace: Namespace) -> None:
+async def test_a_gap_during_a_recovery_keeps_carried_objects(namespace: Namespace) -> None:
     await register(namespace, A, topics=topics("orders"))
     async with following(namespace) as replica:
         old = replica.position.identity
@@ -293,7 +293,7 @@ async def test_a_gap_during_recovery_keeps_what_is_carried(namespace: Namespace)
         assert set(replica.view.topics) == {"orders"}
 
 
-async def test_a_cold_worker_carries_nothing(namespace: Namespace) -> None:
+async def test_a_new_worker_carries_nothing_over(namespace: Namespace) -> None:
     await register(namespace, A)
     await lose_everything(namespace)
     await open_namespace(namespace)

@@ -1,4 +1,4 @@
-"""What a change names is read anew, and never half of what came after it; and a load under way misses nothing."""
+"""Objects of a change are read completely, never half of a later change, and a load includes concurrent changes."""
 
 import asyncio
 import random
@@ -34,23 +34,23 @@ def change(kind: str, **fields: object) -> Change:
     return Change(1, 1, kind, fields)
 
 
-def test_topics_of_one_group_are_gathered_and_all_swallows_some() -> None:
+def test_topics_of_one_group_are_collected_and_all_includes_some() -> None:
     one = change("queues-changed", broker="a", queues=[{"t": "x"}])
     other = change("broker-changed", cluster="c", broker="a", addr="h:1", queues=[{"t": "y"}], mapped=["m"])
-    named = References.of([one, other])
-    assert named.groups == {"a": frozenset({"x", "y"}), "m": frozenset()}
-    assert named.instance_names == {"c/h:1"}
+    references = References.of([one, other])
+    assert references.groups == {"a": frozenset({"x", "y"}), "m": frozenset()}
+    assert references.instance_names == {"c/h:1"}
     every = change("write-permission", broker="a")
     assert References.of([every, one]).groups == References.of([one, every]).groups == {"a": None}
 
 
-def test_a_kind_of_a_later_release_has_its_whole_group_read() -> None:
+def test_for_an_unknown_kind_the_whole_group_is_read() -> None:
     assert References.of([change("broker-painted", broker="a", queues=[{"t": "x"}])]).groups == {"a": None}
     assert References.of([change("weather", temperature=3)]) == References()
 
 
-def test_key_values_settings_and_members_are_named() -> None:
-    named = References.of(
+def test_key_values_settings_and_instances_are_referenced() -> None:
+    references = References.of(
         [
             change("kv-put", namespace="n", key="k"),
             change("kv-deleted", namespace="m", key="k"),
@@ -58,11 +58,11 @@ def test_key_values_settings_and_members_are_named() -> None:
             change("group-changed", cluster="c", broker="a", instances=["c/h:1"]),
         ]
     )
-    assert (named.namespaces, named.settings, named.instance_names) == ({"n", "m"}, True, {"c/h:1"})
+    assert (references.namespaces, references.settings, references.instance_names) == ({"n", "m"}, True, {"c/h:1"})
 
 
-async def test_of_a_group_that_has_moved_on_everything_is_read(namespace: Namespace) -> None:
-    """The second change is in what is read of the first one: then it must be there whole."""
+async def test_a_group_that_has_changed_since_is_read_completely(namespace: Namespace) -> None:
+    """What is read for the first change includes the second one, which then has to be complete."""
     table = Table()
     await register(namespace, A)
     (await reread(namespace, await changes_after(namespace, 0))).apply_to(table)
@@ -74,7 +74,7 @@ async def test_of_a_group_that_has_moved_on_everything_is_read(namespace: Namesp
     assert table.queues_of("broker-a") == topics("orders", "payments", read_queues=3)
 
 
-async def test_topics_of_a_group_that_went_go_though_no_entry_names_them(namespace: Namespace) -> None:
+async def test_topics_of_a_removed_group_are_removed_although_no_entry_names_them(namespace: Namespace) -> None:
     table = Table()
     await register(namespace, A)
     (await reread(namespace, await changes_after(namespace, 0))).apply_to(table)
@@ -84,7 +84,7 @@ async def test_topics_of_a_group_that_went_go_though_no_entry_names_them(namespa
     assert not table.names()
 
 
-async def test_a_load_misses_nothing_of_what_happens_meanwhile(namespace: Namespace) -> None:
+async def test_a_load_includes_changes_made_meanwhile(namespace: Namespace) -> None:
     await open_namespace(namespace)
 
     loaded: list[tuple[Table, Position]] = []
@@ -112,7 +112,7 @@ async def test_a_load_misses_nothing_of_what_happens_meanwhile(namespace: Namesp
         assert table.digest == last.digest
 
 
-async def test_a_load_takes_names_that_have_no_group_and_hosts_that_have_no_broker(namespace: Namespace) -> None:
+async def test_a_load_includes_names_without_group_and_hosts_without_broker(namespace: Namespace) -> None:
     await register(namespace, A, topics={"orders": QueueData()}, full=False)
     table, position = await load(namespace)
     assert position.version == 1
@@ -157,8 +157,8 @@ async def change_at_random(namespace: Namespace, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_however_the_history_is_cut_the_table_becomes_the_stores(namespace: Namespace, seed: int) -> None:
-    """Applied late and in portions of any size, as by a worker that is slow, or was away."""
+async def test_changes_applied_in_any_portions_give_the_stores_table(namespace: Namespace, seed: int) -> None:
+    """Applied late and in portions of any size, as by a slow worker or one that was disconnected."""
     dice = random.Random(seed)
     await open_namespace(namespace)
     tables = [Table() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The server itself goes and comes back: with its data, or without."""
+"""The store restarts, with its data or without."""
 
 import asyncio
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ def scripts() -> ScriptSet:
 
 
 @pytest.fixture
-def keeping(tmp_path: Path) -> Iterator[EmbeddedStore]:
+def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
     with EmbeddedStore(tmp_path / "data", port=0) as store:
         yield store
 
 
 @pytest.fixture
-def forgetting() -> Iterator[EmbeddedStore]:
+def empty_store() -> Iterator[EmbeddedStore]:
     with EmbeddedStore(None, port=0) as store:
         yield store
 
@@ -39,27 +39,33 @@ async def restart(store: EmbeddedStore) -> None:
     await asyncio.to_thread(store.start)
 
 
-async def test_a_server_that_kept_its_data_is_followed_again_without_a_load(
-    keeping: EmbeddedStore, scripts: ScriptSet
+async def test_a_restarted_store_with_its_data_is_followed_without_a_load(
+    store: EmbeddedStore, scripts: ScriptSet
 ) -> None:
-    async with client_at(keeping.url, KEYS) as client, following_at(keeping.url, KEYS, scripts) as replica:
+    async with (
+        client_at(store.url, KEYS) as client,
+        following_at(store.url, KEYS, scripts) as replica,
+    ):
         await replica.wait_for(await register(Namespace(client, KEYS, scripts), A), 20_000)
-        known = replica.route_bytes("orders")
-        await asyncio.to_thread(keeping.stop)
+        route = replica.route_bytes("orders")
+        await asyncio.to_thread(store.stop)
         await until(lambda: replica.stale_ms() > 0)
-        assert replica.route_bytes("orders") == known
+        assert replica.route_bytes("orders") == route
         assert not replica.current
-        await asyncio.to_thread(keeping.start)
+        await asyncio.to_thread(store.start)
         await until(lambda: replica.current, timeout_s=BACK_WITHIN_S)
         assert (replica.counts.loads, replica.counts.losses, replica.version) == (1, 0, 1)
         await replica.wait_for(await register(Namespace(client, KEYS, scripts), B, 1), 20_000)
 
 
-async def test_a_server_that_comes_back_empty_takes_nothing_away(forgetting: EmbeddedStore, scripts: ScriptSet) -> None:
-    async with client_at(forgetting.url, KEYS) as client, following_at(forgetting.url, KEYS, scripts) as replica:
+async def test_a_restarted_empty_store_removes_no_route(empty_store: EmbeddedStore, scripts: ScriptSet) -> None:
+    async with (
+        client_at(empty_store.url, KEYS) as client,
+        following_at(empty_store.url, KEYS, scripts) as replica,
+    ):
         await replica.wait_for(await register(Namespace(client, KEYS, scripts), A), 20_000)
-        known, identity = replica.route_bytes("orders"), replica.position.identity
-        await restart(forgetting)
+        route, identity = replica.route_bytes("orders"), replica.position.identity
+        await restart(empty_store)
         await until(lambda: replica.position.identity != identity, timeout_s=BACK_WITHIN_S)
-        assert replica.route_bytes("orders") == known
+        assert replica.route_bytes("orders") == route
         assert replica.is_recovering

@@ -1,4 +1,4 @@
-"""Who is told of which route, and what becomes of a reader that does not keep up."""
+"""Subscriptions get the events of their route, and are ended when they do not keep up."""
 
 import asyncio
 
@@ -9,33 +9,33 @@ from tests.replica.build import A, B
 from tests.replica.following import following, register
 
 
-async def test_a_subscriber_hears_of_its_own_topic_only() -> None:
-    all_of_them = Subscriptions()
-    one, every = all_of_them.add("orders"), all_of_them.add(None)
-    assert all_of_them.wanted({"payments", "orders", "a"}) == ["a", "orders", "payments"]
-    all_of_them.publish(["orders", "payments"], 5, 7)
+async def test_a_subscriber_gets_events_of_its_own_topic_only() -> None:
+    subscriptions = Subscriptions()
+    one, all_routes = subscriptions.add("orders"), subscriptions.add(None)
+    assert subscriptions.wanted({"payments", "orders", "a"}) == ["a", "orders", "payments"]
+    subscriptions.publish(["orders", "payments"], 5, 7)
     assert await anext(one) == RouteEvent("orders", 5, 7)
-    assert [await anext(every) for _ in range(2)] == [
+    assert [await anext(all_routes) for _ in range(2)] == [
         RouteEvent("orders", 5, 7, last=False),
         RouteEvent("payments", 5, 7, last=True),
     ]
 
 
-async def test_only_what_somebody_waits_for_is_wanted() -> None:
-    some = Subscriptions()
-    with some.add("orders"), some.add("orders"), some.add("zebra"):
-        assert some.wanted({"payments", "orders", "a", "b"}) == ["orders"]
-        assert some.wanted({"orders"}) == ["orders"]
-        assert len(some) == 3
-    assert not len(some)
-    assert some.wanted({"orders"}) == []
+async def test_only_topics_with_a_subscriber_are_wanted() -> None:
+    subscriptions = Subscriptions()
+    with subscriptions.add("orders"), subscriptions.add("orders"), subscriptions.add("zebra"):
+        assert subscriptions.wanted({"payments", "orders", "a", "b"}) == ["orders"]
+        assert subscriptions.wanted({"orders"}) == ["orders"]
+        assert len(subscriptions) == 3
+    assert not len(subscriptions)
+    assert subscriptions.wanted({"orders"}) == []
 
 
-async def test_a_closed_subscription_ends_after_what_was_waiting() -> None:
-    some = Subscriptions()
-    with some.add("orders") as subscription:
-        some.publish(["orders"], 1, 1)
-    some.publish(["orders"], 2, 2)
+async def test_a_closed_subscription_ends_after_its_queued_events() -> None:
+    subscriptions = Subscriptions()
+    with subscriptions.add("orders") as subscription:
+        subscriptions.publish(["orders"], 1, 1)
+    subscriptions.publish(["orders"], 2, 2)
     assert [event.version async for event in subscription] == [1]
     assert [event async for event in subscription] == []
     assert not subscription.lagged
@@ -49,17 +49,17 @@ async def test_closing_ends_a_waiting_reader() -> None:
     assert await waiting is None
 
 
-async def test_a_reader_that_does_not_keep_up_is_let_go_and_told_so() -> None:
-    some = Subscriptions()
-    slow = some.add("orders")
+async def test_a_slow_subscription_is_ended_and_marked_as_lagging() -> None:
+    subscriptions = Subscriptions()
+    slow = subscriptions.add("orders")
     for number in range(MAX_QUEUED_EVENTS + 1):
-        some.publish(["orders"], 1, number)
+        subscriptions.publish(["orders"], 1, number)
     assert slow.lagged
-    assert not len(some)
+    assert not len(subscriptions)
     assert len([event async for event in slow]) == MAX_QUEUED_EVENTS
 
 
-async def test_a_change_is_told_once_and_only_when_the_route_differs(namespace: Namespace) -> None:
+async def test_a_change_is_published_once_and_only_if_the_route_differs(namespace: Namespace) -> None:
     await register(namespace, A)
     async with following(namespace) as replica:
         with replica.subscriptions.add("orders") as subscription:

@@ -81,7 +81,7 @@ class Restoring:
 async def write_back_queues(
     namespace: Namespace, broker: str, queues: Mapping[str, QueueData], *, revision: int, caller: Caller
 ) -> int:
-    """Writes as long as nobody else changes the group. After another change, the rest waits until this worker has
+    """Writes until another change of the group is made. After another change, the rest waits until this worker has
     applied it, because that change may have deleted one of these topics.
     """
     written = 0

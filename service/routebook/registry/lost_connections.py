@@ -36,8 +36,8 @@ _log = logging.getLogger(__name__)
 MAX_DIALS: Final = 128
 """At a time."""
 DIAL_AFTER: Final = 1 / 3
-"""Of the grace. A dying process closes its listener and its connections in any order, and a short network failure is
-over by now.
+"""The part of the grace before the dial. A dying process closes its listener and its connections in any order, and a
+short network failure is over by then.
 """
 MIN_DIAL_S: Final = 1.0
 """Time for one repeated SYN, when the grace is nearly over after waiting for other dials, or is over already."""

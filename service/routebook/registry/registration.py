@@ -5,10 +5,10 @@ only the difference. Which part decides what:
 
 - This module decides which topics the registration adds, changes and drops (`work_out_difference`). Dropping the topics
   that a registration does not name, for `?replace=true` and `deleteTopicWithBrokerRegistration`, is decided here alone.
-- `lua/register_broker.lua` decides everything about the seat: whether the registration is turned down or refused, who
-  takes which id, whether known topics are replaced, and who may publish topics.
-- Who may publish is therefore known in two places. Here it only saves sending topics that the script would ignore; the
-  script decides. In Python, `may_publish` is the one home of the rule, also for imports of snapshots.
+- `lua/register_broker.lua` decides everything about the seat: whether the registration is turned down or refused, the
+  seats of the group afterwards, whether known topics are replaced, and which broker may publish topics.
+- The rule for publishing is therefore in two places. Here it only saves sending topics that the script would ignore;
+  the script decides. In Python, `may_publish` is the one home of the rule, also for imports of snapshots.
 
 The script writes only if the history and the revision of the group are still those of the table that was compared. So
 both parts decide about the same state; otherwise the script answers STALE and the worker starts over. That also holds

@@ -112,7 +112,7 @@ class Feed:
         self._live_settings = live_settings
         self._lag = Lag()
         self._epoch: int | None = None
-        """Of the connections on which the history was verified."""
+        """The epoch of the connections on which the history was verified."""
         self._follows = False
         self._is_doubtful = False
         self._is_failing = False

@@ -1,4 +1,4 @@
-"""Routes and listings, rule by rule (Apache's name server is the reference)."""
+"""The rules of routes and lists, which are those of Apache's name server."""
 
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE, PERM_READ, QueueData
 from routebook.replica import routes
@@ -8,7 +8,7 @@ from tests.replica.build import A, B, C, group, image, instance, mapping, route_
 READ_ONLY = QueueData(perm=PERM_READ)
 
 
-def test_a_topic_nobody_has_has_no_route() -> None:
+def test_a_topic_without_an_entry_has_no_route() -> None:
     assert route_of(table_of(image(group(), ["orders"])), "payments") is None
     assert route_of(Table()) is None
 
@@ -53,7 +53,7 @@ def test_mappings_alone_make_no_route() -> None:
     assert route_of(table) is None
 
 
-def test_the_smallest_id_stands_in_for_a_lost_master_of_a_read_only_topic() -> None:
+def test_the_smallest_id_acts_for_a_lost_master_of_a_read_only_topic() -> None:
     table = table_of(image(group({2: C, 1: B}, acting_master=True), {"orders": READ_ONLY}))
     assert route_of(table, acting=True).groups[0].addresses == {0: B, 2: C}
     assert table.groups["broker-a"].addresses == {1: B, 2: C}, "only the answer says so"
@@ -61,12 +61,12 @@ def test_the_smallest_id_stands_in_for_a_lost_master_of_a_read_only_topic() -> N
     assert routes.build_member_group(table, "east", "broker-a").addresses == {1: B, 2: C}
 
 
-def test_nobody_stands_in_while_the_entry_is_writable() -> None:
+def test_there_is_no_acting_master_while_the_entry_is_writable() -> None:
     table = table_of(image(group({1: B}, acting_master=True), ["orders"]))
     assert route_of(table, acting=True).groups[0].addresses == {1: B}
 
 
-def test_nobody_stands_in_where_the_setting_or_the_group_does_not_ask_for_it() -> None:
+def test_there_is_no_acting_master_without_the_setting_or_the_flag_of_the_group() -> None:
     wants = table_of(image(group({1: B}, acting_master=True), {"orders": READ_ONLY}))
     assert route_of(wants, acting=False).groups[0].addresses == {1: B}
     refuses = table_of(image(group({1: B}), {"orders": READ_ONLY}))
@@ -78,7 +78,7 @@ def test_a_present_master_is_not_replaced() -> None:
     assert route_of(table, acting=True).groups[0].addresses == {0: A, 1: B}
 
 
-def test_brokers_read_the_true_membership_through_their_own_topic() -> None:
+def test_the_topic_of_a_group_shows_its_true_addresses() -> None:
     topic = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"
     table = table_of(image(group({1: B}, acting_master=True), {topic: READ_ONLY}))
     assert route_of(table, topic, acting=True).groups[0].addresses == {1: B}
@@ -92,7 +92,7 @@ def test_the_order_configuration_is_added_when_enabled_and_present() -> None:
     assert route_of(table, "payments", order=True).order_conf is None
 
 
-def test_a_member_group_takes_the_askers_word_for_the_cluster() -> None:
+def test_a_broker_group_has_the_cluster_of_the_request() -> None:
     table = table_of(image(group({1: B, 0: A})))
     found = routes.build_member_group(table, "elsewhere", "broker-a")
     assert (found.cluster, found.addresses) == ("elsewhere", {0: A, 1: B})
@@ -107,7 +107,7 @@ def test_cluster_info_holds_empty_groups_and_names_without_a_group() -> None:
     assert info.clusters == {"east": ("b-empty", "b-ghost", "broker-a"), "west": ("broker-a",)}
 
 
-def test_all_topics_are_those_with_an_entry_group_or_not() -> None:
+def test_all_topics_with_an_entry_are_listed_even_without_a_group() -> None:
     table = table_of(image(group(), ["orders", "a"], mappings={"mapped": mapping()}))
     table.apply_group("broker-x", image(None, ["ghostly"]))
     assert routes.list_topics(table).topics == ("a", "ghostly", "orders")
@@ -131,7 +131,7 @@ def test_the_system_list_names_clusters_brokers_and_the_address_of_one() -> None
     assert routes.list_system_topics(Table()) == routes.TopicList((), None)
 
 
-def test_unit_listings_go_by_the_flags_of_the_first_entry() -> None:
+def test_unit_topics_are_listed_by_the_flags_of_the_first_entry() -> None:
     queues = {f"flags-{flags}": QueueData(flags=flags) for flags in range(4)}
     later = {topic: QueueData(flags=0) for topic in queues}
     table = table_of(image(group(), queues), image(group(name="z-later"), later))
