@@ -149,7 +149,7 @@ def test_member_group_is_plain() -> None:
     assert encode_member_group("x", None, {}) == b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"x"}}'
 
 
-def test_topic_lists_are_encoded_as_by_the_reference() -> None:
+def test_topic_lists() -> None:
     assert encode_topic_list(["TBW102", "TopicA"]) == b'{"topicList":["TBW102","TopicA"]}'
     assert encode_topic_list([]) == b'{"topicList":[]}'
     assert encode_topic_list(["DefaultCluster", "broker-a"], "10.0.0.1:10911") == (
