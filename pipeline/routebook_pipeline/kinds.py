@@ -20,6 +20,7 @@ class Kind(IntEnum):
     KV_PUT = 30
     KV_DELETED = 31
     SETTINGS_CHANGED = 40
+    IDENTITY_CHANGED = 41
     EXPIRY_HELD = 50
     EXPIRY_RELEASED = 51
     EXPIRY_PAUSED = 52
@@ -60,6 +61,7 @@ REQUIRED: dict[Kind, tuple[str, ...]] = {
     Kind.KV_PUT: ("namespace", "key"),
     Kind.KV_DELETED: ("namespace", "key"),
     Kind.SETTINGS_CHANGED: ("key",),
+    Kind.IDENTITY_CHANGED: ("cause",),
     Kind.EXPIRY_HELD: (),
     Kind.EXPIRY_RELEASED: (),
     Kind.EXPIRY_PAUSED: ("from_ms", "to_ms"),

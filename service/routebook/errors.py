@@ -82,6 +82,10 @@ class RefusedError(RoutebookError):
     """The rules of the route table forbid it, such as a single topic from a broker that is not known."""
 
 
+class ConflictError(RoutebookError):
+    """Something else has this name already."""
+
+
 class PeerUnavailableError(RoutebookError):
     """A name server or broker that Routebook calls cannot be reached, does not answer in time, or answers wrongly."""
 

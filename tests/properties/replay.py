@@ -54,6 +54,7 @@ REQUIRED = {
     "kv-put": ("namespace", "key", "sha256"),
     "kv-deleted": ("namespace", "key"),
     "settings-changed": ("key", "value"),
+    "identity-changed": ("name", "cause"),
     "expiry-held": ("brokers",),
     "expiry-released": ("brokers",),
     "expiry-paused": ("from_ms", "to_ms"),

@@ -3,6 +3,7 @@
 from typing import Any
 
 from routebook.model.broker import QueueData
+from routebook.model.identity import Credentials, Identity, Role
 from routebook.store.administration import (
     delete_kv,
     delete_topic,
@@ -12,6 +13,7 @@ from routebook.store.administration import (
     set_write_permission,
 )
 from routebook.store.history import GapRow, append_heartbeat_gaps, write_baseline
+from routebook.store.identities import delete_identity, put_identity, read_identities, restore_identities
 from routebook.store.namespace import Namespace
 from routebook.store.removal import (
     DueInstance,
@@ -40,6 +42,7 @@ async def make_every_kind_of_change(namespace: Namespace) -> None:
     await put_kv(namespace, "ORDER_TOPIC_CONFIG", "orders", "broker-a:8", caller=CALLER)
     await delete_kv(namespace, "ORDER_TOPIC_CONFIG", "orders", caller=CALLER)
     await set_setting(namespace, "broker_timeout_ms", "60000", "60000", caller=CALLER)
+    await _change_identities(namespace)
     await hold_expiry(namespace, lease.whole, ["broker-a", "broker-b"], caller=CALLER)
     await release_expiry(namespace, caller=CALLER, expire_due=True)
     await _pause_for_an_hour(namespace)
@@ -76,6 +79,14 @@ async def _change_topics(namespace: Namespace) -> None:
     await set_write_permission(namespace, "broker-a", writable=True, caller=CALLER)
     await set_write_permission(namespace, "broker-a", writable=False, caller=CALLER)
     await set_write_permission(namespace, "broker-a", writable=True, caller=CALLER)
+
+
+async def _change_identities(namespace: Namespace) -> None:
+    for replaces in (False, True):
+        await put_identity(namespace, Identity("ci", Role.OPERATOR), Credentials(), caller=CALLER, replaces=replaces)
+    packed = await read_identities(namespace)
+    await delete_identity(namespace, "ci", caller=CALLER)
+    await restore_identities(namespace, packed, caller=CALLER)
 
 
 async def _remove_brokers(namespace: Namespace, lease: str) -> None:

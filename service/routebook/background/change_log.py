@@ -36,6 +36,7 @@ class ChangeLog:
             "kv-put": _key_value,
             "kv-deleted": _key_value,
             "settings-changed": self._setting,
+            "identity-changed": _identity,
         }
 
     def log(self, changes: Sequence[Change], before: Table) -> None:
@@ -127,6 +128,11 @@ def _key_value(change: Change, before: Table) -> str:
     is_known = fields["key"] in before.kv.get(fields["namespace"], {})
     now = "deleted" if change.kind == "kv-deleted" else f"value with sha256 {fields['sha256'][:12]}…"
     return f"{fields['namespace']}/{fields['key']}: {'another value' if is_known else 'none'} → {now}"
+
+
+def _identity(change: Change, _before: Table) -> str:
+    role = change.fields.get("role")
+    return f"{change.fields['name']}, role {role}" if role else str(change.fields["name"])
 
 
 def _other(change: Change, _before: Table) -> str:

@@ -1,8 +1,8 @@
 """After the store lost its data: writes back what no broker registers, from the table that this worker still shows.
 
 Every worker that has the data does this, because the leader may be a new worker without it. Only absent keys are
-written, and the first worker to finish ends the restoring of key-values and settings for all. Queue entries that came
-from register-topic follow when their broker is back.
+written, and the first worker to finish ends the restoring of key-values, settings and identities for all. Queue entries
+that came from register-topic follow when their broker is back.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from routebook.model.names import Caller
 from routebook.replica.recovery import Recovery
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
+from routebook.store.identities import restore_identities
 from routebook.store.namespace import Namespace, Status
 from routebook.store.recovery import mark_restored, restore_kv, restore_queues, restore_settings
 
@@ -36,7 +37,7 @@ class Restoring:
         self._live = live
         self._caller = Caller(worker)
         self._restored_history = ""
-        """The history into which key-values and settings have been written back."""
+        """The history into which key-values, settings and identities have been written back."""
 
     async def run(self) -> None:
         while True:
@@ -46,12 +47,12 @@ class Restoring:
                 continue
             try:
                 if self._restored_history != self._replica.history:
-                    await self._restore_key_values_and_settings(recovery)
+                    await self._restore_what_operators_wrote(recovery)
                 await self._restore_queues(recovery)
             except StoreError as error:
                 _log.debug("Restoring waits for the store: %s", error)
 
-    async def _restore_key_values_and_settings(self, recovery: Recovery) -> None:
+    async def _restore_what_operators_wrote(self, recovery: Recovery) -> None:
         history, table = self._replica.history, self._replica.table
         settings = {
             key: (value, self._live.masked(key, value)) for key, value in recovery.carried_settings(table).items()
@@ -61,10 +62,12 @@ class Restoring:
             for part in _parts(values):
                 written += (await restore_kv(self._namespace, kv_namespace, part, caller=self._caller)).count
         written += (await restore_settings(self._namespace, settings, caller=self._caller)).count
+        for part in _parts(recovery.carried_identities(table)):
+            written += (await restore_identities(self._namespace, part, caller=self._caller)).count
         await mark_restored(self._namespace)
         self._restored_history = history
         if written:
-            _log.warning("The store had lost its data: wrote back %d key-values and settings.", written)
+            _log.warning("The store had lost its data: wrote back %d key-values, settings and identities.", written)
 
     async def _restore_queues(self, recovery: Recovery) -> None:
         table = self._replica.table

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from routebook.errors import (
+    ConflictError,
     ForbiddenError,
     InvalidInputError,
     NotFoundError,
@@ -57,6 +58,7 @@ NO_SUCH_PATH = Kind("no-such-path", 404, "There is nothing at this path")
 WRONG_METHOD = Kind("method-not-allowed", 405, "This path does not support that method")
 TOO_SLOW = Kind("request-too-slow", 408, "The request did not arrive in time", _CLOSE)
 REFUSED = Kind("refused", 409, "The rules of the route table do not allow it")
+CONFLICT = Kind("conflict", 409, "Something else has it already")
 TOO_LARGE = Kind("body-too-large", 413, "The body is larger than allowed", _CLOSE)
 INVALID = Kind("invalid-input", 422, "A value is not allowed")
 INTERNAL = Kind("internal-error", 500, "Internal error")
@@ -75,6 +77,7 @@ _BY_ERROR: Final[tuple[tuple[type[RoutebookError], Kind], ...]] = (
     (NotReadyError, NOT_READY),
     (NotSeenYetError, NOT_SEEN_YET),
     (RefusedError, REFUSED),
+    (ConflictError, CONFLICT),
     (ForbiddenError, FORBIDDEN),
     (StoreRefusalError, STORE_TROUBLE),
     (StoreUnavailableError, STORE_UNAVAILABLE),

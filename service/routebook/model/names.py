@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from routebook.errors import InvalidInputError
+from routebook.model.identity import Identity
 
 MAX_NAME_CHARACTERS = 300
 """RocketMQ allows a consumer group 255, and its retry topic's name has a prefix. Other names get the same limit."""
@@ -69,6 +70,8 @@ class Caller:
     """Recorded with every change in the history."""
 
     actor: str
-    """A worker's id, or the operator's name."""
+    """A worker's id, the name of an identity, or `operator` and the like for a caller without one."""
     source: str = ""
     """The peer's address; empty when the worker itself made the change."""
+    identity: Identity | None = None
+    """Proven by a token, a signature or a certificate."""

@@ -37,6 +37,7 @@ from routebook.model.broker import (
 from routebook.model.names import Caller, check_name, join_instance_name
 from routebook.observability.metrics import Metrics
 from routebook.registry.heartbeat_gaps import HeartbeatGaps
+from routebook.registry.identities import Identities
 from routebook.registry.reading import Reading
 from routebook.registry.registration import (
     LongWork,
@@ -115,6 +116,7 @@ class Registry(Reading):
         self.sessions = Sessions(namespace, replica, live, self._removals, metrics or Metrics(), worker=worker)
         self.heartbeat_gaps = HeartbeatGaps(namespace, live, worker)
         self.long_work = LongWork()
+        self.identities = Identities(namespace, replica)
         self._namespace = namespace
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from routebook.model.broker import Instance
 from routebook.replica.table import Table
 from routebook.store.history import BASELINE_KINDS, KINDS, Change, read_changes
+from routebook.store.identities import read_identities
 from routebook.store.namespace import Namespace
 from routebook.store.reads import (
     GroupImage,
@@ -81,6 +82,7 @@ class References:
     instance_names: set[str] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
     settings: bool = False
+    identities: bool = False
 
     @classmethod
     def of(cls, changes: Iterable[Change]) -> "References":
@@ -101,6 +103,7 @@ class References:
         if "namespace" in change.fields:
             self.namespaces.add(change.fields["namespace"])
         self.settings |= change.kind == "settings-changed"
+        self.identities |= change.kind == "identity-changed"
 
     def _add_group(self, broker: str, topics: frozenset[str] | None) -> None:
         known = self.groups.get(broker, _NO_TOPICS)
@@ -115,6 +118,7 @@ class Reread:
     instances: dict[str, Instance | None]
     kv: dict[str, dict[str, str] | None]
     settings: dict[str, str] | None
+    identities: dict[str, str] | None
 
     def apply_to(self, table: Table) -> set[str]:
         """Returns the topics whose route may have changed."""
@@ -127,6 +131,8 @@ class Reread:
             changed |= table.apply_kv(kv_namespace, values)
         if self.settings is not None:
             table.apply_settings(self.settings)
+        if self.identities is not None:
+            table.apply_identities(self.identities)
         return changed
 
 
@@ -137,6 +143,7 @@ async def reread(namespace: Namespace, changes: Sequence[Change]) -> Reread:
         instances=await read_instances(namespace, sorted(references.instance_names)),
         kv=await _read_key_values(namespace, references.namespaces),
         settings=await read_settings(namespace) if references.settings else None,
+        identities=await read_identities(namespace) if references.identities else None,
     )
 
 
@@ -175,6 +182,7 @@ async def load(namespace: Namespace) -> tuple[Table, Position]:
     for kv_namespace, values in (await _read_key_values(namespace, await read_kv_namespaces(namespace))).items():
         table.apply_kv(kv_namespace, values)
     table.apply_settings(await read_settings(namespace))
+    table.apply_identities(await read_identities(namespace))
     return table, await _catch_up(namespace, table, Position.of(head))
 
 

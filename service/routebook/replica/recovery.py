@@ -61,7 +61,12 @@ class Recovery:
             return True
         if self._awaited or self._since_return_ms < QUIET_MS:
             return False
-        return not (self.carried_kv(table) or self.carried_settings(table) or self.carried_queues(table))
+        return not (
+            self.carried_kv(table)
+            or self.carried_settings(table)
+            or self.carried_identities(table)
+            or self.carried_queues(table)
+        )
 
     # -- what has to be written back to the store
 
@@ -73,6 +78,9 @@ class Recovery:
     def carried_settings(self, table: Table) -> dict[str, str]:
         """Settings changed at run time that the store lacks."""
         return _lacking(self.shown.settings, table.settings)
+
+    def carried_identities(self, table: Table) -> dict[str, str]:
+        return _lacking(self.shown.identities, table.identities)
 
     def carried_queues(self, table: Table) -> dict[str, dict[str, QueueData]]:
         """Broker → entries that came from register-topic, which no broker registers. Only of groups that are back."""
@@ -97,6 +105,7 @@ class Recovery:
         for namespace in {*self.shown.kv, *now.kv}:
             changed |= self.merge_kv(namespace, before.kv.get(namespace), now.kv.get(namespace))
         self.merge_settings(before.settings, now.settings)
+        self.merge_identities(before.identities, now.identities)
         yield changed
 
     def apply(self, table: Table, changes: Sequence[Change], read: Reread) -> set[str]:
@@ -122,6 +131,10 @@ class Recovery:
             settings_before = dict(table.settings)
             table.apply_settings(read.settings)
             self.merge_settings(settings_before, read.settings)
+        if read.identities is not None:
+            identities_before = dict(table.identities)
+            table.apply_identities(read.identities)
+            self.merge_identities(identities_before, read.identities)
         return changed
 
     def delete(self, change: Change) -> set[str]:
@@ -141,6 +154,9 @@ class Recovery:
             if namespace in self.shown.kv:
                 values = {name: value for name, value in self.shown.kv[namespace].items() if name != key}
                 changed |= self.shown.apply_kv(namespace, values)
+        if change.kind == "identity-changed" and change.fields["cause"] == "revoked":
+            name = change.fields["name"]
+            self.shown.apply_identities({key: value for key, value in self.shown.identities.items() if key != name})
         return changed
 
     def _empty_seat(self, broker: str, address: str) -> set[str]:
@@ -171,6 +187,9 @@ class Recovery:
 
     def merge_settings(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
         self.shown.apply_settings(_newest_of(self.shown.settings, before, now))
+
+    def merge_identities(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        self.shown.apply_identities(_newest_of(self.shown.identities, before, now))
 
     def _count_awaited_seats(self, broker: str, now: BrokerGroup | None) -> None:
         shown = self.shown.groups.get(broker)

@@ -114,6 +114,11 @@ def setting_fact(key: str, value: str) -> int:
     return hash_fact("setting", key, value)
 
 
+def identity_fact(name: str, packed: str) -> int:
+    """Only the revision of the packed identity: the digest is public, so no secret may enter it."""
+    return hash_fact("identity", name, packed.partition(",")[0])
+
+
 _DISTINCT_VALUES = 16_384
 """A fleet has some dozens of distinct queue values. The bound protects the memory against a hostile broker."""
 
@@ -232,7 +237,7 @@ class Queues:
 
 
 class Table:
-    """Groups, queues, clusters, instances, mappings, key-values and settings, with indexes and a digest."""
+    """Groups, queues, clusters, instances, mappings, key-values, settings and identities, with indexes and a digest."""
 
     def __init__(self) -> None:
         self._digest = Digest()
@@ -254,6 +259,8 @@ class Table:
         """Every topic with a queue entry."""
         self.kv: Mapping[str, Mapping[str, str]] = self._kv
         self.settings: Mapping[str, str] = {}
+        self.identities: Mapping[str, str] = {}
+        """Packed; a new object with every change."""
 
     # -- reading
 
@@ -347,6 +354,13 @@ class Table:
         self.settings = dict(settings)
         return True
 
+    def apply_identities(self, identities: Mapping[str, str]) -> None:
+        if identities == self.identities:
+            return
+        self._digest.remove_all(identity_fact(*item) for item in self.identities.items())
+        self._digest.add_all(identity_fact(*item) for item in identities.items())
+        self.identities = dict(identities)
+
     def compute_digest(self) -> str:
         """Computes from the facts alone what `digest` has to be."""
         fresh = Digest()
@@ -368,6 +382,7 @@ class Table:
             chain.from_iterable(map(instance_facts, self._instances.values())),
             chain.from_iterable(kv_facts(namespace, values.items()) for namespace, values in self._kv.items()),
             (setting_fact(*item) for item in self.settings.items()),
+            (identity_fact(*item) for item in self.identities.items()),
         )
 
     def _exchange_group(self, broker: str, group: BrokerGroup | None) -> bool:

@@ -26,6 +26,7 @@ KINDS: Final = (
     "kv-put",
     "kv-deleted",
     "settings-changed",
+    "identity-changed",
     "expiry-held",
     "expiry-released",
     "expiry-paused",

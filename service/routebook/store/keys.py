@@ -18,6 +18,7 @@
 | `workers`, `workers:about` | sorted set, hash | workers by the end of their lease (deadline clock); for `status` |
 | `kv`, `kv:<namespace>` | set, hash | key-value namespaces, including empty ones; their values |
 | `settings` | hash | run-time settings |
+| `identities` | hash | name → role, policy and credentials as JSON; tokens hashed, signing secrets in clear |
 | `changes` | stream | the history; id `<ms>-<version>`, one field `d` |
 | `changes:marks` | sorted set | version by the bytes of the history written up to it, one per MiB |
 | `pulse` | stream | heartbeat gaps; ids as in `changes`, with versions of its own |

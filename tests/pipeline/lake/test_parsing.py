@@ -87,6 +87,7 @@ READABLE = {
     "kv": Readable(entry("kv-put", namespace="n", key="k", sha256="00"), [{}]),
     "kv gone": Readable(entry("kv-deleted", namespace="n", key="k"), [{}]),
     "setting": Readable(entry("settings-changed", key="k", value=5), [{}]),
+    "identity": Readable(entry("identity-changed", name="ci", role="admin", cause="created"), [{"cause": "created"}]),
     "held": Readable(entry("expiry-held", brokers=3), [{}]),
     "released": Readable(entry("expiry-released", brokers=["b1"], actor="op"), [{"actor": "op"}]),
     PAUSED: Readable(entry(PAUSED, from_ms=5, to_ms=9), [{"from_ms": 5, "to_ms": 9}]),
