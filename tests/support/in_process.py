@@ -59,7 +59,8 @@ class InProcessWorker:
 
 
 async def start_worker(store_url: str, namespace_name: str, **settings: Any) -> InProcessWorker:
-    flags = {name: str(value) for name, value in settings.items()}
+    # The test listens on loopback, as `up` does, so administrative requests need no permission.
+    flags = {"bind_address": "127.0.0.1"} | {name: str(value) for name, value in settings.items()}
     live = LiveSettings(load(flags | {"redis_url": store_url, "namespace": namespace_name}, {}, None, profile="serve"))
     name = f"worker-{secrets.token_hex(3)}"
     keys = Keys(namespace_name)

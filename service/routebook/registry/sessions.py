@@ -109,6 +109,10 @@ class Bindings:
     def has_connection(self, connection: SessionConnection) -> bool:
         return connection in self._by_connection
 
+    def instances_of(self, connection: SessionConnection) -> frozenset[str]:
+        """The names of the instances that the connection is bound to."""
+        return frozenset(self._by_connection.get(connection, ()))
+
     def connections(self) -> list[SessionConnection]:
         return list(self._by_connection)
 
@@ -247,6 +251,11 @@ class Sessions:
     def has_instances(self, connection: SessionConnection) -> bool:
         """Whether the end of this connection could remove a broker."""
         return self._bindings.has_connection(connection)
+
+    def broker_names_of(self, connection: SessionConnection) -> set[str]:
+        """The groups whose brokers registered over this connection."""
+        instances = self._replica.table.instances
+        return {instances[name].broker for name in self._bindings.instances_of(connection) if name in instances}
 
     def queue_unregistration(
         self, removal: Removal, caller: Caller, connection: SessionConnection | None

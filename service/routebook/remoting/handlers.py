@@ -22,6 +22,7 @@ from routebook.protocol.headers import read_boolean, read_int, read_long, write_
 from routebook.protocol.registration_body import read_registration_in_steps
 from routebook.protocol.request_bodies import read_data_version, read_queue_datas
 from routebook.registry.registry import Registry
+from routebook.remoting.permissions import Permissions
 from routebook.remoting.reply import Handler, Reply, RequestContext
 from routebook.replica.routes import (
     ClusterInfo,
@@ -217,8 +218,9 @@ MAX_ROUTE_BYTES: Final = 32_768
 class TopicHandlers:
     """205, 216, 217, 327: topics are changed by operators and brokers."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, permissions: Permissions) -> None:
         self._registry = registry
+        self._permissions = permissions
 
     async def delete(self, context: RequestContext) -> Reply:
         """A success even without a topic to delete, or without a name."""
@@ -232,6 +234,7 @@ class TopicHandlers:
         """A success even if the rules let nothing, or only a part, be stored."""
         queues = dict(read_queue_datas(context.body_within(MAX_ROUTE_BYTES)))
         topic = context.text("topic")
+        self._permissions.check_topic_registration(context, set(queues))
         if queues and topic is not None:
             with suppress(NotFoundError):
                 await self._registry.register_topic(topic, queues, context.caller)
@@ -349,11 +352,13 @@ def _text_of(body: bytes) -> str:
     return body.decode("utf-8", "replace")
 
 
-def handlers_by_code(registry: Registry, live: LiveSettings) -> Mapping[int, Handler]:
+def handlers_by_code(
+    registry: Registry, live: LiveSettings, permissions: Permissions
+) -> Mapping[int, Handler]:
     """All requests but the lookup (105), which does not go through the queue."""
     brokers = BrokerHandlers(registry, live)
     lists = ListHandlers(registry, live)
-    topics = TopicHandlers(registry)
+    topics = TopicHandlers(registry, permissions)
     key_values = KeyValueHandlers(registry)
     configuration = ConfigurationHandlers(registry, live)
 

@@ -44,6 +44,7 @@ from routebook.protocol.lookup_template import LookupTemplate
 from routebook.registry.registry import Registry
 from routebook.remoting.cluster_test import ClusterTestLookups
 from routebook.remoting.lookups import BATCH_BYTES, Lookups
+from routebook.remoting.permissions import Permissions
 from routebook.remoting.reply import (
     Handler,
     Reply,
@@ -71,11 +72,17 @@ LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 class Port:
     def __init__(
-        self, registry: Registry, live: LiveSettings, handlers: Mapping[int, Handler], metrics: Metrics
+        self,
+        registry: Registry,
+        live: LiveSettings,
+        handlers: Mapping[int, Handler],
+        permissions: Permissions,
+        metrics: Metrics,
     ) -> None:
         settings = live.current
         self.registry = registry
         self.handlers = handlers
+        self.permissions = permissions
         self.worker = registry.worker
         self.queue = WorkQueue(
             runners=settings.default_thread_pool_nums,
@@ -431,6 +438,7 @@ class RemotingConnection(asyncio.Protocol):
         context = RequestContext(request, self, caller, lambda early: self._answer(request, early))
         metrics, start = self._port.metrics, perf_counter()
         try:
+            self._port.permissions.check(context)
             reply = await self._port.handlers[request.code](context)
         except RoutebookError as error:
             # An unreachable store is logged once, elsewhere; here a thousand brokers would log it.

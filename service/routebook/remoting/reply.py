@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from routebook.errors import InvalidInputError, RefusedError, RoutebookError
+from routebook.errors import ForbiddenError, InvalidInputError, RefusedError, RoutebookError
 from routebook.model.names import Caller
 from routebook.protocol.body_json import BodyError, ChecksumError
 from routebook.protocol.frame import Ext, Request, ResponseCode
@@ -25,7 +25,7 @@ class Reply(NamedTuple):
 
 
 def reply_to_error(error: RoutebookError) -> Reply:
-    """Code 1 for every error, after which a peer keeps what it has. RocketMQ sends the text of a Java exception, which
+    """Code 16 for a missing permission, and code 1 for every other error, after which a peer keeps what it has. RocketMQ sends the text of a Java exception, which
     peers only log.
     """
     # RocketMQ has begun its answer to a registration when it finds these two errors: hence the empty typed header.
@@ -35,6 +35,8 @@ def reply_to_error(error: RoutebookError) -> Reply:
         return Reply(ResponseCode.SYSTEM_ERROR, ext={}, remark=error.remark)
     if isinstance(error, BodyError):
         return Reply(ResponseCode.SYSTEM_ERROR, remark=error.remark)
+    if isinstance(error, ForbiddenError):
+        return Reply(ResponseCode.NO_PERMISSION, remark=str(error))
     return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
 
 

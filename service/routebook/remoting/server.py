@@ -19,6 +19,7 @@ from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.remoting.handlers import handlers_by_code
 from routebook.remoting.notifications import Notifications
+from routebook.remoting.permissions import Permissions
 from routebook.remoting.port import Port
 from routebook.settings import LiveSettings
 
@@ -38,7 +39,8 @@ class RemotingServer:
         self._registry = registry
         self._notifications = Notifications(live)
         registry.min_broker_changes.listener = self._notifications.notify
-        self.port = Port(registry, live, handlers_by_code(registry, live), metrics)
+        permissions = Permissions(registry, live)
+        self.port = Port(registry, live, handlers_by_code(registry, live, permissions), permissions, metrics)
         self._acceptor: Acceptor | None = None
         self._tasks: list[asyncio.Task[None]] = []
         metrics.before_exposition(lambda: metrics.remoting_port(self.port.figures()))

@@ -305,6 +305,14 @@ class Settings(BaseModel):
             "port does not authenticate its peers; HTTP with the token can change the same settings."
         ),
     )
+    remoting_admin: Literal["", "open", "signed", "off"] = setting(
+        "", at_run_time=True, allowed="open, signed, off, or empty",
+        why=(
+            "Who may send administrative requests (100, 101, 102, 205, 216, 219, 318, 327) over the remoting port: "
+            "everyone (open, as Apache's), those who sign with an identity of at least operator (signed), or nobody "
+            "(off). Empty: open when the service listens on loopback only, otherwise signed."
+        ),
+    )
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath", properties_name="configBlackList",
         allowed="names of properties, separated by semicolons",
@@ -503,6 +511,15 @@ class Settings(BaseModel):
     )
 
     # fmt: on
+
+    @property
+    def listens_on_loopback_only(self) -> bool:
+        """Whether only programs on this machine can reach the public ports. They need no permission."""
+        host = self.bind_address.strip("[]").partition("%")[0]
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
 
     @property
     def proxy_networks(self) -> tuple[Network, ...]:
