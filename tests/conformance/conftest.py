@@ -38,7 +38,9 @@ def name_service(release: Release, tmp_path_factory: pytest.TempPathFactory) -> 
         with ApacheService(libraries, folder, PROPERTIES) as apache:
             yield apache
     else:
-        with RoutebookFleet(folder, PROPERTIES, data_dir=folder / "store") as fleet:
+        # Like Apache's, it obeys mqadmin. Tests of permissions have services of their own.
+        flags = ("--remoting-admin", "open")
+        with RoutebookFleet(folder, PROPERTIES, flags=flags, data_dir=folder / "store") as fleet:
             yield fleet
 
 

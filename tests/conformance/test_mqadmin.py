@@ -97,7 +97,7 @@ def both(release: Release, admin: Admin, tmp_path_factory: pytest.TempPathFactor
     kinds = {"admin-a": ("5.5.0", 0), "admin-b": ("5.3.3", 0)}
     with ExitStack() as stack:
         apache = stack.enter_context(ApacheNameServer(libraries, folder / "apache", properties=PROPERTIES))
-        flags = ("--remoting-config-updates", "true")
+        flags = ("--remoting-admin", "open", "--remoting-config-updates", "true")
         ours = stack.enter_context(RoutebookFleet(folder / "ours", PROPERTIES, flags=flags))
         brokers = {}
         for name, (version, broker_id) in kinds.items():

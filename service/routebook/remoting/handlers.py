@@ -352,9 +352,7 @@ def _text_of(body: bytes) -> str:
     return body.decode("utf-8", "replace")
 
 
-def handlers_by_code(
-    registry: Registry, live: LiveSettings, permissions: Permissions
-) -> Mapping[int, Handler]:
+def handlers_by_code(registry: Registry, live: LiveSettings, permissions: Permissions) -> Mapping[int, Handler]:
     """All requests but the lookup (105), which does not go through the queue."""
     brokers = BrokerHandlers(registry, live)
     lists = ListHandlers(registry, live)

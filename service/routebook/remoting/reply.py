@@ -25,8 +25,8 @@ class Reply(NamedTuple):
 
 
 def reply_to_error(error: RoutebookError) -> Reply:
-    """Code 16 for a missing permission, and code 1 for every other error, after which a peer keeps what it has. RocketMQ sends the text of a Java exception, which
-    peers only log.
+    """Code 16 for a missing permission. Code 1 for every other error, after which a peer keeps what it has. RocketMQ
+    sends the text of a Java exception, which peers only log.
     """
     # RocketMQ has begun its answer to a registration when it finds these two errors: hence the empty typed header.
     if isinstance(error, RefusedError):

@@ -10,7 +10,8 @@ from tests.conformance.java_processes import HOST, ApacheNameServer
 from tests.runtime.running import Running
 
 SETTINGS = {
-    # Otherwise 318 is refused.
+    # Otherwise administrative requests are refused, and 318 in particular.
+    "ROUTEBOOK_REMOTING_ADMIN": "open",
     "ROUTEBOOK_REMOTING_CONFIG_UPDATES": "true",
     # The histories wait until a lost connection has its effect. Losing many at once must not be a mass disconnect.
     "ROUTEBOOK_CONNECTION_GRACE_MS": "100",
