@@ -12,7 +12,7 @@ from routebook.errors import ForbiddenError
 from routebook.protocol.frame import RequestCode, request_name
 from routebook.registry.registry import Registry
 from routebook.remoting.reply import RequestContext
-from routebook.settings import LiveSettings
+from routebook.settings import LiveSettings, Settings
 
 ADMINISTRATIVE: Final = frozenset(
     {
@@ -32,23 +32,24 @@ PAGE: Final = "docs/security.md#the-remoting-port"
 class Permissions:
     def __init__(self, registry: Registry, live: LiveSettings) -> None:
         self._registry = registry
-        self._live = live
+        self._is_open = True
+        self.guarded: frozenset[int] = frozenset()
+        """The codes for which `check` has to be called."""
+        live.subscribe(self._settings_changed)
+        self._settings_changed(live.current)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether everyone may send administrative requests."""
-        settings = self._live.current
+    def _settings_changed(self, settings: Settings) -> None:
         mode = settings.remoting_admin or ("open" if settings.listens_on_loopback_only else "off")
-        return mode == "open"
+        self._is_open = mode == "open"
+        self.guarded = frozenset() if self._is_open else ADMINISTRATIVE
 
     def check(self, context: RequestContext) -> None:
         """Raises ForbiddenError when the caller may not send this request."""
-        if context.request.code in ADMINISTRATIVE and not self.is_open:
-            raise self._refusal(request_name(context.request.code))
+        raise self._refusal(request_name(context.request.code))
 
     def check_topic_registration(self, context: RequestContext, brokers: set[str]) -> None:
         """217: brokers send it for themselves, over the connection that they registered with."""
-        if not self.is_open and not brokers <= self._registry.sessions.broker_names_of(context.connection):
+        if not self._is_open and not brokers <= self._registry.sessions.broker_names_of(context.connection):
             raise self._refusal(f"{request_name(context.request.code)} for brokers of another connection")
 
     def _refusal(self, what: str) -> ForbiddenError:
