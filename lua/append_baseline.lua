@@ -20,6 +20,7 @@ reply    {status, version, number of entries, cursor} DONE, FENCED. cursor: empt
 -- include: clock
 -- include: changes
 -- include: leadership
+-- include: integers
 -- include: groups
 -- include: entry_parts
 

@@ -22,6 +22,7 @@ reply     {status, version, number of entries deleted, cursor} DONE, UNCHANGED (
 -- include: json
 -- include: clock
 -- include: changes
+-- include: integers
 -- include: groups
 -- include: topic_queues
 

@@ -24,6 +24,7 @@ reply     {status, version, number handled, notices, broker to stage, removed in
 -- include: changes
 -- include: deadline_clock
 -- include: leadership
+-- include: integers
 -- include: groups
 -- include: slices
 -- include: staging

@@ -15,6 +15,7 @@ reply     {clusters that list the group, group as field and value, queue entries
 ]]
 -- include: keys
 -- include: json
+-- include: integers
 -- include: groups
 -- include: slices
 

@@ -54,6 +54,7 @@ reply     {status, version, incarnation, master address, master HA address, gap,
 -- include: deadline_clock
 -- include: sessions
 -- include: heartbeat
+-- include: integers
 -- include: groups
 -- include: slices
 -- include: staging

@@ -17,6 +17,7 @@ reply     {status, version, number of entries put} DONE, UNCHANGED, UNKNOWN (a b
 -- include: json
 -- include: clock
 -- include: changes
+-- include: integers
 -- include: groups
 -- include: topic_queues
 

@@ -18,6 +18,7 @@ reply     {status, version, number written} DONE, UNCHANGED, STALE (the group ha
 -- include: json
 -- include: clock
 -- include: changes
+-- include: integers
 -- include: groups
 -- include: topic_queues
 

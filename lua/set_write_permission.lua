@@ -18,6 +18,7 @@ reply     {status, version, number of topics} DONE, UNCHANGED, UNKNOWN (the grou
 -- include: json
 -- include: clock
 -- include: changes
+-- include: integers
 -- include: groups
 -- include: slices
 -- include: staging

@@ -28,6 +28,7 @@ reply     {status, version, statuses, notices, broker to stage} DONE, UNCHANGED 
 -- include: changes
 -- include: sessions
 -- include: lost_connections
+-- include: integers
 -- include: groups
 -- include: slices
 -- include: staging

@@ -1,7 +1,7 @@
 --[[
 Reads and marks groups. `broker:<name>` has cluster, zone, acting, rev and `addr:<id>` for each seat. In an acting
 group a slave may act as the master (`enableActingMaster`). `rev`, the revision, is the version of the last change of
-seats, flags, queues or mappings; registration digests and differences are valid for one revision. Uses: keys, json.
+seats, flags, queues or mappings; registration digests and differences are valid for one revision. Uses: keys, json, integers.
 ]]
 local function seats_of(group)
   local seats = {}
@@ -17,7 +17,7 @@ end
 local function smallest_id(seats)
   local smallest
   for id in pairs(seats) do
-    if not smallest or tonumber(id) < tonumber(smallest) then
+    if not smallest or is_less(id, smallest) then
       smallest = id
     end
   end

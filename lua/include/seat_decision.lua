@@ -9,16 +9,16 @@ Decided by the worker before the script runs (`service/routebook/registry/regist
 parsed table: which topics are new, differ or are to be dropped, and that a slave that acts as master publishes
 read-only. The worker checks `may_publish` too, only to send no topics that this script would ignore. It decides on
 the revision that it sends along, and the script refuses any other (STALE), so the two cannot disagree.
-Uses: keys, groups.
+Uses: keys, integers, groups.
 ]]
 local function state_version(packed)
-  return tonumber(string.match(packed or '', '^(%-?%d+)') or '0')
+  return string.match(packed or '', '^(%-?%d+)') or '0'
 end
 
 -- The instance that holds the seat is live and has the higher state version.
 local function is_outranked(registration, holder)
   local other = redis.call('HMGET', key_of('instance', join_instance_name(registration.cluster, holder)), 'inc', 'dv')
-  return other[1] and state_version(other[2]) > state_version(registration.version)
+  return other[1] and is_less(state_version(registration.version), state_version(other[2]))
 end
 
 -- The master may publish topics, and so may the smallest id among brokers that support acting masters.
@@ -32,7 +32,7 @@ end
 
 local function decide_seat(registration, group, instance)
   local seats, former_ids = seats_of(group), {}
-  local lowers_smallest_id = tonumber(registration.id) < tonumber(smallest_id(seats) or '0')
+  local lowers_smallest_id = is_less(registration.id, smallest_id(seats) or '0')
   for id, holder in pairs(seats) do
     if holder == registration.address and id ~= registration.id then  -- an address holds one seat only
       former_ids[#former_ids + 1] = id

@@ -1,6 +1,6 @@
 --[[
 Collects what the brokers of a group are sent when its smallest id changes (request 905): its seats as id, address,
-id, address, …, smallest id first. Uses: hashes, keys, groups.
+id, address, …, smallest id first. Uses: hashes, keys, integers, groups.
 ]]
 local function seats_in_order(broker)
   local seats = seats_of(read_hash(key_of('broker', broker)))
@@ -8,7 +8,7 @@ local function seats_in_order(broker)
   for id in pairs(seats) do
     ids[#ids + 1] = id
   end
-  table.sort(ids, function(one, other) return tonumber(one) < tonumber(other) end)
+  table.sort(ids, is_less)
   local listed = {}
   for _, id in ipairs(ids) do
     listed[#listed + 1] = id

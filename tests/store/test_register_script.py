@@ -15,7 +15,7 @@ from routebook.store.registration import (
 )
 from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
-from tests.reference.build import A, B, mapping, registration, topics, version
+from tests.reference.build import A, B, C, mapping, registration, topics, version
 from tests.support.scripts import history, kinds, newest
 
 DIGEST = "d" * 32
@@ -208,3 +208,30 @@ async def test_a_heartbeat_by_seat_returns_the_data_version(namespace: Namespace
     await registered(namespace, data_version=version(7))
     reply = await heartbeat_broker(namespace, "east", "broker-a", 0, caller=CALLER)
     assert (reply.status, reply.data_version) == (Status.UNCHANGED, version(7))
+
+
+async def test_state_versions_above_2_53_are_compared_exactly(namespace: Namespace) -> None:
+    """2^53 and 2^53 + 1 are the same floating-point number, which is what Lua calculates with."""
+    large = 1 << 53
+    worker = PlainWorker(namespace)
+    await worker.register(registration(A, data_version=version(state=large + 1)))
+    await worker.register(registration(B, data_version=version(state=large)))
+    assert (await read_groups(namespace, {"broker-a": None}))["broker-a"].group.addresses == {0: A}  # type: ignore[union-attr]
+    await worker.register(registration(B, data_version=version(state=large + 2)))
+    assert (await read_groups(namespace, {"broker-a": None}))["broker-a"].group.addresses == {0: B}  # type: ignore[union-attr]
+
+
+async def test_ids_above_2_53_are_ordered_exactly(namespace: Namespace) -> None:
+    large = 1 << 53
+    worker = PlainWorker(namespace)
+    await worker.register(registration(A, large + 1, acting_master=True))
+    await worker.register(registration(B, large, acting_master=True, topics=topics("one", "two")))
+    image = (await read_groups(namespace, {"broker-a": None}))["broker-a"]
+    assert "one" in image.queues
+
+
+async def test_negative_state_versions_are_smaller_than_all_others(namespace: Namespace) -> None:
+    worker = PlainWorker(namespace)
+    for state, address in ((-10, A), (-9, B), (0, C), (-9, B), (3, A), (12, B), (3, A)):
+        await worker.register(registration(address, data_version=version(state=state)))
+    assert (await read_groups(namespace, {"broker-a": None}))["broker-a"].group.addresses == {0: B}  # type: ignore[union-attr]

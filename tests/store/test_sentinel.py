@@ -1,12 +1,13 @@
 """With Sentinel: the primary is found, a failover is followed, and one sentinel that disagrees is outvoted."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from routebook.errors import StoreUnavailableError
-from routebook.store.connection.client import StoreClient
+from routebook.store.connection.client import PRIMARY_CHECK_SECONDS, StoreClient
 from routebook.store.connection.url import StoreUrl
 from tests.support.fault_proxy import FaultProxy
 from tests.support.topologies import SentinelTrio, ask, kill
@@ -100,4 +101,51 @@ async def test_an_unknown_master_is_reported_by_name(trio: SentinelTrio) -> None
     client = new_client(trio.url.removesuffix("names") + "other")
     with pytest.raises(StoreUnavailableError, match="no master 'other'"):
         await client.open()
+    await client.close()
+
+
+async def test_a_promoted_primary_is_used_while_the_old_one_refuses_writes(own_trio: SentinelTrio) -> None:
+    """A partition separates the primary from its replica and the sentinels, but not from the workers. The old primary
+    answers reads, refuses writes with NOREPLICAS, and is not told that it was replaced.
+    """
+    client = new_client(own_trio.url)
+    await client.open()
+    await client.call("SET", "k", "before")
+    primary, replica = own_trio.primary.port or 0, own_trio.replica.port or 0
+    ask(primary, "CONFIG", "SET", "min-replicas-to-write", 1)
+    ask(primary, "CONFIG", "SET", "min-replicas-max-lag", 1)
+    await until(lambda: ask(primary, "INFO", "replication")["min_slaves_good_slaves"] == 1)
+    own_trio.promote_without_the_primary()
+    await until(lambda: all(own_trio.names_primary(port) == replica for port in own_trio.sentinel_ports))
+    with pytest.raises(StoreUnavailableError):
+        while await client.call("SET", "k", "at the old one"):
+            await asyncio.sleep(0.1)
+    assert await client.call("GET", "k")  # the old primary is connected and answers
+    await until(lambda: wrote(client, "at the promoted one"), timeout_s=10)
+    assert ask(replica, "GET", "k") == "at the promoted one"
+    assert ask(primary, "ROLE")[0] == "master"
+    await client.close()
+
+
+async def test_sentinel_is_asked_periodically_without_a_refused_write(own_trio: SentinelTrio) -> None:
+    client = new_client(own_trio.url)
+    await client.open()
+    await client.call("SET", "k", "before")
+    own_trio.promote_without_the_primary()
+    await until(lambda: not client.is_connected, timeout_s=30)
+    assert await client.call("SET", "k", "after") == b"OK"
+    assert client.epoch == 2
+    assert ask(own_trio.replica.port or 0, "GET", "k") == "after"
+    await client.close()
+
+
+async def test_a_minority_of_sentinels_does_not_move_a_connected_client(own_trio: SentinelTrio) -> None:
+    client = new_client(own_trio.url)
+    await client.open()
+    stranger, replica = own_trio.sentinel_ports[0], own_trio.replica.port or 0
+    ask(stranger, "SENTINEL", "REMOVE", "names")
+    ask(stranger, "SENTINEL", "MONITOR", "names", "127.0.0.1", replica, 2)
+    await asyncio.sleep(PRIMARY_CHECK_SECONDS + 1.5)
+    assert client.epoch == 1
+    assert client.is_connected
     await client.close()

@@ -96,6 +96,17 @@ class SentinelTrio(_Topology):
         """The port of the primary, as this sentinel sees it."""
         return int(ask(sentinel_port, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
 
+    def promote_without_the_primary(self) -> None:
+        """Makes the replica a primary and all sentinels name it, as a failover does while the old primary is cut off
+        from both: nothing tells the old one, and its connections stay open.
+        """
+        assert self.replica.port
+        for port in self.sentinel_ports:
+            ask(port, "SENTINEL", "REMOVE", MASTER)
+        ask(self.replica.port, "REPLICAOF", "NO", "ONE")
+        for port in self.sentinel_ports:
+            ask(port, "SENTINEL", "MONITOR", MASTER, "127.0.0.1", self.replica.port, 2)
+
     def _start_sentinel(self, primary_port: int) -> int:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="routebook-sentinel-")))
         port = free_port()

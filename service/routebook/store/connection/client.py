@@ -4,11 +4,17 @@ All layouts use the same path: the resolver finds the primary, the dialer connec
 links carries the calls. When something casts doubt on the primary (a broken connection, an overdue answer, READONLY,
 MOVED), the set is dropped, and the next call finds the primary again. A call is not repeated automatically, because a
 write whose answer was lost may have been carried out. The only exception is a redirected call, which was refused.
+
+A primary that was cut off from its replicas keeps its connections and answers reads long after a replica was promoted.
+So with Sentinel or Cluster, the nodes are asked again every few seconds, and at once when a write is refused with
+NOREPLICAS. When they name another primary that can be reached, the set is dropped, too.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 from routebook.errors import StoreError, StoreUnavailableError
@@ -16,7 +22,7 @@ from routebook.store.connection.dialer import UNREACHABLE_ADVICE, Dialer
 from routebook.store.connection.link import Link, LinkSet, Word, pack
 from routebook.store.connection.replies import NoScriptError, StoreRefusedError, StoreReplyError
 from routebook.store.connection.resolver import Resolver
-from routebook.store.connection.url import Address, StoreUrl
+from routebook.store.connection.url import Address, Layout, StoreUrl
 
 __all__ = ["NoScriptError", "StoreClient", "StoreRefusedError", "StoreReplyError", "Word"]
 
@@ -27,6 +33,12 @@ PAUSE_AFTER_FAILURE_SECONDS = 0.05
 SMALL_PIPELINE = 8
 """A pipeline with at most that many commands uses the links for calls; a longer one uses the link for pipelines."""
 CLOSE_SECONDS = 2.0
+PRIMARY_CHECK_SECONDS = 5.0
+"""How often Sentinel or Cluster is asked whether the primary in use is still the primary."""
+DOUBT_PAUSE_SECONDS = 1.0
+"""The least time between two such questions, however many writes are refused meanwhile."""
+
+_log = logging.getLogger(__name__)
 
 
 class StoreClient:
@@ -43,6 +55,8 @@ class StoreClient:
         self._open_links: set[Link] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._connecting: asyncio.Task[LinkSet] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._primary_in_doubt = asyncio.Event()
         self._not_before = 0.0
         self._last_answer = time.monotonic()
         self._epoch = 0
@@ -65,6 +79,8 @@ class StoreClient:
     async def open(self) -> None:
         """Connects, or raises StoreUnavailableError with the reason. Either way, later calls connect by themselves."""
         self._answered()
+        if self._watching is None and self.url.layout is not Layout.SINGLE:
+            self._watching = self._spawn(self._watch_primary())
         await self._connected(self._deadline(int(ATTEMPT_SECONDS * 1000) + 1000))
 
     async def close(self) -> None:
@@ -141,6 +157,8 @@ class StoreClient:
             self._resolver.point_at(error.text, links.address)
         if error.wants_new_connection:
             self._drop(links)
+        if error.code == "NOREPLICAS":
+            self._primary_in_doubt.set()
         return error.redirected
 
     async def _connected(self, deadline: float) -> LinkSet:
@@ -221,6 +239,33 @@ class StoreClient:
         link.ended.add_done_callback(self._tasks.discard)
         self._open_links.add(link)
         return link
+
+    async def _watch_primary(self) -> None:
+        """Runs until the client is closed."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._primary_in_doubt.wait(), PRIMARY_CHECK_SECONDS)
+            self._primary_in_doubt.clear()
+            with suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(ATTEMPT_SECONDS):
+                    await self._use_promoted_primary()
+            await asyncio.sleep(DOUBT_PAUSE_SECONDS)
+
+    async def _use_promoted_primary(self) -> None:
+        """Drops the links if most nodes name another primary. It is contacted first: a primary that cannot be reached
+        is no better than the one in use, which still answers reads.
+        """
+        links = self._links
+        if links is None or links.address is None:
+            return
+        promoted = await self._resolver.find_promoted(links.address)
+        if promoted is None:
+            return
+        connection = await self._dialer.dial_primary(promoted)
+        await connection.disconnect(nowait=True)
+        if self._links is links:
+            _log.warning("The primary of the store is now %s and no longer %s.", promoted, links.address)
+            self._drop(links)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Starts a task that `close` ends."""

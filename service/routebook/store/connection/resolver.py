@@ -36,12 +36,30 @@ class Resolver:
         """None stands for the socket. Raises StoreUnavailableError if no node names a primary."""
         if self._url.layout is Layout.SINGLE:
             return [self._url.addresses[0] if self._url.addresses else None]
-        if self._url.layout is Layout.SENTINEL:
-            return list(await self._vote(self._url.addresses, self._ask_sentinel))
         pointed_at, self._pointed_at = self._pointed_at, None
         if pointed_at:
             return [pointed_at]
-        return list(await self._vote(self._known_nodes, self._ask_node))
+        votes = await self._ask_all()
+        return [address for address, _ in votes.most_common()]
+
+    async def find_promoted(self, current: Address) -> Address | None:
+        """The primary that a majority of the nodes names, if it is not `current`. Fewer are not enough to leave a
+        primary that answers: they may be cut off together with an old one.
+        """
+        nodes = len(self._nodes)
+        votes = await self._ask_all()
+        ((named, count),) = votes.most_common(1)
+        return named if named != current and count > nodes // 2 else None
+
+    @property
+    def _nodes(self) -> Collection[Address]:
+        return self._url.addresses if self._url.layout is Layout.SENTINEL else self._known_nodes
+
+    async def _ask_all(self) -> Counter[Address]:
+        """How many nodes name each address; not all of them if a majority has been found."""
+        if self._url.layout is Layout.SENTINEL:
+            return await self._vote(self._nodes, self._ask_sentinel)
+        return await self._vote(self._nodes, self._ask_node)
 
     def point_at(self, redirection: str, asked: Address | None) -> None:
         """Uses a node's `MOVED <slot> <host>:<port>` for the next search. An empty host is the node that was asked."""
@@ -69,7 +87,7 @@ class Resolver:
 
     async def _vote(
         self, nodes: Collection[Address], ask: Callable[[Address], Awaitable[Address | None]]
-    ) -> list[Address]:
+    ) -> Counter[Address]:
         votes: Counter[Address] = Counter()
         failures: list[str] = []
         tasks = [asyncio.ensure_future(ask(node)) for node in nodes]
@@ -96,7 +114,7 @@ class Resolver:
             raise StoreUnavailableError(
                 f"No node of {self._url} names a primary: {failures[0]}", advice=_ADVICE[self._url.layout]
             )
-        return [address for address, _ in votes.most_common()]
+        return votes
 
     def _names_no_primary(self) -> str:
         if self._url.layout is Layout.SENTINEL:
