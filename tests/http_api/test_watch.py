@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from routebook.http_api.watch_streams import MAX_SINGLE_EVENTS, EventId, Watch, WatchRequest
+from routebook.listeners.peers import Peer, PeerLimits
 from routebook.model.names import Caller
 from routebook.store.history import write_baseline
 from routebook.store.namespace import Namespace
@@ -19,6 +20,8 @@ from routebook.store.workers import acquire_lease
 from tests.http_api.conftest import Worker, running, seat
 from tests.http_api.ports import TIMEOUT_SECONDS, raw_connection
 from tests.support.waiting import until
+
+A_PEER = Peer("192.0.2.1", PeerLimits())
 
 
 @dataclass(frozen=True)
@@ -237,7 +240,9 @@ async def test_a_new_history_is_a_reset(worker: Worker, namespace: Namespace) ->
 
 
 async def test_keep_alive_comments_are_sent(worker: Worker) -> None:
-    watch = Watch(worker.registry, worker.app._watchers, WatchRequest("A", resumes=False), keep_alive_seconds=0.02)
+    watch = Watch(
+        worker.registry, worker.app._watchers, A_PEER, WatchRequest("A", resumes=False), keep_alive_seconds=0.02
+    )
     async with aclosing(watch.stream()) as stream:  # type: ignore[type-var]
         opening, comment = await anext(stream), await anext(stream)
     assert opening.startswith(b"retry:")
@@ -245,7 +250,7 @@ async def test_keep_alive_comments_are_sent(worker: Worker) -> None:
 
 
 async def test_a_watch_that_does_not_keep_up_ends(worker: Worker) -> None:
-    watch = Watch(worker.registry, worker.app._watchers, WatchRequest("A", resumes=False))
+    watch = Watch(worker.registry, worker.app._watchers, A_PEER, WatchRequest("A", resumes=False))
     async with aclosing(watch.stream()) as stream:  # type: ignore[type-var]
         await anext(stream)
         for version in range(1, 1002):
@@ -268,12 +273,19 @@ async def test_a_watch_ends_when_the_worker_stops(namespace: Namespace) -> None:
         assert (late.status_code, late.json()["type"]) == (503, "busy")
 
 
-async def test_the_number_of_watches_is_limited(worker: Worker) -> None:
-    worker.app._watchers._max_watches = 1
-    async with watching(worker, "A"):
-        await subscribed(worker)
-        more = await worker.http.get("/v1/watch")
-        assert (more.status_code, more.json()["type"]) == (503, "busy")
+@pytest.mark.parametrize("setting", ["max_watches", "max_watches_per_address"])
+async def test_the_number_of_watches_is_limited(namespace: Namespace, setting: str) -> None:
+    async with running(namespace, **{setting: "1"}) as worker:
+        async with watching(worker, "A"):
+            await subscribed(worker)
+            more = await worker.http.get("/v1/watch")
+            assert (more.status_code, more.json()["type"]) == (503, "busy")
+            assert f"{setting} is 1" in more.json()["detail"]
+        # The worker notices the end of a stream when it writes the next time.
+        worker.registry.replica.subscriptions.publish(["A"], 1, 1)
+        await until(lambda: watchers(worker) == 0)
+        async with watching(worker, "A"):
+            await subscribed(worker)
 
 
 def test_event_ids_are_ordered_like_the_history() -> None:

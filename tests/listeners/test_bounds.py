@@ -3,12 +3,14 @@
 import asyncio
 import subprocess
 import sys
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
 from routebook.listeners import acceptor as acceptor_module
 from routebook.listeners.acceptor import ConnectionLimits
+from routebook.listeners.peers import PeerLimits, Peers
 from tests.listeners.ports import Echo, Port, accepting
 from tests.protocol.plain_frames import json_lookup
 from tests.support.peers import Peer
@@ -195,3 +197,46 @@ async def test_a_flood_of_silent_connections_leaves_room_for_one_that_sends_a_re
         for one in [*flood, known, late]:
             one.abort()
         await asyncio.sleep(0)
+
+
+async def test_the_connections_of_one_address_are_limited(caplog: pytest.LogCaptureFixture) -> None:
+    async with accepting(peers=Peers(PeerLimits(connections=2)), address_full_answer=b"too many") as port:
+        held = [await answered_peer(port) for _ in range(2)]
+        async with await Peer.connect(port.address) as one:
+            assert await one.read_to_end() == b"too many"
+        assert port.refused("address") == 1
+        assert "max_connections_per_address" in caplog.text
+        async with await Peer.connect(port.address, local_addr=("127.0.0.2", 0)) as other:
+            await other.send(LOOKUP)
+            assert await other.receive(len(LOOKUP)) == LOOKUP
+        held.pop().abort()
+        await until(lambda: port.acceptor.open_connections == 1)
+        held.append(await answered_peer(port))
+        for one in held:
+            one.abort()
+
+
+async def test_a_silent_connection_counts_at_its_address() -> None:
+    peers = Peers(PeerLimits(connections=2))
+    async with accepting(peers=peers) as port, await Peer.connect(port.address), await Peer.connect(port.address):
+        await until(lambda: peers.get("127.0.0.1").connections == 2)
+        async with await Peer.connect(port.address) as one:
+            assert await one.read_to_end() == b""
+    await until(lambda: peers.get("127.0.0.1").connections == 0)
+
+
+async def test_a_connection_counts_at_the_source_of_its_proxy_header() -> None:
+    peers = Peers(PeerLimits(connections=1))
+    async with accepting(peers=peers, proxy_from=(ip_network("127.0.0.0/8"),)) as port:
+        held = []
+        for host in ("198.51.100.1", "198.51.100.2"):
+            one = await Peer.connect(port.address)
+            await one.send(b"PROXY TCP4 %b 192.0.2.1 5000 9876\r\n" % host.encode() + LOOKUP)
+            assert await one.receive(len(LOOKUP)) == LOOKUP
+            held.append(one)
+        async with await Peer.connect(port.address) as more:
+            await more.send(b"PROXY TCP4 198.51.100.1 192.0.2.1 5001 9876\r\n" + LOOKUP)
+            assert await more.read_to_end() == b""
+        assert [made.info.peer_costs.host for made in port.made] == ["198.51.100.1", "198.51.100.2"]
+        for one in held:
+            one.abort()

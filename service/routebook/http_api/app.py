@@ -28,6 +28,7 @@ from routebook.http_api.lookup import LookupEndpoint
 from routebook.http_api.middleware import BodyMiddleware, MetricsMiddleware, ReadMiddleware
 from routebook.http_api.registration import RegistrationEndpoint
 from routebook.http_api.watch_streams import Watchers
+from routebook.listeners.peers import Peers
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.settings.live import LiveSettings
@@ -75,9 +76,11 @@ class HttpApp:
         self._watchers.stopping.set()
 
 
-def create_app(registry: Registry, live_settings: LiveSettings, metrics: Metrics) -> HttpApp:
-    watchers = Watchers(metrics)
-    app: ASGIApp = build_operations(AppContext(registry, live_settings, metrics, watchers))
+def create_app(
+    registry: Registry, live_settings: LiveSettings, metrics: Metrics, peers: Peers | None = None
+) -> HttpApp:
+    watchers = Watchers(metrics, live_settings)
+    app: ASGIApp = build_operations(AppContext(registry, live_settings, metrics, watchers, peers or Peers()))
     app = RegistrationEndpoint(app, registry)
     app = MetricsMiddleware(app, metrics)
     app = BodyMiddleware(app, live_settings)

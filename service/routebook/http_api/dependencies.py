@@ -12,6 +12,7 @@ from fastapi import Depends, Path, Query, Request
 from routebook.errors import InvalidInputError
 from routebook.http_api.middleware import FRESHNESS, freshness_headers
 from routebook.http_api.watch_streams import Watchers
+from routebook.listeners.peers import UNKNOWN, Peer, Peers
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.settings.live import LiveSettings
@@ -27,6 +28,11 @@ class AppContext:
     live_settings: LiveSettings
     metrics: Metrics
     watchers: Watchers
+    peers: Peers
+
+    def peer_of(self, request: Request) -> Peer:
+        """The costs of the request's address."""
+        return self.peers.get(request.client.host if request.client else UNKNOWN)
 
 
 def context_of(request: Request) -> AppContext:

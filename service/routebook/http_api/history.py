@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from routebook.http_api import problems
@@ -38,6 +38,7 @@ _WATCH_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     dependencies=[WAIT_FOR_MIN_VERSION],
 )
 async def watch_routes(
+    request: Request,
     context: ContextDep,
     topic: Annotated[
         str | None, Query(description="Watch only this topic; the default is all topics.", examples=["TopicA"])
@@ -55,13 +56,14 @@ async def watch_routes(
     A change that affects several topics is sent as several events; the last of them has the id. A client that reads too
     slowly is disconnected and can resume.
     """
-    context.watchers.check_room()
-    request = WatchRequest(
+    peer = context.peer_of(request)
+    context.watchers.check_room(peer)
+    wanted = WatchRequest(
         topic=check_name("topic", topic) if topic is not None else None,
         resumes=last_event_id is not None,
         last_seen=parse_event_id(last_event_id) if last_event_id is not None else None,
     )
-    stream: AsyncIterator[bytes] = Watch(context.registry, context.watchers, request).stream()
+    stream: AsyncIterator[bytes] = Watch(context.registry, context.watchers, peer, wanted).stream()
     return StreamingResponse(stream, media_type="text/event-stream", headers=_WATCH_HEADERS)
 
 

@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from routebook.http_api import problems
 from routebook.http_api.problems import MEDIA_TYPE, Kind, problem_response
 from routebook.listeners.acceptor import Acceptor, ConnectionInfo, ConnectionLimits, Network
+from routebook.listeners.peers import Peers
 from routebook.listeners.tls import ServerTls
 from routebook.observability.metrics import Metrics
 
@@ -31,6 +32,9 @@ UNCLASSIFIED_SECONDS: Final = 1.0
 """At a stop, how long the acceptor waits for the first bytes of connections that are open already."""
 
 
+ADDRESS_FULL: Final = "This address has as many connections as max_connections_per_address allows."
+
+
 @dataclass(frozen=True, slots=True)
 class AcceptorOptions:
     """Options for the acceptor of a port that other machines can reach."""
@@ -39,6 +43,7 @@ class AcceptorOptions:
     proxy_from: tuple[Network, ...] = ()
     max_connections: int = 20_000
     metrics: Metrics | None = None
+    peers: Peers | None = None
 
 
 class DeadlineProtocol(HttpToolsProtocol):
@@ -213,7 +218,9 @@ class HttpServer(uvicorn.Server):
             ),
             tls=acceptor_options.tls,
             metrics=acceptor_options.metrics,
+            peers=acceptor_options.peers,
             too_slow_answer=_closing_response(problems.TOO_SLOW, _too_slow(seconds)),
+            address_full_answer=_closing_response(problems.BUSY, ADDRESS_FULL),
         )
 
     def _protocol(self, info: ConnectionInfo) -> DeadlineProtocol:

@@ -22,10 +22,12 @@ from typing import Any, Final, NamedTuple
 from routebook.errors import NotFoundError, NotReadyError, RoutebookError
 from routebook.http_api import problems
 from routebook.http_api.problems import Problem
+from routebook.listeners.peers import Peer
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.replica.replica import RouteEvent, Subscription
+from routebook.settings.live import LiveSettings
 from routebook.store.history import BASELINE_KINDS, Change
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
@@ -67,35 +69,42 @@ def encode_route_event(event: RouteEvent, route: bytes | None) -> bytes:
     return (head + data).encode() + (route if route is not None else b"null") + b"}\n\n"
 
 
-MAX_WATCHES: Final = 1000
-"""A watch needs a connection, a queue of events and up to 64 KiB of unsent bytes: together at most 100 MB."""
-
-
 class Watchers:
-    def __init__(self, metrics: Metrics, *, max_watches: int = MAX_WATCHES) -> None:
+    def __init__(self, metrics: Metrics, live_settings: LiveSettings) -> None:
         self.stopping = asyncio.Event()
         self._metrics = metrics
-        self._max_watches = max_watches
+        self._live_settings = live_settings
         self._open = 0
 
-    def check_room(self) -> None:
+    def check_room(self, peer: Peer) -> None:
+        """`peer` is the address that asks for a watch."""
         if self.stopping.is_set():
             raise Problem(problems.BUSY, "This worker is stopping.", advice="Connect again.")
-        if self._open >= self._max_watches:
+        settings = self._live_settings.current
+        if self._open >= settings.max_watches:
             raise Problem(
                 problems.BUSY,
-                f"This worker has {self._open} open watches, its maximum.",
+                f"This worker has {self._open} open watches, its maximum (max_watches is {settings.max_watches}).",
                 advice="Connect to another worker, or close watches that are not needed.",
+            )
+        limit = settings.max_watches_per_address
+        if limit and peer.watches >= limit:
+            raise Problem(
+                problems.BUSY,
+                f"This address has {peer.watches} open watches, its maximum (max_watches_per_address is {limit}).",
+                advice="Close watches that are not needed, or raise max_watches_per_address.",
             )
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watching(self, peer: Peer) -> Iterator[None]:
         self._open += 1
+        peer.watches += 1
         self._metrics.watcher_added()
         try:
             yield
         finally:
             self._open -= 1
+            peer.watches -= 1
             self._metrics.watcher_removed()
 
 
@@ -263,18 +272,23 @@ class Watch:
         self,
         registry: Registry,
         watchers: Watchers,
+        peer: Peer,
         request: WatchRequest,
         *,
         keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
     ) -> None:
         self._registry = registry
         self._watchers = watchers
+        self._peer = peer
         self._wanted = request
         self._keep_alive_seconds = keep_alive_seconds
         self._history = ""
 
     async def stream(self) -> AsyncIterator[bytes]:
-        with self._watchers.watching(), self._registry.replica.subscriptions.add(self._wanted.topic) as subscription:
+        with (
+            self._watchers.watching(self._peer),
+            self._registry.replica.subscriptions.add(self._wanted.topic) as subscription,
+        ):
             self._history, upto = self._registry.replica.history, self._registry.replica.version
             yield _OPENING
             async for part in self._initial_events(upto):

@@ -21,13 +21,14 @@ import ssl
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from itertools import islice
 from math import inf
 from typing import Any, Final, Self
 
+from routebook.listeners.peers import UNKNOWN, Peer, PeerLimits, Peers
 from routebook.listeners.tls import ServerTls
 from routebook.observability.metrics import Metrics, Port
 from routebook.protocol.frame import FrameLimits, PeerProtocolError
@@ -51,6 +52,8 @@ class ConnectionInfo:
     """`time.monotonic()` of the first byte, where the deadline of an unfinished first frame begins. With TLS the
     handshake has a deadline of its own, and this is infinity: no frame has begun.
     """
+    peer_costs: Peer = field(default_factory=lambda: Peer(UNKNOWN, PeerLimits()), compare=False)
+    """What all connections of the same address cost."""
 
     @property
     def permission_address(self) -> Endpoint | None:
@@ -82,14 +85,20 @@ class ConnectionLimits:
 
 
 def connection_info(
-    real: Endpoint, proxy: ProxyHeader | None, *, is_tls: bool, first_byte_at: float = inf
+    real: Endpoint,
+    proxy: ProxyHeader | None,
+    *,
+    is_tls: bool,
+    first_byte_at: float = inf,
+    peer_costs: Peer | None = None,
 ) -> ConnectionInfo:
     """`real` is the address of the socket."""
+    costs = peer_costs or Peer(real.host, PeerLimits())
     if is_tls:
         first_byte_at = inf
     if proxy is None:
-        return ConnectionInfo(_text(real), is_tls, real, first_byte_at=first_byte_at)
-    return ConnectionInfo(_text(proxy.source or real), is_tls, proxy.source, real, first_byte_at)
+        return ConnectionInfo(_text(real), is_tls, real, None, first_byte_at, costs)
+    return ConnectionInfo(_text(proxy.source or real), is_tls, proxy.source, real, first_byte_at, costs)
 
 
 def endpoint_of(address: Any) -> Endpoint:
@@ -146,10 +155,12 @@ class AcceptedSocket(socket.socket):
     had to pass that on, one that forgot it would use up the connections of the port.
     """
 
-    _on_end: Callable[[], None] | None = None
+    _on_end: "Callable[[AcceptedSocket], None] | None" = None
+    peer_costs: Peer | None = None
+    """Set when the connection is counted at its address."""
 
     @classmethod
-    def take(cls, accepted: socket.socket, on_end: Callable[[], None]) -> Self:
+    def take(cls, accepted: socket.socket, on_end: "Callable[[AcceptedSocket], None]") -> Self:
         """`accepted` is empty afterwards. Family and type are given so that the kernel is not asked again."""
         taken = cls(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
         taken._on_end = on_end
@@ -168,7 +179,7 @@ class AcceptedSocket(socket.socket):
     def _end(self) -> None:
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
-            on_end()
+            on_end(self)
 
 
 class RepeatedWarning:
@@ -211,11 +222,14 @@ class Acceptor:
         tls: ServerTls | None = None,
         metrics: Metrics | None = None,
         make_room: Callable[[], int] = lambda: 0,
+        peers: Peers | None = None,
         too_slow_answer: bytes = b"",
+        address_full_answer: bytes = b"",
     ) -> None:
         """Without `frame_limits` the port speaks HTTP; without `tls`, TLS is refused. `make_room` closes some
         connections that can be spared and returns their number; it must not look at all connections each time.
-        `too_slow_answer` is sent to a connection that sent nothing, or not enough, in time.
+        `too_slow_answer` is sent to a connection that sent nothing, or not enough, in time, `address_full_answer` to
+        one whose address has too many.
         """
         self._listener = listener
         self._make_protocol = make_protocol
@@ -226,7 +240,9 @@ class Acceptor:
         self._tls = tls
         self._metrics = metrics or Metrics()
         self._make_room = make_room
-        self._too_slow_answer = too_slow_answer
+        self._peers = peers or Peers()
+        self._answers = {"silent": too_slow_answer, "slow": too_slow_answer, "address": address_full_answer}
+        """What is sent before a connection is closed, by the reason."""
         self._open = 0
         self._pending: dict[asyncio.Task[None], float] = {}
         """With the time of acceptance, oldest first."""
@@ -242,6 +258,10 @@ class Acceptor:
             f"The {port} port has %d connections, its limit: silent ones and unfinished handshakes are closed."
         )
         self._full = RepeatedWarning(f"The {port} port has %d connections, its limit: new connections are closed.")
+        self._address_full = RepeatedWarning(
+            f"%s has %d connections, the limit of an address (max_connections_per_address): its new connections to "
+            f"the {port} port are closed."
+        )
         self._no_descriptors = RepeatedWarning(
             f"The {port} port cannot accept connections (%s): new connections are closed, idle ones too. "
             "Raise the limit of open files (ulimit -n)."
@@ -353,7 +373,7 @@ class Acceptor:
             self._metrics.connection_refused(self._port, "full")
         else:
             self._count(1)
-            sock = AcceptedSocket.take(accepted, partial(self._count, -1))
+            sock = AcceptedSocket.take(accepted, self._end_connection)
             task = self._loop.create_task(self._admit(sock, endpoint_of(address)))
             self._pending[task] = self._loop.time()
             task.add_done_callback(partial(self._end_pending, sock))
@@ -364,6 +384,11 @@ class Acceptor:
         if not self._open:
             self._no_connections.set()
         self._metrics.connections(self._port, self._open)
+
+    def _end_connection(self, sock: AcceptedSocket) -> None:
+        if sock.peer_costs is not None:
+            self._peers.disconnect(sock.peer_costs)
+        self._count(-1)
 
     def _find_room(self) -> bool:
         latest = self._loop.time() - SPARED_SECONDS
@@ -402,15 +427,23 @@ class Acceptor:
         """Ends when the protocol has the connection, or when the connection is closed."""
         peer = real.host
         try:
-            opened, first_byte_at = await self._peek_beginning(sock, real)
+            accepts_proxy = is_within(real.host, self._proxy_from)
+            if not accepts_proxy:
+                self._count_at_address(sock, real.host)
+            opened, first_byte_at = await self._peek_beginning(sock, accepts_proxy=accepts_proxy)
+            if accepts_proxy:
+                source = opened.proxy.source if opened.proxy is not None else None
+                self._count_at_address(sock, (source or real).host)
             context = await self._context_for(opened)
-            info = connection_info(real, opened.proxy, is_tls=opened.is_tls, first_byte_at=first_byte_at)
+            info = connection_info(
+                real, opened.proxy, is_tls=opened.is_tls, first_byte_at=first_byte_at, peer_costs=sock.peer_costs
+            )
             peer = info.peer
             await self._hand_over(sock, info, context)
         except _Refusal as refusal:
-            if refusal.reason in ("silent", "slow") and self._too_slow_answer:
+            if answer := self._answers.get(refusal.reason):
                 with contextlib.suppress(OSError):
-                    sock.send(self._too_slow_answer)
+                    sock.send(answer)
             if refusal.reason:
                 self._metrics.connection_refused(self._port, refusal.reason)
             sock.close()
@@ -431,9 +464,16 @@ class Acceptor:
             # Perhaps before it had begun, so that only this can close the socket.
             sock.close()
 
-    async def _peek_beginning(self, sock: AcceptedSocket, real: Endpoint) -> tuple[Opened, float]:
+    def _count_at_address(self, sock: AcceptedSocket, host: str) -> None:
+        peer = self._peers.get(host)
+        if not self._peers.connect(peer):
+            self._address_full.log(peer.host, peer.connections)
+            raise _Refusal("address")
+        sock.peer_costs = peer
+
+    async def _peek_beginning(self, sock: AcceptedSocket, *, accepts_proxy: bool) -> tuple[Opened, float]:
         """What the first bytes say, and when the first one was seen. Usually they have arrived with the connection."""
-        opening = Opening(self._frame_limits, accepts_proxy=is_within(real.host, self._proxy_from))
+        opening = Opening(self._frame_limits, accepts_proxy=accepts_proxy)
         seen, first_byte_at, low_water_mark = 0, inf, 1
         deadline = self._loop.time() + (self._limits.silent_seconds or inf)
         while True:

@@ -129,7 +129,7 @@ _REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 _LOOKUP_SECONDS = (0.000005, 0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.005, 0.02, 0.1)
 _DELAY_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-_CONNECTION_REFUSALS: Final = ("full", "spared", "descriptors", "tls_unavailable")
+_CONNECTION_REFUSALS: Final = ("full", "spared", "address", "descriptors", "tls_unavailable")
 _DIGEST_LETTERS: Final = 12
 """48 bits of the digest: a sample is a float, which holds that many bits exactly."""
 

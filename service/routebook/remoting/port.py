@@ -23,6 +23,7 @@ from typing import Final, cast
 
 from routebook.errors import RoutebookError, StoreError
 from routebook.listeners.acceptor import ConnectionInfo
+from routebook.listeners.peers import Peer
 from routebook.model.names import Caller
 from routebook.observability.logs import PeerLog
 from routebook.observability.metrics import Metrics, PortFigures, reason_of
@@ -116,7 +117,7 @@ class Port:
         """As the last sweep saw them; the one that has been idle for longest is the last."""
 
     def new_connection(self, info: ConnectionInfo) -> "RemotingConnection":
-        return RemotingConnection(self, info.peer, info.first_byte_at)
+        return RemotingConnection(self, info.peer, info.peer_costs, info.first_byte_at)
 
     def add(self, connection: "RemotingConnection") -> None:
         self.connections.add(connection)
@@ -240,9 +241,10 @@ class RemotingConnection(asyncio.Protocol):
         "_writes_paused",
         "closed",
         "peer",
+        "peer_costs",
     )
 
-    def __init__(self, port: Port, peer: str, first_byte_at: float = inf) -> None:
+    def __init__(self, port: Port, peer: str, peer_costs: Peer, first_byte_at: float = inf) -> None:
         """`first_byte_at`: when the first byte arrived, if that was before the connection was made."""
         self._port = port
         self._lookups = port.lookups
@@ -256,6 +258,7 @@ class RemotingConnection(asyncio.Protocol):
         self._writes_paused = False
         self._reads_paused = False
         self.peer = peer
+        self.peer_costs = peer_costs
         self.closed = False
         self._is_active = True
         """Whether anything was read or written since the last sweep."""

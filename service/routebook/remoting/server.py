@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from routebook.listeners.acceptor import Acceptor, ConnectionLimits
+from routebook.listeners.peers import Peers
 from routebook.listeners.tls import ServerTls
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
@@ -32,8 +33,16 @@ CLOSE_S: Final = 1.0
 
 
 class RemotingServer:
-    def __init__(self, registry: Registry, live: LiveSettings, metrics: Metrics, tls: ServerTls | None = None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        live: LiveSettings,
+        metrics: Metrics,
+        tls: ServerTls | None = None,
+        peers: Peers | None = None,
+    ) -> None:
         self._live = live
+        self._peers = peers or Peers()
         self._metrics = metrics
         self._tls = tls
         self._registry = registry
@@ -66,6 +75,7 @@ class RemotingServer:
             tls=self._tls,
             metrics=self._metrics,
             make_room=self.port.make_room,
+            peers=self._peers,
         )
         self._acceptor.start()
         self._spawn("remoting sweep", self.port.sweep())

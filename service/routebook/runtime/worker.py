@@ -26,6 +26,7 @@ from routebook.errors import RoutebookError, StoreUnavailableError
 from routebook.http_api.admin_app import create_admin_app
 from routebook.http_api.app import create_app
 from routebook.http_api.serving import AcceptorOptions, http_server
+from routebook.listeners.peers import PeerLimits, Peers
 from routebook.listeners.tls import ServerTls, TlsOptions
 from routebook.observability.logs import suppressed_lines
 from routebook.observability.metrics import Metrics, ReplicaFigures
@@ -91,9 +92,13 @@ class Worker:
         self._metrics.before_exposition(self._measure)
         self._ports = public
         self._tls = ServerTls(TlsOptions.of(settings))
-        self._remoting = RemotingServer(self.registry, live, self._metrics, self._tls)
-        acceptor_options = AcceptorOptions(self._tls, settings.proxy_networks, settings.max_connections, self._metrics)
-        self._http = self._serving(create_app(self.registry, live, self._metrics), public.http, acceptor_options)
+        self._peers = Peers(_peer_limits(settings))
+        self._remoting = RemotingServer(self.registry, live, self._metrics, self._tls, self._peers)
+        acceptor_options = AcceptorOptions(
+            self._tls, settings.proxy_networks, settings.max_connections, self._metrics, self._peers
+        )
+        app = create_app(self.registry, live, self._metrics, self._peers)
+        self._http = self._serving(app, public.http, acceptor_options)
         admin_app = create_admin_app(self.registry, self._metrics, draining=stop.asked.is_set)
         self._admin = self._serving(admin_app, admin)
 
@@ -256,6 +261,16 @@ class Worker:
                 "reconnect": counts.reconnects,
             },
         )
+
+
+def _peer_limits(settings: Settings) -> PeerLimits:
+    return PeerLimits(
+        connections=settings.max_connections_per_address,
+        watches=settings.max_watches_per_address,
+        requests_per_second=settings.max_requests_per_second_per_address,
+        decoding_percent=settings.max_decoding_percent_per_address,
+        failed_sign_ins_per_minute=settings.max_failed_sign_ins_per_minute_per_address,
+    )
 
 
 def _about(settings: Settings) -> dict[str, object]:

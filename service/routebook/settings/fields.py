@@ -383,6 +383,37 @@ class Settings(BaseModel):
             "idle ones without a broker, then new ones. Each costs a file descriptor and some kilobytes."
         ),
     )
+    max_connections_per_address: int = setting(
+        10_000, ge=0, le=1_000_000,
+        why=(
+            "Connections from one address to one worker, on both public ports together. The address is that of a "
+            "PROXY header where one is trusted. Half of max_connections, because all peers behind a balancer without "
+            "PROXY headers share its address. 0: no limit."
+        ),
+    )
+    max_requests_per_second_per_address: int = setting(
+        5_000, ge=0, le=1_000_000,
+        why=(
+            "Requests other than lookups that one address may send to one worker; twice as many at once. Beyond it, "
+            "the answer is 2 (busy) or HTTP 503. Registrations and heartbeats count, and are never refused. A fleet of "
+            "1,000 brokers sends 300 a second. 0: no limit."
+        ),
+    )
+    max_decoding_percent_per_address: int = setting(
+        50, ge=0, le=100,
+        why=(
+            "Share of one core that a worker spends on decoding the bodies of one address, after ten seconds' worth "
+            "at once. Brokers behind a balancer share an address, and register together after an outage. 0: no limit."
+        ),
+    )
+    max_failed_sign_ins_per_minute_per_address: int = setting(
+        60, ge=0, le=1_000_000,
+        why=(
+            "Wrong tokens or signatures from one address. Beyond it, its sign-ins are refused unchecked until some "
+            "time has passed. A person mistypes a few times; a program that guesses tries a thousand a second. 0: no "
+            "limit."
+        ),
+    )
     max_output_bytes: int = setting(
         1_048_576, ge=65_536, le=_GIB,
         why=(
@@ -501,6 +532,17 @@ class Settings(BaseModel):
     max_body_bytes: int = setting(
         67_108_864, ge=1_024, le=_GIB,
         why="Largest request body in bytes: 64 MiB holds 70,000 topics several times over.",
+    )
+    max_watches: int = setting(
+        1_000, ge=0, le=1_000_000,
+        why=(
+            "Open watches of one worker. Each needs a connection, a queue of events and up to 64 KiB of unsent bytes: "
+            "together at most 100 MB."
+        ),
+    )
+    max_watches_per_address: int = setting(
+        500, ge=0, le=1_000_000,
+        why="Open watches of one address on one worker: half, so that no single peer takes them all. 0: no limit.",
     )
     reports_dir: str = setting(
         "", allowed="a folder",
