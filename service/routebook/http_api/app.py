@@ -80,7 +80,9 @@ def create_app(
     registry: Registry, live_settings: LiveSettings, metrics: Metrics, peers: Peers | None = None
 ) -> HttpApp:
     watchers = Watchers(metrics, live_settings)
-    app: ASGIApp = build_operations(AppContext(registry, live_settings, metrics, watchers, peers or Peers()))
+    app: ASGIApp = build_operations(
+        AppContext(registry, live_settings, metrics, watchers, Peers() if peers is None else peers)
+    )
     app = RegistrationEndpoint(app, registry)
     app = MetricsMiddleware(app, metrics)
     app = BodyMiddleware(app, live_settings)

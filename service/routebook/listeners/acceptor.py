@@ -240,7 +240,7 @@ class Acceptor:
         self._tls = tls
         self._metrics = metrics or Metrics()
         self._make_room = make_room
-        self._peers = peers or Peers()
+        self._peers = Peers() if peers is None else peers
         self._answers = {"silent": too_slow_answer, "slow": too_slow_answer, "address": address_full_answer}
         """What is sent before a connection is closed, by the reason."""
         self._open = 0

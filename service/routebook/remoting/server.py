@@ -42,7 +42,7 @@ class RemotingServer:
         peers: Peers | None = None,
     ) -> None:
         self._live = live
-        self._peers = peers or Peers()
+        self._peers = Peers() if peers is None else peers
         self._metrics = metrics
         self._tls = tls
         self._registry = registry
