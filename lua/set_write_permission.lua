@@ -7,7 +7,8 @@ KEYS[1]   meta
 ARGV[1]   by        JSON members `"actor":…,"source":…` for the history
 ARGV[2]   broker    name of the group
 ARGV[3]   writable  1 or 0
-ARGV[4]   staged    staged table with the new permissions, see write_permission; empty at first
+ARGV[4]   cause     operator or request
+ARGV[5]   staged    staged table with the new permissions, see write_permission; empty at first
 
 reply     {status, version, number of topics} DONE, UNCHANGED, UNKNOWN (the group has no topics), STALE (stage them
           first)
@@ -24,7 +25,7 @@ reply     {status, version, number of topics} DONE, UNCHANGED, UNKNOWN (the grou
 -- include: staging
 -- include: write_permission
 
-local by, broker, writable, staged = ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4]
+local by, broker, writable, cause, staged = ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4], ARGV[5]
 
 local group = redis.call('HMGET', key_of('broker', broker), 'cluster', 'rev')
 local cluster, revision = group[1], group[2] or '0'
@@ -40,6 +41,6 @@ if touched == 0 then
 end
 local version = append_change('write-permission', by, '"cluster":' .. quote(cluster) .. ',"broker":' .. quote(broker)
   .. ',"rule":"' .. (writable and 'set' or 'clear-write') .. '","perm":' .. (writable and PERM_READ_WRITE or PERM_WRITE)
-  .. ',"touched":' .. touched .. ',"cause":"operator"')
+  .. ',"touched":' .. touched .. ',"cause":"' .. cause .. '"')
 set_revision(broker, version)
 return { DONE, version, total }

@@ -127,12 +127,13 @@ async def test_administrative_verbs_are_logged(worker_with_token: Worker, caplog
         await send(worker_with_token, "PUT", "/v1/kv/ns/key", FORWARDED | {"authorization": f"Bearer {TOKEN}"})
         await send(worker_with_token, "PUT", "/v1/kv/ns/key", FORWARDED)
         await send(worker_with_token, "DELETE", "/v1/kv/ns/nothing", {})
-    messages = [record.getMessage() for record in caplog.records if record.name == "routebook.audit"]
-    assert [line.rpartition(": ")[2] for line in messages] == ["done", "done", "refused", "NotFoundError"]
-    assert "by operator" in messages[0]
-    assert "by admin-token" in messages[1]
-    assert all("127.0.0.1:" in line and "/v1/kv/ns/" in line for line in messages)
-    assert not any(TOKEN in line for line in messages)
+    records = [vars(record) for record in caplog.records if record.name == "routebook.audit"]
+    assert [one["outcome"] for one in records] == ["done", "done", "refused", "refused"]
+    assert [one["actor"] for one in records] == ["operator", "admin-token", "anonymous", "operator"]
+    assert [one.get("reason", "").partition(":")[0] for one in records] == ["", "", "forbidden", "key-not-found"]
+    assert {one["port"] for one in records} == {"http"}
+    assert all(one["source"].startswith("127.0.0.1:") and "/v1/kv/ns/" in one["object"] for one in records)
+    assert not any(TOKEN in str(one) for one in records)
 
 
 async def test_the_history_names_the_operator(worker: Worker) -> None:

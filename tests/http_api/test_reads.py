@@ -173,7 +173,8 @@ async def test_the_history_is_paged_newest_last(worker: Worker) -> None:
     assert entry["kind"] == "broker-registered"
     assert entry["entry"] == f"{entry['ms']}-1"
     assert entry["id"] == 0
-    assert (entry["broker"], entry["actor"]) == ("b0", "test-worker")
+    assert (entry["broker"], entry["actor"], entry["worker"]) == ("b0", "anonymous", "test-worker")
+    assert (entry["port"], entry["verb"]) == ("http", "register_broker")
     assert entry["source"].startswith("127.0.0.1:")
     rest = (await worker.http.get("/v1/changes", params={"since": first["next_since"]})).json()
     assert [change["version"] for change in rest["changes"]] == [3]

@@ -24,6 +24,7 @@ NOT_SHOWN = {
     "routebook_leader_token",
     "routebook_http_request_seconds",
     "routebook_history_readers",
+    "routebook_audit_records_total",
 }
 BUILD_INFO = 'routebook_build_info{namespace=~"$namespace", job=~"$job"}'
 UNITS = {"short", "s", "bytes", "percentunit", "reqps", "cps", "ops"}

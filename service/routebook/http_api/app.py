@@ -23,6 +23,7 @@ from routebook.http_api import (
     reports,
     snapshot,
 )
+from routebook.http_api.audit import AuditMiddleware
 from routebook.http_api.dependencies import AppContext
 from routebook.http_api.lookup import LookupEndpoint
 from routebook.http_api.middleware import BodyMiddleware, MetricsMiddleware, ReadMiddleware
@@ -86,6 +87,7 @@ def create_app(
     app = RegistrationEndpoint(app, registry)
     app = MetricsMiddleware(app, metrics)
     app = BodyMiddleware(app, live_settings)
+    app = AuditMiddleware(app, registry.audit, registry.worker)
     app = ReadMiddleware(app, registry)
     app = LookupEndpoint(app, registry, metrics)
     return HttpApp(app, watchers)

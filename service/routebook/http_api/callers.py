@@ -7,8 +7,6 @@ resolve to this machine (DNS rebinding).
 """
 
 import hmac
-import logging
-from collections.abc import AsyncIterator
 from ipaddress import IPv6Address, ip_address
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -17,13 +15,12 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
-from routebook.errors import ForbiddenError, RoutebookError
+from routebook.errors import ForbiddenError
 from routebook.http_api import problems
+from routebook.http_api.audit import note_of, source_of
 from routebook.http_api.dependencies import LiveSettingsDep, RegistryDep
 from routebook.http_api.problems import Problem
-from routebook.model.names import Caller
-
-audit = logging.getLogger("routebook.audit")
+from routebook.model.names import ANONYMOUS, Caller
 
 _FORWARDING_HEADERS: Final = (
     "forwarded",
@@ -42,40 +39,32 @@ _bearer = HTTPBearer(
 )
 
 
-def source_of(request: Request) -> str:
-    """The peer's address, in the form used in the change history."""
-    if request.client is None:
-        return "unix"
-    host = f"[{request.client.host}]" if ":" in request.client.host else request.client.host
-    return f"{host}:{request.client.port}"
-
-
 def caller_of(request: Request, registry: RegistryDep) -> Caller:
     """The caller of a write that needs no token. It refuses pages of other sites."""
+    caller = _note_caller(request, registry, ANONYMOUS)
     _refuse_foreign_origin(request)
-    return Caller(actor=registry.worker, source=source_of(request))
+    return caller
 
 
 async def administrator_of(
     request: Request,
+    registry: RegistryDep,
     live_settings: LiveSettingsDep,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-) -> AsyncIterator[Caller]:
-    """Allows or refuses an administrative verb, and writes the caller and the result to the audit log."""
-    verb = f"{request.method} {request.url.path[:300]!r}"
-    source = source_of(request)
-    try:
-        _refuse_foreign_origin(request)
-        actor = _actor(request, live_settings.current.admin_token, credentials)
-    except (Problem, ForbiddenError):
-        audit.warning("administrative %s from %s: refused", verb, source)
-        raise
-    try:
-        yield Caller(actor=actor, source=source)
-    except RoutebookError as error:
-        audit.info("administrative %s from %s by %s: %s", verb, source, actor, type(error).__name__)
-        raise
-    audit.info("administrative %s from %s by %s: done", verb, source, actor)
+) -> Caller:
+    """Allows or refuses an administrative verb. `AuditMiddleware` records the caller and the result."""
+    _note_caller(request, registry, ANONYMOUS)
+    _refuse_foreign_origin(request)
+    actor = _actor(request, live_settings.current.admin_token, credentials)
+    return _note_caller(request, registry, actor)
+
+
+def _note_caller(request: Request, registry: RegistryDep, actor: str) -> Caller:
+    verb = getattr(request.scope.get("route"), "name", "register_broker")
+    source = source_of(request.scope)
+    caller = Caller(actor, source, worker=registry.worker, port="http", verb=verb)
+    note_of(request.scope).caller = caller
+    return caller
 
 
 CallerDep = Annotated[Caller, Depends(caller_of)]

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from routebook.errors import InvalidInputError
-from routebook.model.identity import Identity
+from routebook.model.identity import Identity, Role
 
 MAX_NAME_CHARACTERS = 300
 """RocketMQ allows a consumer group 255, and its retry topic's name has a prefix. Other names get the same limit."""
@@ -67,11 +67,35 @@ def split_instance_name(instance_name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Recorded with every change in the history."""
+    """Recorded with every change in the history, and with every refusal."""
 
     actor: str
-    """A worker's id, the name of an identity, or `operator` and the like for a caller without one."""
+    """Name of the peer's identity, `admin-token`, `operator` (loopback), `anonymous`, or the id of a worker that acts by
+    itself.
+    """
     source: str = ""
-    """The peer's address; empty when the worker itself made the change."""
+    """The peer's address, after PROXY; empty when the worker itself made the change."""
     identity: Identity | None = None
     """Proven by a token, a signature or a certificate."""
+    worker: str = ""
+    """The worker that received the request; empty when the worker is the actor."""
+    port: str = ""
+    """`http` or `remoting`; empty when no peer asked."""
+    verb: str = ""
+    """Name of the request: RocketMQ's, or that of the operation in the HTTP API."""
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether the caller has proven to be an operator, or counts as one on loopback."""
+        if self.identity is not None:
+            return self.identity.role >= Role.OPERATOR
+        return self.actor in ("admin-token", "operator")
+
+    @property
+    def cause(self) -> str:
+        """Cause of a change that is usually made by hand: `request` if the caller has not proven to be an operator."""
+        return "operator" if self.is_operator else "request"
+
+
+ANONYMOUS = "anonymous"
+"""The actor of a peer that has no identity."""

@@ -311,6 +311,10 @@ class Metrics:
     def mass_disconnect(self) -> None:
         self._mass_disconnect.inc()
 
+    def audited(self, port: str, outcome: str) -> None:
+        """`port` is empty for what a worker does by itself."""
+        self._audited.labels(port or "none", outcome).inc()
+
     # Process
 
     def draining(self) -> None:
@@ -366,6 +370,12 @@ class Metrics:
             (port, reason): refused.labels(port, reason) for port in PORTS for reason in REASONS
         }
         self._watchers = self._gauge("watchers", "Open watches.")
+        self._audited = self._counter(
+            "audit_records_total", "Changes and refusals by port and outcome.", ("port", "outcome")
+        )
+        for port in PORTS:
+            for outcome in ("done", "refused", "failed"):
+                self._audited.labels(port, outcome)
 
     def _build_connections(self) -> None:
         connections = self._gauge("connections", "Open connections.", ("port",))

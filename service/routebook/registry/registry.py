@@ -35,6 +35,7 @@ from routebook.model.broker import (
     min_broker_joined,
 )
 from routebook.model.names import Caller, check_name, join_instance_name
+from routebook.observability.audit import Audit
 from routebook.observability.metrics import Metrics
 from routebook.registry.heartbeat_gaps import HeartbeatGaps
 from routebook.registry.identities import Identities
@@ -111,9 +112,11 @@ class Registry(Reading):
     ) -> None:
         super().__init__(replica, live)
         self.worker = worker
+        metrics = metrics or Metrics()
+        self.audit = Audit(metrics)
         self.min_broker_changes = MinBrokerChanges(live)
         self._removals = RemovalQueue(namespace, replica, self.min_broker_changes)
-        self.sessions = Sessions(namespace, replica, live, self._removals, metrics or Metrics(), worker=worker)
+        self.sessions = Sessions(namespace, replica, live, self._removals, metrics, worker=worker)
         self.heartbeat_gaps = HeartbeatGaps(namespace, live, worker)
         self.long_work = LongWork()
         self.identities = Identities(namespace, replica)

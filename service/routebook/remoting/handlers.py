@@ -1,7 +1,6 @@
 """The handlers of all requests but lookups, by subject. `handlers_by_code` maps the request codes to them."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -9,7 +8,6 @@ from typing import Final
 
 from routebook.errors import BrokenPropertiesError, InvalidInputError, NotFoundError, ProtectedPropertyError
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE, Registration, RegistrationResult, Seat
-from routebook.observability.logs import PeerLog
 from routebook.protocol.answer_bodies import (
     encode_cluster_info,
     encode_data_version,
@@ -304,9 +302,6 @@ def _or_null(name: str | None) -> str:
     return "null" if name is None else name
 
 
-audit = logging.getLogger("routebook.audit")
-refusals = PeerLog(audit)
-
 BLACK_LISTED: Final = "Can not update config in black list."
 NOT_ALLOWED: Final = "The setting remoting_config_updates does not allow changes over this port."
 MAX_TEXT_BYTES: Final = 65_536
@@ -328,22 +323,17 @@ class ConfigurationHandlers:
         can be changed.
         """
         if not self._live.current.remoting_config_updates:
-            refusals.log(logging.WARNING, "configuration change from %s: refused", context.caller.source)
+            self._registry.audit.refused(context.caller, reason=NOT_ALLOWED)
             return Reply(ResponseCode.NO_PERMISSION, remark=NOT_ALLOWED)
         try:
             changes = plan_config_update(_text_of(context.body_within(MAX_TEXT_BYTES)), self._live)
         except BrokenPropertiesError:
             return Reply(ResponseCode.SYSTEM_ERROR, remark=UNREADABLE)
         except ProtectedPropertyError:
-            refusals.log(
-                logging.WARNING,
-                "configuration change from %s: refused, a black-listed key",
-                context.caller.source,
-            )
+            self._registry.audit.refused(context.caller, reason=BLACK_LISTED)
             return Reply(ResponseCode.NO_PERMISSION, remark=BLACK_LISTED)
         for key, value in changes.items():
             await self._registry.change_setting(key, value, context.caller)
-        audit.info("configuration change from %s: %s", context.caller.source, changes)
         return Reply()
 
 

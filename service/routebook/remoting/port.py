@@ -21,10 +21,10 @@ from operator import itemgetter
 from time import perf_counter
 from typing import Final, cast
 
-from routebook.errors import RoutebookError, StoreError
+from routebook.errors import ForbiddenError, NotReadyError, NotSeenYetError, RoutebookError, StoreError
 from routebook.listeners.acceptor import ConnectionInfo
 from routebook.listeners.peers import Peer
-from routebook.model.names import Caller
+from routebook.model.names import ANONYMOUS, Caller
 from routebook.observability.logs import PeerLog
 from routebook.observability.metrics import Metrics, PortFigures, reason_of
 from routebook.protocol.connection import Connection, Event
@@ -47,11 +47,13 @@ from routebook.remoting.cluster_test import ClusterTestLookups
 from routebook.remoting.lookups import BATCH_BYTES, Lookups
 from routebook.remoting.permissions import Permissions
 from routebook.remoting.reply import (
+    CHANGING,
     Handler,
     Reply,
     RequestContext,
     go_away,
     not_supported,
+    object_of,
     overloaded,
     reply_to_error,
 )
@@ -437,7 +439,8 @@ class RemotingConnection(asyncio.Protocol):
 
     async def _handle(self, request: Request) -> None:
         reply: Reply | None
-        caller = Caller(self._port.worker, self.peer)
+        name = request_name(request.code)
+        caller = Caller(ANONYMOUS, self.peer, worker=self._port.worker, port="remoting", verb=name)
         context = RequestContext(request, self, caller, lambda early: self._answer(request, early))
         metrics, start = self._port.metrics, perf_counter()
         try:
@@ -447,20 +450,35 @@ class RemotingConnection(asyncio.Protocol):
         except RoutebookError as error:
             # An unreachable store is logged once, elsewhere; here a thousand brokers would log it.
             level = logging.DEBUG if isinstance(error, StoreError) else logging.INFO
-            _peer_log.log(level, "%s from %s: %s", request_name(request.code), self.peer, error)
+            _peer_log.log(level, "%s from %s: %s", name, self.peer, error)
             metrics.request_refused("remoting", reason_of(error))
+            self._audit_error(context, error)
             reply = reply_to_error(error)
         except Exception as error:
-            _log.exception("%s from %s failed.", request_name(request.code), self.peer)
+            _log.exception("%s from %s failed.", name, self.peer)
             metrics.request_refused("remoting", "failed")
+            self._port.registry.audit.failed(caller, what=object_of(request), reason=type(error).__name__)
             reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__} in the name server; see its log.")
-        metrics.remoting_request(request_name(request.code), perf_counter() - start)
+        metrics.remoting_request(name, perf_counter() - start)
         if reply is not None:
             self._answer(request, reply)
         # This request's bytes still count in its queue, which does not matter if no other request waits.
         has_room = not self._queue.waiting or self._queue.queued_bytes <= CONNECTION_QUEUE_BYTES // 2
         if self._reads_paused and not self._writes_paused and has_room:
             self._resume_reading()
+
+    def _audit_error(self, context: RequestContext, error: RoutebookError) -> None:
+        """Requests that only read are recorded when a permission is missing."""
+        audit, request = self._port.registry.audit, context.request
+        reason = f"{type(error).__name__}: {error.message}"
+        if isinstance(error, ForbiddenError):
+            audit.refused(context.caller, what=object_of(request), reason=reason)
+        elif request.code not in CHANGING:
+            return
+        elif isinstance(error, StoreError | NotReadyError | NotSeenYetError):
+            audit.failed(context.caller, what=object_of(request), reason=reason)
+        else:
+            audit.refused(context.caller, what=object_of(request), reason=reason)
 
     def _answer(self, request: Request, reply: Reply) -> None:
         if not self.closed:

@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from routebook.errors import ForbiddenError, InvalidInputError, RefusedError, RoutebookError
 from routebook.model.names import Caller
 from routebook.protocol.body_json import BodyError, ChecksumError
-from routebook.protocol.frame import Ext, Request, ResponseCode
+from routebook.protocol.frame import Ext, Request, RequestCode, ResponseCode
 from routebook.protocol.headers import read_long, read_text
 from routebook.registry.sessions import SessionConnection
 
@@ -51,6 +51,31 @@ def overloaded() -> Reply:
 
 def go_away() -> Reply:
     return Reply(ResponseCode.GO_AWAY, remark=GO_AWAY)
+
+
+CHANGING: Final = frozenset(
+    {
+        RequestCode.PUT_KV_CONFIG,
+        RequestCode.DELETE_KV_CONFIG,
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+        RequestCode.UPDATE_NAMESRV_CONFIG,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER,
+        RequestCode.BROKER_HEARTBEAT,
+    }
+)
+"""Requests that change something; their refusals are audited."""
+
+_OBJECT_FIELDS: Final = ("clusterName", "brokerName", "brokerId", "brokerAddr", "topic", "namespace", "key")
+
+
+def object_of(request: Request) -> str:
+    """What a request is about, as the audit shows it: names from the header, and never the value of a key."""
+    named = ((name, read_text(request.ext, name)) for name in _OBJECT_FIELDS)
+    return " ".join(f"{name}={text[:100]}" for name, text in named if text)
 
 
 @dataclass(frozen=True, slots=True)

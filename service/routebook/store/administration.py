@@ -58,7 +58,9 @@ async def set_write_permission(namespace: Namespace, broker: str, *, writable: b
     staged, attempts = "", 0
     while True:
         outcome = CountedOutcome.of(
-            await namespace.run("set_write_permission", pack_caller(caller), broker, int(writable), staged)
+            await namespace.run(
+                "set_write_permission", pack_caller(caller), broker, int(writable), caller.cause, staged
+            )
         )
         if outcome.status is not Status.STALE:
             return outcome

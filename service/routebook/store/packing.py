@@ -25,7 +25,11 @@ def compact_json(value: object) -> str:
 
 def pack_caller(caller: Caller) -> str:
     """The JSON members that every change begins with."""
-    return compact_json({"actor": caller.actor, "source": caller.source})[1:-1]
+    members = {"actor": caller.actor, "source": caller.source}
+    for name in ("worker", "port", "verb"):
+        if value := getattr(caller, name):
+            members[name] = value
+    return compact_json(members)[1:-1]
 
 
 def sha256_of(value: str) -> str:
