@@ -70,8 +70,8 @@ class Caller:
     """Recorded with every change in the history, and with every refusal."""
 
     actor: str
-    """Name of the peer's identity, `admin-token`, `operator` (loopback), `anonymous`, or the id of a worker that acts by
-    itself.
+    """Name of the peer's identity, `admin-token`, `operator` (loopback), `anonymous`, or the id of a worker that acts
+    by itself.
     """
     source: str = ""
     """The peer's address, after PROXY; empty when the worker itself made the change."""
