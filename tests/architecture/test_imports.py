@@ -9,7 +9,7 @@ BELOW = {
     "model": {"errors"},
     "protocol": {"errors", "model"},
     "settings": {"errors", "model"},
-    "observability": {"errors", "settings"},
+    "observability": {"errors", "model", "settings"},
     "store": {"errors", "model", "settings", "observability"},
     "replica": {"errors", "model", "protocol", "settings", "observability", "store"},
     "registry": {"errors", "model", "settings", "observability", "store", "replica"},
