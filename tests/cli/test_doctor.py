@@ -81,3 +81,11 @@ def test_the_running_service_is_checked(service: Running, capsys: pytest.Capture
 def test_the_text_output_contains_advice(capsys: pytest.CaptureFixture[str]) -> None:
     run(["doctor", "--url", "http://127.0.0.1:1"])
     assert "-> Start the service, or name another with --url." in capsys.readouterr().out
+
+
+def test_the_acl_rule_of_the_store_is_printed_without_a_store(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--acl", "--redis-url", "redis://names:hidden@127.0.0.1:1"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("ACL SETUSER names on resetkeys ~rb:{default}:* resetchannels nocommands +")
+    assert "+evalsha" in printed
+    assert "hidden" not in printed

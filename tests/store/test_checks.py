@@ -63,7 +63,7 @@ def test_a_suitable_store_causes_no_finding() -> None:
         (replace(GOOD, eviction_policy="allkeys-lru"), "error", "eviction policy", "maxmemory-policy noeviction"),
         (replace(GOOD, eviction_policy="volatile-ttl", max_memory_bytes=0), "error", "eviction policy", "noeviction"),
         (replace(GOOD, eviction_policy=""), "warning", "eviction policy", "noeviction"),
-        (replace(GOOD, refused_commands=("XADD",)), "error", "permission", "ACL SETUSER"),
+        (replace(GOOD, refused_commands=("XADD",)), "error", "permission", "routebook doctor --acl"),
         (replace(GOOD, append_only=False), "warning", "persistence", "appendonly yes"),
         (replace(GOOD, append_only=None), "warning", "persistence", "appendonly"),
         (replace(GOOD, disk_trouble=True), "error", "persistence", "free disk space"),

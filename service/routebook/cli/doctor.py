@@ -11,7 +11,7 @@ from routebook.cli.output import print_findings
 from routebook.cli.service_client import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, print_json, trusted_authorities
 from routebook.errors import RoutebookError
 from routebook.runtime import exits
-from routebook.runtime.diagnosis import diagnose_machine, diagnose_service, diagnose_store
+from routebook.runtime.diagnosis import acl_lines, diagnose_machine, diagnose_service, diagnose_store
 from routebook.settings import Loaded, load
 from routebook.store.checks import Finding
 
@@ -23,11 +23,16 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("ER
 @click.option("--redis-url", default=None, metavar="URL", help="The store to check.")
 @click.option("--url", default=None, help=f"The service to check; else {URL_VARIABLE}, else {DEFAULT_URL}.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON, for programs.")
-def doctor_command(file: Path | None, redis_url: str | None, url: str | None, json_: bool) -> int:
+@click.option("--acl", is_flag=True, help="Print the ACL rule that the store's user needs, for redis-cli, and exit.")
+def doctor_command(file: Path | None, redis_url: str | None, url: str | None, json_: bool, acl: bool) -> int:
     """Check settings, store, clock, versions, ports and the running service; say how to fix what is wrong.
 
     Exit codes: 0 nothing is wrong, 1 something is, 2 the settings are wrong, 3 the store cannot be reached.
     """
+    if acl:
+        for line in acl_lines(load({"redis_url": redis_url}, os.environ, file, "serve").settings):
+            click.echo(line)
+        return exits.DONE
     findings, code = _examine(file, redis_url, url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
     if json_:
         print_json([asdict(finding) for finding in findings])

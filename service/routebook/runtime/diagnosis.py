@@ -15,9 +15,10 @@ import httpx
 from routebook import __version__
 from routebook.errors import RoutebookError
 from routebook.settings import Loaded, Settings, catalogue
+from routebook.store.acl import acl_commands
 from routebook.store.checks import Finding, diagnose
 from routebook.store.connection.client import StoreClient, StoreReplyError
-from routebook.store.connection.url import StoreUrl
+from routebook.store.connection.url import Layout, StoreUrl
 from routebook.store.embedded import find_server
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace, ScriptSet
@@ -44,6 +45,12 @@ FEW_DESCRIPTORS = 4096
 """A worker needs one a connection; brokers and clients of a middling fleet are thousands."""
 CLOCK_SKEW_SECONDS = 2.0
 _HTTP_SECONDS = 3.0
+
+
+def acl_lines(settings: Settings) -> list[str]:
+    """Commands for redis-cli that give the store's user the permissions of a worker."""
+    url = StoreUrl.parse(settings.redis_url) if settings.redis_url else StoreUrl(Layout.SINGLE)
+    return acl_commands(ScriptSet.load(), url, settings.namespace)
 
 
 def diagnose_machine(settings: Settings) -> list[Finding]:

@@ -139,7 +139,7 @@ def _judge_permission(facts: StoreFacts, namespace: str) -> Finding:
     if not facts.refused_commands:
         return Finding("ok", "permission", "The store's user has all permissions that are needed.")
     message = f"The store's user lacks {', '.join(facts.refused_commands)} on the keys of namespace {namespace}."
-    advice = f"Set it: ACL SETUSER <user> ~rb:{{{namespace}}}:* +@all -@dangerous +info, or list these commands."
+    advice = "`routebook doctor --acl` prints the ACL rule that is needed; run its line with redis-cli."
     return Finding("error", "permission", message, advice)
 
 
