@@ -66,6 +66,10 @@ class NotReadyError(RoutebookError):
     """The table is not complete, so it is unknown whether the object exists."""
 
 
+class BusyError(RoutebookError):
+    """A limit of this worker, or of the peer's share of it, is reached. The same request may succeed later."""
+
+
 class NotSeenYetError(RoutebookError):
     """The worker's table did not reach the requested version in time."""
 

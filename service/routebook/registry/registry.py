@@ -120,6 +120,8 @@ class Registry(Reading):
         self.heartbeat_gaps = HeartbeatGaps(namespace, live, worker)
         self.long_work = LongWork()
         self.identities = Identities(namespace, replica)
+        self._hashing = LongWork()
+        """Has turns of its own: whether a registration has changed must not wait until others are decoded."""
         self._namespace = namespace
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
@@ -156,7 +158,7 @@ class Registry(Reading):
         registration is not remembered. With a `connection` a session is opened, so that the end of the connection can
         remove the broker.
         """
-        digest = await self.long_work.run(self._registration_digest(sent)) if sent else ""
+        digest = await self._hashing.run(self._registration_digest(sent)) if sent else ""
         seated = self._instance_in(seat) if sent else None
         if seated is not None:
             instance_name, instance = seated
@@ -286,6 +288,16 @@ class Registry(Reading):
             lock, waiting = self._turns.pop(broker)
             if waiting > 1:
                 self._turns[broker] = (lock, waiting - 1)
+
+    def is_own_instance(self, connection: SessionConnection, cluster: str, address: str) -> bool:
+        """Whether a request of this connection that names the instance counts as its heartbeat before it is handled:
+        the connection carries the instance, or comes from the host in the instance's address.
+        """
+        name = join_instance_name(cluster, address)
+        instance = self.replica.table.instances.get(name)
+        if instance is None:
+            return False
+        return self.sessions.is_bound(connection, name, instance.incarnation) or _host(connection.peer) == _host(address)
 
     async def query_data_version(
         self, cluster: str, address: str, asked: DataVersion | None, caller: Caller
@@ -472,6 +484,10 @@ class Registry(Reading):
             history_state=history,
             scripts=self._namespace.scripts.fingerprint,
         )
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]
 
 
 def _result(reply: SeatReply) -> RegistrationResult:

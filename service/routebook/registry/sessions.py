@@ -257,6 +257,10 @@ class Sessions:
         instances = self._replica.table.instances
         return {instances[name].broker for name in self._bindings.instances_of(connection) if name in instances}
 
+    def is_bound(self, connection: SessionConnection, instance_name: str, incarnation: str) -> bool:
+        """Whether this connection carries the instance in this incarnation."""
+        return self._bindings.incarnation(connection, instance_name) == incarnation
+
     def queue_unregistration(
         self, removal: Removal, caller: Caller, connection: SessionConnection | None
     ) -> asyncio.Future[None]:

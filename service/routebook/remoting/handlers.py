@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from routebook.errors import BrokenPropertiesError, InvalidInputError, NotFoundError, ProtectedPropertyError
+from routebook.errors import BrokenPropertiesError, BusyError, InvalidInputError, NotFoundError, ProtectedPropertyError
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE, Registration, RegistrationResult, Seat
 from routebook.protocol.answer_bodies import (
     encode_cluster_info,
@@ -21,7 +21,8 @@ from routebook.protocol.registration_body import read_registration_in_steps
 from routebook.protocol.request_bodies import read_data_version, read_queue_datas
 from routebook.registry.registry import Registry
 from routebook.remoting.permissions import Permissions
-from routebook.remoting.reply import Handler, Reply, RequestContext
+from routebook.remoting.reply import OVERLOADED, Handler, Reply, RequestContext
+from routebook.remoting.work_queue import Lane
 from routebook.replica.routes import (
     ClusterInfo,
     TopicList,
@@ -65,7 +66,18 @@ class BrokerHandlers:
         )
         return self._registration_reply(result)
 
+    async def _wait_for_decoding(self, context: RequestContext, seat: Seat) -> None:
+        """Every peer can make this worker decode, so it is limited. The registration counts as a heartbeat already."""
+        address = context.required("brokerAddr")
+        if context.turn.would_wait(Lane.CHANGES) and self._registry.is_own_instance(
+            context.connection, seat.cluster, address
+        ):
+            await self._registry.heartbeat_address(seat.cluster, address, context.caller)
+        if not await context.turn.move_to(Lane.CHANGES):
+            raise BusyError(OVERLOADED)
+
     async def _read(self, context: RequestContext, seat: Seat) -> Registration:
+        await self._wait_for_decoding(context, seat)
         request, ext = context.request, context.request.ext
         body = await self._registry.long_work.run(
             read_registration_in_steps(
@@ -77,6 +89,7 @@ class BrokerHandlers:
                 max_inflated_bytes=self._live.current.max_frame_bytes,
             )
         )
+        context.turn.keep()
         timeout_ms = read_long(ext, "heartbeatTimeoutMillis", None)
         return Registration(
             cluster=seat.cluster,

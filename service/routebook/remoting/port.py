@@ -3,7 +3,10 @@
 Invariants of a connection:
 - A lookup is answered in the step of the event loop that received it, unless the peer does not read its answers. Then
   its requests wait in the connection and nothing more is read, so that the buffer of answers stays bounded.
-- Requests other than lookups are handled one after the other, in the order they arrived.
+- Requests other than lookups are handled one after the other, in the order they arrived. Only a heartbeat (904)
+  overtakes others. It changes nothing but a deadline, so its place does not matter.
+- A registration (103) or query (322) that has to wait counts as a heartbeat when it arrives.
+- A closed connection holds no memory but its own, and nothing refers to it.
 - After a violation of the protocol nothing more is read or answered.
 
 A sweep once a second looks at all connections and closes those that are idle, unfinished or stuck, so that no request
@@ -29,6 +32,7 @@ from routebook.observability.logs import PeerLog
 from routebook.observability.metrics import Metrics, PortFigures, reason_of
 from routebook.protocol.connection import Connection, Event
 from routebook.protocol.frame import (
+    ONEWAY_FLAG,
     SPOKEN_VERSION,
     V5_3_1,
     FrameLimits,
@@ -40,7 +44,7 @@ from routebook.protocol.frame import (
     ResponseCode,
     request_name,
 )
-from routebook.protocol.headers import success_head_encoder
+from routebook.protocol.headers import read_text, success_head_encoder
 from routebook.protocol.lookup_template import LookupTemplate
 from routebook.registry.registry import Registry
 from routebook.remoting.cluster_test import ClusterTestLookups
@@ -57,7 +61,7 @@ from routebook.remoting.reply import (
     overloaded,
     reply_to_error,
 )
-from routebook.remoting.work_queue import ConnectionQueue, WorkQueue
+from routebook.remoting.work_queue import SIGNS_OF_LIFE, ConnectionQueue, Turn, WorkQueue
 from routebook.settings import LiveSettings
 
 _log = logging.getLogger(__name__)
@@ -71,6 +75,9 @@ LOW_WATER_SHARE: Final = 4
 CONNECTION_QUEUE_BYTES: Final = 32 << 20
 """A connection with more waiting than this is not read from, so that one peer cannot fill the queue's memory alone."""
 LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+HEARTBEAT: Final = int(RequestCode.BROKER_HEARTBEAT)
+LARGE_UNREAD_BYTES: Final = 65_536
+"""An incomplete frame of more bytes counts at once; the smaller ones are counted by the sweep."""
 
 
 class Port:
@@ -117,6 +124,9 @@ class Port:
         self._no_connections = asyncio.Event()
         self._idle_connections: list[RemotingConnection] = []
         """As the last sweep saw them; the one that has been idle for longest is the last."""
+        self._large_unread: dict[RemotingConnection, int] = {}
+        self._large_unread_bytes = 0
+        """Bytes of incomplete frames that have grown large since they began."""
 
     def new_connection(self, info: ConnectionInfo) -> "RemotingConnection":
         return RemotingConnection(self, info.peer, info.peer_costs, info.first_byte_at)
@@ -127,6 +137,7 @@ class Port:
 
     def remove(self, connection: "RemotingConnection") -> None:
         self.connections.discard(connection)
+        self.note_unread(connection, 0)
         self.registry.sessions.connection_closed(connection)
         if not self.connections:
             self._no_connections.set()
@@ -203,6 +214,19 @@ class Port:
         longest_idle = heapq.nsmallest(SPARED_PER_SWEEP, idle, key=itemgetter(0))
         self._idle_connections = [connection for _, connection in longest_idle][::-1]
 
+    def note_unread(self, connection: "RemotingConnection", unread_bytes: int) -> None:
+        """Called when an incomplete frame has grown, or is no longer incomplete. In the second until the next sweep,
+        frames of a gigabyte may begin.
+        """
+        before = self._large_unread.pop(connection, 0)
+        if unread_bytes > LARGE_UNREAD_BYTES:
+            self._large_unread[connection] = unread_bytes
+        else:
+            unread_bytes = 0
+        self._large_unread_bytes += unread_bytes - before
+        if self._large_unread_bytes > self._live.current.max_queued_bytes:
+            self._limit_unfinished(self._live.current.max_queued_bytes)
+
     def _limit_unfinished(self, max_bytes: int) -> None:
         """A thousand frames of 16 MiB may be incomplete at once. The largest are dropped first, since few peers send
         those.
@@ -212,6 +236,7 @@ class Port:
         while total > max_bytes:
             largest = max(unread, key=unread.__getitem__)
             total -= unread.pop(largest)
+            self._large_unread_bytes -= self._large_unread.pop(largest, 0)
             self._abort(largest, "frames that are not finished take too much memory")
 
     def _abort(self, connection: "RemotingConnection", reason: str) -> None:
@@ -228,6 +253,8 @@ class RemotingConnection(asyncio.Protocol):
         "__weakref__",
         "_chunks",
         "_deferred",
+        "_has_large_unread",
+        "_heartbeats",
         "_idle_since",
         "_is_active",
         "_lookups",
@@ -254,6 +281,9 @@ class RemotingConnection(asyncio.Protocol):
         self._template: LookupTemplate | None = None
         """The same as in `_wire`. Answering by it touches nothing else of the connection's own."""
         self._queue = ConnectionQueue(self._handle)
+        self._heartbeats: ConnectionQueue | None = None
+        """Heartbeats that overtake other requests; made when there is one."""
+        self._has_large_unread = False
         self._deferred: deque[Event] = deque()
         """Requests that wait until the peer reads its answers."""
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
@@ -284,8 +314,14 @@ class RemotingConnection(asyncio.Protocol):
         del exc  # Every kind of end means the same.
         self.closed = True
         self._deferred.clear()
-        self._port.queue.unblock(self._queue)
         self._port.remove(self)
+        # The transport, the bytes of an incomplete frame and waiting requests are released now. Left to the garbage
+        # collector, they would fill the memory first.
+        self._template = None
+        self._wire.release()
+        for queue in self._queues():
+            self._port.queue.peer_left(queue)
+        self._transport = cast("asyncio.Transport", None)
 
     def data_received(self, data: bytes) -> None:
         self._is_active = True
@@ -301,8 +337,13 @@ class RemotingConnection(asyncio.Protocol):
                 if end == len(data):
                     return
                 at = end
-        events = self._wire.receive(data[at:] if at else data)
-        self._template = self._wire.lookup_template
+        wire = self._wire
+        events = wire.receive(data[at:] if at else data)
+        self._template = wire.lookup_template
+        if self._has_large_unread or len(data) > LARGE_UNREAD_BYTES:
+            unread = wire.unread_bytes
+            self._has_large_unread = unread > 0
+            self._port.note_unread(self, unread)
         if events:
             self._chunks += 1
             self._handle_events(events)
@@ -313,7 +354,8 @@ class RemotingConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writes_paused = True
-        self._queue.blocked = True
+        for queue in self._queues():
+            queue.blocked = True
         self._pause_reading()
 
     def resume_writing(self) -> None:
@@ -323,7 +365,8 @@ class RemotingConnection(asyncio.Protocol):
         if deferred:
             self._handle_events(list(deferred))
         if not self._writes_paused:
-            self._port.queue.unblock(self._queue)
+            for queue in self._queues():
+                self._port.queue.unblock(queue)
             self._resume_reading()
 
     # -- called by the sweep and by the sessions
@@ -359,12 +402,12 @@ class RemotingConnection(asyncio.Protocol):
     @property
     def is_closing(self) -> bool:
         """Closed by us, perhaps still waiting until the peer has read its answers."""
-        return self._transport.is_closing()
+        return self.closed or self._transport.is_closing()
 
     @property
     def is_busy(self) -> bool:
         """Whether a request has no answer yet."""
-        return bool(self._queue.waiting) or self._queue.busy or bool(self._deferred)
+        return bool(self._deferred) or not all(queue.is_idle for queue in self._queues())
 
     def close(self, reason: str) -> None:
         """Answers that were written are still sent."""
@@ -421,11 +464,32 @@ class RemotingConnection(asyncio.Protocol):
             return Reply(body=found) if isinstance(found, bytes) else self._queue_for_upstream(request, found)
         if request.code not in port.handlers:
             return not_supported(request.code)
+        if request.code in SIGNS_OF_LIFE and not self._queue.is_idle:
+            if request.code == HEARTBEAT:
+                return None if port.queue.put(self._heartbeat_queue(), request) else overloaded()
+            self._count_as_heartbeat(request)
         if not port.queue.put(self._queue, request):
             return overloaded()
         if self._queue.queued_bytes > CONNECTION_QUEUE_BYTES:
             self._pause_reading()
         return None
+
+    def _count_as_heartbeat(self, request: Request) -> None:
+        """For a registration or query that has to wait: its broker is alive, whatever the request turns out to be."""
+        cluster, address = read_text(request.ext, "clusterName"), read_text(request.ext, "brokerAddr")
+        if cluster and address and self._port.registry.is_own_instance(self, cluster, address):
+            ext = {"clusterName": cluster, "brokerAddr": address}
+            heartbeat = Request(HEARTBEAT, request.opaque, ext, version=request.version, flag=ONEWAY_FLAG)
+            self._port.queue.put(self._heartbeat_queue(), heartbeat)
+
+    def _heartbeat_queue(self) -> ConnectionQueue:
+        if self._heartbeats is None:
+            self._heartbeats = ConnectionQueue(self._handle)
+            self._heartbeats.blocked = self._queue.blocked
+        return self._heartbeats
+
+    def _queues(self) -> tuple[ConnectionQueue, ...]:
+        return (self._queue,) if self._heartbeats is None else (self._queue, self._heartbeats)
 
     def _queue_for_upstream(self, request: Request, reply: Reply | None) -> Reply | None:
         """Without a reply, the lookup asks another name server, concurrently with all others."""
@@ -433,15 +497,17 @@ class RemotingConnection(asyncio.Protocol):
             return overloaded()
         return reply
 
-    async def _ask_upstream(self, request: Request) -> None:
+    async def _ask_upstream(self, request: Request, _turn: Turn) -> None:
+        if self.closed:
+            return
         found = await self._lookups.ask_upstream(request)
         self._answer(request, Reply(body=found) if isinstance(found, bytes) else found)
 
-    async def _handle(self, request: Request) -> None:
+    async def _handle(self, request: Request, turn: Turn) -> None:
         reply: Reply | None
         name = request_name(request.code)
         caller = Caller(ANONYMOUS, self.peer, worker=self._port.worker, port="remoting", verb=name)
-        context = RequestContext(request, self, caller, lambda early: self._answer(request, early))
+        context = RequestContext(request, self, caller, lambda early: self._answer(request, early), turn)
         metrics, start = self._port.metrics, perf_counter()
         try:
             if request.code in self._port.permissions.guarded:

@@ -4,12 +4,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from routebook.errors import ForbiddenError, InvalidInputError, RefusedError, RoutebookError
+from routebook.errors import BusyError, ForbiddenError, InvalidInputError, RefusedError, RoutebookError
 from routebook.model.names import Caller
 from routebook.protocol.body_json import BodyError, ChecksumError
 from routebook.protocol.frame import Ext, Request, RequestCode, ResponseCode
 from routebook.protocol.headers import read_long, read_text
 from routebook.registry.sessions import SessionConnection
+from routebook.remoting.work_queue import Turn
 
 REGISTER_FAILED = "register broker failed"
 OVERLOADED = "[OVERLOAD]system busy, start flow control for a while"
@@ -33,6 +34,8 @@ def reply_to_error(error: RoutebookError) -> Reply:
         return Reply(ResponseCode.SYSTEM_ERROR, ext={}, remark=REGISTER_FAILED)
     if isinstance(error, ChecksumError):
         return Reply(ResponseCode.SYSTEM_ERROR, ext={}, remark=error.remark)
+    if isinstance(error, BusyError):
+        return Reply(ResponseCode.SYSTEM_BUSY, remark=str(error))
     if isinstance(error, BodyError):
         return Reply(ResponseCode.SYSTEM_ERROR, remark=error.remark)
     if isinstance(error, ForbiddenError):
@@ -85,6 +88,7 @@ class RequestContext:
     caller: Caller
     answer_now: Callable[[Reply], None]
     """For a handler that answers before it has finished; it then returns None."""
+    turn: Turn
 
     def text(self, name: str) -> str | None:
         return read_text(self.request.ext, name)

@@ -1,28 +1,53 @@
 """The queue of all requests but lookups: bounded, fair between connections, and in order within each.
 
-No connection can take the whole queue. Beyond a few requests, a connection may have as many waiting as there is still
-room for others. So a peer that sends without end is refused itself, and brokers get their requests into the queue.
+Requests wait in one of three lanes, and none waits behind another lane:
+
+- `SIGNS_OF_LIFE`: heartbeats (904, 322) and registrations (103) until it is known whether they changed anything. Their
+  cost is small and fixed. While a whole fleet registers again, or the other lanes are full, the brokers that are well
+  must not be delayed until they expire.
+- `CHANGES`: registrations that have to be decoded. A handler moves its request here with `Turn.move_to`.
+- `OTHERS`.
+
+No connection can take a whole lane. Beyond a few requests, a connection may have as many waiting as there is still
+room for others. So a peer that sends without end is refused itself, and brokers get their requests into the queue. The
+first sign of life of a connection is never refused, since that bounds them by the number of connections.
+
+Nothing is done for a peer that has left: its waiting requests are dropped, except deregistrations (104), because
+brokers deregister and close the connection at once.
 
 Invariant: the queue of a connection that has a request waiting, none being handled, and a peer that reads its answers,
-is in `_ready`, once.
-
-Heartbeats (`HEARTBEATS`) are handled before other requests, and one runner is kept for them. While a whole fleet
-registers again, the heartbeats of brokers that are well must not be delayed until the brokers expire.
+is in the lane of its first request, once.
 """
 
 import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 from routebook.protocol.frame import Request, RequestCode
 
-HEARTBEATS: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION})
+
+class Lane(IntEnum):
+    SIGNS_OF_LIFE = 0
+    CHANGES = 1
+    OTHERS = 2
+
+
+SIGNS_OF_LIFE: Final = frozenset(
+    {RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION, RequestCode.REGISTER_BROKER}
+)
 REQUEST_OVERHEAD_BYTES: Final = 500
 """Memory of a waiting request besides its body."""
 GUARANTEED_REQUESTS: Final = 16
 """This many requests of a connection may wait, however little room there is."""
+
+
+def lane_of(code: int) -> Lane:
+    """The lane in which a request begins."""
+    return Lane.SIGNS_OF_LIFE if code in SIGNS_OF_LIFE else Lane.OTHERS
 
 
 class Waiting(NamedTuple):
@@ -30,12 +55,19 @@ class Waiting(NamedTuple):
     since: float
 
 
+class Mover(NamedTuple):
+    """A request that is being handled and waits for a runner of another lane."""
+
+    chosen: asyncio.Future[None]
+    since: float
+
+
 class ConnectionQueue:
     """The requests of one connection, in the order they arrived."""
 
-    __slots__ = ("blocked", "busy", "handle", "queued_bytes", "ready", "waiting")
+    __slots__ = ("blocked", "busy", "handle", "peer_left", "queued_bytes", "ready", "task", "waiting")
 
-    def __init__(self, handle: Callable[[Request], Awaitable[None]]) -> None:
+    def __init__(self, handle: Callable[[Request, "Turn"], Awaitable[None]]) -> None:
         self.handle = handle
         self.waiting: deque[Waiting] = deque()
         self.queued_bytes = 0
@@ -43,50 +75,160 @@ class ConnectionQueue:
         self.ready = False
         self.blocked = False
         """The peer does not read its answers, and gets no others until it does."""
+        self.peer_left = False
+        self.task: asyncio.Task[None] | None = None
+        """Handles a request that is given up when the peer leaves."""
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.busy and not self.waiting
+
+
+async def _nothing(_request: Request, _turn: "Turn") -> None:
+    """Replaces the handler of a connection that is closed, so that its queue does not refer to it."""
+
+
+class _Bytes:
+    """Memory of the requests of one lane, or of several."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def has_room(self, size: int) -> bool:
+        """A request that waits alone may have any size that a frame may have."""
+        return not self.used or self.used + size <= self.limit
+
+
+class _LaneState:
+    __slots__ = ("bytes", "free", "length", "ready")
+
+    def __init__(self, runners: int, memory: _Bytes) -> None:
+        self.bytes = memory
+        self.free = runners
+        self.length = 0
+        """Number of requests that wait, whether their connection's turn has come or not."""
+        self.ready: deque[ConnectionQueue | Mover] = deque()
+        """Connections whose next request belongs to this lane, and requests that moved here."""
+
+
+class Turn:
+    """One request that is being handled, and the lane whose runner it holds."""
+
+    __slots__ = ("_queue", "_size", "_work", "lane")
+
+    def __init__(self, work: "WorkQueue", queue: ConnectionQueue, lane: Lane, size: int) -> None:
+        self._work = work
+        self._queue = queue
+        self._size = size
+        self.lane = lane
+
+    def would_wait(self, lane: Lane) -> bool:
+        """Whether `move_to` would have to wait for a runner, or would fail."""
+        return self._work.is_busy(lane)
+
+    async def move_to(self, lane: Lane) -> bool:
+        """Waits for a runner of another lane. False, at once, if that lane is full. While the request waits, and until
+        `keep`, it is given up when its peer leaves.
+        """
+        self._queue.task = asyncio.current_task()
+        if self._queue.peer_left or not await self._work.move(self, lane, self._size):
+            self.keep()
+            return False
+        return True
+
+    def keep(self) -> None:
+        """From now on the request is handled to its end, for example because it is about to write to the store."""
+        self._queue.task = None
 
 
 class WorkQueue:
     def __init__(self, *, runners: int, capacity: int, max_bytes: int) -> None:
+        """Each lane has `runners` and `capacity` of its own. Signs of life may use a quarter of `max_bytes`, the other
+        lanes together all of it.
+        """
         self._capacity = capacity
-        self._max_bytes = max_bytes
         self._runners = runners
-        self._ready: tuple[deque[ConnectionQueue], deque[ConnectionQueue]] = (deque(), deque())
-        """Those whose next request is a heartbeat, and the others."""
-        self._free = runners
-        self._others_running = 0
+        others = _Bytes(max_bytes)
+        self._lanes = {
+            Lane.SIGNS_OF_LIFE: _LaneState(runners, _Bytes(max_bytes // 4)),
+            Lane.CHANGES: _LaneState(runners, others),
+            Lane.OTHERS: _LaneState(runners, others),
+        }
+        self._running = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
-        self.length = 0
-        self.queued_bytes = 0
         self.refused = 0
 
+    @property
+    def length(self) -> int:
+        return sum(state.length for state in self._lanes.values())
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._lanes[Lane.SIGNS_OF_LIFE].bytes.used + self._lanes[Lane.OTHERS].bytes.used
+
+    def is_busy(self, lane: Lane) -> bool:
+        """Whether a request that enters the lane now has to wait for a runner."""
+        state = self._lanes[lane]
+        return not state.free or bool(state.ready)
+
     def put(self, queue: ConnectionQueue, request: Request) -> bool:
-        """False if the request was not taken: the queue is full, or the connection has its share of it."""
-        size = len(request.body) + REQUEST_OVERHEAD_BYTES
-        share = max(GUARANTEED_REQUESTS, self._capacity - self.length)
-        if self.length >= self._capacity or len(queue.waiting) > share or self.queued_bytes + size > self._max_bytes:
+        """False if the request was not taken: the lane is full, or the connection has its share of it."""
+        state = self._lanes[lane := lane_of(request.code)]
+        size = _size_of(request)
+        if not (self._has_place(lane, queue) and state.bytes.has_room(size)):
             self.refused += 1
             return False
         queue.waiting.append(Waiting(request, time.monotonic()))
         queue.queued_bytes += size
-        self.length += 1
-        self.queued_bytes += size
+        state.length += 1
+        state.bytes.used += size
         self._idle.clear()
         self._make_ready(queue)
         return True
 
+    def _has_place(self, lane: Lane, queue: ConnectionQueue) -> bool:
+        length = self._lanes[lane].length
+        if lane is Lane.SIGNS_OF_LIFE and not queue.waiting:
+            return True
+        return length < self._capacity and len(queue.waiting) <= max(GUARANTEED_REQUESTS, self._capacity - length)
+
     def unblock(self, queue: ConnectionQueue) -> None:
-        """Also called when the connection is closed. Its waiting requests are still handled, since brokers unregister
-        and close the connection at once.
-        """
         queue.blocked = False
         self._make_ready(queue)
 
+    def peer_left(self, queue: ConnectionQueue) -> None:
+        """Drops the waiting requests of the connection, except deregistrations."""
+        queue.peer_left = True
+        if queue.ready:
+            self._lanes[lane_of(queue.waiting[0].request.code)].ready.remove(queue)
+            queue.ready = False
+        kept: deque[Waiting] = deque()
+        for waiting in queue.waiting:
+            request = waiting.request
+            if request.code == RequestCode.UNREGISTER_BROKER:
+                kept.append(waiting)
+            else:
+                state = self._lanes[lane_of(request.code)]
+                state.length -= 1
+                state.bytes.used -= _size_of(request)
+        queue.waiting = kept
+        if queue.task is not None:
+            queue.task.cancel()
+        elif queue.is_idle:
+            queue.handle = _nothing
+        self.unblock(queue)
+        self._note_idle()
+
     def slow_ms(self) -> int:
         """How long the oldest request has waited."""
-        heads = [queues[0].waiting[0].since for queues in self._ready if queues]
+        firsts = [state.ready[0] for state in self._lanes.values() if state.ready]
+        heads = [first.since if isinstance(first, Mover) else first.waiting[0].since for first in firsts]
         return int((time.monotonic() - min(heads)) * 1000) if heads else 0
 
     async def join(self) -> None:
@@ -99,46 +241,92 @@ class WorkQueue:
         for task in self._tasks:
             task.cancel()
 
+    async def move(self, turn: Turn, lane: Lane, size: int) -> bool:
+        state = self._lanes[lane]
+        if state.length >= self._capacity or not state.bytes.has_room(size):
+            self.refused += 1
+            return False
+        before = self._lanes[turn.lane]
+        before.bytes.used -= size
+        state.bytes.used += size
+        must_wait = self.is_busy(lane)
+        self._release_runner(turn.lane)
+        turn.lane = lane
+        if not must_wait:
+            state.free -= 1
+            return True
+        mover = Mover(asyncio.get_running_loop().create_future(), time.monotonic())
+        state.ready.append(mover)
+        state.length += 1
+        try:
+            await mover.chosen
+        except asyncio.CancelledError:
+            if mover.chosen.cancelled():
+                # It was not chosen, so it holds no runner; the end of the request will release one.
+                with suppress(ValueError):
+                    state.ready.remove(mover)
+                state.free -= 1
+            raise
+        finally:
+            state.length -= 1
+        return True
+
     def _make_ready(self, queue: ConnectionQueue) -> None:
         if queue.ready or queue.busy or queue.blocked or not queue.waiting:
             return
         queue.ready = True
-        self._ready[queue.waiting[0].request.code not in HEARTBEATS].append(queue)
-        self._start()
+        lane = lane_of(queue.waiting[0].request.code)
+        self._lanes[lane].ready.append(queue)
+        self._start(lane)
 
-    def _start(self) -> None:
-        while self._free and not self._closed and (taken := self._take_next()):
-            queue, is_heartbeat = taken
-            queue.busy = True
-            self._free -= 1
-            self._others_running += not is_heartbeat
-            task = asyncio.get_running_loop().create_task(self._run(queue, is_heartbeat))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _start(self, lane: Lane) -> None:
+        state = self._lanes[lane]
+        while state.free and state.ready and not self._closed:
+            first = state.ready.popleft()
+            if isinstance(first, ConnectionQueue):
+                first.ready = False
+                if not first.blocked:
+                    self._start_first_request(first, lane)
+            elif not first.chosen.done():
+                state.free -= 1
+                first.chosen.set_result(None)
 
-    def _take_next(self) -> tuple[ConnectionQueue, bool] | None:
-        for queues, is_heartbeat in zip(self._ready, (True, False), strict=True):
-            # If there is only one runner, it cannot be kept for heartbeats.
-            while queues and (is_heartbeat or self._others_running < max(self._runners - 1, 1)):
-                queue = queues.popleft()
-                queue.ready = False
-                if not queue.blocked:
-                    return queue, is_heartbeat
-        return None
-
-    async def _run(self, queue: ConnectionQueue, is_heartbeat: bool) -> None:
+    def _start_first_request(self, queue: ConnectionQueue, lane: Lane) -> None:
+        state = self._lanes[lane]
         request = queue.waiting.popleft().request
-        size = len(request.body) + REQUEST_OVERHEAD_BYTES
-        self.length -= 1
+        state.length -= 1
+        state.free -= 1
+        queue.busy = True
+        self._running += 1
+        turn = Turn(self, queue, lane, _size_of(request))
+        task = asyncio.get_running_loop().create_task(self._run(queue, request, turn))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, queue: ConnectionQueue, request: Request, turn: Turn) -> None:
+        size = _size_of(request)
         try:
-            await queue.handle(request)
+            await queue.handle(request, turn)
         finally:
+            turn.keep()
             queue.queued_bytes -= size
-            self.queued_bytes -= size
+            self._lanes[turn.lane].bytes.used -= size
+            self._running -= 1
             queue.busy = False
-            self._free += 1
-            self._others_running -= not is_heartbeat
+            if queue.peer_left and not queue.waiting:
+                queue.handle = _nothing
             self._make_ready(queue)
-            self._start()
-            if not self.length and self._free == self._runners:
-                self._idle.set()
+            self._release_runner(turn.lane)
+            self._note_idle()
+
+    def _release_runner(self, lane: Lane) -> None:
+        self._lanes[lane].free += 1
+        self._start(lane)
+
+    def _note_idle(self) -> None:
+        if not self._running and not self.length:
+            self._idle.set()
+
+
+def _size_of(request: Request) -> int:
+    return len(request.body) + REQUEST_OVERHEAD_BYTES
