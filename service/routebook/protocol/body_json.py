@@ -97,11 +97,27 @@ class InflateError(BodyError):
 
 
 class InflateLimitError(InflateError):
-    """A compressed body that would grow beyond the size allowed for an uncompressed one."""
+    """A compressed body that would grow beyond the size that is allowed for it."""
 
-    def __init__(self, limit_bytes: int) -> None:
-        super().__init__(f"The body inflates to more than {limit_bytes} bytes.", advice="Register in smaller parts.")
+    def __init__(self, limit_bytes: int, setting: str) -> None:
+        super().__init__(
+            f"The body inflates to more than {limit_bytes} bytes, the limit of {setting}.",
+            advice="Register in smaller parts.",
+        )
         self.limit_bytes = limit_bytes
+        self.setting = setting
+
+
+class TopicLimitError(BodyError):
+    """A registration of more topics than one may have."""
+
+    def __init__(self, found: int, limit: int) -> None:
+        super().__init__(
+            f"The registration has {found} topics; the limit is {limit} (max_topics_per_registration).",
+            advice="Register in smaller parts, or raise the limit.",
+        )
+        self.found = found
+        self.limit = limit
 
 
 class RegistrationBodyError(BodyError):
@@ -346,7 +362,7 @@ def read_json(
     if not is_utf8(body):
         return None
     if len(body) > max_values:
-        check_values(body.count(b","), max_values)
+        check_values(count_values(body), max_values)
     return decode_json(body, decoder, max_lenient_bytes=max_lenient_bytes)
 
 
@@ -359,8 +375,13 @@ def is_utf8(body: bytes) -> bool:
     return True
 
 
-def check_values(commas: int, max_values: int = MAX_JSON_VALUES) -> None:
-    if commas > max_values:
+def count_values(part: bytes) -> int:
+    """At least the number of values: each ends with a comma, or ends an object or array."""
+    return part.count(b",") + part.count(b"{") + part.count(b"[")
+
+
+def check_values(count: int, max_values: int = MAX_JSON_VALUES) -> None:
+    if count > max_values:
         raise JsonLimitError(f"JSON with more than {max_values} values.", advice="Send it in smaller parts.")
 
 
@@ -375,9 +396,9 @@ def decode_json(
     try:
         return decode_standard(body, decoder) if quotes_keys else decoder.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
-        refusal = _refusal_of(error, len(body))
-    if len(body) > max_lenient_bytes:
-        raise refusal
+        # Raised here: an error that a local variable names would keep the body until the garbage collector runs.
+        if len(body) > max_lenient_bytes:
+            raise _refusal_of(error, len(body)) from None
     text = body.decode()
     if not text or text.isspace():
         return None

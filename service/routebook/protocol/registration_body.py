@@ -14,8 +14,9 @@ import struct
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -27,10 +28,12 @@ from routebook.protocol.body_json import (
     ChecksumError,
     InflateError,
     InflateLimitError,
+    JsonLimitError,
     JsonShapeError,
     NullBodyError,
     RegistrationBodyError,
     Scalar,
+    TopicLimitError,
     VersionError,
     check_values,
     decode_json,
@@ -116,8 +119,16 @@ _SLICE_BYTES: Final = 256 * 1024
 MAX_QUOTING_BYTES: Final = 2 * 1024 * 1024
 """Putting integer keys in quotes takes 4 ms for a megabyte. In a longer body it is done slice by slice, or not at all.
 """
+DEFAULT_MAX_TOPICS: Final = 100_000
+RATIO_FREE_BYTES: Final = 1024 * 1024
+"""A body may inflate to this size whatever the ratio: short bodies with much repetition are honest ones."""
+MAX_UNSLICED_BYTES: Final = 4 * 1024 * 1024
+"""JSON that is not written as brokers write it is decoded in one go, which takes 5 ms for a megabyte."""
+MAX_ARRAYS: Final = 2**17
+MAX_MAPPED_QUEUES: Final = 2**18
+"""Limit of queues in the mappings of one registration: a thousand static topics of 256 queues each."""
 _STEP_TOPICS: Final = 2_000
-_STEP_MAPPINGS: Final = 100
+_STEP_MAPPED_QUEUES: Final = 500
 MAX_SHARED_QUEUES: Final = 4096
 """Topics with equal queues share one value, which saves most of the time and memory of a large table. Real brokers have
 a handful of values. The limit bounds the memory for a peer that sends a new value with every topic.
@@ -132,9 +143,11 @@ def read_registration_in_steps(
     compressed: bool = False,
     body_crc32: int = 0,
     max_inflated_bytes: int = DEFAULT_MAX_INFLATED_BYTES,
+    max_inflation_ratio: int = 0,
+    max_topics: int = DEFAULT_MAX_TOPICS,
 ) -> Steps[RegistrationBody]:
     """`version` is the header's. A `body_crc32` of 0 is not checked. `now_ms` stands in for a missing time of the data
-    version. Raises a BodyError, whose remark belongs into the answer with code 1.
+    version. A ratio of 0 means no limit. Raises a BodyError, whose remark belongs into the answer with code 1.
     """
     if len(body) > LARGE_BODY_BYTES:
         yield
@@ -142,13 +155,14 @@ def read_registration_in_steps(
     if version < 0:
         raise VersionError(version)
     if version < FIRST_VERSION_WITH_FILTERS:
-        return (yield from _read_inner_wrapper(body, now_ms))
+        return (yield from _read_inner_wrapper(body, now_ms, max_topics))
     if not body:
         return RegistrationBody(NO_VERSION)
     try:
         if compressed:
-            return (yield from _read_compressed(body, version, now_ms, max_inflated_bytes))
-        return (yield from _read_json_form(body, now_ms))
+            limit = _inflation_limit(len(body), max_inflated_bytes, max_inflation_ratio)
+            return (yield from _read_compressed(body, version, now_ms, limit, max_topics))
+        return (yield from _read_json_form(body, now_ms, max_topics))
     except NullBodyError:
         raise
     except BodyError as error:
@@ -173,50 +187,68 @@ def _parts_of(body: bytes) -> Iterator[bytes]:
     return (body[at : at + _STEP_BYTES] for at in range(0, len(body), _STEP_BYTES))
 
 
-def _check_text(body: bytes, what: str) -> Steps[None]:
-    """Refuses bytes that are not UTF-8, and more values than a registration has."""
-    decoder, commas = codecs.getincrementaldecoder("utf-8")(), 0
+def _check_text(body: bytes, what: str, max_topics: int) -> Steps[None]:
+    """Refuses bytes that are not UTF-8, and more values than a registration has, before any object is made of them."""
+    decoder, commas, objects, arrays = codecs.getincrementaldecoder("utf-8")(), 0, 0, 0
     try:
-        for part in _parts_of(body):
-            if commas:
+        for number, part in enumerate(_parts_of(body)):
+            if number:
                 yield
             decoder.decode(part)
             commas += part.count(b",")
+            objects += part.count(b"{")
+            arrays += part.count(b"[")
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         raise NullBodyError(what) from None
     check_values(commas)
+    check_values(arrays, MAX_ARRAYS)
+    # A topic is an object, often with another one for its attributes. So is a mapping.
+    check_values(objects, 4 * max_topics + 64)
 
 
-def _read_inner_wrapper(body: bytes, now_ms: int) -> Steps[RegistrationBody]:
+def _read_inner_wrapper(body: bytes, now_ms: int, max_topics: int) -> Steps[RegistrationBody]:
     if not body:
         return RegistrationBody(NO_VERSION, filters=None)
-    yield from _check_text(body, "the topic table is null")
+    yield from _check_text(body, "the topic table is null", max_topics)
+    _check_unsliced(body)
     wrapper = decode_json(body, _INNER_WRAPPER)
     if not isinstance(wrapper, InnerWrapperBody):
         raise NullBodyError("the topic table is null")
-    tables = _Tables()
+    tables = _Tables(max_topics)
     yield from tables.add_topics(wrapper.topic_config_table or {})
     return tables.registration(wrapper, None, now_ms)
 
 
-def _read_json_form(body: bytes, now_ms: int) -> Steps[RegistrationBody]:
-    yield from _check_text(body, "the registration is null")
+def _check_unsliced(body: bytes) -> None:
+    if len(body) > MAX_UNSLICED_BYTES:
+        raise JsonLimitError(
+            f"The body has {len(body)} bytes; the limit is {MAX_UNSLICED_BYTES} for JSON that is not written as brokers "
+            "write it.",
+            advice="Leave out blanks between its parts, or register in smaller parts.",
+        )
+
+
+def _read_json_form(body: bytes, now_ms: int, max_topics: int) -> Steps[RegistrationBody]:
+    yield from _check_text(body, "the registration is null", max_topics)
     if len(body) > _STEP_BYTES:
         try:
-            found = yield from _read_in_slices(body, now_ms)
+            found = yield from _read_in_slices(body, now_ms, max_topics)
+        except TopicLimitError:
+            raise
         except BodyError:
             found = None
         if found:
             return found
+        _check_unsliced(body)
         yield
     registration = decode_json(body, _REGISTRATION, quotes_keys=len(body) <= MAX_QUOTING_BYTES)
     if not isinstance(registration, RegisterBrokerBody):
         raise NullBodyError("the registration is null")
-    return (yield from _Tables().complete(registration, now_ms))
+    return (yield from _Tables(max_topics).complete(registration, now_ms))
 
 
-def _read_in_slices(body: bytes, now_ms: int) -> Steps[RegistrationBody | None]:
+def _read_in_slices(body: bytes, now_ms: int, max_topics: int) -> Steps[RegistrationBody | None]:
     """Cuts members out of the two tables, slice by slice, and then reads the rest of the body as a whole.
 
     Each cut is guessed by a pattern and then proved: the slice must decode as the members of an object, and the rest
@@ -227,7 +259,7 @@ def _read_in_slices(body: bytes, now_ms: int) -> Steps[RegistrationBody | None]:
     It is None, too, for a table with keys that are not the names of their topics. If two topics of such a table have
     one name, the order of all keys decides which one counts. Real brokers send no such table.
     """
-    tables = _Tables()
+    tables = _Tables(max_topics)
     without_topics = yield from _cut_members(body, b'"topicConfigTable":{', _TOPIC_TABLE.decode, tables.add_topics)
     left = yield from _cut_members(
         without_topics,
@@ -287,7 +319,9 @@ def _take_marker(table: dict[str, _T] | str | None) -> bool:
 class _Tables:
     """The topics and the mappings of one registration, as far as they have been read."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_topics: int) -> None:
+        self._max_topics = max_topics
+        self._mapped_queues = 0
         self.keys_are_names = True
         self._topics: dict[str, QueueData] = {}
         self._mappings: dict[str, TopicMapping] = {}
@@ -296,9 +330,11 @@ class _Tables:
     def add_topics(self, table: Mapping[str, TopicConfigBody]) -> Steps[None]:
         """The topic's own name counts, not the table's key."""
         topics, queues = self._topics, self._queues
+        _check_topics(len(table), self._max_topics)
         for number, chunk in enumerate(_chunks(table.items(), _STEP_TOPICS)):
             if number:
                 yield
+                _check_topics(len(topics), self._max_topics)
             for key, config in chunk:
                 name = config.topic_name
                 if not (isinstance(name, str) and name.isascii()):
@@ -316,12 +352,16 @@ class _Tables:
                 topics[name] = found
 
     def add_mappings(self, table: Mapping[str, MappingBody]) -> Steps[None]:
-        for number, chunk in enumerate(_chunks(table.items(), _STEP_MAPPINGS)):
-            if number:
+        step = 0
+        for key, body in table.items():
+            if step > _STEP_MAPPED_QUEUES:
                 yield
-            for key, mapping in chunk:
-                topic = well_formed(key)
-                self._mappings[topic] = mapping_of(mapping, topic=topic)
+                step = 0
+            topic = well_formed(key)
+            mapping = self._mappings[topic] = mapping_of(body, topic=topic)
+            step += len(mapping.current_ids) + 5
+            self._mapped_queues += len(mapping.current_ids)
+            check_values(self._mapped_queues, MAX_MAPPED_QUEUES)
 
     def complete(self, body: RegisterBrokerBody, now_ms: int) -> Steps[RegistrationBody]:
         filters = () if body.filter_server_list is UNSET else filters_of(body.filter_server_list)
@@ -355,7 +395,7 @@ def _chunks(items: Iterable[_T], length: int) -> Iterator[tuple[_T, ...]]:
 
 FIRST_VERSION_WITH_MAPPINGS: Final = 413
 """5.0.0. Older bodies end with the filter list."""
-MAX_BLOCK_VALUES: Final = 2**17
+MAX_BLOCK_VALUES: Final = 2**14
 """Limit of values in the JSON of one block. Six kilobytes can inflate to five million empty lists, so the size of the
 frame bounds nothing here. The largest honest block is the mapping of one static topic, with a value for each queue.
 """
@@ -375,7 +415,7 @@ class _Inflated:
     bytes are needed.
     """
 
-    def __init__(self, content: bytes, missing: InflateError) -> None:
+    def __init__(self, content: bytes, missing: Callable[[], InflateError]) -> None:
         self._content = content
         self._missing = missing
         self._at = 0
@@ -393,15 +433,49 @@ class _Inflated:
         if count < 0:
             raise InflateError(f"A length inside the compressed body is {count}.", advice="Allowed: 0 or more.")
         if end > len(self._content):
-            raise self._missing
+            raise self._missing()
         taken = self._content[self._at : end]
         self._at = end
         return taken
 
 
-def _inflate(body: bytes, limit_bytes: int) -> Steps[_Inflated]:
-    """Up to the limit, whatever the stream or the lengths inside it say."""
+class _InflationLimit(NamedTuple):
+    size: int
+    setting: str
+
+    def error(self) -> InflateError:
+        return InflateLimitError(self.size, self.setting)
+
+
+def _inflation_limit(length: int, max_bytes: int, max_ratio: int) -> _InflationLimit:
+    by_ratio = max(length * max_ratio, RATIO_FREE_BYTES)
+    if max_ratio and by_ratio < max_bytes:
+        return _InflationLimit(by_ratio, "max_inflation_ratio")
+    return _InflationLimit(max_bytes, "max_inflated_bytes")
+
+
+def _check_topics(found: int, limit: int) -> None:
+    if found > limit:
+        raise TopicLimitError(found, limit)
+
+
+def _check_announced_topics(content: bytearray, max_topics: int) -> bool:
+    """Whether the announced number, which follows the data version, has been inflated and checked."""
+    if len(content) < 2 * _INT.size:
+        return False
+    at = _INT.size + max(_INT.unpack_from(content)[0], 0)
+    if len(content) < at + _INT.size:
+        return False
+    _check_topics(_INT.unpack_from(content, at)[0], max_topics)
+    return True
+
+
+def _inflate(body: bytes, limit: _InflationLimit, max_topics: int) -> Steps[_Inflated]:
+    """Up to the limit, whatever the stream or the lengths inside it say. Too many topics are refused as soon as their
+    number is known.
+    """
     stream = zlib.decompressobj()
+    has_checked = False
     content = bytearray()
     at, fed = 0, b""
     try:
@@ -410,29 +484,38 @@ def _inflate(body: bytes, limit_bytes: int) -> Steps[_Inflated]:
                 yield
             if not fed:
                 fed, at = body[at : at + _INFLATE_STEP_BYTES], at + _INFLATE_STEP_BYTES
-            room = limit_bytes - len(content)
+            room = limit.size - len(content)
             if room <= 0:
-                return _Inflated(bytes(content), InflateLimitError(limit_bytes))
+                return _Inflated(bytes(content), limit.error)
             content += stream.decompress(fed, min(room, _INFLATE_STEP_BYTES))
             fed = stream.unconsumed_tail
+            has_checked = has_checked or _check_announced_topics(content, max_topics)
     except zlib.error as error:
-        return _Inflated(bytes(content), InflateError(f"The compressed body is no zlib stream: {error}."))
-    return _Inflated(
-        bytes(content), InflateError(f"The compressed body ends after {len(content)} bytes, in the midst of something.")
-    )
+        return _Inflated(bytes(content), partial(InflateError, f"The compressed body is no zlib stream: {error}."))
+    ends = f"The compressed body ends after {len(content)} bytes, in the midst of something."
+    return _Inflated(bytes(content), partial(InflateError, ends))
 
 
-def _read_compressed(body: bytes, version: int, now_ms: int, max_inflated_bytes: int) -> Steps[RegistrationBody]:
-    content = yield from _inflate(body, max_inflated_bytes)
+def _read_compressed(
+    body: bytes, version: int, now_ms: int, limit: _InflationLimit, max_topics: int
+) -> Steps[RegistrationBody]:
+    content = yield from _inflate(body, limit, max_topics)
     data_version = data_version_of(_read_block(content, DATA_VERSION), now_ms=now_ms)
     topics = yield from _read_topic_texts(content)
     filters = _read_filters(content)
     mappings: dict[str, TopicMapping] = {}
-    for number in range(content.take_int() if version >= FIRST_VERSION_WITH_MAPPINGS else 0):
-        if number and number % _STEP_MAPPINGS == 0:
+    count = content.take_int() if version >= FIRST_VERSION_WITH_MAPPINGS else 0
+    _check_topics(count, max_topics)
+    step = queues = 0
+    for _ in range(count):
+        if step > _STEP_MAPPED_QUEUES:
             yield
+            step = 0
         mapping = mapping_of(_read_block(content, _MAPPING), topic=None)
         mappings[mapping.topic] = mapping
+        step += len(mapping.current_ids) + 5
+        queues += len(mapping.current_ids)
+        check_values(queues, MAX_MAPPED_QUEUES)
     return RegistrationBody(data_version, topics, None, mappings, filters)
 
 

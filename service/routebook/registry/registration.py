@@ -16,8 +16,11 @@ when the table changes between two steps of a large comparison (`LongWork`).
 """
 
 import asyncio
-from collections.abc import Generator, Iterable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
+from math import inf
+from time import perf_counter
 from typing import Final, TypeVar
 
 from routebook.errors import InvalidInputError
@@ -47,17 +50,28 @@ class LongWork:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
-    async def run(self, steps: Generator[None, None, _Result]) -> _Result:
-        """Returns the result of the generator. Work that never yields runs at once, whatever else is waiting."""
+    async def run(
+        self, steps: Generator[None, None, _Result], *, charge: Callable[[float, float], None] | None = None
+    ) -> _Result:
+        """Returns the result of the generator. Work that never yields runs at once, whatever else is waiting. `charge`
+        is called with the seconds that were spent, and the time.
+        """
+        spent, began = 0.0, perf_counter()
         try:
             next(steps)
+            spent, began = perf_counter() - began, inf
             async with self._turn:
                 while True:
                     await asyncio.sleep(0)
+                    began = perf_counter()
                     next(steps)
+                    spent, began = spent + perf_counter() - began, inf
         except StopIteration as end:
             result: _Result = end.value
             return result
+        finally:
+            if charge is not None:
+                charge(spent + max(perf_counter() - began, 0), time.monotonic())
 
 
 def parts_of(items: Iterable[_Item], length: int) -> Iterator[tuple[_Item, ...]]:

@@ -73,12 +73,19 @@ class BrokerHandlers:
             context.connection, seat.cluster, address
         ):
             await self._registry.heartbeat_address(seat.cluster, address, context.caller)
+        if not context.costs.decoding.has_any(time.monotonic()):
+            percent = self._live.current.max_decoding_percent_per_address
+            raise BusyError(
+                f"The registrations of this address took more time to decode than {percent} % of a processor "
+                "(max_decoding_percent_per_address).",
+                advice="Send it again later.",
+            )
         if not await context.turn.move_to(Lane.CHANGES):
             raise BusyError(OVERLOADED)
 
     async def _read(self, context: RequestContext, seat: Seat) -> Registration:
         await self._wait_for_decoding(context, seat)
-        request, ext = context.request, context.request.ext
+        request, ext, settings = context.request, context.request.ext, self._live.current
         body = await self._registry.long_work.run(
             read_registration_in_steps(
                 request.body,
@@ -86,8 +93,11 @@ class BrokerHandlers:
                 now_ms=_now_ms(),
                 compressed=read_boolean(ext, "compressed"),
                 body_crc32=read_int(ext, "bodyCrc32", 0),
-                max_inflated_bytes=self._live.current.max_frame_bytes,
-            )
+                max_inflated_bytes=settings.max_inflated_bytes or settings.max_frame_bytes,
+                max_inflation_ratio=settings.max_inflation_ratio,
+                max_topics=settings.max_topics_per_registration,
+            ),
+            charge=context.costs.decoding.charge,
         )
         context.turn.keep()
         timeout_ms = read_long(ext, "heartbeatTimeoutMillis", None)

@@ -507,7 +507,9 @@ class RemotingConnection(asyncio.Protocol):
         reply: Reply | None
         name = request_name(request.code)
         caller = Caller(ANONYMOUS, self.peer, worker=self._port.worker, port="remoting", verb=name)
-        context = RequestContext(request, self, caller, lambda early: self._answer(request, early), turn)
+        context = RequestContext(
+            request, self, caller, lambda early: self._answer(request, early), turn, self.peer_costs
+        )
         metrics, start = self._port.metrics, perf_counter()
         try:
             if request.code in self._port.permissions.guarded:

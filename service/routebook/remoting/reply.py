@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from routebook.errors import BusyError, ForbiddenError, InvalidInputError, RefusedError, RoutebookError
+from routebook.listeners.peers import Peer
 from routebook.model.names import Caller
 from routebook.protocol.body_json import BodyError, ChecksumError
 from routebook.protocol.frame import Ext, Request, RequestCode, ResponseCode
@@ -89,6 +90,8 @@ class RequestContext:
     answer_now: Callable[[Reply], None]
     """For a handler that answers before it has finished; it then returns None."""
     turn: Turn
+    costs: Peer
+    """What the address of the peer has cost."""
 
     def text(self, name: str) -> str | None:
         return read_text(self.request.ext, name)

@@ -28,7 +28,7 @@ STEP_CPU_S = 0.025
 @pytest.fixture
 def tiny_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a few hundred bytes were a large body."""
-    for name, value in {"_STEP_BYTES": 64, "_SLICE_BYTES": 100, "_STEP_TOPICS": 3, "_STEP_MAPPINGS": 2}.items():
+    for name, value in {"_STEP_BYTES": 64, "_SLICE_BYTES": 100, "_STEP_TOPICS": 3, "_STEP_MAPPED_QUEUES": 10}.items():
         monkeypatch.setattr(registration_body, name, value)
 
 
