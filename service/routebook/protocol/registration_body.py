@@ -223,7 +223,7 @@ def _read_inner_wrapper(body: bytes, now_ms: int, max_topics: int) -> Steps[Regi
 def _check_unsliced(body: bytes) -> None:
     if len(body) > MAX_UNSLICED_BYTES:
         raise JsonLimitError(
-            f"The body has {len(body)} bytes; the limit is {MAX_UNSLICED_BYTES} for JSON that is not written as brokers "
+            f"The body has {len(body)} bytes; the limit is {MAX_UNSLICED_BYTES} for JSON not written as brokers "
             "write it.",
             advice="Leave out blanks between its parts, or register in smaller parts.",
         )

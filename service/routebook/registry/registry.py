@@ -297,7 +297,9 @@ class Registry(Reading):
         instance = self.replica.table.instances.get(name)
         if instance is None:
             return False
-        return self.sessions.is_bound(connection, name, instance.incarnation) or _host(connection.peer) == _host(address)
+        return self.sessions.is_bound(connection, name, instance.incarnation) or _host(connection.peer) == _host(
+            address
+        )
 
     async def query_data_version(
         self, cluster: str, address: str, asked: DataVersion | None, caller: Caller
