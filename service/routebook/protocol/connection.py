@@ -112,11 +112,6 @@ class Connection:
             events.append(error)
         return events
 
-    def release(self) -> None:
-        """The connection is closed: releases the bytes of an incomplete frame."""
-        self._frames = FrameReader(self._limits)
-        self._template = self.lookup_template = None
-
     def _sample(self, header: bytes, lookup: Request) -> None:
         """Not the first lookup, because many connections send only one. Only a few, because a peer may write each of
         its lookups in another way.

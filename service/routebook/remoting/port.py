@@ -318,7 +318,7 @@ class RemotingConnection(asyncio.Protocol):
         # The transport, the bytes of an incomplete frame and waiting requests are released now. Left to the garbage
         # collector, they would fill the memory first.
         self._template = None
-        self._wire.release()
+        self._wire = cast("Connection", None)
         for queue in self._queues():
             self._port.queue.peer_left(queue)
         self._transport = cast("asyncio.Transport", None)
