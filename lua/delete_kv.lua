@@ -16,10 +16,12 @@ reply    {status, version} DONE, UNKNOWN
 -- include: json
 -- include: clock
 -- include: changes
+-- include: key_values
 
 local by, namespace, key, carried = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 
+local before = value_before(namespace, key)
 if redis.call('HDEL', key_of('kv', namespace), key) == 0 and not carried then
   return { UNKNOWN, current_version() }
 end
-return { DONE, append_change('kv-deleted', by, '"namespace":' .. quote(namespace) .. ',"key":' .. quote(key)) }
+return { DONE, append_change('kv-deleted', by, '"namespace":' .. quote(namespace) .. ',"key":' .. quote(key) .. before) }

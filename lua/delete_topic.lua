@@ -31,8 +31,8 @@ local FIRST_CARRIED, CARRIED_LENGTH, BROKERS_PER_RUN = 5, 2, 250
 
 local item, deleted, handled = '{"t":' .. quote(topic) .. ',"x":1}', 0, 0
 
-local function append_deletion(broker, last_cluster)
-  append_queue_change(broker, item, 'delete-topic', by, last_cluster)
+local function append_deletion(broker, before, last_cluster)
+  append_queue_change(broker, topic, before, item, 'delete-topic', by, last_cluster)
   deleted = deleted + 1
 end
 
@@ -47,8 +47,10 @@ local function delete_in_cluster(name, at)
     at = page[1]
     table.sort(page[2])
     for _, broker in ipairs(page[2]) do
-      if redis.call('HDEL', key_of('queues', broker), topic) == 1 then
-        append_deletion(broker, name)
+      local before = redis.call('HGET', key_of('queues', broker), topic)
+      if before then
+        redis.call('HDEL', key_of('queues', broker), topic)
+        append_deletion(broker, before, name)
       end
     end
     handled = handled + #page[2]
@@ -57,10 +59,12 @@ local function delete_in_cluster(name, at)
 end
 
 for at = FIRST_CARRIED, #ARGV, CARRIED_LENGTH do
+  local before
   if cluster == '' or redis.call('SISMEMBER', key_of('cluster', cluster), ARGV[at]) == 1 then
+    before = redis.call('HGET', key_of('queues', ARGV[at]), topic)
     redis.call('HDEL', key_of('queues', ARGV[at]), topic)
   end
-  append_deletion(ARGV[at], ARGV[at + 1])
+  append_deletion(ARGV[at], before, ARGV[at + 1])
 end
 if deleted > 0 then
   return answer(cursor)

@@ -131,6 +131,7 @@ local table_version, revision = current_version(), group.rev or '0'
 if has_changed then
   local kind = decision.takes_seat and 'broker-registered' or 'broker-changed'
   local fields = seat_fields(registration, decision, incarnation, filters_changed)
+    .. values_before(registration, decision, group, instance)
   table_version = append_parts(kind, by, fields, queue_chunks, mapped)
 end
 if group_changed then

@@ -49,9 +49,10 @@ local put = 0
 for _, at in ipairs(known) do
   local broker, packed, item = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local key = key_of('queues', broker)
-  if redis.call('HGET', key, topic) ~= packed then
+  local before = redis.call('HGET', key, topic)
+  if before ~= packed then
     redis.call('HSET', key, topic, packed)
-    append_queue_change(broker, item, 'register-topic', by)
+    append_queue_change(broker, topic, before, item, 'register-topic', by)
     put = put + 1
   end
 end

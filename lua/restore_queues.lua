@@ -31,7 +31,7 @@ end
 local written = 0
 for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do
   if redis.call('HSETNX', key_of('queues', broker), ARGV[at], ARGV[at + 1]) == 1 then
-    append_queue_change(broker, ARGV[at + 2], 'register-topic', by)
+    append_queue_change(broker, ARGV[at], nil, ARGV[at + 2], 'register-topic', by)
     written = written + 1
   end
 end

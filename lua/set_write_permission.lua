@@ -32,7 +32,7 @@ local cluster, revision = group[1], group[2] or '0'
 if must_stage_permissions(broker, staged, revision) then
   return { STALE, current_version(), 0 }
 end
-local total, touched = change_permissions(broker, writable and read_and_write or without_write, staged, revision)
+local total, touched, before = change_permissions(broker, writable and read_and_write or without_write, staged, revision)
 if total == 0 then
   return { UNKNOWN, current_version(), 0 }
 end
@@ -41,6 +41,6 @@ if touched == 0 then
 end
 local version = append_change('write-permission', by, '"cluster":' .. quote(cluster) .. ',"broker":' .. quote(broker)
   .. ',"rule":"' .. (writable and 'set' or 'clear-write') .. '","perm":' .. (writable and PERM_READ_WRITE or PERM_WRITE)
-  .. ',"touched":' .. touched .. ',"cause":"' .. cause .. '"')
+  .. ',"touched":' .. touched .. before .. ',"cause":"' .. cause .. '"')
 set_revision(broker, version)
 return { DONE, version, total }

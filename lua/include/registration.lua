@@ -76,6 +76,33 @@ local function store_filters(registration, instance_name)
   return true
 end
 
+-- The former values of those fields of a seat that the registration changed; empty if there are none. An address that
+-- takes a seat is new in it, so of the values of an instance only those of an instance that held the seat are former.
+local function values_before(registration, decision, group, instance)
+  local before = {}
+  local function add(name, former)
+    before[#before + 1] = '"' .. name .. '":' .. former
+  end
+  if decision.takes_seat then
+    add('addr', decision.holder and quote(decision.holder) or 'null')
+  end
+  if group.cluster and (group.zone or '') ~= registration.zone then
+    add('zone', group.zone and quote(group.zone) or 'null')
+  end
+  if group.cluster and (group.acting == '1') ~= (registration.acting == '1') then
+    add('acting', tostring(group.acting == '1'))
+  end
+  if not decision.takes_seat and instance.inc then
+    if instance.ha ~= registration.ha then
+      add('ha', quote(instance.ha or ''))
+    end
+    if instance.timeout ~= registration.timeout then
+      add('timeout_ms', instance.timeout or 'null')
+    end
+  end
+  return #before > 0 and ',"before":{' .. table.concat(before, ',') .. '}' or ''
+end
+
 local function seat_fields(registration, decision, incarnation, filters_changed)
   return '"cluster":' .. quote(registration.cluster) .. ',"broker":' .. quote(registration.broker)
     .. ',"id":' .. registration.id .. ',"addr":' .. quote(registration.address) .. ',"incarnation":"' .. incarnation

@@ -46,11 +46,11 @@ local function remove_write_when_masterless(removal, by, group)
   if not group.acting or group['addr:0'] then
     return 0
   end
-  local total, touched = change_permissions(removal.broker, without_write, removal.staged, group.rev or '0')
+  local total, touched, before = change_permissions(removal.broker, without_write, removal.staged, group.rev or '0')
   if touched > 0 then
     set_revision(removal.broker, append_change('write-permission', by, '"cluster":' .. quote(removal.cluster)
       .. ',"broker":' .. quote(removal.broker) .. ',"rule":"clear-write","perm":' .. PERM_WRITE
-      .. ',"touched":' .. touched .. ',"cause":"master-lost"'))
+      .. ',"touched":' .. touched .. before .. ',"cause":"master-lost"'))
   end
   return total
 end

@@ -16,9 +16,9 @@ local function read_and_write()
 end
 
 -- Splits topics and packed queue data into those that change and those that do not. Most topics have one of a few
--- values, so each distinct value is worked out once.
+-- values, so each distinct value is worked out once. The third result lists the permissions that change.
 local function work_out_permissions(flat, new_permission)
-  local becomes, changed, unchanged = {}, {}, {}
+  local becomes, changed, unchanged, former, is_former = {}, {}, {}, {}, {}
   for i = 1, #flat, 2 do
     local packed = flat[i + 1]
     local after = becomes[packed]
@@ -26,12 +26,17 @@ local function work_out_permissions(flat, new_permission)
       local perm, rest = string.match(packed, '^(%-?%d+)( .*)$')
       after = new_permission(tonumber(perm)) .. rest
       becomes[packed] = after
+      if after ~= packed and not is_former[perm] then
+        is_former[perm] = true
+        former[#former + 1] = perm
+      end
     end
     local list = after ~= packed and changed or unchanged
     list[#list + 1] = flat[i]
     list[#list + 1] = after
   end
-  return changed, unchanged
+  table.sort(former)
+  return changed, unchanged, former
 end
 
 -- Returns the name of the staged table, the number of its entries, and how many of them differ; or nil when it may
@@ -49,16 +54,17 @@ local function must_stage_permissions(broker, staged, revision)
   return is_large and staged ~= '-' and not read_staged(staged, revision)
 end
 
--- Returns how many entries there are, and how many changed.
+-- Returns how many entries there are, how many changed, and the field of the history with the permissions that they
+-- had; it is empty for a staged table, which does not tell.
 local function change_permissions(broker, new_permission, staged, revision)
   local name, entries, changed_count = read_staged(staged, revision)
   if name then
     put_staged_in_place(name, broker)
-    return entries, changed_count
+    return entries, changed_count, ''
   end
   local key = key_of('queues', broker)
   local flat = redis.call('HGETALL', key)
-  local changed = work_out_permissions(flat, new_permission)
+  local changed, _, former = work_out_permissions(flat, new_permission)
   call_in_slices('HSET', key, changed, 1, #changed)
-  return #flat / 2, #changed / 2
+  return #flat / 2, #changed / 2, ',"before":[' .. table.concat(former, ',') .. ']'
 end

@@ -6,6 +6,8 @@ import pytest
 
 from routebook.background.change_log import ChangeLog
 from routebook.model.broker import BrokerGroup, QueueData
+from routebook.observability.audit import Audit
+from routebook.observability.metrics import Metrics
 from routebook.replica.table import Table
 from routebook.store.history import Change
 from routebook.store.reads import GroupImage
@@ -25,8 +27,22 @@ def before() -> Table:
 def logged(caplog: pytest.LogCaptureFixture, before: Table, kind: str, **fields: object) -> str:
     entry = {"v": 1, "kind": kind, "actor": "worker-1", "source": "127.0.0.1:5", **fields}
     with caplog.at_level(logging.INFO):
-        ChangeLog(lambda key, value: "***").log([Change(1, 7, kind, entry)], before)
+        ChangeLog(lambda key, value: "***", Audit(Metrics()), "worker-2").log([Change(1, 7, kind, entry)], before)
     return caplog.messages[-1]
+
+
+def test_the_worker_that_made_a_change_records_it_in_the_audit(caplog: pytest.LogCaptureFixture, before: Table) -> None:
+    change = {"v": 1, "kind": "settings-changed", "actor": "ci", "source": "127.0.0.1:5", "worker": "worker-1"}
+    change |= {"port": "http", "verb": "change_setting", "key": "hold_percent", "value": "40", "before": None}
+    with caplog.at_level(logging.INFO, "routebook.audit"):
+        for worker in ("worker-1", "worker-2"):
+            log = ChangeLog(lambda key, value: value, Audit(Metrics()), worker)
+            log.log([Change(1, 7, "settings-changed", change)], before)
+    records = [vars(record) for record in caplog.records if record.name == "routebook.audit"]
+    assert len(records) == 1
+    shown = {name: records[0][name] for name in ("outcome", "actor", "source", "port", "verb", "before", "after")}
+    assert list(shown.values()) == ["done", "ci", "127.0.0.1:5", "http", "change_setting", "default", "40"]
+    assert records[0]["object"] == "settings-changed setting hold_percent"
 
 
 def seat(**changes: object) -> dict[str, object]:

@@ -44,6 +44,10 @@ def is_a(kind: str, value: Any) -> bool:
             return isinstance(value, bool)
         case "texts":
             return isinstance(value, list) and all(isinstance(one, str) for one in value)
+        case "integers":
+            return isinstance(value, list) and all(is_a("integer", one) for one in value)
+        case "object":
+            return isinstance(value, dict) and value.keys() <= {"addr", "zone", "acting", "ha", "timeout_ms"}
         case "queues":
             return isinstance(value, list) and all(is_queue_item(one) for one in value)
         case "rows":

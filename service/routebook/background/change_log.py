@@ -1,4 +1,5 @@
 """One line in the log for each change of the table: what changed, its value before and after, the cause and the actor.
+The worker that made a change also records it in the audit, so that each change has one record of all workers.
 
 The value before is what this worker's table held when the change arrived; the value after comes from the history's
 entry.
@@ -9,6 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from routebook.model.broker import QueueData
+from routebook.model.change_text import describe_change
+from routebook.model.names import Caller
+from routebook.observability.audit import Audit
 from routebook.replica.table import Table
 from routebook.store.history import BASELINE_KINDS, Change
 
@@ -20,12 +24,16 @@ MAX_TOPICS_NAMED: Final = 3
 _NOT_LOGGED: Final = BASELINE_KINDS - {"baseline-begin", "baseline-end"}
 """Thousands of entries that repeat the table and change nothing."""
 
+_COMMON: Final = frozenset({"v", "kind", "actor", "source", "worker", "port", "verb", "cause", "before"})
+
 Describe = Callable[[Change, Table], str]
 
 
 class ChangeLog:
-    def __init__(self, masked: Callable[[str, str], str]) -> None:
+    def __init__(self, masked: Callable[[str, str], str], audit: Audit, worker: str) -> None:
         self._masked = masked
+        self._audit = audit
+        self._worker = worker
         self._describe: Mapping[str, Describe] = {
             "broker-registered": _registration,
             "broker-changed": _registration,
@@ -40,10 +48,13 @@ class ChangeLog:
         }
 
     def log(self, changes: Sequence[Change], before: Table) -> None:
-        if not _log.isEnabledFor(logging.INFO):
-            return
+        is_logged = _log.isEnabledFor(logging.INFO)
         for change in changes:
             if change.kind in _NOT_LOGGED:
+                continue
+            if self._worker in (change.fields.get("worker"), change.fields.get("actor")):
+                self._record(change)
+            if not is_logged:
                 continue
             describe = self._describe.get(change.kind, _other)
             fields = change.fields
@@ -51,6 +62,15 @@ class ChangeLog:
             origin = f" from {fields['source']}" if fields.get("source") else ""
             text = describe(change, before)
             _log.info("%d %s %s%s (by %s%s)", change.version, change.kind, text, cause, fields.get("actor"), origin)
+
+    def _record(self, change: Change) -> None:
+        fields = change.fields
+        actor, source, worker, port = (str(fields.get(name, "")) for name in ("actor", "source", "worker", "port"))
+        caller = Caller(actor, source, worker=worker, port=port, verb=str(fields.get("verb", change.kind)))
+        what, before, after = describe_change(fields)
+        self._audit.done(
+            caller, what=f"{change.kind} {what}", before=before, after=after, cause=str(fields.get("cause", ""))
+        )
 
     def _setting(self, change: Change, before: Table) -> str:
         key = change.fields["key"]
@@ -136,5 +156,5 @@ def _identity(change: Change, _before: Table) -> str:
 
 
 def _other(change: Change, _before: Table) -> str:
-    shown = {key: value for key, value in change.fields.items() if key not in ("v", "kind", "actor", "source", "cause")}
+    shown = {key: value for key, value in change.fields.items() if key not in _COMMON}
     return str(shown)

@@ -74,8 +74,8 @@ class Worker:
         self._metrics = Metrics()
         self._namespace = Namespace(self._client, keys, ScriptSet.load(), on_run=self._metrics.script_run)
         self._replica = Replica(self._namespace, live)
-        self._replica.listen(ChangeLog(live.masked).log)
         self.registry = Registry(self._namespace, self._replica, live, worker=self.name, metrics=self._metrics)
+        self._replica.listen(ChangeLog(live.masked, self.registry.audit, self.name).log)
         self._presence = Presence(
             self._namespace, self._replica, self.name, _about(settings), on_unknown=self.registry.sessions.reopen
         )
