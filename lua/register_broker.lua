@@ -28,11 +28,12 @@ ARGV[19]  staged_all      1: the staged table replaces known entries, which is r
                           0: it does not, which is right only if it did not; empty: there are none to replace
 ARGV[20]  worker          worker whose connection it came over, which opens a session; empty for none
 ARGV[21]  stamp           stamp of that session
-ARGV[22]  new             number of topics that the base does not have
-ARGV[23]  differing       number of topics that the base has with other values
-ARGV[24]  dropped         number of topics to remove (deleteTopicWithBrokerRegistration, replace)
-ARGV[25]  mappings        number of static mappings that differ
-ARGV[26…] topic, packed queue data (new) · topic, packed queue data (differing) · topic (dropped) ·
+ARGV[22]  limits          clusters, groups, brokers, seats of a group and topics of a group, at most (include/limits)
+ARGV[23]  new             number of topics that the base does not have
+ARGV[24]  differing       number of topics that the base has with other values
+ARGV[25]  dropped         number of topics to remove (deleteTopicWithBrokerRegistration, replace)
+ARGV[26]  mappings        number of static mappings that differ
+ARGV[27…] topic, packed queue data (new) · topic, packed queue data (differing) · topic (dropped) ·
           host broker, topic, mapping as JSON · then, unless they are staged, chunks of at most 1,000 queue items for
           the history: kind of chunk (n, d or x for new, differing, dropped) and number of items as `<kind> <number>`,
           JSON items
@@ -41,7 +42,7 @@ reply     {status, version, incarnation, master address, master HA address, gap,
           gap: ms since the heartbeat before, -1 if there was none
           seats: the group's seats as id, address, …, smallest id first, if the registration lowered the smallest id;
           else none
-          DONE, UNCHANGED, STALE (the base or data version is not as assumed, or the staged table has expired),
+          DONE, UNCHANGED, LIMITED ({status, version, setting}), STALE (the base or data version is not as assumed, or the staged table has expired),
           REFUSED, TURNED_DOWN
 ]]
 -- include: statuses
@@ -64,6 +65,7 @@ reply     {status, version, incarnation, master address, master HA address, gap,
 -- include: entry_parts
 -- include: master_of
 -- include: seat_decision
+-- include: limits
 -- include: registration
 -- include: smallest_id
 
@@ -71,10 +73,10 @@ local by, cluster, broker, id, address = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARG
 local ha, zone, acting, timeout, version = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local incarnation, digest, filters, base, guarded = ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15] == '1'
 local staged, staged_entries, staged_chunks = ARGV[16], tonumber(ARGV[17]), tonumber(ARGV[18])
-local staged_all, worker, stamp = ARGV[19], ARGV[20], ARGV[21]
-local counts = { new = tonumber(ARGV[22]), differing = tonumber(ARGV[23]), dropped = tonumber(ARGV[24]),
-  mappings = tonumber(ARGV[25]) }
-local FIRST_ITEM = 26
+local staged_all, worker, stamp, limits = ARGV[19], ARGV[20], ARGV[21], read_limits(ARGV[22])
+local counts = { new = tonumber(ARGV[23]), differing = tonumber(ARGV[24]), dropped = tonumber(ARGV[25]),
+  mappings = tonumber(ARGV[26]) }
+local FIRST_ITEM = 27
 
 local registration = { by = by, cluster = cluster, broker = broker, id = id, address = address, ha = ha, zone = zone,
   acting = acting, timeout = timeout, version = version, digest = digest, filters = filters, guarded = guarded }
@@ -94,6 +96,22 @@ if is_accepted and decision.may_publish and is_staged_otherwise then
   return { STALE, current_version(), '', '', '', -1 }
 end
 
+local items = read_items(ARGV, FIRST_ITEM, counts)
+local function topic_limit_exceeded()
+  local key = key_of('queues', broker)
+  local grows = staged == '' and grows_beyond(key, math.max(counts.new - counts.dropped, 0), limits.topics)
+  local grows_staged = staged ~= '' and staged_entries > redis.call('HLEN', key) and exceeds(staged_entries, limits.topics)
+  return (grows or grows_staged) and 'max_topics_per_broker' or mapping_limit_exceeded(limits, ARGV, items.mappings)
+end
+local exceeded = name_limit_exceeded(limits, cluster, group)
+if is_accepted then
+  exceeded = exceeded or seat_limit_exceeded(limits, group, instance, decision)
+    or (decision.may_publish and topic_limit_exceeded())
+end
+if exceeded then
+  return { LIMITED, current_version(), exceeded }
+end
+
 local group_marked = mark_group(registration, group)
 if not is_accepted then
   decline(registration, decision, instance, group_marked)
@@ -104,7 +122,6 @@ if not decision.takes_seat and instance.inc then
   incarnation = instance.inc
 end
 
-local items = read_items(ARGV, FIRST_ITEM, counts)
 local queue_chunks, mapped = {}, {}
 if decision.may_publish then
   queue_chunks = apply_queues(broker, items, decision.replaces_topics, staged)

@@ -6,10 +6,11 @@ KEYS[1]   meta
 
 ARGV[1]   by     JSON members `"actor":…,"source":…` for the history
 ARGV[2]   topic
-ARGV[3…]  broker, packed queue data, queue item as JSON
+ARGV[3]   limit  number of topics that a group may have; 0 for any
+ARGV[4…]  broker, packed queue data, queue item as JSON
 
 reply     {status, version, number of entries put} DONE, UNCHANGED, UNKNOWN (a broker is; entries before it may have
-          been put)
+          been put), LIMITED ({status, version, setting})
 ]]
 -- include: statuses
 -- include: keys
@@ -20,9 +21,10 @@ reply     {status, version, number of entries put} DONE, UNCHANGED, UNKNOWN (a b
 -- include: integers
 -- include: groups
 -- include: topic_queues
+-- include: limits
 
-local by, topic = ARGV[1], ARGV[2]
-local FIRST_ENTRY, ENTRY_LENGTH = 3, 3
+local by, topic, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local FIRST_ENTRY, ENTRY_LENGTH = 4, 3
 
 local function is_known_topic()
   for _, broker in ipairs(all_broker_names()) do
@@ -43,6 +45,13 @@ for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do
 end
 if unknown and (#known == 0 or not is_known_topic()) then
   return { UNKNOWN, current_version(), 0 }
+end
+
+for _, at in ipairs(known) do
+  local key = key_of('queues', ARGV[at])
+  if redis.call('HEXISTS', key, topic) == 0 and grows_beyond(key, 1, limit) then
+    return { LIMITED, current_version(), 'max_topics_per_broker' }
+  end
 end
 
 local put = 0

@@ -22,7 +22,11 @@ local function smallest_id_notices(departed)
   local notices = {}
   for broker, address in pairs(departed) do
     if redis.call('HGET', key_of('broker', broker), 'acting') == '1' then
-      notices[#notices + 1] = { broker, address, unpack(seats_in_order(broker)) }
+      local notice = { broker, address }
+      for _, part in ipairs(seats_in_order(broker)) do  -- `unpack` cannot pass more than about 8,000
+        notice[#notice + 1] = part
+      end
+      notices[#notices + 1] = notice
     end
   end
   return notices

@@ -24,7 +24,7 @@ local function work_out_permissions(flat, new_permission)
     local after = becomes[packed]
     if not after then
       local perm, rest = string.match(packed, '^(%-?%d+)( .*)$')
-      after = new_permission(tonumber(perm)) .. rest
+      after = perm and new_permission(tonumber(perm)) .. rest or packed  -- an entry that another program wrote
       becomes[packed] = after
       if after ~= packed and not is_former[perm] then
         is_former[perm] = true

@@ -30,6 +30,19 @@ class InvalidInputError(RoutebookError):
         self.allowed = allowed
 
 
+class LimitError(RoutebookError):
+    """A limit of `docs/limits.md` does not allow it. Nothing was changed."""
+
+    def __init__(self, fact: str, setting: str, limit: int, *, is_least: bool = False) -> None:
+        """`fact` states what was sent, or what there is already, with its value."""
+        super().__init__(
+            f"{fact}, and {setting} {'requires at least' if is_least else 'allows'} {limit}.",
+            advice=f"See docs/limits.md; the setting is {setting}.",
+        )
+        self.setting = setting
+        self.limit = limit
+
+
 class SettingsError(RoutebookError):
     """A setting that prevents the start: unknown, out of range, or in conflict with another one."""
 

@@ -27,6 +27,8 @@ SCHEMA: Final[dict[str, Any]] = {
         "status": {"type": "integer", "description": "The HTTP status."},
         "detail": {"type": "string", "description": "What happened, with values."},
         "advice": {"type": "string", "description": "What to do."},
+        "setting": {"type": "string", "description": "With limit-reached: the setting of the limit."},
+        "limit": {"type": "integer", "description": "With limit-reached: its value."},
         "errors": {
             "type": "array",
             "description": "With invalid-input: each fault and its place.",
@@ -44,7 +46,7 @@ def not_found(what: str) -> Kind:
 
 
 INPUT: Final = (problems.INVALID,)
-BODY: Final = (problems.BROKEN_JSON, problems.TOO_SLOW, problems.TOO_LARGE, problems.INVALID)
+BODY: Final = (problems.BROKEN_JSON, problems.TOO_SLOW, problems.TOO_LARGE, problems.INVALID, problems.LIMIT)
 READ: Final = (problems.INVALID, problems.NOT_SEEN_YET)
 STORE: Final = (problems.STORE_UNAVAILABLE,)
 ADMIN: Final = (problems.FORBIDDEN, problems.FOREIGN_ORIGIN)

@@ -16,6 +16,7 @@ from routebook.errors import (
     ConflictError,
     ForbiddenError,
     InvalidInputError,
+    LimitError,
     NotFoundError,
     NotReadyError,
     NotSeenYetError,
@@ -61,6 +62,7 @@ REFUSED = Kind("refused", 409, "The rules of the route table do not allow it")
 CONFLICT = Kind("conflict", 409, "Something else has it already")
 TOO_LARGE = Kind("body-too-large", 413, "The body is larger than allowed", _CLOSE)
 INVALID = Kind("invalid-input", 422, "A value is not allowed")
+LIMIT = Kind("limit-reached", 422, "A limit does not allow it")
 INTERNAL = Kind("internal-error", 500, "Internal error")
 NOT_READY = Kind("not-ready", 503, "The route table may be incomplete or outdated", _RETRY_SOON)
 STORE_UNAVAILABLE = Kind("store-unavailable", 503, "The store does not answer", _RETRY_SOON)
@@ -72,6 +74,7 @@ NOT_SEEN_YET = Kind("not-seen-yet", 504, "This worker has not seen that version"
 # The first matching class wins, so a subclass comes before its base class.
 _BY_ERROR: Final[tuple[tuple[type[RoutebookError], Kind], ...]] = (
     (InvalidInputError, INVALID),
+    (LimitError, LIMIT),
     (SettingsError, INVALID),
     (NotFoundError, NOT_FOUND),
     (NotReadyError, NOT_READY),
@@ -113,6 +116,8 @@ def error_response(error: RoutebookError) -> Response:
     # The store's own message may contain hosts and keys, so it is only logged.
     if kind is STORE_TROUBLE:
         return problem_response(kind, "The store refused the command.", advice="Run `routebook doctor`.")
+    if isinstance(error, LimitError):
+        return problem_response(kind, error.message, advice=error.advice, setting=error.setting, limit=error.limit)
     return problem_response(kind, error.message, advice=error.advice)
 
 

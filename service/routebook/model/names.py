@@ -22,6 +22,15 @@ def check_name(field: str, name: str) -> str:
     return name
 
 
+def check_text(field: str, text: str) -> str:
+    """A text that is stored and returned as it is, possibly empty. What is no text in UTF-8 could not be stored."""
+    if len(text) > MAX_NAME_CHARACTERS or _FORBIDDEN.search(text):
+        raise InvalidInputError(
+            field, text, f"at most {MAX_NAME_CHARACTERS} characters, none of them a control character"
+        )
+    return text
+
+
 def check_names(field: str, names: Collection[str]) -> None:
     """As `check_name` for each, in a third of the time."""
     together = "".join(names)
@@ -36,7 +45,8 @@ def check_names(field: str, names: Collection[str]) -> None:
 def check_address(field: str, address: str) -> str:
     """`host:port` of a broker's own listener; IPv6 in brackets."""
     found = _ADDRESS.fullmatch(address)
-    if not found or len(address) > MAX_NAME_CHARACTERS or not 1 <= int(found["port"]) <= 65535:
+    is_text = len(address) <= MAX_NAME_CHARACTERS and not _FORBIDDEN.search(address)
+    if not found or not is_text or not 1 <= int(found["port"]) <= 65535:
         raise InvalidInputError(field, address, "host:port with a port from 1 to 65535, IPv6 in brackets")
     return address
 

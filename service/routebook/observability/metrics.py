@@ -22,6 +22,7 @@ from prometheus_client import (
 from routebook import __version__
 from routebook.errors import (
     ForbiddenError,
+    LimitError,
     NotFoundError,
     NotReadyError,
     NotSeenYetError,
@@ -72,8 +73,8 @@ class HistoryFigures:
     reader_lag_changes: int = 0
 
 
-Reason = Literal["store", "not_ready", "refused", "forbidden", "not_found", "invalid", "failed"]
-REASONS: Final[tuple[Reason, ...]] = ("store", "not_ready", "refused", "forbidden", "not_found", "invalid", "failed")
+Reason = Literal["store", "not_ready", "refused", "forbidden", "not_found", "limit", "invalid", "failed"]
+REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 
 # The first class that fits wins.
 _BY_ERROR: Final[tuple[tuple[type[RoutebookError], Reason], ...]] = (
@@ -83,6 +84,7 @@ _BY_ERROR: Final[tuple[tuple[type[RoutebookError], Reason], ...]] = (
     (RefusedError, "refused"),
     (ForbiddenError, "forbidden"),
     (NotFoundError, "not_found"),
+    (LimitError, "limit"),
     (RoutebookError, "invalid"),
 )
 
@@ -102,6 +104,7 @@ _REGISTRATIONS: Final[dict[tuple[str, str], RegistrationKind]] = {
     ("register_broker", "DONE"): "changed",
     ("register_broker", "UNCHANGED"): "unchanged",
     ("register_broker", "REFUSED"): "refused",
+    ("register_broker", "LIMITED"): "refused",
     ("register_broker", "TURNED_DOWN"): "turned_down",
 }
 """Result of a registration, by the script that ran and the status of its reply."""

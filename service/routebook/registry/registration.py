@@ -23,14 +23,18 @@ from math import inf
 from time import perf_counter
 from typing import Final, TypeVar
 
-from routebook.errors import InvalidInputError
+from routebook.errors import InvalidInputError, LimitError
 from routebook.model.broker import MASTER_ID, BrokerGroup, QueueData, Registration
-from routebook.model.names import MAX_NAME_CHARACTERS, check_address, check_broker_id, check_name, check_names
+from routebook.model.names import check_address, check_broker_id, check_name, check_names, check_text
 from routebook.replica.table import Table
-from routebook.store.registration import QueueDifference
+from routebook.settings import Settings
+from routebook.store.registration import QueueDifference, TableLimits
 
 STEP_TOPICS: Final = 2_000
 """Topics checked or compared in one step, which takes less than a millisecond."""
+
+MAX_FILTERS: Final = 1_000
+"""Filter servers of one broker. Brokers since 4.3 have none."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -81,30 +85,90 @@ def parts_of(items: Iterable[_Item], length: int) -> Iterator[tuple[_Item, ...]]
         yield part
 
 
-def check_registration(registration: Registration) -> None:
+def check_registration(registration: Registration, settings: Settings) -> None:
     """Refuses illegal values before anything is written. Apache's name server stops halfway and leaves partial data."""
-    for _ in check_registration_in_steps(registration):
+    for _ in check_registration_in_steps(registration, settings):
         pass
 
 
-def check_registration_in_steps(registration: Registration) -> Generator[None, None, None]:
+def check_registration_in_steps(registration: Registration, settings: Settings) -> Generator[None, None, None]:
     check_name("cluster", registration.cluster)
     check_name("broker", registration.broker)
     check_broker_id(registration.broker_id)
     check_address("address", registration.address)
-    for field, value in (("zone", registration.zone), ("HA address", registration.ha_address)):
-        if value and len(value) > MAX_NAME_CHARACTERS:
-            raise InvalidInputError(field, f"{len(value)} characters", f"at most {MAX_NAME_CHARACTERS} characters")
-    for number, topics in enumerate(parts_of(registration.topics, STEP_TOPICS)):
+    check_text("zone", registration.zone or "")
+    check_text("HA address", registration.ha_address)
+    _check_timeout(registration.timeout_ms, settings)
+    filters = registration.filters or ()
+    if len(filters) > MAX_FILTERS:
+        raise InvalidInputError("filter servers", f"{len(filters)} entries", f"at most {MAX_FILTERS}")
+    for text in filters:
+        check_text("filter server", text)
+    _check_number_of_topics(registration, settings)
+    for number, topics in enumerate(parts_of(registration.topics.items(), STEP_TOPICS)):
         if number:
             yield
-        check_names("topic", topics)
+        check_names("topic", [topic for topic, _ in topics])
+        # Most topics share a few values, so each value is checked once.
+        for topic, queues in {id(queues): (topic, queues) for topic, queues in topics}.values():
+            check_queue_numbers(topic, queues, settings)
     for number, mappings in enumerate(parts_of(registration.mappings.items(), STEP_TOPICS)):
         if number:
             yield
         for topic, mapping in mappings:
             check_name("topic", topic)
             check_name("host broker of a mapping", mapping.bname)
+            check_text("scope of a mapping", mapping.scope)
+
+
+def _check_timeout(timeout_ms: int | None, settings: Settings) -> None:
+    if timeout_ms is None:
+        return
+    fact, least, most = (
+        f"The timeout is {timeout_ms} ms",
+        settings.min_broker_timeout_ms,
+        settings.max_broker_timeout_ms,
+    )
+    if timeout_ms < least:
+        raise LimitError(fact, "min_broker_timeout_ms", least, is_least=True)
+    if timeout_ms > most:
+        raise LimitError(fact, "max_broker_timeout_ms", most)
+
+
+def _check_number_of_topics(registration: Registration, settings: Settings) -> None:
+    limit = settings.max_topics_per_broker
+    for what, count in (("topics", len(registration.topics)), ("mappings", len(registration.mappings))):
+        if limit and count > limit:
+            raise LimitError(f"The registration has {count} {what}", "max_topics_per_broker", limit)
+
+
+def check_queue_numbers(topic: str, queues: QueueData, settings: Settings) -> None:
+    limit = settings.max_queues_per_topic
+    count = max(queues.read_queues, queues.write_queues)
+    if count > limit:
+        raise LimitError(f"Topic {topic!r} has {count} queues", "max_queues_per_topic", limit)
+
+
+def table_limits(settings: Settings) -> TableLimits:
+    return TableLimits(
+        clusters=settings.max_clusters,
+        groups=settings.max_groups,
+        brokers=settings.max_brokers,
+        seats_per_group=settings.max_seats_per_group,
+        topics_per_broker=settings.max_topics_per_broker,
+    )
+
+
+def limit_error(exceeded: str, registration: Registration, settings: Settings) -> LimitError:
+    """`exceeded`: the setting of the limit that the script named."""
+    facts = {
+        "max_clusters": f"Cluster {registration.cluster!r} is new",
+        "max_groups": f"Group {registration.broker!r} is new",
+        "max_brokers": f"Broker {registration.address!r} is new",
+        "max_seats_per_group": f"Id {registration.broker_id} of group {registration.broker!r} is new",
+        "max_topics_per_broker": f"Group {registration.broker!r} would get more topics or mappings",
+    }
+    return LimitError(facts[exceeded], exceeded, getattr(settings, exceeded))
 
 
 def may_publish(group: BrokerGroup | None, broker_id: int, address: str, *, acting_master: bool | None) -> bool:

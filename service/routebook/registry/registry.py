@@ -16,6 +16,7 @@ from typing import Final
 from routebook import __version__
 from routebook.errors import (
     InvalidInputError,
+    LimitError,
     NotFoundError,
     NotReadyError,
     NotSeenYetError,
@@ -42,9 +43,12 @@ from routebook.registry.identities import Identities
 from routebook.registry.reading import Reading
 from routebook.registry.registration import (
     LongWork,
+    check_queue_numbers,
     check_registration_in_steps,
     is_repeatable,
+    limit_error,
     replaces_known_topics,
+    table_limits,
     work_out_difference,
 )
 from routebook.registry.removals import MinBrokerChanges, RemovalQueue
@@ -210,12 +214,14 @@ class Registry(Reading):
     async def _register_in_full(
         self, registration: Registration, caller: Caller, *, digest: str, session: SessionMark
     ) -> RegistrationResult:
-        await self.long_work.run(check_registration_in_steps(registration))
+        await self.long_work.run(check_registration_in_steps(registration, self.live.current))
         write = ReadYourWrites(self.replica)
         async with self._turn(registration.broker):
             reply = await self._register_until_base_holds(
                 registration, caller, digest=digest if is_repeatable(registration) else "", session=session
             )
+        if reply.status is Status.LIMITED:
+            raise limit_error(reply.exceeded, registration, self.live.current)
         self.heartbeat_gaps.record(registration.seat, reply.gap_ms)
         if reply.lowered_seats:
             seats, ha_address = reply.lowered_seats, registration.ha_address
@@ -274,6 +280,7 @@ class Registry(Reading):
             base=base,
             replaces_known=replaces_known_topics(table, registration),
             session=session,
+            limits=table_limits(settings),
         )
 
     @asynccontextmanager
@@ -397,8 +404,14 @@ class Registry(Reading):
 
     async def register_topic(self, topic: str, queues: Mapping[str, QueueData], caller: Caller) -> Affected:
         check_name("topic", topic)
+        settings = self.live.current
+        for queue in queues.values():
+            check_queue_numbers(topic, queue, settings)
         write = ReadYourWrites(self.replica)
-        outcome = await register_topic(self._namespace, topic, queues, caller=caller)
+        limit = settings.max_topics_per_broker
+        outcome = await register_topic(self._namespace, topic, queues, caller=caller, max_topics=limit)
+        if outcome.status is Status.LIMITED:
+            raise LimitError(f"Topic {topic!r} is new in a group", "max_topics_per_broker", limit)
         await write.wait(outcome.version)
         if outcome.status is Status.UNKNOWN:
             raise NotFoundError(

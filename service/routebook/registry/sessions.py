@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 from weakref import WeakSet
 
-from routebook.errors import InvalidInputError, RefusedError, StoreError, StoreRefusalError
+from routebook.errors import InvalidInputError, LimitError, RefusedError, StoreError, StoreRefusalError
 from routebook.model.names import Caller, join_instance_name
 from routebook.observability.metrics import Metrics
 from routebook.registry.lost_connections import LostConnections, SessionShare
@@ -237,7 +237,7 @@ class Sessions:
         opening = Opening(NO_SESSION if is_open else SessionMark(self._worker, stamp))
         try:
             yield opening
-        except (RefusedError, InvalidInputError, StoreRefusalError):
+        except (RefusedError, InvalidInputError, LimitError, StoreRefusalError):
             raise  # nothing was written
         except BaseException:
             if not is_open:

@@ -43,8 +43,6 @@ NO_CODE_SET: Final = "not set any response code"
 """RocketMQ's remark in the successful answer to 901."""
 MAX_DATA_VERSION_BYTES: Final = 4_096
 """A data version has some 80."""
-LONGEST_TIMEOUT_MS: Final = 10 * 365 * 86_400_000
-"""Ten years. A broker may name any timeout; longer ones would only overflow the arithmetic of the store."""
 
 
 class BrokerHandlers:
@@ -100,7 +98,6 @@ class BrokerHandlers:
             charge=context.costs.decoding.charge,
         )
         context.turn.keep()
-        timeout_ms = read_long(ext, "heartbeatTimeoutMillis", None)
         return Registration(
             cluster=seat.cluster,
             broker=seat.broker,
@@ -108,7 +105,7 @@ class BrokerHandlers:
             address=context.required("brokerAddr"),
             ha_address=context.text("haServerAddr") or "",
             zone=context.text("__ZONE_NAME"),
-            timeout_ms=None if timeout_ms is None else min(max(timeout_ms, 0), LONGEST_TIMEOUT_MS),
+            timeout_ms=read_long(ext, "heartbeatTimeoutMillis", None),
             acting_master=read_boolean(ext, "enableActingMaster") if context.text("enableActingMaster") else None,
             data_version=body.data_version,
             topics=body.topics,

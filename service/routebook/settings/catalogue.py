@@ -89,7 +89,9 @@ def _setting(name: str, field: FieldInfo) -> Setting:
 @cache
 def all_settings() -> dict[str, Setting]:
     """In the order of `fields.py`."""
-    return {name: _setting(name, field) for name, field in Settings.model_fields.items()}
+    # Pydantic lists the fields of a base class (`limits.py`) first.
+    own_first = sorted(Settings.model_fields.items(), key=lambda item: item[0] not in Settings.__annotations__)
+    return {name: _setting(name, field) for name, field in own_first}
 
 
 @cache

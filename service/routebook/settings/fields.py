@@ -8,7 +8,7 @@ import ipaddress
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from routebook.settings.kinds import (
     STORE_SCHEMES,
@@ -22,6 +22,7 @@ from routebook.settings.kinds import (
     setting,
     split_list,
 )
+from routebook.settings.limits import LimitSettings
 from routebook.settings.masking import Secret
 
 _HOST = "an IP address or a host name of this machine"
@@ -31,7 +32,7 @@ _GIB = 1_073_741_824
 _TIB = 1_099_511_627_776
 
 
-class Settings(BaseModel):
+class Settings(LimitSettings):
     """Effective settings of one process. Immutable: a change at run time makes a new object (`live.py`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -404,37 +405,6 @@ class Settings(BaseModel):
             "idle ones without a broker, then new ones. Each costs a file descriptor and some kilobytes."
         ),
     )
-    max_connections_per_address: int = setting(
-        10_000, ge=0, le=1_000_000,
-        why=(
-            "Connections from one address to one worker, on both public ports together. The address is that of a "
-            "PROXY header where one is trusted. Half of max_connections, because all peers behind a balancer without "
-            "PROXY headers share its address. 0: no limit."
-        ),
-    )
-    max_requests_per_second_per_address: int = setting(
-        5_000, ge=0, le=1_000_000,
-        why=(
-            "Requests other than lookups that one address may send to one worker; twice as many at once. Beyond it, "
-            "the answer is 2 (busy) or HTTP 503. Registrations and heartbeats count, and are never refused. A fleet of "
-            "1,000 brokers sends 300 a second. 0: no limit."
-        ),
-    )
-    max_decoding_percent_per_address: int = setting(
-        50, ge=0, le=100,
-        why=(
-            "Share of one core that a worker spends on decoding the bodies of one address, after ten seconds' worth "
-            "at once. Brokers behind a balancer share an address, and register together after an outage. 0: no limit."
-        ),
-    )
-    max_failed_sign_ins_per_minute_per_address: int = setting(
-        60, ge=0, le=1_000_000,
-        why=(
-            "Wrong tokens or signatures from one address. Beyond it, its sign-ins are refused unchecked until some "
-            "time has passed. A person mistypes a few times; a program that guesses tries a thousand a second. 0: no "
-            "limit."
-        ),
-    )
     max_output_bytes: int = setting(
         1_048_576, ge=65_536, le=_GIB,
         why=(
@@ -553,17 +523,6 @@ class Settings(BaseModel):
     max_body_bytes: int = setting(
         67_108_864, ge=1_024, le=_GIB,
         why="Largest request body in bytes: 64 MiB holds 70,000 topics several times over.",
-    )
-    max_watches: int = setting(
-        1_000, ge=0, le=1_000_000,
-        why=(
-            "Open watches of one worker. Each needs a connection, a queue of events and up to 64 KiB of unsent bytes: "
-            "together at most 100 MB."
-        ),
-    )
-    max_watches_per_address: int = setting(
-        500, ge=0, le=1_000_000,
-        why="Open watches of one address on one worker: half, so that no single peer takes them all. 0: no limit.",
     )
     reports_dir: str = setting(
         "", allowed="a folder",

@@ -58,10 +58,10 @@ def _check(registry: Registry, snapshot: Snapshot) -> None:
         if group.name in names:
             raise InvalidInputError("group", group.name, "each group once")
         names.add(group.name)
-        _check_group(group)
+        _check_group(registry, group)
 
 
-def _check_group(group: GroupSnapshot) -> None:
+def _check_group(registry: Registry, group: GroupSnapshot) -> None:
     check_name("group", group.name)
     check_name("cluster", group.cluster)
     seats: set[tuple[str, int]] = set()
@@ -70,7 +70,7 @@ def _check_group(group: GroupSnapshot) -> None:
         if seat in seats:
             raise InvalidInputError("member", f"{group.name}/{instance.broker_id}", "each id of a cluster once")
         seats.add(seat)
-        check_registration(_registration_without_topics(group, instance))
+        check_registration(_registration_without_topics(group, instance), registry.live.current)
     for topic in group.queues:
         check_name("topic", topic)
     for topic, mapping in group.mappings.items():

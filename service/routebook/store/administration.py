@@ -28,11 +28,14 @@ def topic_entries(topic: str, queues: Mapping[str, QueueData]) -> list[str]:
 
 
 async def register_topic(
-    namespace: Namespace, topic: str, queues: Mapping[str, QueueData], *, caller: Caller
+    namespace: Namespace, topic: str, queues: Mapping[str, QueueData], *, caller: Caller, max_topics: int = 0
 ) -> CountedOutcome:
-    return CountedOutcome.of(
-        await namespace.run("register_topic", pack_caller(caller), topic, *topic_entries(topic, queues))
-    )
+    """`max_topics`: LIMITED if a group would have more; 0 for any number."""
+    entries = topic_entries(topic, queues)
+    reply = await namespace.run("register_topic", pack_caller(caller), topic, max_topics, *entries)
+    if status_of(reply) is Status.LIMITED:
+        return CountedOutcome(Status.LIMITED, int(reply[1]), 0)
+    return CountedOutcome.of(reply)
 
 
 async def delete_topic(

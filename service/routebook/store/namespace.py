@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from routebook.errors import ScriptError, StoreError, StoreUnsuitableError
+from routebook.errors import InvalidInputError, ScriptError, StoreError, StoreUnsuitableError
 from routebook.store.connection.client import NoScriptError, StoreClient
 from routebook.store.keys import Keys
 
@@ -131,6 +131,7 @@ class Status(IntEnum):
     REFUSED = 4
     TURNED_DOWN = 5
     FENCED = 6
+    LIMITED = 7
 
 
 def text(value: Any) -> str:
@@ -171,6 +172,9 @@ class Namespace:
         except StoreError as error:
             self.on_run(script, perf_counter() - start, None, error)
             raise
+        except UnicodeEncodeError as error:
+            # Nothing has been sent. The ports check their texts; this is for a text that they have missed.
+            raise InvalidInputError("a text", error.object[:100], "texts in UTF-8, without lone surrogates") from error
         if not isinstance(reply, list):
             raise StoreUnsuitableError(
                 f"{script} answered {reply!r}.", advice="Another program may be using this namespace."

@@ -41,6 +41,20 @@ class QueueDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class TableLimits:
+    """Limits that one script checks for all workers together; 0 means no limit."""
+
+    clusters: int = 0
+    groups: int = 0
+    brokers: int = 0
+    seats_per_group: int = 0
+    topics_per_broker: int = 0
+
+    def pack(self) -> str:
+        return f"{self.clusters} {self.groups} {self.brokers} {self.seats_per_group} {self.topics_per_broker}"
+
+
+@dataclass(frozen=True, slots=True)
 class SeatReply:
     """The reply of register_broker and touch_broker."""
 
@@ -53,9 +67,13 @@ class SeatReply:
     """Time since the heartbeat before; None if there was none."""
     lowered_seats: Mapping[int, str] = field(default_factory=dict)
     """The group's seats afterwards if this registration lowered its smallest id; else empty."""
+    exceeded: str = ""
+    """LIMITED: the setting of the limit."""
 
     @classmethod
     def of(cls, reply: list[Any]) -> "SeatReply":
+        if status_of(reply) is Status.LIMITED:
+            return cls(Status.LIMITED, int(reply[1]), "", "", "", exceeded=text(reply[2]))
         return cls(
             status_of(reply),
             int(reply[1]),
@@ -87,6 +105,7 @@ async def register_broker(
     base: tuple[str, int],
     replaces_known: bool,
     session: SessionMark = NO_SESSION,
+    limits: TableLimits = TableLimits(),
 ) -> SeatReply:
     """`base` is the history, and the revision of the group, that the difference was compared with. STALE: it has
     changed.
@@ -128,6 +147,7 @@ async def register_broker(
         int(replaces_known) if is_staged and difference.differing else "",
         session.worker,
         session.stamp,
+        limits.pack(),
         *_difference_arguments(difference, is_staged=is_staged),
     ]
     return SeatReply.of(await namespace.run("register_broker", *arguments))

@@ -1,0 +1,72 @@
+--[[
+Limits of the route table. They are settings, so the worker sends them along, and they are checked before the first
+write. A limit of 0 is none. What exceeds a limit already, since it was lowered, may stay but not grow.
+Uses: keys, groups.
+]]
+local function read_limits(packed)
+  local clusters, groups, brokers, seats, topics = string.match(packed, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  return { clusters = tonumber(clusters), groups = tonumber(groups), brokers = tonumber(brokers),
+    seats = tonumber(seats), topics = tonumber(topics) }
+end
+
+local function exceeds(count, limit)
+  return limit > 0 and count > limit
+end
+
+local function count_groups()
+  local count = 0
+  for _, cluster in ipairs(redis.call('SMEMBERS', table_key('clusters'))) do
+    count = count + redis.call('SCARD', key_of('cluster', cluster))
+  end
+  return count
+end
+
+local function grows_beyond(key, new, limit)
+  return new > 0 and exceeds(redis.call('HLEN', key) + new, limit)
+end
+
+-- Each of these returns the setting whose limit would be exceeded, or nil. This one is about what a registration
+-- creates even when it is refused.
+local function name_limit_exceeded(limits, cluster, group)
+  if redis.call('SISMEMBER', table_key('clusters'), cluster) == 0
+    and exceeds(redis.call('SCARD', table_key('clusters')) + 1, limits.clusters) then
+    return 'max_clusters'
+  end
+  if not group.cluster and limits.groups > 0 and exceeds(count_groups() + 1, limits.groups) then
+    return 'max_groups'
+  end
+end
+
+local function seat_limit_exceeded(limits, group, instance, decision)
+  if not instance.inc and exceeds(redis.call('ZCARD', table_key('deadlines')) + 1, limits.brokers) then
+    return 'max_brokers'
+  end
+  local seats = 1 - #decision.former_ids
+  for _ in pairs(seats_of(group)) do
+    seats = seats + 1
+  end
+  if not decision.holder and #decision.former_ids == 0 and exceeds(seats, limits.seats) then
+    return 'max_seats_per_group'
+  end
+end
+
+-- Static mappings may belong to any host, which need not be a broker.
+local function mapping_limit_exceeded(limits, list, mappings)
+  local of_host, new_hosts = {}, 0
+  for at = mappings.from, mappings.to, 3 do
+    local host, topic = list[at], list[at + 1]
+    local is_new = redis.call('HEXISTS', key_of('mapping', host), topic) == 0
+    if not of_host[host] then
+      new_hosts = new_hosts + 1 - redis.call('SISMEMBER', table_key('mapped'), host)
+    end
+    of_host[host] = (of_host[host] or 0) + (is_new and 1 or 0)
+  end
+  for host, new in pairs(of_host) do
+    if grows_beyond(key_of('mapping', host), new, limits.topics) then
+      return 'max_topics_per_broker'
+    end
+  end
+  if new_hosts > 0 and exceeds(redis.call('SCARD', table_key('mapped')) + new_hosts, limits.groups) then
+    return 'max_groups'
+  end
+end

@@ -1,0 +1,106 @@
+"""The settings that limit what peers may cost: a part of `Settings`, in the form that `fields.py` explains.
+
+`docs/limits.md` has one row for each, and for the limits of frames, bodies and queues in `fields.py`.
+"""
+
+from pydantic import BaseModel
+
+from routebook.settings.kinds import setting
+
+
+class LimitSettings(BaseModel):
+    # fmt: off
+
+    # Limits of the route table, for all workers together (docs/limits.md)
+
+    max_clusters: int = setting(
+        1_000, ge=0, le=1_000_000, at_run_time=True,
+        why="Clusters of the route table. Real fleets have fewer than a hundred. 0: no limit.",
+    )
+    max_groups: int = setting(
+        10_000, ge=0, le=1_000_000, at_run_time=True,
+        why="Groups (broker names) of the route table, and hosts of static mappings. 0: no limit.",
+    )
+    max_brokers: int = setting(
+        20_000, ge=0, le=1_000_000, at_run_time=True,
+        why="Broker instances of the route table: two for each of max_groups. 0: no limit.",
+    )
+    max_seats_per_group: int = setting(
+        64, ge=0, le=1_000_000, at_run_time=True,
+        why=(
+            "Broker ids of one group. A group has a master and a few slaves; scripts read all seats of a group at "
+            "once. 0: no limit."
+        ),
+    )
+    max_topics_per_broker: int = setting(
+        100_000, ge=0, le=10_000_000, at_run_time=True,
+        why=(
+            "Topics of one group, and static mappings of one host. The largest groups have some 70,000, for which the "
+            "time that a registration blocks the store is measured. 0: no limit."
+        ),
+    )
+    max_queues_per_topic: int = setting(
+        65_536, ge=1, le=2_147_483_647, at_run_time=True,
+        why=(
+            "Read queues, or write queues, of one topic on one broker. Brokers have 4 to 16 by default, and clients "
+            "create an object for each queue."
+        ),
+    )
+    min_broker_timeout_ms: int = setting(
+        1_000, ge=1, le=86_400_000, at_run_time=True,
+        why=(
+            "Shortest timeout that a broker may register with. Apache's brokers send a heartbeat once a second at the "
+            "fastest; a shorter timeout only fills the history with expiries."
+        ),
+    )
+    max_broker_timeout_ms: int = setting(
+        86_400_000, ge=1_000, le=315_360_000_000, at_run_time=True,
+        why="Longest timeout that a broker may register with. What it registered remains for so long when it dies.",
+    )
+
+    # Limits of one address, on one worker
+
+    max_connections_per_address: int = setting(
+        10_000, ge=0, le=1_000_000,
+        why=(
+            "Connections from one address to one worker, on both public ports together. The address is that of a "
+            "PROXY header where one is trusted. Half of max_connections, because all peers behind a balancer without "
+            "PROXY headers share its address. 0: no limit."
+        ),
+    )
+    max_requests_per_second_per_address: int = setting(
+        5_000, ge=0, le=1_000_000,
+        why=(
+            "Requests other than lookups that one address may send to one worker; twice as many at once. Beyond it, "
+            "the answer is 2 (busy) or HTTP 503. Registrations and heartbeats count, and are never refused. A fleet of "
+            "1,000 brokers sends 300 a second. 0: no limit."
+        ),
+    )
+    max_decoding_percent_per_address: int = setting(
+        50, ge=0, le=100,
+        why=(
+            "Share of one core that a worker spends on decoding the bodies of one address, after ten seconds' worth "
+            "at once. Brokers behind a balancer share an address, and register together after an outage. 0: no limit."
+        ),
+    )
+    max_failed_sign_ins_per_minute_per_address: int = setting(
+        60, ge=0, le=1_000_000,
+        why=(
+            "Wrong tokens or signatures from one address. Beyond it, its sign-ins are refused unchecked until some "
+            "time has passed. A person mistypes a few times; a program that guesses tries a thousand a second. 0: no "
+            "limit."
+        ),
+    )
+    max_watches: int = setting(
+        1_000, ge=0, le=1_000_000,
+        why=(
+            "Open watches of one worker. Each needs a connection, a queue of events and up to 64 KiB of unsent bytes: "
+            "together at most 100 MB."
+        ),
+    )
+    max_watches_per_address: int = setting(
+        500, ge=0, le=1_000_000,
+        why="Open watches of one address on one worker: half, so that no single peer takes them all. 0: no limit.",
+    )
+
+    # fmt: on
