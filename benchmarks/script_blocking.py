@@ -36,6 +36,7 @@ from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, register_broker, touch_broker
 from routebook.store.removal import DueInstance, Removal, expire_brokers, unregister_brokers
 from routebook.store.workers import acquire_lease, open_namespace
+from tests.support.scripts import NO_BRAKE
 
 CALLER = Caller("benchmark", "127.0.0.1:1")
 DIGEST = "d" * 32
@@ -115,7 +116,7 @@ class Bench:
 
     async def unregister(self, registration: Registration) -> None:
         removal = Removal("bench", registration.broker, registration.broker_id, registration.address)
-        await unregister_brokers(self.namespace, [(removal, CALLER)])
+        await unregister_brokers(self.namespace, [(removal, CALLER)], NO_BRAKE)
 
     async def set_write_permission(self, *, writable: bool) -> None:
         await set_write_permission(self.namespace, self.master.broker, writable=writable, caller=CALLER)

@@ -31,6 +31,7 @@ from routebook.store.sessions import (
     resolve_lost_connections,
 )
 from routebook.store.workers import open_namespace, renew_worker_lease
+from tests.support.scripts import NO_BRAKE
 
 CALLER = Caller("benchmark", "127.0.0.1:1")
 TOPICS = {f"a-topic-with-a-usual-name-{n}": QueueData(8, 8) for n in range(10)}
@@ -97,7 +98,7 @@ async def measure_with(url: str, workers: int) -> dict[str, float]:
     for cause, part in (("lost", instances[:REMOVALS_PER_CALL]), ("104", instances[REMOVALS_PER_CALL:])):
         removals = [_removal(instance_name, incarnation, cause) for instance_name, incarnation in part]
         _, found[f"remove {len(part)} ({cause})"] = await measured(
-            client, unregister_brokers(namespace, [(removal, CALLER) for removal in removals])
+            client, unregister_brokers(namespace, [(removal, CALLER) for removal in removals], NO_BRAKE)
         )
     await client.close()
     return found

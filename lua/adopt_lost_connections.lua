@@ -1,5 +1,6 @@
 --[[
-Gives the leader the lost connections that dead workers were investigating.
+Gives the leader the lost connections that dead workers were investigating, and those that workers lost by dying
+(remove_worker).
 
 KEYS[1]  meta
 
@@ -7,8 +8,8 @@ ARGV[1]  by      JSON members `"actor":…,"source":…` for the history
 ARGV[2]  lease   the leader's whole lease
 ARGV[3]  worker  the leader
 
-reply    {status, version, instance, broker, id, incarnation, lost ms, …} UNCHANGED, FENCED. At most about a thousand;
-         the next call returns others
+reply    {status, version, instance, broker, id, incarnation, lost ms, source, 1 if established, …} UNCHANGED, FENCED.
+         At most about a thousand; the next call returns others
 ]]
 -- include: statuses
 -- include: keys
@@ -17,9 +18,11 @@ reply    {status, version, instance, broker, id, incarnation, lost ms, …} UNCH
 -- include: changes
 -- include: deadline_clock
 -- include: leadership
+-- include: established
+-- include: lost_connections
 
 local by, lease, worker = ARGV[1], ARGV[2], ARGV[3]
-local INSTANCES_PER_CALL, VALUES_PER_INSTANCE = 1000, 5
+local INSTANCES_PER_CALL, VALUES_PER_INSTANCE = 1000, 7
 
 if not is_leader(lease) then
   return { FENCED, current_version() }
@@ -36,12 +39,12 @@ local found = redis.call('HSCAN', lost, '0', 'COUNT', INSTANCES_PER_CALL)[2]
 for i = 1, #found, 2 do
   local instance_name, incarnation, lost_ms, investigator = found[i], string.match(found[i + 1], '^(%S+) (%d+) (.*)$')
   if is_dead(investigator) then
-    local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'broker', 'id')
+    local known = read_for_investigation(instance_name)
     if known[1] ~= incarnation then
       redis.call('HDEL', lost, instance_name)
     elseif #adopted < INSTANCES_PER_CALL * VALUES_PER_INSTANCE then
       redis.call('HSET', lost, instance_name, incarnation .. ' ' .. lost_ms .. ' ' .. worker)
-      for _, value in ipairs({ instance_name, known[2], known[3], incarnation, lost_ms }) do
+      for _, value in ipairs({ instance_name, values_of_lost_connection(instance_name, known, lost_ms) }) do
         adopted[#adopted + 1] = value
       end
     end

@@ -7,19 +7,20 @@ KEYS[1]   meta
 ARGV[1]   worker
 ARGV[2…]  cluster, address, incarnation (empty: the one of the session), stamp, ms since the connection ended
 
-reply     {status, version, status, broker, id, incarnation, lost ms, …} UNCHANGED. Five values per session that was
-          checked; its status: DONE (lost), UNCHANGED (another worker has a session), STALE (another incarnation, or
-          none). Stops after instances_per_call(): call again with the rest
+reply     {status, version, status, broker, id, incarnation, lost ms, source, 1 if established, …} UNCHANGED. Seven
+          values per session that was checked; its status: DONE (lost), UNCHANGED (another worker has a session), STALE
+          (another incarnation, or none). Stops after instances_per_call(): call again with the rest
 ]]
 -- include: statuses
 -- include: keys
 -- include: version
 -- include: clock
 -- include: sessions
+-- include: established
 -- include: lost_connections
 
 local worker = ARGV[1]
-local FIRST_SESSION, SESSION_LENGTH = 2, 5
+local FIRST_SESSION, SESSION_LENGTH, RESULT_LENGTH = 2, 5, 7
 local ENDED_KEPT_MS = 600000
 
 local now = server_ms()
@@ -37,23 +38,23 @@ end
 
 local function close_session(instance_name, incarnation, stamp, ago)
   local ended_incarnation = end_session(instance_name, incarnation, stamp)
-  local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'broker', 'id')
+  local known = read_for_investigation(instance_name)
   if ended_incarnation == '' or known[1] ~= ended_incarnation then
-    return STALE, '', '', '', ''
+    return STALE, '', '', '', '', '', ''
   end
   redis.call('ZADD', ended, ms_text(now), worker .. ' ' .. instance_name)
   if has_session(instance_name, ended_incarnation) then
-    return UNCHANGED, '', '', '', ''
+    return UNCHANGED, '', '', '', '', '', ''
   end
   local lost_ms = ms_text(now - ago)
   redis.call('HSET', table_key('lost'), instance_name, ended_incarnation .. ' ' .. lost_ms .. ' ' .. worker)
-  return DONE, known[2], known[3], ended_incarnation, lost_ms
+  return DONE, values_of_lost_connection(instance_name, known, lost_ms)
 end
 
 redis.call('ZREMRANGEBYSCORE', ended, '-inf', ms_text(now - ENDED_KEPT_MS))
 local results, limit = {}, instances_per_call()
 for at = FIRST_SESSION, #ARGV, SESSION_LENGTH do
-  if #results >= limit * SESSION_LENGTH then
+  if #results >= limit * RESULT_LENGTH then
     break
   end
   local instance_name = join_instance_name(ARGV[at], ARGV[at + 1])

@@ -1,6 +1,7 @@
 --[[
 Removes instances that a scan found due. Each is checked again: it must have the same incarnation and still be past
-its deadline, so a late decision removes nothing. The batch stops after INSTANCES_PER_BATCH, or after
+its deadline, so a late decision removes nothing. While a hold is in force, only instances that it does not concern are
+removed. The batch stops after INSTANCES_PER_BATCH, or after
 QUEUE_ENTRIES_PER_BATCH queue entries, since it blocks the store.
 
 KEYS[1]   meta
@@ -25,6 +26,8 @@ reply     {status, version, number handled, notices, broker to stage, removed in
 -- include: deadline_clock
 -- include: leadership
 -- include: integers
+-- include: established
+-- include: brake
 -- include: groups
 -- include: slices
 -- include: staging
@@ -59,12 +62,17 @@ local function expire(instance_name, incarnation, staged)
   if not instance.broker then
     redis.call('ZREM', deadlines, instance_name)
     redis.call('ZREM', table_key('heartbeats'), instance_name)
+    redis.call('ZREM', table_key('new-instances'), instance_name)
     return 0, true
   end
   local cluster, address = string.match(instance_name, '^(.*)/([^/]*)$')
   if holds_no_seat(cluster, address, instance.broker) then
     remove_seatless_instance(cluster, instance.broker, instance_name, by)
     return 0, true
+  end
+  local counts = deadline > released_to and is_established(instance_name)
+  if counts and is_hold_in_force() then
+    return 0, false
   end
   local removal = { cluster = cluster, broker = instance.broker, address = address, cause = 'expired', lost_ms = '',
     staged = staged }
@@ -76,8 +84,8 @@ local function expire(instance_name, incarnation, staged)
   if lost_smallest then
     departed[instance.broker] = address
   end
-  if deadline > released_to then  -- an expiry that an operator released does not count towards a mass expiry
-    redis.call('ZADD', table_key('expired'), ms_text(deadline_now), instance_name)
+  if counts then
+    record_removal(instance_name, deadline_now)
   end
   return touched, true
 end

@@ -18,6 +18,7 @@ reply     {status, version, data version, gap} UNCHANGED, UNKNOWN. gap: ms since
 -- include: clock
 -- include: changes
 -- include: deadline_clock
+-- include: established
 -- include: heartbeat
 
 local by, cluster, broker, id, address = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

@@ -1,5 +1,5 @@
 --[[
-Holds a mass expiry: no broker expires until an operator releases the hold, or the brokers send heartbeats again.
+Holds removals (include/brake), or updates the list of brokers of a hold that is in force.
 
 KEYS[1]   meta
 
@@ -14,15 +14,16 @@ reply     {status, version} DONE, UNCHANGED (it was held before), FENCED
 -- include: version
 -- include: clock
 -- include: changes
+-- include: established
+-- include: brake
 -- include: leadership
 
 local by, lease, brokers = ARGV[1], ARGV[2], ARGV[3]
-local expiry = table_key('expiry')
 if not is_leader(lease) then
   return { FENCED, current_version() }
 end
-redis.call('HSET', expiry, 'brokers', brokers)
-if redis.call('HSETNX', expiry, 'held_since_ms', ms_text(server_ms())) == 0 then
-  return { UNCHANGED, current_version() }
+local version, has_begun = begin_hold(by, brokers)
+if not has_begun then
+  redis.call('HSET', table_key('expiry'), 'brokers', brokers)
 end
-return { DONE, append_change('expiry-held', by, '"brokers":' .. brokers) }
+return { has_begun and DONE or UNCHANGED, version }

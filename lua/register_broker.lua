@@ -54,6 +54,7 @@ reply     {status, version, incarnation, master address, master HA address, gap,
 -- include: changes
 -- include: deadline_clock
 -- include: sessions
+-- include: established
 -- include: heartbeat
 -- include: integers
 -- include: groups
@@ -139,9 +140,13 @@ local instance_changed = instance.inc ~= incarnation or instance.broker ~= broke
   or instance.dv ~= version or instance.ha ~= ha or instance.timeout ~= timeout
 local has_changed = group_changed or instance_changed or filters_changed
 local deadline_now, server_now = deadline_clock(by)
+if instance.inc ~= incarnation then
+  record_new_instance(instance_name, deadline_now)
+end
 local gap = record_heartbeat(instance_name, timeout, deadline_now, server_now)
 if worker ~= '' then
   open_session(worker, stamp, instance_name, incarnation, deadline_now)
+  record_source(by, instance_name)
 end
 
 local table_version, revision = current_version(), group.rev or '0'

@@ -1,6 +1,6 @@
 --[[
-Ends a hold. When an operator does it, the brokers that are due now may expire. The leader ends a hold that is no
-longer needed, which lets no broker expire.
+Ends a hold. When an operator does it, the brokers that are due now may expire, and the next scan makes those due whose
+removal is held. The leader ends a hold that is no longer needed, which removes no broker: their deadlines decide.
 
 KEYS[1]   meta
 
@@ -29,7 +29,9 @@ if not held[1] then
 end
 if expire_due then
   redis.call('HSET', expiry, 'released_to', ms_text(deadline_clock(by)))
-  redis.call('DEL', table_key('expired'))
+  redis.call('DEL', table_key('removals'))
+else
+  redis.call('DEL', table_key('held'))
 end
 redis.call('HDEL', expiry, 'held_since_ms', 'brokers')
 return { DONE, append_change('expiry-released', by, '"brokers":' .. (held[2] or '[]')) }

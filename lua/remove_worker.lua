@@ -1,7 +1,8 @@
 --[[
 Removes a worker that has stopped or died, with its sessions. The deadlines of the brokers that were connected to it
-move to one full timeout after it could last receive their heartbeats. One run handles INSTANCES_PER_RUN sessions; the
-last run removes the worker itself.
+move to one full timeout after it could last receive their heartbeats. When it died, those of them that no other worker
+has a session of count as lost connections, so the leader investigates them (adopt_lost_connections). One run handles
+INSTANCES_PER_RUN sessions, or fewer when there are many workers; the last run removes the worker itself.
 
 KEYS[1]  meta
 
@@ -21,9 +22,12 @@ reply    {status, version} DONE, STALE (sessions remain: call again), UNCHANGED 
 -- include: deadline_clock
 -- include: leadership
 -- include: cut_off
+-- include: sessions
+-- include: established
+-- include: lost_connections
 
 local by, lease, worker, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local INSTANCES_PER_RUN = 1000
+local INSTANCES_PER_RUN = math.min(1000, instances_per_call())
 
 if lease ~= '' and not is_leader(lease) then
   return { FENCED, current_version() }
@@ -46,6 +50,10 @@ for i = 1, #found, 2 do
     redis.call('ZADD', table_key('deadlines'), 'GT', ms_text(alive_at + tonumber(known[2])), instance_name)
   end
   redis.call('HDEL', sessions, instance_name)
+  if lease ~= '' and known[1] == incarnation and not has_session(instance_name, incarnation) then
+    local lost = incarnation .. ' ' .. ms_text(server_now) .. ' ' .. worker
+    redis.call('HSET', table_key('lost'), instance_name, lost)
+  end
 end
 if redis.call('EXISTS', sessions) == 1 then
   return { STALE, current_version() }

@@ -10,6 +10,8 @@ reply     {status, version, number resolved} UNCHANGED
 -- include: statuses
 -- include: keys
 -- include: version
+-- include: clock
+-- include: established
 -- include: lost_connections
 
 local FIRST_LOSS, LOSS_LENGTH = 1, 3

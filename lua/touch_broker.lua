@@ -24,6 +24,7 @@ reply     {status, version, incarnation, master address, master HA address, gap}
 -- include: changes
 -- include: deadline_clock
 -- include: sessions
+-- include: established
 -- include: heartbeat
 -- include: master_of
 
@@ -42,6 +43,7 @@ local deadline_now, server_now, version = deadline_clock(by)
 local gap = record_heartbeat(instance_name, known[4], deadline_now, server_now)
 if worker ~= '' then
   open_session(worker, stamp, instance_name, known[1], deadline_now)
+  record_source(by, instance_name)
 end
 local master, master_ha = master_of(cluster, broker, id)
 return { UNCHANGED, version, known[1], master, master_ha, gap }

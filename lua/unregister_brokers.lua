@@ -2,19 +2,23 @@
 Unregisters a batch of instances: the broker asked for it (104, HTTP), an operator did, or its last connection was
 lost. As in Apache's name server, an address loses all its seats in the group. A request with an incarnation leaves a
 newer incarnation alone; a broker's own request still removes the seats of its address when no incarnation is live. A
-lost connection leaves alone an instance that has another session. The batch stops after REQUESTS_PER_BATCH, or after
+lost connection leaves alone an instance that has another session. When too many brokers would be removed within a short
+time, the removal is held, unless an operator asked for it (include/brake). The batch stops after REQUESTS_PER_BATCH, or after
 QUEUE_ENTRIES_PER_BATCH queue entries, since it blocks the store.
 
 KEYS[1]   meta
 
-ARGV[1…]  by (JSON members `"actor":…,"source":…` for the history), cause (unregistered, connection-lost or operator),
+ARGV[1]   percent, of the brake
+ARGV[2]   minimum, of the brake
+ARGV[3]   window, of the brake
+ARGV[4…]  by (JSON members `"actor":…,"source":…` for the history), cause (unregistered, connection-lost or operator),
           lost ms (when the connection was lost; empty for other causes), carried (1: workers still show what the
           store has lost, so append its removal even if it is not here), cluster, broker, id, address (empty: the
           address in seat id), incarnation (empty: the current one), staged (see write_permission; usually empty)
 
-reply     {status, version, statuses, notices, broker to stage} DONE, UNCHANGED (nothing was removed)
-          statuses: one per request that was handled: DONE, UNKNOWN, STALE (another incarnation, or still connected);
-          call again with the others. notices: for each acting group that lost its smallest id: broker, the address
+reply     {status, version, statuses, notices, broker to stage, 1 if a hold began} DONE, UNCHANGED (nothing was removed)
+          statuses: one per request that was handled: DONE, UNKNOWN, STALE (another incarnation, or still connected),
+          HELD; call again with the others. notices: for each acting group that lost its smallest id: broker, the address
           that left, id, address, …
           broker to stage: empty, or the next request takes write permission from that group's topics, which have to
           be staged first
@@ -26,6 +30,9 @@ reply     {status, version, statuses, notices, broker to stage} DONE, UNCHANGED 
 -- include: json
 -- include: clock
 -- include: changes
+-- include: deadline_clock
+-- include: established
+-- include: brake
 -- include: sessions
 -- include: lost_connections
 -- include: integers
@@ -36,10 +43,12 @@ reply     {status, version, statuses, notices, broker to stage} DONE, UNCHANGED 
 -- include: removal
 -- include: smallest_id
 
-local FIRST_REQUEST, REQUEST_LENGTH, QUEUE_ENTRIES_PER_BATCH = 1, 10, 10000
+local brake = { percent = tonumber(ARGV[1]), minimum = tonumber(ARGV[2]), window = tonumber(ARGV[3]) }
+local FIRST_REQUEST, REQUEST_LENGTH, QUEUE_ENTRIES_PER_BATCH = 4, 10, 10000
 local REQUESTS_PER_BATCH = math.min(100, instances_per_call())
 
-local touched_in_all, departed = 0, {}
+local deadline_now = deadline_clock(ARGV[FIRST_REQUEST])
+local touched_in_all, departed, has_hold_begun = 0, {}, false
 
 local function remove(by, removal, carried, id)
   local touched, changed, lost_smallest = remove_instance(removal, by)
@@ -55,6 +64,13 @@ local function remove(by, removal, carried, id)
     return DONE
   end
   return UNKNOWN
+end
+
+local function hold(by, instance_name, broker)
+  hold_removal(instance_name, deadline_now)
+  local _, has_begun = begin_hold(by, '[' .. quote(broker) .. ']')
+  has_hold_begun = has_hold_begun or has_begun
+  return HELD
 end
 
 -- Returns a status, or nil when queue entries have to be staged first.
@@ -86,7 +102,18 @@ local function unregister(by, removal, carried, incarnation)
       return DONE
     end
   end
-  return not must_stage_removal(removal) and remove(by, removal, carried, id) or nil
+  local counts = current and removal.cause ~= 'operator' and is_established(instance_name)
+    and not holds_no_seat(removal.cluster, removal.address, broker)
+  if counts and must_hold(brake, instance_name, deadline_now) then
+    return hold(by, instance_name, broker)
+  end
+  if must_stage_removal(removal) then
+    return
+  end
+  if counts then
+    record_removal(instance_name, deadline_now)
+  end
+  return remove(by, removal, carried, id)
 end
 
 local statuses, overall, to_stage = {}, UNCHANGED, ''
@@ -109,4 +136,5 @@ for at = FIRST_REQUEST, #ARGV, REQUEST_LENGTH do
   statuses[#statuses + 1] = status
   overall = status == DONE and DONE or overall
 end
-return { overall, current_version(), statuses, smallest_id_notices(departed), to_stage }
+local notices, hold_began = smallest_id_notices(departed), has_hold_begun and 1 or 0
+return { overall, current_version(), statuses, notices, to_stage, hold_began }

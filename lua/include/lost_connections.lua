@@ -1,12 +1,22 @@
 --[[
 Lost connections that no verdict has been reached on. `lost` has the instances whose last session ended: instance →
-"<incarnation> <lost ms> <worker that investigates>". Uses: keys.
+"<incarnation> <lost ms> <worker that investigates>". Uses: keys, established.
 ]]
 local SESSION_READS_PER_CALL = 2500
 
 -- Checking one instance reads the sessions of every worker. This is how many instances one call may check.
 local function instances_per_call()
   return math.max(1, math.floor(SESSION_READS_PER_CALL / (redis.call('ZCARD', table_key('workers')) + 8)))
+end
+
+-- What an investigation needs to know: broker, id, incarnation, lost ms, where its connection came from, 1 if it is
+-- established.
+local function values_of_lost_connection(instance_name, known, lost_ms)
+  return known[2], known[3], known[1], lost_ms, known[4] or '', is_established(instance_name) and 1 or 0
+end
+
+local function read_for_investigation(instance_name)
+  return redis.call('HMGET', key_of('instance', instance_name), 'inc', 'broker', 'id', 'source')
 end
 
 -- Returns whether this incarnation was listed.

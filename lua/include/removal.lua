@@ -9,6 +9,8 @@ local function delete_instance(instance_name)
   redis.call('ZREM', table_key('heartbeats'), instance_name)
   redis.call('ZREM', table_key('deadlines'), instance_name)
   redis.call('HDEL', table_key('lost'), instance_name)
+  redis.call('ZREM', table_key('new-instances'), instance_name)
+  redis.call('ZREM', table_key('held'), instance_name)
 end
 
 local function remove_from_cluster(cluster, broker)

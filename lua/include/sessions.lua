@@ -5,6 +5,15 @@ session's closes nothing, so requests may arrive in any order and may be repeate
 ]]
 local FIRST_LEASE_MS = 10000  -- for a worker that opens a session before it has renewed its lease for the first time
 
+-- Records where the connection comes from, because only addresses near it may be dialled when it is lost. Workers that
+-- open a session again (open_sessions) do not know it, so the former value stays.
+local function record_source(by, instance_name)
+  local source = string.match(by, '"source":"([^"]*)"')
+  if source and source ~= '' then
+    redis.call('HSET', key_of('instance', instance_name), 'source', source)
+  end
+end
+
 local function open_session(worker, stamp, instance_name, incarnation, deadline_now)
   local key = key_of('sessions', worker)
   local held = string.match(redis.call('HGET', key, instance_name) or '', '^(%d+) ')
@@ -12,6 +21,7 @@ local function open_session(worker, stamp, instance_name, incarnation, deadline_
   redis.call('HSET', key, instance_name, ms_text(newest) .. ' ' .. incarnation)
   redis.call('ZADD', table_key('workers'), 'NX', ms_text(deadline_now + FIRST_LEASE_MS), worker)
   redis.call('HDEL', table_key('lost'), instance_name)
+  redis.call('ZREM', table_key('held'), instance_name)
 end
 
 local function has_session(instance_name, incarnation)

@@ -10,3 +10,4 @@ local REFUSED = 4      -- the rules of the route table forbid it
 local TURNED_DOWN = 5  -- another instance of the group has a higher state version
 local FENCED = 6       -- the caller is not, or is no longer, the leader
 local LIMITED = 7       -- a limit does not allow it; the third value of the reply is the setting of that limit
+local HELD = 8         -- too many removals at once (include/brake): nothing was removed

@@ -21,6 +21,7 @@ from tests.properties.outcomes import (
 from tests.properties.plain_worker import CALLER
 from tests.properties.states import State, state_of_reference, state_of_store
 from tests.reference.registry import ReferenceRegistry
+from tests.support.scripts import NO_BRAKE
 
 NOW_MS = 1_000_000
 
@@ -117,7 +118,7 @@ class Comparison:
             await self.namespace.client.call("ZADD", deadlines, "XX", 0, join_instance_name(cluster, address))
             if (cluster, address) in self.reference.instances:
                 self.reference.instances[cluster, address].deadline_ms = 0
-        scan = await scan_deadlines(self.namespace, self.lease.whole, caller=CALLER, limit=100, window_ms=0)
+        scan = await scan_deadlines(self.namespace, self.lease.whole, caller=CALLER, limit=100, brake=NO_BRAKE)
         reply = await expire_brokers(self.namespace, self.lease.whole, scan.listed, caller=CALLER)
         due = sorted(self.reference.due(), key=lambda instance: join_instance_name(*instance))
         assert [due.instance_name for due in scan.listed] == [join_instance_name(*instance) for instance in due]
@@ -139,7 +140,7 @@ class Comparison:
         ]
         losses = [loss for _, loss in await close_sessions(self.namespace, "test", ended) if loss]
         assert [loss.instance_name for loss in losses] == [join_instance_name(*instance) for instance in present]
-        reply = await unregister_brokers(self.namespace, [(loss.removal(), CALLER) for loss in losses])
+        reply = await unregister_brokers(self.namespace, [(loss.removal(), CALLER) for loss in losses], NO_BRAKE)
         self.worker.notices.extend(reply.notices)
         assert set(reply.statuses) <= {Status.DONE}
         assert self.reference.remove_lost(present) == present

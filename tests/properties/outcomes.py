@@ -11,6 +11,7 @@ from routebook.store.removal import Removal, unregister_brokers
 from tests.properties import operations as op
 from tests.properties.plain_worker import CALLER
 from tests.reference.registry import Answer, ReferenceRegistry, Unregistration
+from tests.support.scripts import NO_BRAKE
 
 STALE_INCARNATION = "0" * 16
 Outcome = object
@@ -72,7 +73,7 @@ async def _store_unregister(namespace: Namespace, worker: Worker, operation: op.
     removals = [
         (Removal(cluster, broker, 0, address, incarnation), CALLER) for cluster, broker, address in operation.removals
     ]
-    reply = await unregister_brokers(namespace, removals)
+    reply = await unregister_brokers(namespace, removals, NO_BRAKE)
     worker.notices.extend(reply.notices)
     assert len(reply.statuses) == len(removals)
     return [status is Status.STALE for status in reply.statuses] if operation.stale else None

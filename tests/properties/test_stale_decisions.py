@@ -30,6 +30,7 @@ from routebook.store.sessions import (
 )
 from routebook.store.workers import Lease, acquire_lease, open_namespace, remove_worker, renew_lease
 from tests.properties.plain_worker import CALLER
+from tests.support.scripts import NO_BRAKE
 
 ROUNDS, BROKERS, BROKERS_PER_BATCH = 10, 1000, 7
 DIGEST = "d" * 32
@@ -116,7 +117,7 @@ async def lead(namespace: Namespace) -> Lease:
 
 
 async def scan(namespace: Namespace, lease: Lease, limit: int = BROKERS) -> tuple[DueInstance, ...]:
-    return (await scan_deadlines(namespace, lease.whole, caller=CALLER, limit=limit, window_ms=0)).listed
+    return (await scan_deadlines(namespace, lease.whole, caller=CALLER, limit=limit, brake=NO_BRAKE)).listed
 
 
 def in_random_order(actions: list[Coroutine[Any, Any, Any]], seed: int) -> list[Coroutine[Any, Any, Any]]:
@@ -173,7 +174,7 @@ async def test_a_lost_connection_removes_no_broker_that_registers_at_the_same_ti
         after = await incarnations_of(namespace, fleet)
         changed = sum(former != current for former, current in zip(before, after, strict=True))
         removed, kept = removed + changed, kept + BROKERS - changed
-        await unregister_brokers(namespace, [(removal(registration), CALLER) for registration in fleet])
+        await unregister_brokers(namespace, [(removal(registration), CALLER) for registration in fleet], NO_BRAKE)
     assert min(removed, kept) > BROKERS / 4, "the same side always won the race"
 
 
@@ -184,7 +185,7 @@ def batched(items: Sequence[T], size: int) -> list[Sequence[T]]:
 async def lose_connections(namespace: Namespace, worker: str, ended: Sequence[EndedSession]) -> int:
     """Without a grace time: the removal follows the end of the connection immediately."""
     losses = [loss for _, loss in await close_sessions(namespace, worker, ended) if loss]
-    return len((await unregister_brokers(namespace, [(loss.removal(), CALLER) for loss in losses])).statuses)
+    return len((await unregister_brokers(namespace, [(loss.removal(), CALLER) for loss in losses], NO_BRAKE)).statuses)
 
 
 async def register_elsewhere(
@@ -211,7 +212,7 @@ async def test_an_expiry_of_an_earlier_incarnation_removes_no_broker(namespace: 
     fleet, history = await fleet_of(namespace, range(BROKERS))
     await make_overdue(namespace, fleet)
     due = await scan(namespace, lease)
-    await unregister_brokers(namespace, [(removal(registration), CALLER) for registration in fleet])
+    await unregister_brokers(namespace, [(removal(registration), CALLER) for registration in fleet], NO_BRAKE)
     await asyncio.gather(*(register(namespace, history, registration) for registration in fleet))
     await make_overdue(namespace, fleet)
     while due:
@@ -225,13 +226,13 @@ async def test_an_expiry_of_an_earlier_incarnation_removes_no_broker(namespace: 
 async def test_a_lost_connection_of_an_earlier_incarnation_removes_no_broker(namespace: Namespace) -> None:
     fleet, history = await fleet_of(namespace, range(BROKERS))
     earlier = await asyncio.gather(*(incarnation_of(namespace, registration) for registration in fleet))
-    await unregister_brokers(namespace, [(removal(registration), CALLER) for registration in fleet])
+    await unregister_brokers(namespace, [(removal(registration), CALLER) for registration in fleet], NO_BRAKE)
     await asyncio.gather(*(register(namespace, history, registration) for registration in fleet))
     removals = [
         (replace(removal(registration, incarnation), cause="connection-lost", lost_ms=1), CALLER)
         for registration, incarnation in zip(fleet, earlier, strict=True)
     ]
-    reply = await unregister_brokers(namespace, removals)
+    reply = await unregister_brokers(namespace, removals, NO_BRAKE)
     assert set(reply.statuses) == {Status.STALE}
     await assert_all_registered(namespace, fleet)
 
@@ -259,7 +260,7 @@ async def test_no_script_of_a_former_leader_is_accepted(namespace: Namespace) ->
     version = await namespace.client.call("HGET", namespace.keys.meta, "version")
     assert new.token > old.token
     assert (await expire_brokers(namespace, old.whole, due, caller=CALLER)).status is Status.FENCED
-    assert (await scan_deadlines(namespace, old.whole, caller=CALLER, limit=10, window_ms=0)).status is Status.FENCED
+    assert (await scan_deadlines(namespace, old.whole, caller=CALLER, limit=10, brake=NO_BRAKE)).status is Status.FENCED
     assert (await hold_expiry(namespace, old.whole, ["broker-1"], caller=CALLER)).status is Status.FENCED
     assert await remove_worker(namespace, "worker-1", caller=CALLER, lease=old.whole) is Status.FENCED
     assert not await renew_lease(namespace, old, 10_000)

@@ -3,11 +3,22 @@
 import os
 import resource
 import socket
+import time
+from ipaddress import ip_network
 
 import pytest
 
-from routebook.registry.lost_connections import DialResult, dial
+from routebook.registry.dialling import Dialler, DialResult
+from routebook.store.sessions import LostConnection
 from tests.support.broker_hosts import BrokerHosts
+
+
+async def dial(
+    address: str, timeout_s: float, *, networks: str = "127.0.0.0/8 ::1/128", source: str = "", established: bool = True
+) -> DialResult:
+    loss = LostConnection(f"east/{address}", "broker-a", 0, "1" * 16, 1, source=source, established=established)
+    allowed = [ip_network(network) for network in networks.split()]
+    return await Dialler(allowed).dial(loss, time.monotonic() + timeout_s)
 
 
 async def test_a_listening_address_accepts_and_one_without_listener_refuses() -> None:

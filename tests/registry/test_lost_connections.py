@@ -4,10 +4,11 @@ import asyncio
 
 from routebook.store.history import changes_between
 from tests.reference.build import registration
-from tests.registry.fleets import Fleet, fleet, mass_disconnects, outcomes
+from tests.registry.fleets import GRACE_MS, Fleet, fleet, mass_disconnects, outcomes
 from tests.support.broker_hosts import BrokerHosts
 from tests.support.fake_connection import FakeConnection
 from tests.support.in_process import CALLER, InProcessWorker
+from tests.support.scripts import make_old
 from tests.support.waiting import until
 
 
@@ -74,9 +75,9 @@ async def test_every_broker_of_a_lost_connection_is_investigated(store_url: str,
         async with fleet(store_url, namespace_name, size=2) as brokers:
             first, _ = brokers.workers
             connection = FakeConnection()
-            for _ in range(3):
+            for _ in range(2):
                 await brokers.join(first, hosts.refusing(), connection)
-            assert len(first.registry.sessions) == 3
+            assert len(first.registry.sessions) == 2
             lose(first, connection)
             await until(brokers.all_show)
 
@@ -123,20 +124,60 @@ async def test_without_a_grace_a_broker_is_removed_at_once_as_by_apache(store_ur
             await until(brokers.all_show)
 
 
-async def test_the_death_of_a_worker_removes_no_broker(store_url: str, namespace_name: str) -> None:
-    """Its sessions are removed with it; dead brokers are removed at their deadlines."""
+async def _kill(brokers: Fleet, worker: InProcessWorker) -> None:
+    """The worker dies, and its lease ends at once."""
+    first = brokers.workers[0]
+    await worker.end()
+    brokers.workers.remove(worker)
+    await first.client.call("ZADD", first.namespace.keys.table("workers"), 1, worker.name)
+    await until(lambda: _is_removed(first, worker))
+    assert await first.client.call("EXISTS", first.namespace.keys.of("sessions", worker.name)) == 0
+
+
+async def test_brokers_of_a_dead_worker_are_dialled_and_those_that_refuse_are_removed(
+    store_url: str, namespace_name: str
+) -> None:
+    """One that does not answer may be cut off from the leader only, so its deadline decides."""
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name) as brokers:
             first, second, third = brokers.workers
-            await brokers.join(third, hosts.refusing())
-            await brokers.join(third, hosts.accepting())
-            await third.end()
-            brokers.workers.remove(third)
-            await first.client.call("ZADD", first.namespace.keys.table("workers"), 1, third.name)
-            await until(lambda: _is_removed(first, third))
-            assert brokers.all_show("broker-1", "broker-2")
-            assert await first.client.call("EXISTS", first.namespace.keys.of("sessions", third.name)) == 0
-            assert (outcomes(first), outcomes(second)) == ({}, {})
+            for address in (hosts.refusing(), hosts.accepting(), hosts.silent()):
+                await brokers.join(third, address)
+            await _kill(brokers, third)
+            await until(lambda: brokers.all_show("broker-2", "broker-3"))
+            await until(lambda: _merged(first, second) == {"removed_refused": 1, "alive": 1, "undecided": 1})
+            await until(lambda: _is_resolved(first))
+
+
+async def test_brokers_of_a_dead_worker_that_have_another_session_are_not_dialled(
+    store_url: str, namespace_name: str
+) -> None:
+    with BrokerHosts() as hosts:
+        async with fleet(store_url, namespace_name) as brokers:
+            first, second, third = brokers.workers
+            broker = registration(hosts.refusing(), broker="broker-1")
+            for worker in (second, third):
+                await brokers.register(worker, broker)
+            await _kill(brokers, third)
+            await asyncio.sleep(2 * GRACE_MS / 1000)
+            assert brokers.all_show("broker-1")
+            assert _merged(first, second) == {}
+
+
+async def test_many_brokers_of_a_dead_worker_that_refuse_keep_their_deadlines(
+    store_url: str, namespace_name: str
+) -> None:
+    """A firewall that rejects connections refuses the dials of healthy brokers too."""
+    with BrokerHosts() as hosts:
+        async with fleet(store_url, namespace_name) as brokers:
+            first, second, third = brokers.workers
+            for _ in range(3):
+                await brokers.join(third, hosts.refusing())
+            for _ in range(9):
+                await brokers.join(second, hosts.accepting())
+            await _kill(brokers, third)
+            await until(lambda: _merged(first, second) == {"mass_disconnect": 3})
+            assert await removals(first) == []
 
 
 async def _is_removed(worker: InProcessWorker, dead: InProcessWorker) -> bool:
@@ -259,15 +300,60 @@ async def test_a_few_silent_brokers_among_many_are_removed(store_url: str, names
             await until(lambda: outcomes(first) == {"removed_silent": 3})
 
 
-async def test_brokers_that_refuse_are_removed_however_many_there_are(store_url: str, namespace_name: str) -> None:
+async def test_a_refused_dial_in_a_mass_disconnect_is_no_proof_of_death(store_url: str, namespace_name: str) -> None:
+    """The balancer cuts all connections, and a firewall rejects those to the brokers."""
     with BrokerHosts() as hosts:
         async with fleet(store_url, namespace_name) as brokers:
             cut = await _connect_all(brokers, [hosts.refusing() for _ in range(9)])
             await brokers.join(brokers.workers[0], hosts.accepting())
             for worker, connection in cut:
                 lose(worker, connection)
-            await until(lambda: brokers.all_show("broker-10"))
-            assert [mass_disconnects(worker) for worker in brokers.workers] == [0, 0, 0]
+            await until(lambda: sum(outcomes(worker).get("mass_disconnect", 0) for worker in brokers.workers) == 9)
+            assert await removals(brokers.workers[0]) == []
+
+
+async def test_connections_that_are_lost_one_after_another_are_held_beyond_the_share(
+    store_url: str, namespace_name: str
+) -> None:
+    """No grace has enough of them for a mass disconnect, but within a minute they are more than the share."""
+    slow = {"connection_grace_ms": 200, "mass_disconnect_minimum": 100}
+    with BrokerHosts() as hosts:
+        async with fleet(store_url, namespace_name, size=2, **slow) as brokers:
+            first, _ = brokers.workers
+            cut = [await brokers.join(first, hosts.refusing()) for _ in range(20)]
+            for connection in cut:
+                lose(first, connection)
+                await asyncio.sleep(0.1)
+            await until(lambda: sum(outcomes(first).values()) == 20)
+            assert outcomes(first) == {"removed_refused": 6, "held": 14}
+            state = await first.registry.expiry_state()
+            assert state.held
+            await first.registry.release_expiry(CALLER)
+            await until(brokers.all_show)
+
+
+async def test_a_session_of_an_established_broker_outside_the_networks_keeps_its_deadline(
+    store_url: str, namespace_name: str
+) -> None:
+    with BrokerHosts() as hosts:
+        async with fleet(store_url, namespace_name, size=2, dial_networks="10.0.0.0/8") as brokers:
+            first, _ = brokers.workers
+            lose(first, await brokers.join(first, hosts.refusing()))
+            await until(lambda: outcomes(first) == {"not_dialled": 1})
+            assert await removals(first) == []
+
+
+async def test_a_new_broker_outside_the_networks_is_removed_whatever_listens_there(
+    store_url: str, namespace_name: str
+) -> None:
+    with BrokerHosts() as hosts:
+        async with fleet(store_url, namespace_name, size=2) as brokers:
+            first, _ = brokers.workers
+            await make_old(first.namespace)
+            for address in (hosts.refusing(), hosts.accepting()):
+                lose(first, await brokers.join(first, address))
+            await until(lambda: outcomes(first) == {"removed_not_dialled": 2})
+            assert brokers.all_show()
 
 
 async def test_a_connection_that_ends_during_its_registration_is_lost_afterwards(

@@ -15,6 +15,7 @@ from routebook.store.reads import read_history_head
 from routebook.store.removal import Removal, unregister_brokers
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import registration
+from tests.support.scripts import NO_BRAKE
 from tests.support.waiting import until
 
 Snapshot = Mapping[bytes, bytes]
@@ -69,7 +70,7 @@ async def unregister(
     namespace: Namespace, broker: str, address: str, *, broker_id: int = 0, carried: bool = False
 ) -> int:
     removal = Removal("east", broker, broker_id, address, carried=carried)
-    return (await unregister_brokers(namespace, [(removal, CALLER)])).version
+    return (await unregister_brokers(namespace, [(removal, CALLER)], NO_BRAKE)).version
 
 
 async def caught_up(namespace: Namespace, *replicas: Replica) -> None:

@@ -30,7 +30,7 @@ from routebook.store.namespace import Namespace, ScriptSet
 from routebook.store.reads import read_groups, read_service_state
 from routebook.store.recovery import begin_history, mark_restored, restore_kv, restore_queues, restore_settings
 from routebook.store.registration import STAGE_FROM_TOPICS, heartbeat_broker
-from routebook.store.removal import scan_deadlines
+from routebook.store.removal import Brake, scan_deadlines
 from routebook.store.sessions import close_sessions, count_sessions
 from routebook.store.workers import acquire_lease, open_namespace, remove_worker
 from tests.properties.plain_worker import PlainWorker
@@ -127,7 +127,7 @@ async def use_rare_ways(namespace: Namespace) -> None:
     await count_sessions(namespace, 0)
     await remove_worker(namespace, "worker", caller=CALLER)
     _, lease = await acquire_lease(namespace, "worker", 10_000)
-    await scan_deadlines(namespace, lease.whole, caller=CALLER, limit=10, window_ms=1)
+    await scan_deadlines(namespace, lease.whole, caller=CALLER, limit=10, brake=Brake(30, 5, 1))
     await close_sessions(namespace, "worker", [])
     await read_changes(namespace, (0, 0), count=1)
 

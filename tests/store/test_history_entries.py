@@ -14,7 +14,7 @@ from tests.properties.plain_worker import PlainWorker
 from tests.properties.replay import read_history
 from tests.reference.build import A, mapping, registration, topics, version
 from tests.reference.route_at import queues_at
-from tests.support.scripts import CALLER, history, kinds
+from tests.support.scripts import CALLER, NO_BRAKE, history, kinds
 
 HOUR_MS = 3_600_000
 
@@ -84,7 +84,7 @@ async def test_an_outage_is_recorded_once_however_many_workers_return(namespace:
         await asyncio.gather(
             *(renew_worker_lease(namespace, f"worker-{n}", 30_000, "{}", caller=CALLER) for n in range(5)),
             *(heartbeat_broker(namespace, "east", "", 0, caller=CALLER, address=A) for _ in range(5)),
-            scan_deadlines(namespace, lease.whole, caller=CALLER, limit=10, window_ms=0),
+            scan_deadlines(namespace, lease.whole, caller=CALLER, limit=10, brake=NO_BRAKE),
         )
         paused = [change.fields for change in await history(namespace) if change.kind == "expiry-paused"]
         assert len(paused) == outage

@@ -15,6 +15,7 @@ from routebook.store.removal import scan_deadlines
 from routebook.store.workers import acquire_lease, open_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import registration
+from tests.support.scripts import NO_BRAKE
 
 HOUR_MS = 3_600_000
 FORMER_META = {"deaf_ms": str(HOUR_MS), "baseline_wanted": "1795034092344 operator"}
@@ -139,7 +140,7 @@ async def test_the_deadline_clock_keeps_the_pauses_of_the_former_layout(namespac
     await write_layout_1(namespace)
     await open_namespace(namespace)
     _, lease = await acquire_lease(namespace, "worker-1", 10_000)
-    found = await scan_deadlines(namespace, lease.whole, caller=CALLER, limit=10, window_ms=0)
+    found = await scan_deadlines(namespace, lease.whole, caller=CALLER, limit=10, brake=NO_BRAKE)
     seconds, _ = await namespace.client.call("TIME")
     assert -2000 < int(seconds) * 1000 - HOUR_MS - found.clock < 2000
 

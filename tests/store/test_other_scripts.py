@@ -10,7 +10,7 @@ from routebook.store.removal import Removal, unregister_brokers
 from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, registration, topics
-from tests.support.scripts import history, kinds, newest
+from tests.support.scripts import NO_BRAKE, history, kinds, newest
 
 
 async def test_a_topic_registered_by_request_is_marked_as_such(namespace: Namespace) -> None:
@@ -128,7 +128,7 @@ async def test_the_removal_of_a_group_may_change_all_its_topics(namespace: Names
     """A group that takes the name afterwards may have other topics."""
     worker = PlainWorker(namespace)
     await worker.register(registration())
-    await unregister_brokers(namespace, [(Removal("east", "broker-a", 0), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-a", 0), CALLER)], NO_BRAKE)
     assert (await newest(namespace)).topics is None
 
 

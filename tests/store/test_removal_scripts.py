@@ -7,6 +7,7 @@ import pytest
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_instances, read_service_state
 from routebook.store.removal import (
+    Brake,
     DueInstance,
     Removal,
     Scan,
@@ -19,7 +20,7 @@ from routebook.store.removal import (
 from routebook.store.workers import acquire_lease, release_lease, remove_worker, renew_lease, renew_worker_lease
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, C, registration
-from tests.support.scripts import deadline_of, history, kinds, make_due, meta, newest
+from tests.support.scripts import NO_BRAKE, deadline_of, history, kinds, make_due, meta, newest
 
 INSTANCE_NAME = registration(A).instance_name
 
@@ -31,7 +32,7 @@ async def lead(namespace: Namespace, worker: str = "worker-1") -> str:
 
 
 async def scan(namespace: Namespace, lease: str) -> Scan:
-    return await scan_deadlines(namespace, lease, caller=CALLER, limit=100, window_ms=60_000)
+    return await scan_deadlines(namespace, lease, caller=CALLER, limit=100, brake=Brake(30, 5, 60_000))
 
 
 def removal(address: str = A, broker_id: int = 0, incarnation: str = "", **more: Any) -> Removal:
@@ -39,7 +40,7 @@ def removal(address: str = A, broker_id: int = 0, incarnation: str = "", **more:
 
 
 async def leave(namespace: Namespace, *removals: Removal) -> tuple[Status, ...]:
-    return (await unregister_brokers(namespace, [(one, CALLER) for one in removals])).statuses
+    return (await unregister_brokers(namespace, [(one, CALLER) for one in removals], NO_BRAKE)).statuses
 
 
 async def test_an_unregistration_of_another_incarnation_removes_nothing(namespace: Namespace) -> None:
@@ -91,7 +92,7 @@ async def test_a_batch_stops_before_it_blocks_the_store_for_long(namespace: Name
         await worker.register(registration(f"127.0.1.{n}:10911", broker=f"broker-{n}"))
     lease = await lead(namespace)
     await make_due(namespace, *(registration(f"127.0.1.{n}:10911").instance_name for n in range(250)))
-    found = (await scan_deadlines(namespace, lease, caller=CALLER, limit=1000, window_ms=0)).listed
+    found = (await scan_deadlines(namespace, lease, caller=CALLER, limit=1000, brake=NO_BRAKE)).listed
     first = await expire_brokers(namespace, lease, found, caller=CALLER)
     assert first.handled == len(first.removed) == 200
     rest = await expire_brokers(namespace, lease, found[first.handled :], caller=CALLER)
@@ -185,7 +186,7 @@ async def test_a_replaced_address_does_not_count_towards_a_mass_expiry(namespace
     await make_due(namespace, registration(A).instance_name)
     found = await scan(namespace, lease)
     assert (found.due, found.counting) == (1, 0)
-    assert [due.holds_seat for due in found.listed] == [False]
+    assert [due.counts for due in found.listed] == [False]
     before = len(await history(namespace))
     assert (await expire_brokers(namespace, lease, found.listed, caller=CALLER)).removed == (
         registration(A).instance_name,

@@ -21,7 +21,7 @@ from routebook.store.sessions import (
 from routebook.store.workers import WORKER_LEASE_MS, acquire_lease, remove_worker, renew_worker_lease
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, registration
-from tests.support.scripts import deadline_of, history, newest
+from tests.support.scripts import NO_BRAKE, deadline_of, history, newest
 
 INSTANCE_NAME = registration(A).instance_name
 
@@ -60,11 +60,11 @@ async def test_a_lost_connection_removes_no_instance_with_another_session(namesp
     incarnation = await registered(namespace)
     await open_one(namespace, "worker-2", incarnation)
     assert await close_one(namespace, "worker-1", incarnation) == (Status.UNCHANGED, None)
-    reply = await unregister_brokers(namespace, [(lost_departure(incarnation), CALLER)])
+    reply = await unregister_brokers(namespace, [(lost_departure(incarnation), CALLER)], NO_BRAKE)
     assert reply.statuses == (Status.STALE,)
     status, lost = await close_one(namespace, "worker-2", incarnation)
     assert (status, lost is not None) == (Status.DONE, True)
-    reply = await unregister_brokers(namespace, [(lost_departure(incarnation), CALLER)])
+    reply = await unregister_brokers(namespace, [(lost_departure(incarnation), CALLER)], NO_BRAKE)
     assert reply.statuses == (Status.DONE,)
     assert (await newest(namespace)).fields["lost_ms"] == 1
     assert (await newest(namespace)).fields["cause"] == "connection-lost"
@@ -112,7 +112,7 @@ async def test_a_session_that_is_opened_again_ends_the_investigation(namespace: 
     assert await lost_in_store(namespace) == 1
     await open_one(namespace, "worker-2", incarnation)
     assert await lost_in_store(namespace) == 0
-    reply = await unregister_brokers(namespace, [(lost_departure(incarnation), CALLER)])
+    reply = await unregister_brokers(namespace, [(lost_departure(incarnation), CALLER)], NO_BRAKE)
     assert reply.statuses == (Status.STALE,)
 
 
@@ -164,7 +164,7 @@ async def test_the_leader_adopts_lost_connections_of_dead_workers_only(namespace
 async def test_an_instance_that_unregistered_meanwhile_is_not_adopted(namespace: Namespace) -> None:
     incarnation = await registered(namespace)
     await close_one(namespace, "worker-1", incarnation)
-    await unregister_brokers(namespace, [(Removal("east", "broker-a", 0, A), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-a", 0, A), CALLER)], NO_BRAKE)
     assert await lost_in_store(namespace) == 0
     assert await adopt_lost_connections(namespace, await lead(namespace, "w"), "w", caller=CALLER) == (
         Status.UNCHANGED,

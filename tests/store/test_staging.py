@@ -17,7 +17,7 @@ from routebook.store.staging import STAGING_ATTEMPTS, TOPICS_PER_STAGE, stage_pe
 from routebook.store.workers import acquire_lease, open_namespace
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, registration, version
-from tests.support.scripts import history, kinds, make_due, newest
+from tests.support.scripts import NO_BRAKE, history, kinds, make_due, newest
 
 MANY = {f"topic-{n:05d}": QueueData(8, 8, 6 if n % 2 else 4, n % 3) for n in range(8500)}
 """More topics than one script changes or one page has."""
@@ -211,7 +211,7 @@ async def test_the_departure_of_a_master_takes_the_write_permission_in_the_same_
     await register_many(namespace)
     before = len(await history(namespace))
     removals = [Removal("east", "broker-a", 0, A), Removal("east", "unknown", 0, "127.0.0.9:1")]
-    reply = await unregister_brokers(namespace, [(removal, CALLER) for removal in removals])
+    reply = await unregister_brokers(namespace, [(removal, CALLER) for removal in removals], NO_BRAKE)
     assert reply.statuses == (Status.DONE, Status.UNKNOWN)
     assert [change.kind for change in (await history(namespace))[before:]] == ["broker-removed", "write-permission"]
     assert await queues(namespace) == READ_ONLY
@@ -221,7 +221,7 @@ async def test_the_departure_of_a_master_takes_the_write_permission_in_the_same_
 async def test_a_group_that_changes_while_its_master_leaves_is_staged_again(namespace: Namespace) -> None:
     await register_many(namespace)
     busy = interrupted(namespace, "copy_queues", extra_topic(namespace))
-    reply = await unregister_brokers(busy, [(Removal("east", "broker-a", 0, A), CALLER)])
+    reply = await unregister_brokers(busy, [(Removal("east", "broker-a", 0, A), CALLER)], NO_BRAKE)
     assert reply.statuses == (Status.DONE,)
     assert {queue.perm for queue in (await queues(namespace)).values() if queue} == {4}
     assert (await newest(namespace)).fields["cause"] == "master-lost"
@@ -232,7 +232,7 @@ async def test_the_expiry_of_a_master_takes_the_write_permission_in_the_same_ste
     before = len(await history(namespace))
     await make_due(namespace, registration(A).instance_name)
     _, lease = await acquire_lease(namespace, "worker-1", 30_000)
-    due = (await scan_deadlines(namespace, lease.whole, caller=CALLER, limit=10, window_ms=0)).listed
+    due = (await scan_deadlines(namespace, lease.whole, caller=CALLER, limit=10, brake=NO_BRAKE)).listed
     reply = await expire_brokers(namespace, lease.whole, due, caller=CALLER)
     assert (reply.status, reply.handled, reply.removed) == (Status.DONE, 1, (registration(A).instance_name,))
     assert [change.kind for change in (await history(namespace))[before:]] == ["broker-removed", "write-permission"]
@@ -291,7 +291,7 @@ async def test_a_group_that_is_removed_between_its_pages_is_gone(namespace: Name
     busy = interrupted(
         namespace,
         "read_group",
-        lambda: unregister_brokers(namespace, [(Removal("east", "broker-a", 0, A), CALLER)]),
+        lambda: unregister_brokers(namespace, [(Removal("east", "broker-a", 0, A), CALLER)], NO_BRAKE),
     )
     image = (await read_groups(busy, {"broker-a": None}))["broker-a"]
     assert (image.group, image.queues) == (None, {})

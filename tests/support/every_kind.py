@@ -26,7 +26,7 @@ from routebook.store.removal import (
 from routebook.store.workers import acquire_lease, open_namespace, renew_worker_lease
 from tests.properties.plain_worker import PlainWorker
 from tests.reference.build import A, B, C, mapping, registration, topics, version
-from tests.support.scripts import CALLER, make_due
+from tests.support.scripts import CALLER, NO_BRAKE, make_due
 
 D = "127.0.0.4:10911"
 WORKER = "name-service-0.17.5f0c9a"
@@ -92,16 +92,18 @@ async def _change_identities(namespace: Namespace) -> None:
 async def _remove_brokers(namespace: Namespace, lease: str) -> None:
     worker = PlainWorker(namespace)
     lost = Removal("east", "broker-a", 0, A, await _incarnation(namespace, A), cause="connection-lost", lost_ms=1)
-    await unregister_brokers(namespace, [(lost, CALLER)])  # the acting group loses its write permission as well
+    await unregister_brokers(
+        namespace, [(lost, CALLER)], NO_BRAKE
+    )  # the acting group loses its write permission as well
     await worker.register(
         registration(B, 0, acting_master=True, data_version=version(state=3))
     )  # moves to another seat
     await worker.register(registration(D, 0, acting_master=True, data_version=version(state=4)))  # takes the seat over
     await worker.register(registration(C, 1, acting_master=True, data_version=version(state=1)))
     await worker.register(registration(C, 0, acting_master=True, data_version=version(state=1)))  # refused: not newer
-    await unregister_brokers(namespace, [(Removal("east", "broker-b", 0, C), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-b", 0, C), CALLER)], NO_BRAKE)
     await worker.register(registration("127.0.0.5:10911", broker="broker-c"))
-    await unregister_brokers(namespace, [(Removal("east", "broker-c", 0, cause="operator"), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-c", 0, cause="operator"), CALLER)], NO_BRAKE)
     await worker.register(registration("127.0.0.6:10911", broker="broker-c"))
     silent = registration("127.0.0.6:10911").instance_name
     await make_due(namespace, silent)
@@ -113,10 +115,10 @@ async def _remove_incomplete_groups(namespace: Namespace) -> None:
     """A group that never had a seat, and a broker name that a cluster lists although its group was removed."""
     worker = PlainWorker(namespace)
     await worker.register(registration(D, broker="broker-d", topics=topics("one")))  # refused
-    await unregister_brokers(namespace, [(Removal("east", "broker-d", 0, D), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-d", 0, D), CALLER)], NO_BRAKE)
     await worker.register(registration("127.0.0.7:10911", broker="broker-e"))
     await worker.register(registration("127.0.0.7:10911", broker="broker-e", cluster="west"))
-    await unregister_brokers(namespace, [(Removal("east", "broker-e", 0, "127.0.0.7:10911"), CALLER)])
+    await unregister_brokers(namespace, [(Removal("east", "broker-e", 0, "127.0.0.7:10911"), CALLER)], NO_BRAKE)
 
 
 async def _incarnation(namespace: Namespace, address: str) -> str:

@@ -8,8 +8,11 @@ from typing import Any
 from routebook.model.names import Caller
 from routebook.store.history import Change, read_changes
 from routebook.store.namespace import Namespace, Script, ScriptSet
+from routebook.store.removal import Brake
 
 CALLER = Caller("worker-1", "127.0.0.1:40000")
+NO_BRAKE = Brake(percent=100, minimum=1, window_ms=0)
+"""Nothing is held: more than all brokers cannot be removed."""
 
 
 async def history(namespace: Namespace, *, after: int = 0) -> list[Change]:
@@ -42,6 +45,16 @@ async def make_due(namespace: Namespace, *instance_names: str) -> None:
     """Moves the deadlines of these instances into the past."""
     for instance_name in instance_names:
         await namespace.client.call("ZADD", namespace.keys.table("deadlines"), "XX", 1, instance_name)
+
+
+async def make_old(namespace: Namespace) -> None:
+    """Instances that register from now on are not established before they have sent heartbeats for a while."""
+    await namespace.client.call("HSET", namespace.keys.meta, "began_at", 1)
+
+
+async def establish(namespace: Namespace) -> None:
+    """All instances count for the brake from now on."""
+    await namespace.client.call("DEL", namespace.keys.table("new-instances"))
 
 
 def with_lua_limit(scripts: ScriptSet, name: str, value: int) -> ScriptSet:

@@ -23,6 +23,7 @@ from routebook.store.history import FencedError
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_service_state
 from routebook.store.removal import (
+    Brake,
     DueInstance,
     Scan,
     expire_brokers,
@@ -40,6 +41,8 @@ LONGEST_PAUSE_S: Final = 1.0
 """A lease that was released is acquired soon, however long leases are."""
 PAUSE_IN_LONG_WORK_S: Final = 0.05
 """Between two parts of a baseline, so that the store is free for others half of the time."""
+WORKER_CHECK_S: Final = 1.0
+"""Between two checks for workers whose leases ended: their dead brokers shall be gone a grace and a second later."""
 SHORTEST_PAUSE_S: Final = 0.02
 """After a scan that took longer than its period, or a store that failed at once."""
 
@@ -96,6 +99,7 @@ class Leader:
         self.lease: Lease | None = None
         """While this worker leads."""
         self._next_scan = 0.0
+        self._next_worker_check = 0.0
         self._renewed = 0.0
         self._cut_off = False
 
@@ -146,12 +150,15 @@ class Leader:
     async def _lead(self, lease: Lease) -> None:
         now = time.monotonic()
         self._key_values.log_when_due(now)
+        if now >= self._next_worker_check:
+            self._next_worker_check = now + WORKER_CHECK_S
+            if await self._remove_dead_workers(lease):
+                # A scan decides first whether the remaining workers are cut off from the brokers.
+                self._next_scan = now
         if now >= self._next_scan:
             # Counted from the planned time, so that scans do not drift. Scans missed during a pause are not repeated.
             period_s = self._live.current.scan_not_active_broker_interval_ms / 1000
             self._next_scan = max(self._next_scan + period_s, now)
-            # Before the scan, because the number of live workers decides what silent brokers mean.
-            await self._remove_dead_workers(lease)
             await self._scan(lease)
             if await self._sessions.adopt_lost_connections(lease.whole) is Status.FENCED:
                 self.lease = None
@@ -165,49 +172,42 @@ class Leader:
 
     async def _scan(self, lease: Lease) -> None:
         while True:
-            window_ms = self._live.current.hold_window_ms
+            brake = Brake.of(self._live.current)
             scan = await scan_deadlines(
-                self._namespace, lease.whole, caller=self._caller, limit=INSTANCES_PER_SCAN, window_ms=window_ms
+                self._namespace, lease.whole, caller=self._caller, limit=INSTANCES_PER_SCAN, brake=brake
             )
             if scan.status is Status.FENCED:
                 self.lease = None
                 return
             self._metrics.scan()
             self._report_cut_off(scan)
-            held = self._is_mass_expiry(scan)
-            await self._hold_or_release(lease, scan, held=held)
-            due = [instance for instance in scan.listed if not held or _may_expire_in_hold(instance, scan)]
+            await self._hold_or_release(lease, scan)
+            due = [one for one in scan.listed if not scan.has_to_hold or _may_expire_in_hold(one, scan)]
             if not due:
                 return
             await self._expire(lease, due)
             if len(scan.listed) < INSTANCES_PER_SCAN or len(due) < len(scan.listed):
                 return
 
-    def _is_mass_expiry(self, scan: Scan) -> bool:
-        """When many brokers fall silent within a short time, the service or the network is the more likely cause."""
-        settings = self._live.current
-        silent = scan.counting + scan.expired_recently
-        total = scan.instances + scan.expired_recently
-        return scan.counting > 0 and silent >= settings.hold_minimum and silent * 100 > settings.hold_percent * total
-
-    async def _hold_or_release(self, lease: Lease, scan: Scan, *, held: bool) -> None:
-        self._metrics.expiry_held(held)
+    async def _hold_or_release(self, lease: Lease, scan: Scan) -> None:
+        self._metrics.expiry_held(scan.has_to_hold)
         self._metrics.expiry_due(scan.due)
-        if held:
-            names = sorted({self._broker_of(one) for one in scan.listed if not _may_expire_in_hold(one, scan)})
+        if scan.has_to_hold:
+            due = [one.instance_name for one in scan.listed if not _may_expire_in_hold(one, scan)]
+            names = sorted({self._broker_of(name) for name in (*due, *scan.held)})
             outcome = await hold_expiry(self._namespace, lease.whole, names, caller=self._caller)
             if outcome.status is Status.DONE:
                 self._metrics.hold_began()
                 _log.error(
-                    "Expiry is held: %d of %d brokers are due and %d expired lately. "
-                    "`routebook expiry release` lets it happen.",
+                    "Removals are held: %d of %d brokers are due or lost, and %d were removed lately. "
+                    "`routebook expiry release` removes them.",
                     scan.counting,
                     scan.instances,
-                    scan.expired_recently,
+                    scan.removed_recently,
                 )
         elif scan.held_since_ms is not None:
             await release_expiry(self._namespace, caller=self._caller, expire_due=False, lease=lease.whole)
-            _log.warning("Expiry is no longer held: %d of %d brokers are due.", scan.due, scan.instances)
+            _log.warning("Removals are no longer held: %d of %d brokers are due.", scan.due, scan.instances)
 
     def _report_cut_off(self, scan: Scan) -> None:
         if scan.cut_off and not self._cut_off:
@@ -220,9 +220,9 @@ class Leader:
             _log.warning("Expiry continues: workers or brokers are back.")
         self._cut_off = scan.cut_off
 
-    def _broker_of(self, due: DueInstance) -> str:
-        instance = self._replica.table.instances.get(due.instance_name)
-        return instance.broker if instance else split_instance_name(due.instance_name)[1]
+    def _broker_of(self, instance_name: str) -> str:
+        instance = self._replica.table.instances.get(instance_name)
+        return instance.broker if instance else split_instance_name(instance_name)[1]
 
     async def _expire(self, lease: Lease, due: list[DueInstance]) -> None:
         while due:
@@ -236,8 +236,10 @@ class Leader:
 
     # -- workers
 
-    async def _remove_dead_workers(self, lease: Lease) -> None:
+    async def _remove_dead_workers(self, lease: Lease) -> bool:
+        """Returns whether there was one. The connections that it lost are adopted afterwards."""
         state = await read_service_state(self._namespace)
+        has_removed = False
         for worker, left_ms in state.workers.items():
             if left_ms >= 0:
                 continue
@@ -245,9 +247,11 @@ class Leader:
             while status is Status.STALE:
                 status = await remove_worker(self._namespace, worker, caller=self._caller, lease=lease.whole)
             if status is Status.DONE:
-                _log.warning("Worker %s is gone; its brokers get one more full timeout.", worker)
+                has_removed = True
+                _log.warning("Worker %s is gone; its brokers are dialled once, and get one more full timeout.", worker)
+        return has_removed
 
 
 def _may_expire_in_hold(due: DueInstance, scan: Scan) -> bool:
-    """Either an operator has released it, or it holds no seat, so that no route depends on it."""
-    return due.deadline <= scan.released_to or not due.holds_seat
+    """An operator has released it, or it does not count for the brake."""
+    return due.deadline <= scan.released_to or not due.counts

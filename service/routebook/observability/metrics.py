@@ -116,11 +116,14 @@ LossOutcome = Literal[
     "removed_at_once",
     "removed_refused",
     "removed_silent",
+    "removed_not_dialled",
+    "held",
+    "not_dialled",
     "mass_disconnect",
     "undecided",
 ]
-"""Result for a broker that lost its last connection to a worker. After `mass_disconnect` and `undecided` the broker's
-deadline decides.
+"""Result for a broker that lost its last connection to a worker. After `alive`, `held`, `not_dialled`,
+`mass_disconnect` and `undecided` the broker's deadline decides.
 """
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -4,110 +4,48 @@ Apache's name server removes the broker at once. With several workers that would
 balancer restarts. Waiting for the broker's timeout would be late when the broker is dead. So a lost connection begins a
 grace. Within it the worker dials the broker's own address once:
 
-    refused     no process listens there: the broker is removed when the grace ends
-    accepted    the broker lives: its deadline decides
-    silent      removed too, except in a mass disconnect: then its deadline decides
+    refused      no process listens there: the broker is removed when the grace ends
+    silent       removed too
+    accepted     the broker lives: its deadline decides
+    not allowed  the address may not be dialled (`dialling`): its deadline decides. An instance that is not established
+                 is removed, whatever listens there
 
-In every case the removal names the incarnation that the connection belonged to, and the script refuses it if that
-incarnation has a session again. If the store is away or the worker stops meanwhile, nothing is decided: the loss is
-reported again, or the leader finds it in the store and investigates it.
+In a mass disconnect nothing is removed here: a firewall that rejects connections refuses the dials of healthy brokers
+as well. Then their deadlines decide. In every case the removal names the incarnation that the connection belonged to,
+and the script refuses it if that incarnation has a session again, and holds it when too many brokers would be removed
+at once. If the store is away or the worker stops meanwhile, nothing is decided: the loss is reported again, or the
+leader finds it in the store and investigates it.
+
+When a worker dies, the leader investigates all of its brokers together. The sessions all ended because of the worker,
+so their number means nothing. The dials that fail are counted instead.
 """
 
 import asyncio
-import errno
 import logging
-import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from routebook.errors import StoreError
 from routebook.model.names import Caller
 from routebook.observability.metrics import LossOutcome, Metrics
+from routebook.registry.dialling import MIN_DIAL_S, Dialler, DialResult
 from routebook.registry.removals import RemovalQueue
 from routebook.settings.live import LiveSettings
 from routebook.store.namespace import Namespace, Status
-from routebook.store.sessions import LostConnection, count_sessions, resolve_lost_connections
+from routebook.store.sessions import LostConnection, SessionCounts, count_sessions, resolve_lost_connections
 
 _log = logging.getLogger(__name__)
 
-MAX_DIALS: Final = 128
-"""At a time."""
 DIAL_AFTER: Final = 1 / 3
 """The part of the grace before the dial. A dying process closes its listener and its connections in any order, and a
 short network failure is over by then.
 """
-MIN_DIAL_S: Final = 1.0
-"""Time for one repeated SYN, when the grace is nearly over after waiting for other dials, or is over already."""
 COUNT_VALID_S: Final = 0.25
 REPORT_PERIOD_S: Final = 60.0
 LOSSES_PER_CALL: Final = 500
 RETRY_S: Final = 0.5
-
-LOCAL_ERRORS: Final = frozenset(
-    {
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOBUFS,
-        errno.ENOMEM,
-        errno.EADDRNOTAVAIL,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EAFNOSUPPORT,
-    }
-)
-"""Errors of this process or host, which mean nothing for the broker."""
-
-
-class DialResult(StrEnum):
-    ACCEPTED = "accepted"
-    REFUSED = "refused"
-    SILENT = "silent"
-    """No answer in time, or no route to the host."""
-    UNDECIDED = "undecided"
-    """A local error prevented the dial."""
-
-
-async def dial(address: str, timeout_s: float) -> DialResult:
-    """Connects and sends nothing. If a name has several addresses, one that accepts is enough."""
-    host, _, port = address.rpartition(":")
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await _dial_all(host.strip("[]"), int(port))
-    except TimeoutError:
-        return DialResult.SILENT
-
-
-async def _dial_all(host: str, port: int) -> DialResult:
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        return DialResult.SILENT if error.errno == socket.EAI_NONAME else DialResult.UNDECIDED
-    except (OSError, UnicodeError):
-        return DialResult.UNDECIDED
-    results = set[DialResult]()
-    for family, kind, protocol, _, address in found:
-        result = await _dial_one(family, kind, protocol, address)
-        if result is DialResult.ACCEPTED:
-            return result
-        results.add(result)
-    if results == {DialResult.REFUSED}:
-        return DialResult.REFUSED
-    return DialResult.SILENT if DialResult.UNDECIDED not in results else DialResult.UNDECIDED
-
-
-async def _dial_one(family: int, kind: int, protocol: int, address: Any) -> DialResult:
-    try:
-        with socket.socket(family, kind, protocol) as connection:
-            connection.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(connection, address)
-    except ConnectionRefusedError:
-        return DialResult.REFUSED
-    except OSError as error:
-        return DialResult.UNDECIDED if error.errno in LOCAL_ERRORS else DialResult.SILENT
-    return DialResult.ACCEPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +79,7 @@ class LostConnections:
         self._own_share = own_share
         self._report_again = report_again
         self._investigations: set[asyncio.Task[None]] = set()
-        self._dials = asyncio.Semaphore(MAX_DIALS)
+        self._dialler = Dialler(live.current.dial_network_list)
         self._resolved: list[LostConnection] = []
         self._has_resolved = asyncio.Event()
         self._last_count: tuple[float, bool] = (0.0, False)
@@ -149,15 +87,24 @@ class LostConnections:
         self._next_report = 0.0
         self._stopped = False
 
-    def investigate(self, losses: Sequence[LostConnection], *, grace_over: bool = False) -> None:
-        """Starts a task for each loss. With `grace_over`, its grace passed at a worker that died."""
-        if self._stopped:
-            return
+    def investigate(self, losses: Sequence[LostConnection]) -> None:
+        """Starts a task for each loss."""
         grace_s = self._live.current.connection_grace_ms / 1000
         for loss in losses:
-            task = asyncio.create_task(self._investigate(loss, grace_s, grace_over=grace_over))
-            self._investigations.add(task)
-            task.add_done_callback(self._investigation_ended)
+            self._start(self._investigate(loss, grace_s))
+
+    def investigate_adopted(self, losses: Sequence[LostConnection]) -> None:
+        """The losses of workers that died, which are judged together."""
+        if losses:
+            self._start(self._investigate_adopted(losses, self._live.current.connection_grace_ms / 1000))
+
+    def _start(self, investigation: Coroutine[None, None, None]) -> None:
+        if self._stopped:
+            investigation.close()
+            return
+        task = asyncio.create_task(investigation)
+        self._investigations.add(task)
+        task.add_done_callback(self._investigation_ended)
 
     def stop(self) -> None:
         """Removes no broker from now on. The leader takes over the investigations."""
@@ -180,44 +127,82 @@ class LostConnections:
         if not task.cancelled() and (error := task.exception()):
             _log.error("Investigating a lost connection failed; the broker's deadline decides.", exc_info=error)
 
-    async def _investigate(self, loss: LostConnection, grace_s: float, *, grace_over: bool) -> None:
+    async def _investigate(self, loss: LostConnection, grace_s: float) -> None:
         try:
-            outcome = await self._decide(loss, grace_s, grace_over=grace_over)
-            if outcome in _REMOVING:
-                outcome = await self._remove(loss, outcome)
-            else:
-                self._resolved.append(loss)
-                self._has_resolved.set()
+            outcome = await self._decide(loss, grace_s)
+            await self._carry_out(loss, outcome)
         except StoreError as error:
-            _log.debug("The loss of %s waits for the store: %s", loss.instance_name, error)
-            self._report_again(loss)
+            self._start_over(loss, error)
+
+    async def _decide(self, loss: LostConnection, grace_s: float) -> LossOutcome:
+        if grace_s == 0:
+            return "removed_at_once"
+        outcome = _OUTCOMES[await self._dial_within(loss, grace_s)]
+        if outcome == "not_dialled" and not loss.established:
+            outcome = "removed_not_dialled"
+        if outcome in _REMOVING and await self._is_mass_disconnect(loss, grace_s):
+            return "mass_disconnect"
+        return outcome
+
+    async def _dial_within(self, loss: LostConnection, grace_s: float) -> DialResult:
+        """Ends with the grace, so that the time tells nothing about the result."""
+        grace_ends = time.monotonic() + grace_s
+        await asyncio.sleep(grace_s * DIAL_AFTER)
+        result = await self._dialler.dial(loss, grace_ends)
+        await asyncio.sleep(grace_ends - time.monotonic())
+        return result
+
+    async def _investigate_adopted(self, losses: Sequence[LostConnection], grace_s: float) -> None:
+        results = await asyncio.gather(*(self._dial_within(loss, grace_s) for loss in losses))
+        failed = sum(result in _FAILED for result in results)
+        try:
+            is_mass_disconnect = await self._have_many_failed(failed) if failed else False
+        except StoreError as error:
+            for loss in losses:
+                self._start_over(loss, error)
             return
+        await asyncio.gather(
+            *(
+                self._end_adopted(loss, result, is_mass_disconnect=is_mass_disconnect)
+                for loss, result in zip(losses, results, strict=True)
+            )
+        )
+
+    async def _end_adopted(self, loss: LostConnection, result: DialResult, *, is_mass_disconnect: bool) -> None:
+        """Only a refused dial removes. A broker that does not answer may be cut off from the leader alone: it was
+        connected to a worker that may have been elsewhere.
+        """
+        outcome = _OUTCOMES[result]
+        if result in _FAILED and is_mass_disconnect:
+            outcome = "mass_disconnect"
+        elif result is DialResult.SILENT:
+            outcome = "undecided"
+        try:
+            await self._carry_out(loss, outcome)
+        except StoreError as error:
+            self._start_over(loss, error)
+
+    async def _have_many_failed(self, failed: int) -> bool:
+        counts = await count_sessions(self._namespace, 0)
+        share = SessionShare(failed, _number_of_brokers(counts))
+        is_mass_disconnect = counts.cut_off or self._is_large(share)
+        if is_mass_disconnect:
+            self._report_mass_disconnect(share, share)
+        return is_mass_disconnect
+
+    async def _carry_out(self, loss: LostConnection, outcome: LossOutcome) -> None:
+        if outcome in _REMOVING:
+            status = await self._removals.add(loss.removal(), self._caller)
+            outcome = outcome if status is Status.DONE else "held" if status is Status.HELD else "returned"
+        else:
+            self._resolved.append(loss)
+            self._has_resolved.set()
         self._metrics.lost_connection(outcome)
         _log.info("Lost the last connection of %s (%s): %s.", loss.instance_name, loss.broker, outcome)
 
-    async def _decide(self, loss: LostConnection, grace_s: float, *, grace_over: bool) -> LossOutcome:
-        if grace_s == 0:
-            return "removed_at_once"
-        grace_ends = time.monotonic() + (0 if grace_over else grace_s)
-        if not grace_over:
-            await asyncio.sleep(grace_s * DIAL_AFTER)
-        async with self._dials:
-            timeout_s = max(grace_ends - time.monotonic(), MIN_DIAL_S if grace_over else 0.05)
-            result = await dial(loss.address, timeout_s)
-        await asyncio.sleep(grace_ends - time.monotonic())
-        match result:
-            case DialResult.REFUSED:
-                return "removed_refused"
-            case DialResult.ACCEPTED:
-                return "alive"
-            case DialResult.UNDECIDED:
-                return "undecided"
-            case DialResult.SILENT:
-                return "mass_disconnect" if await self._is_mass_disconnect(loss, grace_s) else "removed_silent"
-
-    async def _remove(self, loss: LostConnection, outcome: LossOutcome) -> LossOutcome:
-        status = await self._removals.add(loss.removal(), self._caller)
-        return outcome if status is Status.DONE else "returned"
+    def _start_over(self, loss: LostConnection, error: StoreError) -> None:
+        _log.debug("The loss of %s waits for the store: %s", loss.instance_name, error)
+        self._report_again(loss)
 
     async def _is_mass_disconnect(self, loss: LostConnection, grace_s: float) -> bool:
         """Counts from one grace before this loss on, so that the last connection to be cut counts the earlier ones.
@@ -228,7 +213,7 @@ class LostConnections:
         if time.monotonic() - counted_at > COUNT_VALID_S:
             counts = await count_sessions(self._namespace, loss.lost_ms - int(grace_s * 1000))
             own = self._own_share(2 * grace_s + MIN_DIAL_S)
-            of_all = SessionShare(counts.ended, counts.open + counts.lost)
+            of_all = SessionShare(counts.ended, _number_of_brokers(counts))
             is_mass_disconnect = counts.cut_off or self._is_large(of_all) or self._is_large(own)
             self._last_count = time.monotonic(), is_mass_disconnect
             if is_mass_disconnect:
@@ -249,8 +234,8 @@ class LostConnections:
         self._next_report = now + REPORT_PERIOD_S
         self._metrics.mass_disconnect()
         _log.error(
-            "Mass disconnect: %d sessions of %d ended together (%d of %d on this worker), and brokers do not answer "
-            "at their addresses. None of them is removed before its own deadline. Look at the network between "
+            "Mass disconnect: %d sessions of %d ended together (%d of %d on this worker), and brokers cannot be "
+            "reached at their addresses. None of them is removed before its own deadline. Look at the network between "
             "Routebook and the brokers.",
             of_all.ended,
             of_all.total,
@@ -269,4 +254,19 @@ class LostConnections:
                 del self._resolved[: len(batch)]
 
 
-_REMOVING: Final = frozenset[LossOutcome]({"removed_at_once", "removed_refused", "removed_silent"})
+def _number_of_brokers(counts: SessionCounts) -> int:
+    """Instances that are not established do not make a loss look smaller than it is."""
+    return min(counts.open + counts.lost, counts.established)
+
+
+_FAILED: Final = frozenset({DialResult.REFUSED, DialResult.SILENT})
+_OUTCOMES: Final[dict[DialResult, LossOutcome]] = {
+    DialResult.ACCEPTED: "alive",
+    DialResult.REFUSED: "removed_refused",
+    DialResult.SILENT: "removed_silent",
+    DialResult.UNDECIDED: "undecided",
+    DialResult.NOT_ALLOWED: "not_dialled",
+}
+_REMOVING: Final = frozenset[LossOutcome](
+    {"removed_at_once", "removed_refused", "removed_silent", "removed_not_dialled"}
+)

@@ -70,7 +70,7 @@ from routebook.store.history import Change, HistoryState, changes_between, read_
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_service_state
 from routebook.store.registration import HeartbeatReply, SeatReply, heartbeat_broker, register_broker, touch_broker
-from routebook.store.removal import Cause, Removal, release_expiry, unregister_brokers
+from routebook.store.removal import Cause, Removal, release_expiry
 from routebook.store.sessions import SessionMark
 
 __all__ = ["Affected", "Caller", "MinBrokerChange", "Registry", "SessionConnection"]
@@ -119,7 +119,7 @@ class Registry(Reading):
         metrics = metrics or Metrics()
         self.audit = Audit(metrics)
         self.min_broker_changes = MinBrokerChanges(live)
-        self._removals = RemovalQueue(namespace, replica, self.min_broker_changes)
+        self._removals = RemovalQueue(namespace, replica, live, self.min_broker_changes, metrics)
         self.sessions = Sessions(namespace, replica, live, self._removals, metrics, worker=worker)
         self.heartbeat_gaps = HeartbeatGaps(namespace, live, worker)
         self.long_work = LongWork()
@@ -368,8 +368,12 @@ class Registry(Reading):
             cause=cause,
             carried=carried,
         )
-        reply = await unregister_brokers(self._namespace, [(removal, caller)])
-        self.min_broker_changes.notify(reply.notices)
+        reply = await self._removals.remove_now([(removal, caller)])
+        if reply.statuses[0] is Status.HELD:
+            raise RefusedError(
+                f"The removal of {broker} id {broker_id} is held, because too many brokers would be removed at once.",
+                advice="It stays until it sends heartbeats again, or `routebook expiry release` removes it.",
+            )
         if reply.statuses[0] is not Status.DONE:
             raise NotFoundError(
                 "broker", f"{cluster}/{broker}/{broker_id}", advice="It was not registered, so nothing changed."

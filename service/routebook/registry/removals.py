@@ -8,7 +8,7 @@ server.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -17,10 +17,11 @@ from typing import Final
 from routebook.errors import NotReadyError, NotSeenYetError, StoreError
 from routebook.model.broker import MinBrokerChange
 from routebook.model.names import Caller
+from routebook.observability.metrics import Metrics
 from routebook.replica.replica import ReadYourWrites, Replica
 from routebook.settings.live import LiveSettings
 from routebook.store.namespace import Namespace, Status
-from routebook.store.removal import Removal, unregister_brokers
+from routebook.store.removal import Brake, Removal, RemovalsReply, unregister_brokers
 
 _log = logging.getLogger(__name__)
 
@@ -53,10 +54,19 @@ class _Waiting:
 
 
 class RemovalQueue:
-    def __init__(self, namespace: Namespace, replica: Replica, min_broker_changes: MinBrokerChanges) -> None:
+    def __init__(
+        self,
+        namespace: Namespace,
+        replica: Replica,
+        live: LiveSettings,
+        min_broker_changes: MinBrokerChanges,
+        metrics: Metrics,
+    ) -> None:
         self._namespace = namespace
         self._replica = replica
+        self._live = live
         self._min_broker_changes = min_broker_changes
+        self._metrics = metrics
         self._waiting: deque[_Waiting] = deque()
         self._not_empty = asyncio.Event()
 
@@ -73,6 +83,18 @@ class RemovalQueue:
         self._not_empty.set()
         return done
 
+    async def remove_now(self, removals: Sequence[tuple[Removal, Caller]]) -> RemovalsReply:
+        """Without waiting in the queue."""
+        reply = await unregister_brokers(self._namespace, removals, Brake.of(self._live.current))
+        self._min_broker_changes.notify(reply.notices)
+        if reply.hold_began:
+            self._metrics.hold_began()
+            _log.error(
+                "Removals are held: too many brokers were unregistered or lost their connections within a short time. "
+                "They stay until they send heartbeats again, or `routebook expiry release` removes them."
+            )
+        return reply
+
     async def run(self) -> None:
         try:
             while True:
@@ -87,14 +109,13 @@ class RemovalQueue:
     async def _remove(self, batch: list[_Waiting]) -> None:
         write = ReadYourWrites(self._replica)
         try:
-            reply = await unregister_brokers(self._namespace, [(one.removal, one.caller) for one in batch])
+            reply = await self.remove_now([(one.removal, one.caller) for one in batch])
         except StoreError as error:
             _log.warning("%d removals did not reach the store: %s", len(batch), error)
             for one in batch:
                 if not one.done.done():
                     one.done.set_exception(error)
         else:
-            self._min_broker_changes.notify(reply.notices)
             with suppress(NotSeenYetError, NotReadyError):
                 await write.wait(reply.version)
             for one, status in zip(batch, reply.statuses, strict=True):

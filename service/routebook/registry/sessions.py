@@ -323,7 +323,7 @@ class Sessions:
         if self._is_draining:
             return Status.UNCHANGED
         status, losses = await adopt_lost_connections(self._namespace, lease, self._worker, caller=self._caller)
-        self._losses.investigate(losses, grace_over=True)
+        self._losses.investigate_adopted(losses)
         return status
 
     # -- writing to the store

@@ -196,16 +196,16 @@ class Settings(LimitSettings):
     hold_percent: int = setting(
         30, ge=0, le=100, at_run_time=True,
         why=(
-            "When more than this share of all instances (and at least hold_minimum of them) is due in one scan or "
-            "within hold_window_ms, expiry is held until an operator decides: that many brokers do not die together, "
-            "a network fails."
+            "When more than this share of all instances (and at least hold_minimum of them) would be removed within "
+            "hold_window_ms, further removals are held until an operator decides: that many brokers do not die "
+            "together, a network fails. Expiries, lost connections and unregistrations count together."
         ),
     )
     hold_window_ms: int = setting(
         60_000, ge=0, le=3_600_000, at_run_time=True,
         why=(
-            "Expiries within this time count together: brokers that fall silent at once become due spread over their "
-            "registration period of 30 s. The default is two periods. 0: each scan counts alone."
+            "Removals within this time count together: brokers that fall silent at once become due spread over their "
+            "registration period of 30 s. The default is two periods. 0: only what is due or held counts."
         ),
     )
     hold_minimum: int = setting(
@@ -232,12 +232,21 @@ class Settings(LimitSettings):
         20, ge=0, le=100, at_run_time=True, former_names=("network_ill_percent",),
         why=(
             "When this share of all sessions (and at least mass_disconnect_minimum of them) ended within one grace, "
-            "it is a mass disconnect: brokers whose addresses do not answer then keep their deadlines."
+            "it is a mass disconnect: brokers whose addresses refuse or do not answer then keep their deadlines."
         ),
     )
     mass_disconnect_minimum: int = setting(
         3, ge=1, le=1_000_000, at_run_time=True, former_names=("network_ill_minimum",),
         why="Fewer lost sessions than this are never a mass disconnect: one of two is half of a small fleet.",
+    )
+    dial_networks: Networks = setting(
+        "", allowed="networks such as 10.0.0.0/8, separated by commas; empty for each broker's own network",
+        why=(
+            "Networks whose addresses may be dialled after a lost connection. Empty: the one that the broker's "
+            "connection came from (its /24, IPv6 its /64), because the address was chosen by whoever registered it. "
+            "Set it when brokers connect through a balancer without PROXY headers: a dead broker that may not be "
+            "dialled stays until its deadline."
+        ),
     )
     unregister_broker_queue_capacity: int = setting(
         3_000, ge=1, le=1_000_000, properties_name="unRegisterBrokerQueueCapacity",
@@ -546,6 +555,10 @@ class Settings(LimitSettings):
     @property
     def proxy_networks(self) -> tuple[Network, ...]:
         return tuple(ipaddress.ip_network(part) for part in split_list(self.proxy_from))
+
+    @property
+    def dial_network_list(self) -> tuple[Network, ...]:
+        return tuple(ipaddress.ip_network(part) for part in split_list(self.dial_networks))
 
     @property
     def advertised(self) -> tuple[str, ...]:

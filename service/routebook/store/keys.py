@@ -9,7 +9,7 @@
 | `staged:<random>` | hash | a queue table that is being staged; expires after a minute |
 | `staged-changes:<random>` | hash | queue items of its history, in chunks: `kind:<n>`, `items:<n>`; expires too |
 | `mapping:<host>`, `mapped` | hash, set | topic → static-topic mapping as JSON; the hosts that have mappings |
-| `instance:<cluster>/<addr>` | hash | broker, id, inc, timeout, ha, dv, digests and the rev they hold for |
+| `instance:<cluster>/<addr>` | hash | broker, id, inc, timeout, ha, dv, source, digests and the rev they hold for |
 | `filters` | hash | `<cluster>/<addr>` → filter servers as JSON list |
 | `heartbeats`, `deadlines` | sorted set | `<cluster>/<addr>` by last heartbeat; by deadline, on the deadline clock |
 | `sessions:<worker>` | hash | `<cluster>/<addr>` → `<stamp> <incarnation>`: the worker has a connection of it |
@@ -23,10 +23,12 @@
 | `changes:marks` | sorted set | version by the bytes of the history written up to it, one per MiB |
 | `pulse` | stream | heartbeat gaps; ids as in `changes`, with versions of its own |
 | `readers` | hash | reader of the history → `<version> <ms>`: consumed up to there, reported then |
-| `meta` | hash | schema, history, ms, version, bytes, alive_ms, paused_ms, kv_imported, restored, pulse_*, baseline_* |
+| `meta` | hash | schema, history, began_at, ms, version, bytes, alive_ms, paused_ms, kv_imported, restored, … |
 | `identity` | string | random, set once |
 | `leader`, `leader:token` | string | the lease `<token>:<worker>:<nonce>`; the last token |
-| `expired` | sorted set | `<cluster>/<addr>` that expired recently, by the deadline clock |
+| `new-instances` | sorted set | `<cluster>/<addr>` that is not established, by its registration (deadline clock) |
+| `removals` | sorted set | established `<cluster>/<addr>` that was removed recently, by the deadline clock |
+| `held` | sorted set | `<cluster>/<addr>` whose removal is held, by the deadline clock |
 | `expiry` | hash | last_scan_ms, instances, due, held_since_ms, brokers, released_to, vanished*, paused_* |
 """
 

@@ -132,6 +132,7 @@ class Status(IntEnum):
     TURNED_DOWN = 5
     FENCED = 6
     LIMITED = 7
+    HELD = 8
 
 
 def text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""unregister_brokers, scan_deadlines, expire_brokers, hold_expiry, release_expiry: removing brokers."""
+"""unregister_brokers, scan_deadlines, expire_brokers, hold_expiry, release_expiry: removing brokers, and the brake."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from routebook.model.broker import MinBrokerChange, min_broker_left
 from routebook.model.names import Caller
+from routebook.settings.fields import Settings
 from routebook.store.namespace import Namespace, Outcome, Status, status_of, text
 from routebook.store.packing import compact_json, pack_caller, unpack_seats
 from routebook.store.staging import AT_ONCE, STAGING_ATTEMPTS, stage_permissions
@@ -19,6 +20,19 @@ NAMES_BYTES: Final = 200_000
 
 REMOVALS_PER_CALL: Final = 100
 """The script has the same limit, because it blocks the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brake:
+    """When removals are held: `lua/include/brake.lua` decides."""
+
+    percent: int
+    minimum: int
+    window_ms: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Brake":
+        return cls(settings.hold_percent, settings.hold_minimum, settings.hold_window_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +58,27 @@ class RemovalsReply:
     version: int
     statuses: tuple[Status, ...]
     notices: tuple[MinBrokerChange, ...]
+    hold_began: bool = False
 
 
-async def unregister_brokers(namespace: Namespace, removals: Sequence[tuple[Removal, Caller]]) -> RemovalsReply:
+async def unregister_brokers(
+    namespace: Namespace, removals: Sequence[tuple[Removal, Caller]], brake: Brake
+) -> RemovalsReply:
     """Several calls if there are many, so that none blocks the store for long. Each removal comes with its caller."""
-    version, statuses, notices = 0, list[Status](), list[MinBrokerChange]()
+    version, statuses, notices, hold_began = 0, list[Status](), list[MinBrokerChange](), False
     staging = _Staging(namespace)
     while len(statuses) < len(removals):
         batch = removals[len(statuses) :][:REMOVALS_PER_CALL]
         arguments: list[str | int] = []
         for at, (removal, caller) in enumerate(batch):
             arguments += _removal_arguments(removal, caller, staging.staged if at == 0 else "")
-        reply = await namespace.run("unregister_brokers", *arguments)
+        reply = await namespace.run("unregister_brokers", brake.percent, brake.minimum, brake.window_ms, *arguments)
         version = int(reply[1])
         statuses += [Status(status) for status in reply[2]]
         notices += _removal_notices(reply[3])
+        hold_began = hold_began or bool(reply[5])
         await staging.prepare(text(reply[4]), handled=len(reply[2]))
-    return RemovalsReply(version, tuple(statuses), tuple(notices))
+    return RemovalsReply(version, tuple(statuses), tuple(notices), hold_began)
 
 
 class _Staging:
@@ -104,8 +122,8 @@ class DueInstance:
     instance_name: str
     incarnation: str
     deadline: int
-    holds_seat: bool = True
-    """False: its address was replaced, and nothing depends on the instance."""
+    counts: bool = True
+    """For the brake. False: it is not established, or its address was replaced, so that nothing depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +135,28 @@ class Scan:
     instances: int = 0
     due: int = 0
     counting: int = 0
-    """Number of due instances that hold a seat and were not released by an operator: they count towards a mass expiry.
+    """Number of instances that are due, or whose removal is held, that count for the brake and that no operator has
+    released.
     """
     released_to: int = 0
     held_since_ms: int | None = None
-    expired_recently: int = 0
+    removed_recently: int = 0
     cut_off: bool = False
     """Most workers have vanished, and no heartbeat has arrived since: the deadline clock is paused."""
+    has_to_hold: bool = False
+    held: tuple[str, ...] = ()
+    """Instances whose removal is held although they are not due: lost connections and unregistrations."""
     listed: tuple[DueInstance, ...] = ()
     """The first of those due, soonest deadline first."""
 
 
-async def scan_deadlines(namespace: Namespace, lease: str, *, caller: Caller, limit: int, window_ms: int) -> Scan:
-    """Expiries within the last `window_ms` are counted too: brokers that fail together become due one by one."""
-    reply = await namespace.run("scan_deadlines", pack_caller(caller), lease, limit, window_ms)
+async def scan_deadlines(namespace: Namespace, lease: str, *, caller: Caller, limit: int, brake: Brake) -> Scan:
+    reply = await namespace.run(
+        "scan_deadlines", pack_caller(caller), lease, limit, brake.percent, brake.minimum, brake.window_ms
+    )
     if status_of(reply) is Status.FENCED:
         return Scan(Status.FENCED)
-    listed = reply[10:]
+    listed = reply[12:]
     return Scan(
         status=Status.DONE,
         clock=int(reply[2]),
@@ -142,8 +165,10 @@ async def scan_deadlines(namespace: Namespace, lease: str, *, caller: Caller, li
         counting=int(reply[5]),
         released_to=int(reply[6]),
         held_since_ms=int(reply[7]) if reply[7] else None,
-        expired_recently=int(reply[8]),
+        removed_recently=int(reply[8]),
         cut_off=bool(reply[9]),
+        has_to_hold=bool(reply[10]),
+        held=tuple(text(name) for name in reply[11]),
         listed=tuple(
             DueInstance(text(listed[i]), text(listed[i + 1]), int(float(listed[i + 2])), bool(listed[i + 3]))
             for i in range(0, len(listed), 4)

@@ -49,6 +49,10 @@ class LostConnection:
     broker_id: int
     incarnation: str
     lost_ms: int
+    source: str = ""
+    """The address that the connection came from, if it is known."""
+    established: bool = True
+    """Whether the instance has sent heartbeats for a while (`lua/include/established.lua`)."""
 
     @property
     def cluster(self) -> str:
@@ -80,6 +84,8 @@ class SessionCounts:
     """Instances without a session whose verdict is pending."""
     cut_off: bool
     """The workers are cut off from the brokers: see `Scan.cut_off`."""
+    established: int
+    """Instances that have sent heartbeats for a while, with or without a session."""
 
 
 async def open_sessions(
@@ -104,7 +110,7 @@ async def close_sessions(
         arguments += [*split_instance_name(one.instance_name), one.incarnation, one.stamp, one.ago_ms]
     values = (await namespace.run("close_sessions", *arguments))[2:]
     results: list[tuple[Status, LostConnection | None]] = []
-    for session, (status, *where) in zip(sessions, _in_fives(values), strict=False):
+    for session, (status, *where) in zip(sessions, _in_sevens(values), strict=False):
         lost = _lost_connection(session.instance_name, where) if status == Status.DONE else None
         results.append((Status(status), lost))
     return tuple(results)
@@ -123,20 +129,34 @@ async def adopt_lost_connections(
 ) -> tuple[Status, tuple[LostConnection, ...]]:
     """Makes this worker, the leader, investigate the lost connections of dead workers."""
     reply = await namespace.run("adopt_lost_connections", pack_caller(caller), lease, worker)
-    adopted = (_lost_connection(text(name), values) for name, *values in _in_fives(reply[2:]))
+    adopted = (_lost_connection(text(name), values) for name, *values in _in_sevens(reply[2:]))
     return status_of(reply), tuple(adopted)
 
 
 async def count_sessions(namespace: Namespace, since_ms: int) -> SessionCounts:
     reply = await namespace.run("count_sessions", since_ms)
-    return SessionCounts(ended=int(reply[2]), open=int(reply[3]), lost=int(reply[4]), cut_off=bool(reply[5]))
+    return SessionCounts(
+        ended=int(reply[2]),
+        open=int(reply[3]),
+        lost=int(reply[4]),
+        cut_off=bool(reply[5]),
+        established=int(reply[6]),
+    )
 
 
-def _in_fives(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Both scripts reply five values per instance."""
-    return (values[at : at + 5] for at in range(0, len(values), 5))
+def _in_sevens(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Both scripts reply seven values per instance."""
+    return (values[at : at + 7] for at in range(0, len(values), 7))
 
 
 def _lost_connection(instance_name: str, values: Sequence[Any]) -> LostConnection:
-    broker, broker_id, incarnation, lost_ms = values
-    return LostConnection(instance_name, text(broker), int(broker_id), text(incarnation), int(lost_ms))
+    broker, broker_id, incarnation, lost_ms, source, established = values
+    return LostConnection(
+        instance_name,
+        text(broker),
+        int(broker_id),
+        text(incarnation),
+        int(lost_ms),
+        source=text(source),
+        established=bool(established),
+    )

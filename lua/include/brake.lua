@@ -1,0 +1,58 @@
+--[[
+The one brake over removals. Expiries, lost connections and unregistrations (104) count together: when more than
+`percent` of the established instances, and at least `minimum` of them, would be removed within `window` ms, further
+removals are held until an operator releases them, or the brokers send heartbeats again. `removals` has the established
+instances that were removed within the window, `held` those whose removal is held, both by the deadline clock; a
+heartbeat takes an instance out of `held`. The hold is in force while `expiry` has `held_since_ms`. It does not concern
+what an operator removes, instances that hold no seat, and instances that are not established. Uses: keys, version,
+clock, changes, established.
+]]
+local function is_hold_in_force()
+  return redis.call('HEXISTS', table_key('expiry'), 'held_since_ms') == 1
+end
+
+-- During a hold the removals that led to it are kept, so it does not end merely because time has passed.
+local function count_removals(window, deadline_now)
+  if not is_hold_in_force() then
+    redis.call('ZREMRANGEBYSCORE', table_key('removals'), '-inf', ms_text(deadline_now - window))
+  end
+  return redis.call('ZCARD', table_key('removals'))
+end
+
+local function record_removal(instance_name, deadline_now)
+  redis.call('ZADD', table_key('removals'), ms_text(deadline_now), instance_name)
+end
+
+-- `waiting`: established instances that would be removed now, or whose removal is held.
+local function are_too_many(brake, waiting, deadline_now)
+  local removed = count_removals(brake.window, deadline_now)
+  local total = removed + count_established()
+  local gone = removed + waiting
+  return waiting > 0 and gone >= brake.minimum and gone * 100 > brake.percent * total
+end
+
+-- `brokers`: JSON list of names. Returns the version, and whether the hold began now.
+local function begin_hold(by, brokers)
+  if redis.call('HSETNX', table_key('expiry'), 'held_since_ms', ms_text(server_ms())) == 0 then
+    return current_version(), false
+  end
+  redis.call('HSET', table_key('expiry'), 'brokers', brokers)
+  return append_change('expiry-held', by, '"brokers":' .. brokers), true
+end
+
+local function is_held(instance_name)
+  return redis.call('ZSCORE', table_key('held'), instance_name) and true or false
+end
+
+-- Whether the removal of this established instance has to be held.
+local function must_hold(brake, instance_name, deadline_now)
+  if is_hold_in_force() then
+    return true
+  end
+  local waiting = redis.call('ZCARD', table_key('held')) + (is_held(instance_name) and 0 or 1)
+  return are_too_many(brake, waiting, deadline_now)
+end
+
+local function hold_removal(instance_name, deadline_now)
+  redis.call('ZADD', table_key('held'), ms_text(deadline_now), instance_name)
+end

@@ -1,0 +1,35 @@
+--[[
+Established instances: those that have sent heartbeats for ESTABLISHED_AFTER_MS since they registered, which is two
+registration periods. Only they count for the brake (include/brake), so an instance that registers and then falls
+silent neither causes a hold nor makes the fleet look larger. `new-instances` has all others, by the time of their
+registration (deadline clock). An instance is established at once when it registers while the namespace itself is that
+young, since then the whole fleet registers (a new store, or one that lost its data), and when it returns soon after
+its removal. Uses: keys, clock.
+]]
+local ESTABLISHED_AFTER_MS = 60000
+
+local function is_established(instance_name)
+  return not redis.call('ZSCORE', table_key('new-instances'), instance_name)
+end
+
+local function count_established()
+  return redis.call('ZCARD', table_key('deadlines')) - redis.call('ZCARD', table_key('new-instances'))
+end
+
+-- A new incarnation begins.
+local function record_new_instance(instance_name, deadline_now)
+  local began_at = tonumber(redis.call('HGET', META, 'began_at') or '0')
+  local is_young_namespace = deadline_now - began_at <= ESTABLISHED_AFTER_MS
+  if is_young_namespace or redis.call('ZSCORE', table_key('removals'), instance_name) then
+    redis.call('ZREM', table_key('new-instances'), instance_name)
+  else
+    redis.call('ZADD', table_key('new-instances'), ms_text(deadline_now), instance_name)
+  end
+end
+
+local function establish_when_old_enough(instance_name, deadline_now)
+  local since = redis.call('ZSCORE', table_key('new-instances'), instance_name)
+  if since and deadline_now - tonumber(since) >= ESTABLISHED_AFTER_MS then
+    redis.call('ZREM', table_key('new-instances'), instance_name)
+  end
+end
