@@ -13,7 +13,7 @@ from routebook.store.removal import Removal, unregister_brokers
 from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER
 from tests.reference.build import A, B, C, mapping, registration, topics
-from tests.support.scripts import history
+from tests.support.scripts import NO_BRAKE, history
 
 NO_LIMITS = TableLimits()
 
@@ -95,7 +95,7 @@ async def test_a_group_with_thousands_of_seats_loses_its_smallest_id(namespace: 
     await add(namespace, address=A, broker_id=1, acting_master=True)
     seats = [word for number in range(2, 5002) for word in (f"addr:{number}", f"127.0.0.1:{number}")]
     await namespace.client.call("HSET", namespace.keys.of("broker", "broker-a"), *seats)
-    reply = await unregister_brokers(namespace, [(Removal("east", "broker-a", 1, A), CALLER)])
+    reply = await unregister_brokers(namespace, [(Removal("east", "broker-a", 1, A), CALLER)], NO_BRAKE)
     assert reply.statuses == (Status.DONE,)
     assert len(reply.notices[0].receivers) == 5000
 
@@ -104,5 +104,5 @@ async def test_an_entry_of_another_program_does_not_stop_a_removal(namespace: Na
     await add(namespace, address=A, broker_id=0, acting_master=True)
     await add(namespace, address=B, broker_id=1, acting_master=True, topics={})
     await namespace.client.call("HSET", namespace.keys.of("queues", "broker-a"), "foreign", "no queue data")
-    reply = await unregister_brokers(namespace, [(Removal("east", "broker-a", 0, A), CALLER)])
+    reply = await unregister_brokers(namespace, [(Removal("east", "broker-a", 0, A), CALLER)], NO_BRAKE)
     assert reply.statuses == (Status.DONE,)
