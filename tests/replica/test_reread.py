@@ -8,7 +8,8 @@ import pytest
 
 from routebook.model.broker import QueueData
 from routebook.replica.load import Position, References, load, reread
-from routebook.replica.table import Table, changed_topics
+from routebook.replica.table import Table, finish
+from routebook.replica.table_difference import changed_topics
 from routebook.store.administration import (
     delete_kv,
     delete_topic,
@@ -34,23 +35,27 @@ def change(kind: str, **fields: object) -> Change:
     return Change(1, 1, kind, fields)
 
 
+def references_of(changes: list[Change]) -> References:
+    return finish(References.collect(changes))
+
+
 def test_topics_of_one_group_are_collected_and_all_includes_some() -> None:
     one = change("queues-changed", broker="a", queues=[{"t": "x"}])
     other = change("broker-changed", cluster="c", broker="a", addr="h:1", queues=[{"t": "y"}], mapped=["m"])
-    references = References.of([one, other])
-    assert references.groups == {"a": frozenset({"x", "y"}), "m": frozenset()}
+    references = references_of([one, other])
+    assert references.groups == {"a": {"x", "y"}, "m": set()}
     assert references.instance_names == {"c/h:1"}
     every = change("write-permission", broker="a")
-    assert References.of([every, one]).groups == References.of([one, every]).groups == {"a": None}
+    assert references_of([every, one]).groups == references_of([one, every]).groups == {"a": None}
 
 
 def test_for_an_unknown_kind_the_whole_group_is_read() -> None:
-    assert References.of([change("broker-painted", broker="a", queues=[{"t": "x"}])]).groups == {"a": None}
-    assert References.of([change("weather", temperature=3)]) == References()
+    assert references_of([change("broker-painted", broker="a", queues=[{"t": "x"}])]).groups == {"a": None}
+    assert references_of([change("weather", temperature=3)]) == References()
 
 
 def test_key_values_settings_and_instances_are_referenced() -> None:
-    references = References.of(
+    references = references_of(
         [
             change("kv-put", namespace="n", key="k"),
             change("kv-deleted", namespace="m", key="k"),

@@ -6,17 +6,18 @@ result is the same as if the history had been followed from the beginning.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeVar
 
 from routebook.model.broker import Instance
-from routebook.replica.table import Table
+from routebook.replica.table import Table, Updates, finish
 from routebook.store.history import BASELINE_KINDS, KINDS, Change, read_changes
 from routebook.store.identities import read_identities
 from routebook.store.namespace import Namespace
 from routebook.store.reads import (
+    ENTRIES_PER_PAGE,
     GroupImage,
     list_broker_names,
     list_mapped,
@@ -32,13 +33,30 @@ from routebook.store.workers import HistoryHead, open_namespace
 
 ENTRIES_PER_READ: Final = 2_000
 MAX_GROUPS_PER_READ: Final = 64
-"""Small groups are read many at a time. One group of 10,000 topics alone blocks store and event loop for 20 ms."""
+"""Small groups are read many at a time."""
 INSTANCES_PER_READ: Final = 200
 CHANGES_PER_READ: Final = 256
 """An entry has up to 256 KiB."""
+MAX_TOPICS_NAMED: Final = ENTRIES_PER_PAGE
+"""When more topics of a group have changed, all of it is read. That takes less time for each topic, because they need
+not be named, and no script blocks the store for long, because the group comes in pages.
+"""
+CHANGES_PER_STEP: Final = 16
+"""Changes whose references are collected in one step: up to 16,000 topics, which takes a millisecond."""
 
-_NO_TOPICS: Final[frozenset[str]] = frozenset()
 _Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+async def in_steps(steps: Generator[None, None, _Result]) -> _Result:
+    """Runs a generator on the event loop, and lets other work pass at each `yield`."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+        await asyncio.sleep(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +95,7 @@ def check_contiguous(changes: Sequence[Change], position: Position) -> None:
 class References:
     """Objects referenced by changes."""
 
-    groups: dict[str, frozenset[str] | None] = field(default_factory=dict)
+    groups: dict[str, set[str] | None] = field(default_factory=dict)
     """Broker → topics to read; None for all of them."""
     instance_names: set[str] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
@@ -85,10 +103,12 @@ class References:
     identities: bool = False
 
     @classmethod
-    def of(cls, changes: Iterable[Change]) -> "References":
+    def collect(cls, changes: Sequence[Change]) -> Generator[None, None, "References"]:
         references = cls()
-        for change in changes:
+        for number, change in enumerate(changes, 1):
             references._add(change)
+            if number % CHANGES_PER_STEP == 0:
+                yield
         return references
 
     def _add(self, change: Change) -> None:
@@ -98,21 +118,26 @@ class References:
             # A kind that only a later release knows may change anything of its group.
             self._add_group(change.broker, change.topics if change.kind in KINDS else None)
         for host in change.hosts:
-            self._add_group(host, _NO_TOPICS)
+            self._add_group(host, ())
         self.instance_names.update(change.instance_names)
         if "namespace" in change.fields:
             self.namespaces.add(change.fields["namespace"])
         self.settings |= change.kind == "settings-changed"
         self.identities |= change.kind == "identity-changed"
 
-    def _add_group(self, broker: str, topics: frozenset[str] | None) -> None:
-        known = self.groups.get(broker, _NO_TOPICS)
-        self.groups[broker] = None if known is None or topics is None else known | topics
+    def _add_group(self, broker: str, topics: Iterable[str] | None) -> None:
+        known = self.groups.setdefault(broker, set())
+        if topics is None:
+            self.groups[broker] = None
+        elif known is not None:
+            known.update(topics)
+            if len(known) > MAX_TOPICS_NAMED:
+                self.groups[broker] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """The state of all referenced objects, ready to be applied in one step."""
+    """The state of all referenced objects."""
 
     groups: dict[str, GroupImage]
     instances: dict[str, Instance | None]
@@ -120,11 +145,11 @@ class Reread:
     settings: dict[str, str] | None
     identities: dict[str, str] | None
 
-    def apply_to(self, table: Table) -> set[str]:
-        """Returns the topics whose route may have changed."""
-        changed: set[str] = set()
-        for broker, image in self.groups.items():
-            changed |= table.apply_group(broker, image)
+    def apply_to(self, table: Table, groups: Updates | None = None) -> set[str]:
+        """Returns the topics whose route may have changed. `groups` is what `table.work_out` returned for the groups;
+        without it, this step works it out too.
+        """
+        changed = table.put_in_place(finish(table.work_out(self.groups)) if groups is None else groups)
         for instance_name, instance in self.instances.items():
             changed |= table.apply_instance(instance_name, instance)
         for kv_namespace, values in self.kv.items():
@@ -137,7 +162,7 @@ class Reread:
 
 
 async def reread(namespace: Namespace, changes: Sequence[Change]) -> Reread:
-    references = References.of(changes)
+    references = await in_steps(References.collect(changes))
     return Reread(
         groups=await _read_whole_changes(namespace, references.groups, changes[-1].version),
         instances=await read_instances(namespace, sorted(references.instance_names)),
@@ -155,7 +180,7 @@ async def _read_key_values(namespace: Namespace, names: Iterable[str]) -> dict[s
 
 
 async def _read_whole_changes(
-    namespace: Namespace, wanted: dict[str, frozenset[str] | None], version: int
+    namespace: Namespace, wanted: Mapping[str, Collection[str] | None], version: int
 ) -> dict[str, GroupImage]:
     """Reads groups so that no change is seen half.
 
@@ -194,7 +219,7 @@ async def _load_groups(namespace: Namespace, table: Table) -> None:
         portion, remaining = remaining[:size], remaining[size:]
         images = await read_groups(namespace, dict.fromkeys(portion))
         for broker, image in images.items():
-            table.apply_group(broker, image)
+            table.put_in_place(await in_steps(table.work_out({broker: image})))
             await asyncio.sleep(0)
         # The groups of a fleet have similar sizes: the largest one here determines the size of the next portion.
         largest = max(len(image.queues) for image in images.values())
@@ -212,7 +237,8 @@ async def _catch_up(namespace: Namespace, table: Table, position: Position) -> P
         namespace, (position.ms, position.version), count=CHANGES_PER_READ, block_ms=None
     ):
         check_contiguous(changes, position)
-        (await reread(namespace, changes)).apply_to(table)
+        read = await reread(namespace, changes)
+        read.apply_to(table, await in_steps(table.work_out(read.groups)))
         position = position.after(changes[-1])
     return position
 

@@ -1,7 +1,7 @@
 """The route table of one namespace in the memory of one worker: lookups are answered without a step to the store."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -57,11 +57,11 @@ class RouteCache:
         while self._bytes > self._max_bytes:
             self._drop(next(iter(self._bodies)))
 
-    def take_out(self, topics: Collection[str]) -> dict[str, bytes]:
+    def take_out(self, topics: Set[str]) -> dict[str, bytes]:
         """Removes the routes of these topics. Returns them, for comparison with the new ones."""
-        if len(topics) > len(self._bodies):
-            topics = [topic for topic in self._bodies if topic in topics]
-        return {topic: body for topic in topics if (body := self._drop(topic)) is not None}
+        former = {topic: self._bodies.pop(topic) for topic in self._bodies.keys() & topics}
+        self._bytes -= sum(map(len, former.values()))
+        return former
 
     def _drop(self, topic: str) -> bytes | None:
         body = self._bodies.pop(topic, None)
@@ -275,7 +275,7 @@ class Replica(Feed):
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def _take_out(self, topics: Collection[str]) -> dict[str, bytes]:
+    def _take_out(self, topics: Set[str]) -> dict[str, bytes]:
         """Returns only the standard routes: if they are equal, the plain ones are, too."""
         self.cached_plain_routes.take_out(topics)
         return self.cached_routes.take_out(topics)

@@ -5,6 +5,11 @@ queues, an instance, a key-value namespace). Every apply method returns the topi
 updates the digest of the table. Callers get live mappings, not copies: they may read them, but not keep them across an
 `await`.
 
+Groups can have 70,000 topics, and applying them takes a tenth of a second. So that is done in two phases. `work_out`
+compares images with the table and collects what they change, in steps between which lookups are answered; the table
+stays as it is, and must not be changed by others meanwhile. `put_in_place` then changes the table in one short step,
+so that no reader sees half of a change.
+
 The digest is one number for the whole table, equal on all workers that hold the same facts, in whatever order they
 were applied. It is the sum, modulo 2^128, of one hash per fact: adding or removing a fact costs one hash. It is a sum
 and not an exclusive-or, so that a fact that was added twice by mistake shows. No name or address contains a control
@@ -12,20 +17,42 @@ character (`model.names`), so NUL separates the parts of a fact; free text comes
 """
 
 import json
-from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, islice
 from sys import intern
 from types import MappingProxyType
+from typing import Final, TypeVar
 
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE, BrokerGroup, Instance, QueueData, TopicMapping
 from routebook.model.names import join_instance_name
 from routebook.store.reads import GroupImage
 
+STEP_TOPICS: Final = 1_000
+"""Topics worked out in one step, which takes less than a millisecond."""
+TOPICS_PER_GROUP: Final = 10
+"""The work for a group without its topics, compared with a topic."""
+TOPICS_PER_MAPPING: Final = 10
+"""The same for a static mapping."""
+
 _BYTES = 16
 _MODULUS = 1 << 8 * _BYTES
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def finish(steps: Generator[None, None, _Result]) -> _Result:
+    """Takes all steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
 
 
 def hash_fact(*parts: str) -> int:
@@ -70,15 +97,19 @@ def membership_facts(broker: str, clusters: Iterable[str]) -> Iterator[int]:
 
 
 def queue_hasher(broker: str) -> Callable[[str, bytes], int]:
-    """Returns a function that hashes topic and packed value. These are the only facts that can number in the millions,
-    so their common beginning is hashed once.
+    """Returns a function that hashes topic and the end of the fact (`_shared`). These are the only facts that can
+    number in the millions, so their common beginning is hashed once.
     """
     start = blake2b(f"queue\0{broker}\0".encode("utf-8", "surrogatepass"), digest_size=_BYTES).copy
     number = int.from_bytes
 
-    def hash_queue(topic: str, packed: bytes) -> int:
+    def hash_queue(topic: str, ending: bytes) -> int:
         hashed = start()
-        hashed.update(topic.encode("utf-8", "surrogatepass") + b"\0" + packed)
+        try:
+            hashed.update(topic.encode())  # without an error handler, which doubles its time
+        except UnicodeEncodeError:
+            hashed.update(topic.encode("utf-8", "surrogatepass"))
+        hashed.update(ending)
         return number(hashed.digest(), "big")
 
     return hash_queue
@@ -127,31 +158,59 @@ _NO_QUEUES: Mapping[str, QueueData] = MappingProxyType({})
 
 @lru_cache(maxsize=_DISTINCT_VALUES)
 def _shared(queue: QueueData) -> tuple[QueueData, bytes]:
-    """The single object that stands for this value everywhere, and its packed form for the digest."""
-    return queue, queue.pack().encode()
+    """The single object that stands for this value everywhere, and how its facts end."""
+    return queue, b"\0" + queue.pack().encode()
+
+
+@dataclass(slots=True)
+class Updates:
+    """What some images change, worked out beside the table. Taken up by `Table.put_in_place`."""
+
+    groups: list[tuple[str, GroupImage]] = field(default_factory=list)
+    queues: list[tuple[str, dict[str, QueueData], list[str]]] = field(default_factory=list)
+    """Broker, entries to put, topics whose entries are removed."""
+    brokers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Topic → names of the brokers that have an entry afterwards."""
+    topics_gone: set[str] = field(default_factory=set)
+    """Topics that no broker has afterwards. They are not in `brokers`."""
+    mappings: list[tuple[str, dict[str, TopicMapping], list[str]]] = field(default_factory=list)
+    """Broker, mappings to put, topics whose mappings are removed."""
+    facts: int = 0
+    """Sum of the hashes of added facts, minus that of removed ones."""
+    changed: set[str] = field(default_factory=set)
+    """Topics whose route may change."""
+    work: int = 0
+    """Work done in this step, in topics."""
+
+    def ends_step(self, topics: int) -> bool:
+        """Adds work that was done. Returns whether that is enough for one step."""
+        self.work += topics
+        if self.work < STEP_TOPICS:
+            return False
+        self.work = 0
+        return True
 
 
 class Queues:
     """All queue entries, indexed by broker and by topic.
 
     The only part of the table that grows to millions of entries, so it saves memory: values and names are shared
-    objects, and the index by topic is a sorted list of broker names without the values. Measured by
-    benchmarks/replica_memory.py.
+    objects, and the index by topic is a sorted tuple of broker names without the values. Topics of the same brokers
+    usually share one tuple. Measured by benchmarks/replica_memory.py.
     """
 
-    __slots__ = ("_brokers", "_by_broker", "_count", "_digest")
+    __slots__ = ("_brokers", "_by_broker", "_count")
 
-    def __init__(self, digest: Digest) -> None:
+    def __init__(self) -> None:
         self._by_broker: dict[str, dict[str, QueueData]] = {}
-        self._brokers: dict[str, list[str]] = {}
-        self._digest = digest
+        self._brokers: dict[str, tuple[str, ...]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     @property
-    def topics(self) -> Mapping[str, list[str]]:
+    def topics(self) -> Mapping[str, tuple[str, ...]]:
         """Topic → sorted names of the brokers that have an entry."""
         return self._brokers
 
@@ -167,73 +226,139 @@ class Queues:
         by_broker = self._by_broker
         return {name: by_broker[name][topic] for name in self._brokers.get(topic, ())}
 
-    def update(self, broker: str, wanted: Mapping[str, QueueData | None], *, complete: bool) -> set[str]:
-        """Puts or removes (None) entries of one broker. With `complete`, entries that are not in `wanted` are removed.
-        Returns the topics that changed.
+    def work_out(
+        self, broker: str, wanted: Mapping[str, QueueData | None], updates: Updates, *, complete: bool
+    ) -> Iterator[None]:
+        """Entries of one broker to put or (None) to remove. With `complete`, entries that are not in `wanted` are
+        removed.
         """
-        entries = self._by_broker.setdefault(intern(broker), {})
-        changed = {topic for topic in entries if topic not in wanted} if complete else set()
-        for topic, queue in wanted.items():
-            known = entries.get(topic)
-            if known is not queue and (known is None or known != queue):
-                changed.add(topic)
-        self._replace(intern(broker), entries, changed, wanted)
-        if not entries:
-            del self._by_broker[broker]
-        return changed
+        broker = intern(broker)
+        entries = self.of_broker(broker)
+        puts: dict[str, QueueData] = {}
+        removed: list[str] = []
+        index = _IndexUpdate(broker, self._brokers, updates)
+        if complete:
+            for topics in _parts_of(entries):
+                gone = [topic for topic in topics if topic not in wanted]
+                self._work_out_removed(broker, gone, index, updates)
+                removed += gone
+                if updates.ends_step(len(topics)):
+                    yield
+        for items in _parts_of(wanted.items()):
+            gone = [topic for topic, queue in items if queue is None and topic in entries]
+            self._work_out_removed(broker, gone, index, updates)
+            removed += gone
+            puts |= self._work_out_puts(broker, items, index, updates)
+            if updates.ends_step(len(items)):
+                yield
+        if puts or removed:
+            updates.queues.append((broker, puts, removed))
 
-    def _replace(
-        self,
-        broker: str,
-        entries: dict[str, QueueData],
-        topics: set[str],
-        wanted: Mapping[str, QueueData | None],
-    ) -> None:
-        removed: list[int] = []
-        added: list[int] = []
-        fact = queue_hasher(broker)
-        last_value: QueueData | None = None
+    def _work_out_removed(self, broker: str, topics: list[str], index: "_IndexUpdate", updates: Updates) -> None:
+        if not topics:
+            return
+        entries, fact = self._by_broker[broker], queue_hasher(broker)
+        last_queue: QueueData | None = None
         for topic in topics:
-            before, after = entries.get(topic), wanted.get(topic)
-            if before is not None:
-                removed.append(fact(topic, _shared(before)[1]))
-            if after is None:
-                del entries[topic]
-                self._remove_from_index(broker, topic)
+            queue = entries[topic]
+            if queue is not last_queue:
+                _, ending = _shared(queue)
+                last_queue = queue
+            updates.facts -= fact(topic, ending)
+        updates.changed.update(topics)
+        index.remove(topics)
+
+    def _work_out_puts(
+        self, broker: str, items: Iterable[tuple[str, QueueData | None]], index: "_IndexUpdate", updates: Updates
+    ) -> dict[str, QueueData]:
+        puts: dict[str, QueueData] = {}
+        added: list[str] = []
+        entries, fact = self.of_broker(broker), queue_hasher(broker)
+        last_queue: QueueData | None = None
+        for topic, queue in items:
+            known = entries.get(topic)
+            if queue is None or known is queue or (known is not None and known == queue):
                 continue
-            if after is not last_value:  # most topics of a broker have the same value
-                value, packed = _shared(after)
-                last_value = after
-            added.append(fact(topic, packed))
-            if before is None:
+            if queue is not last_queue:  # most topics of a broker have the same value
+                value, ending = _shared(queue)
+                last_queue = queue
+            if known is None:
                 topic = intern(topic)  # noqa: PLW2901 - one object for each name
-                self._add_to_index(broker, topic)
-            entries[topic] = value
-        self._digest.remove_all(removed)
-        self._digest.add_all(added)
+                added.append(topic)
+            else:
+                updates.facts -= fact(topic, _shared(known)[1])
+            updates.facts += fact(topic, ending)
+            puts[topic] = value
+        index.add(added)
+        updates.changed.update(puts)
+        return puts
 
-    def _add_to_index(self, broker: str, topic: str) -> None:
-        self._count += 1
-        names = self._brokers.get(topic)
-        if names is None:
-            self._brokers[topic] = [broker]
-        elif names[-1] < broker:
-            names.append(broker)
-        else:
-            insort(names, broker)
-
-    def _remove_from_index(self, broker: str, topic: str) -> None:
-        self._count -= 1
-        names = self._brokers[topic]
-        del names[bisect_left(names, broker)]
-        if not names:
+    def put_in_place(self, updates: Updates) -> None:
+        for broker, puts, removed in updates.queues:
+            entries = self._by_broker.setdefault(broker, {})
+            self._count -= len(entries)
+            entries.update(puts)
+            if len(entries) == len(removed):
+                del self._by_broker[broker]
+                continue
+            for topic in removed:
+                del entries[topic]
+            self._count += len(entries)
+        self._brokers.update(updates.brokers)
+        for topic in updates.topics_gone:
             del self._brokers[topic]
 
     def facts(self) -> Iterator[int]:
         for broker, queues in self._by_broker.items():
             fact = queue_hasher(broker)
             for topic, queue in queues.items():
-                yield fact(topic, queue.pack().encode())
+                yield fact(topic, _shared(queue)[1])
+
+
+class _IndexUpdate:
+    """Works out the index by topic for one broker more or less. A tuple that several topics share is made once."""
+
+    __slots__ = ("_added", "_broker", "_index", "_removed", "_updates")
+
+    def __init__(self, broker: str, index: Mapping[str, tuple[str, ...]], updates: Updates) -> None:
+        self._broker = broker
+        self._index = index
+        self._updates = updates
+        # By the id of the tuple before, which is kept with it, so that no other object gets the same id.
+        self._added: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._removed: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+    def add(self, topics: list[str]) -> None:
+        brokers, gone, known = self._updates.brokers, self._updates.topics_gone, self._added
+        for topic in topics:
+            before = brokers.get(topic) or self._index.get(topic, ())
+            if gone and topic in gone:
+                gone.remove(topic)
+                before = ()
+            if id(before) not in known:
+                at = bisect_left(before, self._broker)
+                known[id(before)] = before, (*before[:at], self._broker, *before[at:])
+            brokers[topic] = known[id(before)][1]
+
+    def remove(self, topics: list[str]) -> None:
+        brokers, gone, known = self._updates.brokers, self._updates.topics_gone, self._removed
+        for topic in topics:
+            before = brokers.get(topic) or self._index[topic]
+            if id(before) not in known:
+                at = bisect_left(before, self._broker)
+                known[id(before)] = before, (*before[:at], *before[at + 1 :])
+            after = known[id(before)][1]
+            if after:
+                brokers[topic] = after
+            else:
+                brokers.pop(topic, None)
+                gone.add(topic)
+
+
+def _parts_of(items: Iterable[_Item]) -> Iterator[tuple[_Item, ...]]:
+    iterator = iter(items)
+    while part := tuple(islice(iterator, STEP_TOPICS)):
+        yield part
 
 
 class Table:
@@ -241,7 +366,7 @@ class Table:
 
     def __init__(self) -> None:
         self._digest = Digest()
-        self._queues = Queues(self._digest)
+        self._queues = Queues()
         self._groups: dict[str, BrokerGroup] = {}
         self._clusters: dict[str, set[str]] = {}
         self._clusters_of: dict[str, frozenset[str]] = {}
@@ -306,13 +431,33 @@ class Table:
 
     # -- applying what was read from the store
 
+    def work_out(self, images: Mapping[str, GroupImage]) -> Generator[None, None, Updates]:
+        """What these images of groups, by broker name, change. The table stays as it is."""
+        updates = Updates()
+        for broker, image in images.items():
+            yield from self._queues.work_out(broker, image.queues, updates, complete=image.all_queues)
+            yield from self._work_out_mappings(broker, image, updates)
+            if not looks_alike(self._groups.get(broker), image.group):
+                for topics in _parts_of(self._queues.of_broker(broker)):
+                    updates.changed.update(topics)
+                    if updates.ends_step(len(topics) // 10):
+                        yield
+            updates.groups.append((broker, image))
+            if updates.ends_step(TOPICS_PER_GROUP):
+                yield
+        return updates
+
+    def put_in_place(self, updates: Updates) -> set[str]:
+        self._queues.put_in_place(updates)
+        self._put_mappings_in_place(updates)
+        for broker, image in updates.groups:
+            self._apply_clusters(broker, image.clusters)
+            self._exchange_group(broker, image.group)
+        self._digest.add(updates.facts)
+        return updates.changed
+
     def apply_group(self, broker: str, image: GroupImage) -> set[str]:
-        changed = self._queues.update(broker, image.queues, complete=image.all_queues)
-        changed |= self._apply_mappings(broker, image)
-        self._apply_clusters(broker, image.clusters)
-        if self._exchange_group(broker, image.group):
-            changed.update(self._queues.of_broker(broker))
-        return changed
+        return self.put_in_place(finish(self.work_out({broker: image})))
 
     def apply_instance(self, instance_name: str, instance: Instance | None) -> set[str]:
         before = self._instances.get(instance_name)
@@ -343,7 +488,7 @@ class Table:
             self._kv[namespace] = dict(values)
         if namespace != ORDER_TOPIC_NAMESPACE:
             return set()
-        return _keys_that_differ(before or {}, values or {})
+        return keys_that_differ(before or {}, values or {})
 
     def apply_settings(self, settings: Mapping[str, str]) -> bool:
         """Whether something changed. Which routes a setting concerns is known to the replica, not to the table."""
@@ -385,17 +530,15 @@ class Table:
             (identity_fact(*item) for item in self.identities.items()),
         )
 
-    def _exchange_group(self, broker: str, group: BrokerGroup | None) -> bool:
+    def _exchange_group(self, broker: str, group: BrokerGroup | None) -> None:
         before = self._groups.get(broker)
         if group is None:
             self._groups.pop(broker, None)
         else:
             self._groups[intern(broker)] = group
-        if looks_alike(before, group):
-            return False
-        self._digest.remove_all(group_facts(before))
-        self._digest.add_all(group_facts(group))
-        return True
+        if not looks_alike(before, group):
+            self._digest.remove_all(group_facts(before))
+            self._digest.add_all(group_facts(group))
 
     def _apply_clusters(self, broker: str, clusters: frozenset[str]) -> None:
         before = self._clusters_of.get(broker, frozenset())
@@ -414,30 +557,39 @@ class Table:
         else:
             del self._clusters_of[broker]
 
-    def _apply_mappings(self, broker: str, image: GroupImage) -> set[str]:
-        """Every image has all mappings of its broker, because they are few."""
+    def _work_out_mappings(self, broker: str, image: GroupImage, updates: Updates) -> Iterator[None]:
+        """Every image has all mappings of its broker."""
         entries = self._mappings.get(broker, {})
-        changed = {topic for topic, mapping in image.mappings.items() if entries.get(topic) != mapping}
-        changed |= entries.keys() - image.mappings.keys()
-        for topic in changed:
-            self._exchange_mapping(broker, intern(topic), image.mappings.get(topic))
-        return changed
+        puts: dict[str, TopicMapping] = {}
+        removed = [topic for topic in entries if topic not in image.mappings]
+        for topic, mapping in image.mappings.items():
+            before = entries.get(topic)
+            if before is None or before != mapping:
+                puts[intern(topic)] = mapping
+                updates.facts += mapping_fact(broker, topic, mapping)
+                if updates.ends_step(TOPICS_PER_MAPPING):
+                    yield
+        for topic in chain(removed, (topic for topic in puts if topic in entries)):
+            updates.facts -= mapping_fact(broker, topic, entries[topic])
+            if updates.ends_step(TOPICS_PER_MAPPING):
+                yield
+        if puts or removed:
+            updates.mappings.append((broker, puts, removed))
+            updates.changed.update(puts, removed)
 
-    def _exchange_mapping(self, broker: str, topic: str, mapping: TopicMapping | None) -> None:
-        for outer, key, inner in (
-            (self._mappings, broker, topic),
-            (self._mappings_by_topic, topic, broker),
-        ):
-            found = outer.setdefault(key, {})
-            before = found.pop(inner, None)
-            if mapping is not None:
-                found[inner] = mapping
-            if not found:
-                del outer[key]
-        if before is not None:
-            self._digest.remove_all([mapping_fact(broker, topic, before)])
-        if mapping is not None:
-            self._digest.add_all([mapping_fact(broker, topic, mapping)])
+    def _put_mappings_in_place(self, updates: Updates) -> None:
+        for broker, puts, removed in updates.mappings:
+            entries = self._mappings.setdefault(broker, {})
+            entries.update(puts)
+            for topic, mapping in puts.items():
+                self._mappings_by_topic.setdefault(topic, {})[broker] = mapping
+            for topic in removed:
+                del entries[topic]
+                del self._mappings_by_topic[topic][broker]
+                if not self._mappings_by_topic[topic]:
+                    del self._mappings_by_topic[topic]
+            if not entries:
+                del self._mappings[broker]
 
     def _topics_at(self, cluster: str, address: str) -> set[str]:
         """Topics of every group of the cluster that has this address. Filters are looked up by cluster and address."""
@@ -460,40 +612,5 @@ def looks_alike(one: BrokerGroup | None, other: BrokerGroup | None) -> bool:
     )
 
 
-def changed_topics(old: Table, new: Table) -> Iterator[set[str]]:
-    """Topics whose route may differ when `new` takes the place of `old`. In steps of one broker, so that a caller on
-    the event loop can pause in between.
-    """
-    for broker in old.names() | new.names():
-        yield _topics_changed_at(broker, old, new)
-    yield _topics_with_other_filters(old, new) | _topics_with_other_filters(new, old)
-    yield _keys_that_differ(old.kv.get(ORDER_TOPIC_NAMESPACE, {}), new.kv.get(ORDER_TOPIC_NAMESPACE, {}))
-
-
-def _topics_changed_at(broker: str, old: Table, new: Table) -> set[str]:
-    before, after = old.queues_of(broker), new.queues_of(broker)
-    if not looks_alike(old.groups.get(broker), new.groups.get(broker)):
-        return {*before, *after, *old.mappings_of_broker(broker), *new.mappings_of_broker(broker)}
-    changed = set() if before == after else _keys_that_differ(before, after)
-    return changed | _keys_that_differ(old.mappings_of_broker(broker), new.mappings_of_broker(broker))
-
-
-def _keys_that_differ(old: Mapping[str, object], new: Mapping[str, object]) -> set[str]:
+def keys_that_differ(old: Mapping[str, object], new: Mapping[str, object]) -> set[str]:
     return {key for key in {*old, *new} if old.get(key) != new.get(key)}
-
-
-def _topics_with_other_filters(one: Table, other: Table) -> set[str]:
-    """Topics of `one` at addresses whose filters are different in the other table."""
-    addresses = {
-        (instance.cluster, instance.address)
-        for instance in one.instances.values()
-        if instance.filters != other.filters_at(instance.cluster, instance.address)
-    }
-    if not addresses:
-        return set()
-    return {
-        topic
-        for name, group in one.groups.items()
-        if any((group.cluster, address) in addresses for address in group.addresses.values())
-        for topic in one.queues_of(name)
-    }

@@ -5,10 +5,13 @@ request_baseline, begin_baseline, append_baseline, end_baseline: the whole route
 append_heartbeat_gaps: the second stream, `pulse`.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+import msgspec
 
 from routebook.errors import StoreUnsuitableError
 from routebook.model.names import Caller, join_instance_name
@@ -89,20 +92,31 @@ _FORMER_FIELDS: Final = {"members": "instances"}
 def parse_change(entry_id: bytes, payload: bytes) -> Change:
     ms, version = split_id(entry_id.decode())
     try:
-        fields = {_FORMER_FIELDS.get(name, name): value for name, value in json.loads(payload).items()}
+        fields = {_FORMER_FIELDS.get(name, name): value for name, value in msgspec.json.decode(payload).items()}
         fields["kind"] = _FORMER_KINDS.get(fields["kind"], fields["kind"])
         return Change(ms, version, fields["kind"], fields)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreUnsuitableError(
             f"Entry {ms}-{version} of the history cannot be read: {error}.",
             advice="Something other than Routebook writes to this namespace.",
         ) from error
 
 
-def _parse_entries(entries: list[Any]) -> list[Change]:
-    return [
-        parse_change(entry_id, dict(zip(fields[::2], fields[1::2], strict=True))[b"d"]) for entry_id, fields in entries
-    ]
+PARSE_STEP_BYTES: Final = 128 << 10
+"""As much is parsed in less than a millisecond. Then other work passes."""
+
+
+async def _parse_entries(entries: list[Any]) -> list[Change]:
+    changes: list[Change] = []
+    size = 0
+    for entry_id, fields in entries:
+        payload = dict(zip(fields[::2], fields[1::2], strict=True))[b"d"]
+        if size + len(payload) > PARSE_STEP_BYTES and changes:
+            await asyncio.sleep(0)
+            size = 0
+        changes.append(parse_change(entry_id, payload))
+        size += len(payload)
+    return changes
 
 
 async def read_changes(
@@ -117,7 +131,7 @@ async def read_changes(
         reply = await namespace.client.call_blocking(
             "XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", key, start, block_ms=block_ms
         )
-    return _parse_entries(reply[0][1]) if reply else []
+    return await _parse_entries(reply[0][1]) if reply else []
 
 
 async def has_change(namespace: Namespace, ms: int, version: int) -> bool:
@@ -139,7 +153,7 @@ async def changes_between(namespace: Namespace, since_version: int, limit: int) 
     newest = await namespace.client.call("XREVRANGE", namespace.keys.changes, "+", "-", "COUNT", 1)
     start = await find_id(namespace, max(since_version + 1, first[1]), first, split_id(newest[0][0].decode()))
     reply = await namespace.client.call("XRANGE", namespace.keys.changes, f"{start[0]}-{start[1]}", "+", "COUNT", limit)
-    return _parse_entries(reply)
+    return await _parse_entries(reply)
 
 
 async def find_id(namespace: Namespace, version: int, first: tuple[int, int], last: tuple[int, int]) -> tuple[int, int]:

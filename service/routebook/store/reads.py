@@ -1,7 +1,8 @@
 """Reads for the replica and for `status`. Nothing here writes."""
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -12,11 +13,11 @@ from routebook.store.namespace import Namespace, text
 from routebook.store.packing import pairs, unpack_mapping
 from routebook.store.workers import HistoryHead, Lease
 
-_unpack_queue = lru_cache(maxsize=16_384)(QueueData.unpack)
-"""A fleet has a few dozen distinct values, and a load reads up to millions of entries."""
-
 ENTRIES_PER_PAGE: Final = 5000
-"""A larger group is read in pages, each of which blocks the store for about 2 ms."""
+"""A larger group is read in pages, each of which blocks the store for about 2 ms and is decoded in about 1 ms."""
+
+MAPPINGS_PER_STEP: Final = 200
+"""Static mappings decoded in one step, which takes about a millisecond."""
 
 PAGING_ATTEMPTS: Final = 5
 """How often the pages are read again because the group changed meanwhile. After that, one script reads all of it."""
@@ -56,19 +57,26 @@ async def list_broker_names(namespace: Namespace) -> list[tuple[str, list[str]]]
     return [(cluster, sorted(text(name) for name in names)) for cluster, names in zip(clusters, listed, strict=True)]
 
 
-async def read_groups(namespace: Namespace, wanted: Mapping[str, frozenset[str] | None]) -> dict[str, GroupImage]:
+async def read_groups(namespace: Namespace, wanted: Mapping[str, Collection[str] | None]) -> dict[str, GroupImage]:
     """Each group as of one instant. `wanted` names the topics to read; None reads all of them."""
     if not wanted:
         return {}
-    topics = {broker: None if names is None else sorted(names) for broker, names in wanted.items()}
+    topics = {broker: None if names is None else list(names) for broker, names in wanted.items()}
     first_pages = [
         _first_page(broker) if names is None else _GroupPage(broker, "", 0, names) for broker, names in topics.items()
     ]
     replies = await _read_group_pages(namespace, first_pages)
-    images = {}
+    images: dict[str, GroupImage] = {}
+    decoded = 0
     for (broker, names), reply in zip(topics.items(), replies, strict=True):
-        whole = await _read_other_pages(namespace, broker, reply) if names is None else reply
-        images[broker] = _group_image(broker, names, whole)
+        if names is None:
+            images[broker] = await _read_other_pages(namespace, broker, reply)
+        else:
+            images[broker] = await _group_image(broker, reply, _unpack_named(names, reply[2]), all_queues=False)
+        decoded += len(images[broker].queues)
+        if decoded >= ENTRIES_PER_PAGE:
+            await asyncio.sleep(0)
+            decoded = 0
     return images
 
 
@@ -90,40 +98,58 @@ async def _read_group_pages(namespace: Namespace, pages: Sequence[_GroupPage]) -
     return await namespace.run_all("read_group", arguments)
 
 
-async def _read_other_pages(namespace: Namespace, broker: str, first: list[Any]) -> list[Any]:
+async def _read_other_pages(namespace: Namespace, broker: str, first: list[Any]) -> GroupImage:
     """A large group comes in several pages. They are read again if the group changed before the last one."""
     for _ in range(PAGING_ATTEMPTS):
-        queues, cursor, is_unchanged = list(first[2]), text(first[4]), True
+        queues, cursor, is_unchanged = _unpack_queues(first[2]), text(first[4]), True
         while cursor != "0" and is_unchanged:
             page = _GroupPage(broker, cursor, ENTRIES_PER_PAGE)
             (reply,) = await _read_group_pages(namespace, [page])
-            queues += reply[2]
+            queues |= _unpack_queues(reply[2])
             cursor, is_unchanged = text(reply[4]), reply[1] == first[1]
         if is_unchanged:
-            return [*first[:2], queues, *first[3:]]
+            return await _group_image(broker, first, queues, all_queues=True)
         (first,) = await _read_group_pages(namespace, [_first_page(broker)])
     (whole,) = await _read_group_pages(namespace, [_GroupPage(broker, "0", 0)])
-    return whole
+    return await _group_image(broker, whole, _unpack_queues(whole[2]), all_queues=True)
 
 
-def _group_image(broker: str, topics: Sequence[str] | None, reply: list[Any]) -> GroupImage:
-    clusters, flat_group, flat_queues, flat_mappings, _ = reply
-    queues: dict[str, QueueData | None]
-    if topics is None:
-        queues = {topic: _unpack_queue(packed) for topic, packed in pairs(flat_queues).items()}
-    else:
-        queues = {
-            topic: None if packed is None else _unpack_queue(packed.decode())
-            for topic, packed in zip(topics, flat_queues, strict=True)
-        }
-    mappings = {topic: unpack_mapping(packed) for topic, packed in pairs(flat_mappings).items()}
+@lru_cache(maxsize=16_384)
+def _unpack_queue(packed: bytes) -> QueueData:
+    """A fleet has a few dozen distinct values, and a load reads up to millions of entries."""
+    return QueueData.unpack(packed.decode())
+
+
+def _unpack_queues(flat: list[bytes]) -> dict[str, QueueData | None]:
+    return dict(zip(map(bytes.decode, flat[::2]), map(_unpack_queue, flat[1::2]), strict=True))
+
+
+def _unpack_named(topics: Sequence[str], values: list[bytes | None]) -> dict[str, QueueData | None]:
+    return {
+        topic: None if packed is None else _unpack_queue(packed) for topic, packed in zip(topics, values, strict=True)
+    }
+
+
+async def _group_image(
+    broker: str, reply: list[Any], queues: Mapping[str, QueueData | None], *, all_queues: bool
+) -> GroupImage:
+    clusters, flat_group, _, flat_mappings, _ = reply
     return GroupImage(
         group=_group(broker, pairs(flat_group)),
         clusters=frozenset(text(cluster) for cluster in clusters),
         queues=queues,
-        all_queues=topics is None,
-        mappings=mappings,
+        all_queues=all_queues,
+        mappings=await _unpack_mappings(flat_mappings),
     )
+
+
+async def _unpack_mappings(flat: list[bytes]) -> dict[str, TopicMapping]:
+    mappings: dict[str, TopicMapping] = {}
+    for topic, packed in zip(flat[::2], flat[1::2], strict=True):
+        mappings[topic.decode()] = unpack_mapping(packed)
+        if len(mappings) % MAPPINGS_PER_STEP == 0:
+            await asyncio.sleep(0)
+    return mappings
 
 
 def _group(broker: str, fields: Mapping[str, str]) -> BrokerGroup | None:
