@@ -5,10 +5,9 @@ queues, an instance, a key-value namespace). Every apply method returns the topi
 updates the digest of the table. Callers get live mappings, not copies: they may read them, but not keep them across an
 `await`.
 
-Groups can have 70,000 topics, and applying them takes a tenth of a second. So that is done in two phases. `work_out`
-compares images with the table and collects what they change, in steps between which lookups are answered; the table
-stays as it is, and must not be changed by others meanwhile. `put_in_place` then changes the table in one short step,
-so that no reader sees half of a change.
+Applying a group of 70,000 topics takes long, so it has two phases. `work_out` collects what images change, in steps
+between which lookups are answered; the table must stay as it is meanwhile. `put_in_place` then changes the table in one
+short step, so that no reader sees half of a change.
 
 The digest is one number for the whole table, equal on all workers that hold the same facts, in whatever order they
 were applied. It is the sum, modulo 2^128, of one hash per fact: adding or removing a fact costs one hash. It is a sum
@@ -25,7 +24,7 @@ from hashlib import blake2b
 from itertools import chain, islice
 from sys import intern
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE, BrokerGroup, Instance, QueueData, TopicMapping
 from routebook.model.names import join_instance_name
@@ -33,10 +32,8 @@ from routebook.store.reads import GroupImage
 
 STEP_TOPICS: Final = 1_000
 """Topics worked out in one step, which takes less than a millisecond."""
-TOPICS_PER_GROUP: Final = 10
-"""The work for a group without its topics, compared with a topic."""
-TOPICS_PER_MAPPING: Final = 10
-"""The same for a static mapping."""
+TOPICS_PER_OBJECT: Final = 10
+"""The work for a static mapping, or for a group without its topics, compared with a topic."""
 
 _BYTES = 16
 _MODULUS = 1 << 8 * _BYTES
@@ -51,8 +48,7 @@ def finish(steps: Generator[None, None, _Result]) -> _Result:
         try:
             next(steps)
         except StopIteration as end:
-            result: _Result = end.value
-            return result
+            return cast("_Result", end.value)
 
 
 def hash_fact(*parts: str) -> int:
@@ -67,9 +63,6 @@ class Digest:
 
     def __init__(self) -> None:
         self._sum = 0
-
-    def add(self, hashed: int) -> None:
-        self._sum = (self._sum + hashed) % _MODULUS
 
     def add_all(self, hashes: Iterable[int]) -> None:
         self._sum = (self._sum + sum(hashes)) % _MODULUS
@@ -96,14 +89,19 @@ def membership_facts(broker: str, clusters: Iterable[str]) -> Iterator[int]:
     return (hash_fact("cluster", cluster, broker) for cluster in clusters)
 
 
-def queue_hasher(broker: str) -> Callable[[str, bytes], int]:
-    """Returns a function that hashes topic and the end of the fact (`_shared`). These are the only facts that can
-    number in the millions, so their common beginning is hashed once.
+def queue_hasher(broker: str) -> Callable[[str, QueueData], int]:
+    """Returns a function that hashes the fact of a queue entry. Only these facts can number in the millions, so their
+    common beginning is hashed once, and their end is kept from one topic to the next, which usually has the same value.
     """
     start = blake2b(f"queue\0{broker}\0".encode("utf-8", "surrogatepass"), digest_size=_BYTES).copy
     number = int.from_bytes
+    last: QueueData | None = None
+    ending = b""
 
-    def hash_queue(topic: str, ending: bytes) -> int:
+    def hash_queue(topic: str, queue: QueueData) -> int:
+        nonlocal last, ending
+        if queue is not last:
+            last, ending = queue, b"\0" + _shared(queue)[1]
         hashed = start()
         try:
             hashed.update(topic.encode())  # without an error handler, which doubles its time
@@ -158,8 +156,8 @@ _NO_QUEUES: Mapping[str, QueueData] = MappingProxyType({})
 
 @lru_cache(maxsize=_DISTINCT_VALUES)
 def _shared(queue: QueueData) -> tuple[QueueData, bytes]:
-    """The single object that stands for this value everywhere, and how its facts end."""
-    return queue, b"\0" + queue.pack().encode()
+    """The single object that stands for this value everywhere, and its packed form for the digest."""
+    return queue, queue.pack().encode()
 
 
 @dataclass(slots=True)
@@ -176,18 +174,17 @@ class Updates:
     mappings: list[tuple[str, dict[str, TopicMapping], list[str]]] = field(default_factory=list)
     """Broker, mappings to put, topics whose mappings are removed."""
     facts: int = 0
-    """Sum of the hashes of added facts, minus that of removed ones."""
+    """Hashes of added facts minus those of removed ones."""
     changed: set[str] = field(default_factory=set)
     """Topics whose route may change."""
-    work: int = 0
-    """Work done in this step, in topics."""
+    work_in_step: int = 0
 
     def ends_step(self, topics: int) -> bool:
-        """Adds work that was done. Returns whether that is enough for one step."""
-        self.work += topics
-        if self.work < STEP_TOPICS:
+        """Whether the work done since the last step, counted in topics, is now enough for one step."""
+        self.work_in_step += topics
+        if self.work_in_step < STEP_TOPICS:
             return False
-        self.work = 0
+        self.work_in_step = 0
         return True
 
 
@@ -232,66 +229,19 @@ class Queues:
         """Entries of one broker to put or (None) to remove. With `complete`, entries that are not in `wanted` are
         removed.
         """
-        broker = intern(broker)
         entries = self.of_broker(broker)
-        puts: dict[str, QueueData] = {}
-        removed: list[str] = []
-        index = _IndexUpdate(broker, self._brokers, updates)
+        update = _BrokerUpdate(intern(broker), entries, self._brokers, updates)
         if complete:
             for topics in _parts_of(entries):
-                gone = [topic for topic in topics if topic not in wanted]
-                self._work_out_removed(broker, gone, index, updates)
-                removed += gone
+                update.remove([topic for topic in topics if topic not in wanted])
                 if updates.ends_step(len(topics)):
                     yield
         for items in _parts_of(wanted.items()):
-            gone = [topic for topic, queue in items if queue is None and topic in entries]
-            self._work_out_removed(broker, gone, index, updates)
-            removed += gone
-            puts |= self._work_out_puts(broker, items, index, updates)
+            update.remove([topic for topic, queue in items if queue is None and topic in entries])
+            update.put(items)
             if updates.ends_step(len(items)):
                 yield
-        if puts or removed:
-            updates.queues.append((broker, puts, removed))
-
-    def _work_out_removed(self, broker: str, topics: list[str], index: "_IndexUpdate", updates: Updates) -> None:
-        if not topics:
-            return
-        entries, fact = self._by_broker[broker], queue_hasher(broker)
-        last_queue: QueueData | None = None
-        for topic in topics:
-            queue = entries[topic]
-            if queue is not last_queue:
-                _, ending = _shared(queue)
-                last_queue = queue
-            updates.facts -= fact(topic, ending)
-        updates.changed.update(topics)
-        index.remove(topics)
-
-    def _work_out_puts(
-        self, broker: str, items: Iterable[tuple[str, QueueData | None]], index: "_IndexUpdate", updates: Updates
-    ) -> dict[str, QueueData]:
-        puts: dict[str, QueueData] = {}
-        added: list[str] = []
-        entries, fact = self.of_broker(broker), queue_hasher(broker)
-        last_queue: QueueData | None = None
-        for topic, queue in items:
-            known = entries.get(topic)
-            if queue is None or known is queue or (known is not None and known == queue):
-                continue
-            if queue is not last_queue:  # most topics of a broker have the same value
-                value, ending = _shared(queue)
-                last_queue = queue
-            if known is None:
-                topic = intern(topic)  # noqa: PLW2901 - one object for each name
-                added.append(topic)
-            else:
-                updates.facts -= fact(topic, _shared(known)[1])
-            updates.facts += fact(topic, ending)
-            puts[topic] = value
-        index.add(added)
-        updates.changed.update(puts)
-        return puts
+        updates.queues.append((intern(broker), update.puts, update.removed))
 
     def put_in_place(self, updates: Updates) -> None:
         for broker, puts, removed in updates.queues:
@@ -312,43 +262,77 @@ class Queues:
         for broker, queues in self._by_broker.items():
             fact = queue_hasher(broker)
             for topic, queue in queues.items():
-                yield fact(topic, _shared(queue)[1])
+                yield fact(topic, queue)
 
 
-class _IndexUpdate:
-    """Works out the index by topic for one broker more or less. A tuple that several topics share is made once."""
+class _BrokerUpdate:
+    """Works out the entries of one broker and its part of the index by topic."""
 
-    __slots__ = ("_added", "_broker", "_index", "_removed", "_updates")
+    __slots__ = ("_added", "_broker", "_entries", "_fact", "_index", "_removed", "_updates", "puts", "removed")
 
-    def __init__(self, broker: str, index: Mapping[str, tuple[str, ...]], updates: Updates) -> None:
+    def __init__(
+        self, broker: str, entries: Mapping[str, QueueData], index: Mapping[str, tuple[str, ...]], updates: Updates
+    ) -> None:
+        self.puts: dict[str, QueueData] = {}
+        self.removed: list[str] = []
         self._broker = broker
+        self._entries = entries
         self._index = index
         self._updates = updates
-        # By the id of the tuple before, which is kept with it, so that no other object gets the same id.
+        self._fact = queue_hasher(broker)
+        # The tuple that replaces another one, by the other's id, and the other, so that no new object gets its id.
         self._added: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._removed: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
-    def add(self, topics: list[str]) -> None:
+    def put(self, items: Iterable[tuple[str, QueueData | None]]) -> None:
+        """Entries that are equal to the known ones, or None, are skipped."""
+        entries, fact = self._entries, self._fact
+        puts: dict[str, QueueData] = {}
+        added: list[str] = []
+        facts = 0
+        last: QueueData | None = None
+        for topic, queue in items:
+            known = entries.get(topic)
+            if queue is None or known is queue or (known is not None and known == queue):
+                continue
+            if queue is not last:
+                value, last = _shared(queue)[0], queue
+            if known is None:
+                topic = intern(topic)  # noqa: PLW2901 - one object for each name
+                added.append(topic)
+            else:
+                facts -= fact(topic, known)
+            facts += fact(topic, value)
+            puts[topic] = value
+        self.puts |= puts
+        self._add_to_index(added)
+        self._updates.facts += facts
+        self._updates.changed.update(puts)
+
+    def remove(self, topics: list[str]) -> None:
+        self.removed += topics
+        self._remove_from_index(topics)
+        self._updates.facts -= sum(self._fact(topic, self._entries[topic]) for topic in topics)
+        self._updates.changed.update(topics)
+
+    def _add_to_index(self, topics: list[str]) -> None:
         brokers, gone, known = self._updates.brokers, self._updates.topics_gone, self._added
         for topic in topics:
-            before = brokers.get(topic) or self._index.get(topic, ())
-            if gone and topic in gone:
-                gone.remove(topic)
-                before = ()
+            before = brokers.get(topic) or (() if topic in gone else self._index.get(topic, ()))
             if id(before) not in known:
                 at = bisect_left(before, self._broker)
                 known[id(before)] = before, (*before[:at], self._broker, *before[at:])
             brokers[topic] = known[id(before)][1]
+        gone.difference_update(topics)
 
-    def remove(self, topics: list[str]) -> None:
+    def _remove_from_index(self, topics: list[str]) -> None:
         brokers, gone, known = self._updates.brokers, self._updates.topics_gone, self._removed
         for topic in topics:
             before = brokers.get(topic) or self._index[topic]
             if id(before) not in known:
                 at = bisect_left(before, self._broker)
                 known[id(before)] = before, (*before[:at], *before[at + 1 :])
-            after = known[id(before)][1]
-            if after:
+            if after := known[id(before)][1]:
                 brokers[topic] = after
             else:
                 brokers.pop(topic, None)
@@ -443,7 +427,7 @@ class Table:
                     if updates.ends_step(len(topics) // 10):
                         yield
             updates.groups.append((broker, image))
-            if updates.ends_step(TOPICS_PER_GROUP):
+            if updates.ends_step(TOPICS_PER_OBJECT):
                 yield
         return updates
 
@@ -453,11 +437,11 @@ class Table:
         for broker, image in updates.groups:
             self._apply_clusters(broker, image.clusters)
             self._exchange_group(broker, image.group)
-        self._digest.add(updates.facts)
+        self._digest.add_all([updates.facts])
         return updates.changed
 
     def apply_group(self, broker: str, image: GroupImage) -> set[str]:
-        return self.put_in_place(finish(self.work_out({broker: image})))
+        return self.put_in_place(finish(self.work_in_step_out({broker: image})))
 
     def apply_instance(self, instance_name: str, instance: Instance | None) -> set[str]:
         before = self._instances.get(instance_name)
@@ -567,11 +551,11 @@ class Table:
             if before is None or before != mapping:
                 puts[intern(topic)] = mapping
                 updates.facts += mapping_fact(broker, topic, mapping)
-                if updates.ends_step(TOPICS_PER_MAPPING):
+                if updates.ends_step(TOPICS_PER_OBJECT):
                     yield
         for topic in chain(removed, (topic for topic in puts if topic in entries)):
             updates.facts -= mapping_fact(broker, topic, entries[topic])
-            if updates.ends_step(TOPICS_PER_MAPPING):
+            if updates.ends_step(TOPICS_PER_OBJECT):
                 yield
         if puts or removed:
             updates.mappings.append((broker, puts, removed))
