@@ -441,7 +441,7 @@ class Table:
         return updates.changed
 
     def apply_group(self, broker: str, image: GroupImage) -> set[str]:
-        return self.put_in_place(finish(self.work_in_step_out({broker: image})))
+        return self.put_in_place(finish(self.work_out({broker: image})))
 
     def apply_instance(self, instance_name: str, instance: Instance | None) -> set[str]:
         before = self._instances.get(instance_name)
