@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from routebook.listeners.peers import PeerLimits, Peers
 from routebook.listeners.tls import ServerTls
 from routebook.observability.metrics import Metrics
 from routebook.remoting.server import RemotingServer
@@ -41,7 +42,9 @@ async def remoting_port(store_url: str, namespace: str, **settings: Any) -> Asyn
     tls: ServerTls | None = settings.pop("tls", None)
     worker = await start_worker(store_url, namespace, **settings)
     metrics = Metrics()
-    server = RemotingServer(worker.registry, worker.live, metrics, tls)
+    sign_ins = worker.live.current.max_failed_sign_ins_per_minute_per_address
+    peers = Peers(PeerLimits(failed_sign_ins_per_minute=sign_ins))
+    server = RemotingServer(worker.registry, worker.live, metrics, tls, peers)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(1000)

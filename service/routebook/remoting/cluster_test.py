@@ -15,6 +15,7 @@ from routebook.protocol.frame import Request, RequestCode, ResponseCode
 from routebook.protocol.headers import read_text
 from routebook.registry.reading import Reading
 from routebook.remoting.lookups import CachedRoute, Lookups, not_found
+from routebook.remoting.permissions import Permissions
 from routebook.remoting.reply import Reply, reply_to_error
 from routebook.settings import LiveSettings
 from routebook.settings.kinds import split_list
@@ -33,8 +34,9 @@ class ClusterTestLookups(Lookups):
         live: LiveSettings,
         metrics: Metrics,
         encode_success_head: Callable[[bytes, int], bytes | None],
+        permissions: Permissions,
     ) -> None:
-        super().__init__(registry, live, metrics, encode_success_head)
+        super().__init__(registry, live, metrics, encode_success_head, permissions)
         self._upstream = split_list(live.current.cluster_test_upstream)
         self._clients: dict[str, RemotingClient] = {}
         self._connecting = asyncio.Lock()

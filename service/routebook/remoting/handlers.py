@@ -339,10 +339,10 @@ class ConfigurationHandlers:
         return Reply(body=properties_text(self._live).encode())
 
     async def update(self, context: RequestContext) -> Reply:
-        """This port has no authentication, so a setting must allow changes, and only settings that take effect at once
-        can be changed.
+        """A caller without an identity needs a setting that allows changes. Only settings that take effect at once can
+        be changed.
         """
-        if not self._live.current.remoting_config_updates:
+        if not self._live.current.remoting_config_updates and context.caller.identity is None:
             self._registry.audit.refused(context.caller, reason=NOT_ALLOWED)
             return Reply(ResponseCode.NO_PERMISSION, remark=NOT_ALLOWED)
         try:

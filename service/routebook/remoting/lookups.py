@@ -21,8 +21,9 @@ from routebook.observability.metrics import Metrics
 from routebook.protocol.answer_bodies import Dialect, encode_route, route_dialect
 from routebook.protocol.frame import ONEWAY_FLAG, V4_9_4, Request, ResponseCode
 from routebook.protocol.headers import read_boolean, read_text
-from routebook.protocol.lookup_template import LookupTemplate
+from routebook.protocol.lookup_template import Lookup, LookupTemplate
 from routebook.registry.reading import Reading
+from routebook.remoting.permissions import Permissions
 from routebook.remoting.reply import Reply, reply_to_error
 from routebook.settings import LiveSettings, Settings
 
@@ -43,15 +44,21 @@ class Lookups:
         live: LiveSettings,
         metrics: Metrics,
         encode_success_head: Callable[[bytes, int], bytes | None],
+        permissions: Permissions,
     ) -> None:
         """`encode_success_head` is that of `protocol.connection`."""
         self._registry = registry
         self._live = live
         self._metrics = metrics
         self._encode_head = encode_success_head
+        self._permissions = permissions
         self._cached_routes: dict[LookupTemplate, CachedRoute] = {}
         self._started = time.monotonic()
         self._may_warm_up = False
+        self._is_guarded = False
+        """Whether lookups have to be signed."""
+        self._is_ordinary = True
+        """Whether lookups need no other check than the template."""
         live.subscribe(self._settings_changed)
         self._settings_changed(live.current)
         self.sample_due = False
@@ -65,10 +72,9 @@ class Lookups:
         """Appends the answers to the lookups from `at` on. Returns where the first lookup without an answer begins."""
         start = perf_counter() if self.sample_due else 0.0
         cached_route = self._cached_routes.get(template) or self._cached_routes_for(template)
-        if self._may_warm_up:
-            return at
+        lookups = template.read(chunk, at) if self._is_ordinary else self._allowed_lookups(template, chunk, at)
         encode_head, begin, found, size = self._encode_head, at, 0, 0
-        for topic, opaque, end in template.read(chunk, at):
+        for topic, opaque, end in lookups:
             body = cached_route(topic)
             if body is None or (head := encode_head(opaque, len(body))) is None:
                 break
@@ -84,6 +90,18 @@ class Lookups:
             self._metrics.lookup_time("remoting", perf_counter() - start)
         return at
 
+    def _allowed_lookups(self, template: LookupTemplate, chunk: bytes, at: int) -> list[Lookup]:
+        """The lookups before the first one that is not known to be allowed. That one is checked when it is parsed."""
+        if self._may_warm_up or template.read_signed is None:
+            return []
+        allowed: list[Lookup] = []
+        verdicts = self._permissions.verdicts(template)
+        for topic, opaque, end, signature in template.read_signed(chunk, at):
+            if (topic, signature) not in verdicts and not self._permissions.allows_lookup(template, topic, signature):
+                break
+            allowed.append((topic, opaque, end))
+        return allowed
+
     def find(self, request: Request) -> bytes | Reply | None:
         """The body of a success, or another answer; None if another name server has to be asked."""
         if self._may_warm_up:
@@ -91,6 +109,7 @@ class Lookups:
                 self.not_ready += 1
                 return Reply(ResponseCode.SYSTEM_ERROR, remark=WARMING_UP)
             self._may_warm_up = False
+            self._is_ordinary = not self._is_guarded
         ext = request.ext
         topic = ext.get("topic") if ext else None
         try:
@@ -136,6 +155,8 @@ class Lookups:
 
     def _settings_changed(self, settings: Settings) -> None:
         self._may_warm_up = settings.need_wait_for_service
+        self._is_guarded = settings.remoting_access == "signed"
+        self._is_ordinary = not self._may_warm_up and not self._is_guarded
 
     def _is_warming_up(self) -> bool:
         return time.monotonic() - self._started < self._live.current.wait_seconds_for_service

@@ -1,59 +1,339 @@
-"""Which requests of the remoting port need a permission, and whether a caller has it.
+"""Which permission each request of the remoting port needs, and whether its caller has it.
 
-RocketMQ's name server obeys everyone who can connect. That is right on one machine. On a network, anyone could delete
-topics and take brokers out of service. So a service that other machines can reach refuses the requests that change the
-fleet by hand, or read what HTTP guards, until the setting `remoting_admin` allows them. What brokers, producers and
-consumers send in normal operation is not affected.
+RocketMQ's name server obeys everyone who can connect. That is right on one machine; on a network, anyone could delete
+topics and take brokers out of service. So three kinds of requests are guarded, each under its own condition:
+
+- Administrative requests change the fleet by hand, or read what HTTP guards. `remoting_admin` decides: everyone
+  (`open`), operators who sign (`signed`), or nobody (`off`).
+- Brokers' own requests need an identity that covers the broker as soon as there is an identity with the role `broker`.
+  Then a seat belongs to the identities whose policy covers it.
+- With `remoting_access` `signed`, every request needs an identity, lookups too.
+
+An identity is proven by RocketMQ's signature (`signatures.py`) or by a client certificate. What is not guarded is not
+checked at all, so it costs nothing.
 """
 
-from typing import Final
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 from routebook.errors import ForbiddenError
-from routebook.protocol.frame import RequestCode, request_name
+from routebook.listeners.peers import Peer
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE
+from routebook.model.identity import Identity, Role, policy_text
+from routebook.model.names import join_instance_name
+from routebook.protocol.frame import Request, RequestCode, request_name
+from routebook.protocol.headers import read_text
+from routebook.protocol.lookup_template import LookupTemplate
 from routebook.registry.registry import Registry
 from routebook.remoting.reply import RequestContext
+from routebook.remoting.signatures import ACCESS_KEY, SIGNATURE, check_signature_in_steps
 from routebook.settings import LiveSettings, Settings
 
-ADMINISTRATIVE: Final = frozenset(
-    {
-        RequestCode.PUT_KV_CONFIG,
-        RequestCode.GET_KV_CONFIG,
-        RequestCode.DELETE_KV_CONFIG,
-        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
-        RequestCode.DELETE_TOPIC_IN_NAMESRV,
-        RequestCode.GET_KVLIST_BY_NAMESPACE,
-        RequestCode.UPDATE_NAMESRV_CONFIG,
-        RequestCode.ADD_WRITE_PERM_OF_BROKER,
-    }
-)
-PAGE: Final = "docs/security.md#the-remoting-port"
+PAGE: Final = "docs/security.md"
+VERDICT_LIFETIME_S: Final = 1.0
+"""How long a verified signature of a lookup is remembered, since the identity may be revoked or expire."""
+MAX_VERDICTS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What one request code needs."""
+
+    role: Role
+    """The lowest role that may send it, when it is guarded."""
+    is_administrative: bool = False
+    is_of_brokers: bool = False
+    names_cluster: str = ""
+    """The header field with the cluster; likewise the next two."""
+    names_broker: str = ""
+    names_topic: str = ""
+    is_key_value: bool = False
+    """The key is the name of a topic if its namespace has the order configuration."""
+
+
+_KEY_VALUE: Final = Rule(Role.OPERATOR, is_administrative=True, is_key_value=True)
+_READ: Final = Rule(Role.READ)
+_OF_BROKERS: Final = Rule(Role.BROKER, is_of_brokers=True, names_cluster="clusterName", names_broker="brokerName")
+
+RULES: Final[Mapping[int, Rule]] = {
+    RequestCode.PUT_KV_CONFIG: _KEY_VALUE,
+    RequestCode.GET_KV_CONFIG: _KEY_VALUE,
+    RequestCode.DELETE_KV_CONFIG: _KEY_VALUE,
+    RequestCode.REGISTER_BROKER: _OF_BROKERS,
+    RequestCode.UNREGISTER_BROKER: _OF_BROKERS,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: Rule(Role.READ, names_topic="topic"),
+    RequestCode.GET_BROKER_CLUSTER_INFO: _READ,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: Rule(Role.OPERATOR, is_administrative=True, names_broker="brokerName"),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _READ,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: Rule(
+        Role.OPERATOR, is_administrative=True, names_cluster="clusterName", names_topic="topic"
+    ),
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: Rule(Role.BROKER, is_of_brokers=True),
+    RequestCode.GET_KVLIST_BY_NAMESPACE: _KEY_VALUE,
+    RequestCode.GET_TOPICS_BY_CLUSTER: Rule(Role.READ, names_cluster="cluster"),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _READ,
+    RequestCode.GET_UNIT_TOPIC_LIST: _READ,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _READ,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _READ,
+    RequestCode.UPDATE_NAMESRV_CONFIG: Rule(Role.ADMIN, is_administrative=True),
+    RequestCode.GET_NAMESRV_CONFIG: Rule(Role.OPERATOR),
+    RequestCode.QUERY_DATA_VERSION: _OF_BROKERS,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: Rule(Role.OPERATOR, is_administrative=True, names_broker="brokerName"),
+    RequestCode.GET_BROKER_MEMBER_GROUP: Rule(Role.READ, names_cluster="clusterName", names_broker="brokerName"),
+    RequestCode.BROKER_HEARTBEAT: _OF_BROKERS,
+}
+"""The one list of what may be asked on this port, and by whom."""
+LOOKUP_RULE: Final = RULES[RequestCode.GET_ROUTEINFO_BY_TOPIC]
+ADMINISTRATIVE: Final = frozenset(code for code, rule in RULES.items() if rule.is_administrative)
+OF_BROKERS: Final = frozenset(code for code, rule in RULES.items() if rule.is_of_brokers)
+
+
+class SignInConnection(Protocol):
+    """What a sign-in needs of a connection."""
+
+    has_signed_in: bool
+    """Whether a signature has been verified on it."""
+
+    @property
+    def peer_costs(self) -> Peer: ...
+
+    @property
+    def certificate_names(self) -> Sequence[str]:
+        """The names in the client's certificate; empty unless it was verified."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What a request is about. None: it names nothing of this kind."""
+
+    clusters: Collection[str] | None = None
+    brokers: Collection[str] | None = None
+    topics: Collection[str] | None = None
 
 
 class Permissions:
     def __init__(self, registry: Registry, live: LiveSettings) -> None:
         self._registry = registry
-        self._is_open = True
-        self.guarded: frozenset[int] = frozenset()
-        """The codes for which `check` has to be called."""
+        self._live = live
+        self._admin_mode = "open"
+        self.guards_lookups = False
+        """Whether lookups have to be signed."""
+        self._guarded: frozenset[int] = frozenset()
+        self._verdicts: dict[LookupTemplate, set[tuple[str, bytes]]] = {}
+        self._verdicts_end = 0.0
+        self._verdicts_of: object = None
         live.subscribe(self._settings_changed)
         self._settings_changed(live.current)
 
-    def _settings_changed(self, settings: Settings) -> None:
-        mode = settings.remoting_admin or ("open" if settings.listens_on_loopback_only else "off")
-        self._is_open = mode == "open"
-        self.guarded = frozenset() if self._is_open else ADMINISTRATIVE
+    @property
+    def is_open(self) -> bool:
+        """Whether everyone may send administrative requests, and leave and heartbeats are accepted as by Apache's."""
+        return self._admin_mode == "open"
 
-    def check(self, context: RequestContext) -> None:
+    def guards(self, code: int) -> bool:
+        """Whether `identify` and `authorize` have to be called for this request."""
+        return code in self._guarded or (code in OF_BROKERS and self._registry.identities.has_brokers)
+
+    async def identify(self, context: RequestContext, connection: SignInConnection) -> RequestContext:
+        """The context with the identity of the caller, if there is one. Raises ForbiddenError for a wrong signature."""
+        ext = context.request.ext or {}
+        found = self._signer(ext, connection)
+        if found is None:
+            identity = self._registry.identities.by_certificates(connection.certificate_names)
+        else:
+            identity, secret = found
+            steps = check_signature_in_steps(secret, ext, context.request.body)
+            if not await self._registry.long_work.run(steps):
+                raise self._failed_sign_in(connection)
+            connection.has_signed_in = True
+        if identity is None:
+            return context
+        return replace(context, caller=replace(context.caller, actor=identity.name, identity=identity))
+
+    def authorize(self, context: RequestContext) -> None:
         """Raises ForbiddenError when the caller may not send this request."""
-        raise self._refusal(request_name(context.request.code))
+        request, rule = context.request, RULES[context.request.code]
+        if rule.is_administrative and self._admin_mode == "off":
+            raise ForbiddenError(
+                f"{request_name(request.code)} is not allowed on this port (remoting_admin is off).",
+                advice=f"Use HTTP, or set remoting_admin; see {PAGE}.",
+            )
+        self._check(request, rule, context.caller.identity)
 
     def check_topic_registration(self, context: RequestContext, brokers: set[str]) -> None:
         """217: brokers send it for themselves, over the connection that they registered with."""
-        if not self._is_open and not brokers <= self._registry.sessions.broker_names_of(context.connection):
-            raise self._refusal(f"{request_name(context.request.code)} for brokers of another connection")
+        identity = context.caller.identity
+        if self.is_open and not self.guards(context.request.code):
+            return
+        if identity is not None:
+            _check_names(identity, _Names(brokers=brokers), request_name(context.request.code))
+        elif not brokers <= self._registry.sessions.broker_names_of(context.connection):
+            raise ForbiddenError(
+                f"{request_name(context.request.code)} is allowed only over the connection of these brokers (setting "
+                "remoting_admin).",
+                advice=f"Use HTTP, or set remoting_admin to open; see {PAGE}.",
+            )
 
-    def _refusal(self, what: str) -> ForbiddenError:
+    # -- lookups
+
+    def check_lookup(self, request: Request, connection: SignInConnection) -> None:
+        """Raises ForbiddenError when the caller may not look up this topic."""
+        ext = request.ext or {}
+        found = self._signer(ext, connection)
+        if found is None:
+            identity = self._registry.identities.by_certificates(connection.certificate_names)
+        else:
+            identity, secret = found
+            if not _is_signed(ext, request.body, secret):
+                raise self._failed_sign_in(connection)
+            connection.has_signed_in = True
+        self._check(request, LOOKUP_RULE, identity)
+
+    def verdicts(self, template: LookupTemplate) -> set[tuple[str, bytes]]:
+        """Topic and signature of the lookups of this template that are known to be allowed.
+
+        That is safe because the template, the topic and the signature determine all bytes of the request but the opaque
+        number, which is not signed: another lookup with the same three has the same verdict. It holds for a second, or
+        until an identity changes.
+        """
+        now = time.monotonic()
+        identities = self._registry.replica.view.identities
+        if now >= self._verdicts_end or identities is not self._verdicts_of:
+            self._verdicts.clear()
+            self._verdicts_end, self._verdicts_of = now + VERDICT_LIFETIME_S, identities
+        return self._verdicts.setdefault(template, set())
+
+    def allows_lookup(self, template: LookupTemplate, topic: str, signature: bytes) -> bool:
+        """Checks a lookup that is not among the verdicts, and adds it to them. A refusal is left to `check_lookup`."""
+        ext = {**(template.example.ext or {}), "topic": topic, SIGNATURE: signature.decode()}
+        found = self._registry.identities.by_access_key(ext.get(ACCESS_KEY, ""))
+        if found is None or not _is_signed(ext, b"", found[1]):
+            return False
+        try:
+            self._check(template.example._replace(ext=ext), LOOKUP_RULE, found[0])
+        except ForbiddenError:
+            return False
+        if sum(map(len, self._verdicts.values())) >= MAX_VERDICTS:
+            self._verdicts.clear()
+        self._verdicts.setdefault(template, set()).add((topic, signature))
+        return True
+
+    # -- the rules
+
+    def _settings_changed(self, settings: Settings) -> None:
+        by_address = "open" if settings.listens_on_loopback_only else "signed"
+        self._admin_mode = settings.remoting_admin or by_address
+        self.guards_lookups = settings.remoting_access == "signed"
+        if self.guards_lookups:
+            self._guarded = frozenset(RULES) - (ADMINISTRATIVE if self.is_open else frozenset())
+        else:
+            self._guarded = frozenset() if self.is_open else ADMINISTRATIVE
+
+    def _signer(self, ext: Mapping[str, str], connection: SignInConnection) -> tuple[Identity, str] | None:
+        """The identity that the request claims, with its secret. None if it is not signed. A client may have a key for
+        brokers only; then its certificate decides.
+        """
+        if ACCESS_KEY not in ext or SIGNATURE not in ext:
+            return None
+        if not connection.has_signed_in:
+            self._check_sign_ins(connection)
+        found = self._registry.identities.by_access_key(ext[ACCESS_KEY])
+        if found is None and not connection.certificate_names:
+            raise self._failed_sign_in(connection)
+        return found
+
+    def _check_sign_ins(self, connection: SignInConnection) -> None:
+        """A connection that has signed in is not affected by what others at its address do."""
+        wait_s = connection.peer_costs.sign_ins.wait_s(time.monotonic(), 1.0)
+        if wait_s > 0:
+            raise ForbiddenError(
+                "Too many failed sign-ins from this address "
+                f"(max_failed_sign_ins_per_minute_per_address is "
+                f"{self._live.current.max_failed_sign_ins_per_minute_per_address}).",
+                advice=f"Try again in {wait_s:.0f} s, with the right key.",
+            )
+
+    def _failed_sign_in(self, connection: SignInConnection) -> ForbiddenError:
+        """The same for an unknown access key, so that nobody can find out which ones exist."""
+        connection.peer_costs.sign_ins.charge(1.0, time.monotonic())
         return ForbiddenError(
-            f"{what} is not allowed on this port (setting remoting_admin).",
-            advice=f"Use HTTP with a token, or set remoting_admin to open; see {PAGE}.",
+            "The access key is unknown, or the signature is wrong.",
+            advice="Compare accessKey and secretKey with the identity (`routebook token list`). Only HMAC-SHA1 is "
+            f"understood; see {PAGE}.",
         )
+
+    def _check(self, request: Request, rule: Rule, identity: Identity | None) -> None:
+        name = request_name(request.code)
+        if identity is None:
+            setting = "remoting_admin" if rule.is_administrative else "remoting_access"
+            raise ForbiddenError(
+                f"{name} must be signed by an identity with the role {rule.role.label} (setting {setting}).",
+                advice=f"Give the client an access key and a secret key, or set {setting} to open; see {PAGE}.",
+            )
+        if identity.role < rule.role:
+            raise ForbiddenError(
+                f"Identity {identity.name} has the role {identity.role.label}, and {name} needs {rule.role.label}.",
+                advice="Use another access key.",
+            )
+        if identity.is_limited and rule is not RULES[RequestCode.REGISTER_TOPIC_IN_NAMESRV]:
+            _check_names(identity, self._names(request, rule), name, is_strict=rule.is_administrative)
+
+    def _names(self, request: Request, rule: Rule) -> _Names:
+        """The clusters and brokers also come from the route table: a registration concerns the group that has the
+        name, and the instance that has the address.
+        """
+        ext = request.ext
+        clusters = _named(read_text(ext, rule.names_cluster))
+        brokers = _named(read_text(ext, rule.names_broker))
+        topics = _named(read_text(ext, rule.names_topic))
+        if rule.is_key_value and read_text(ext, "namespace") == ORDER_TOPIC_NAMESPACE:
+            topics = _named(read_text(ext, "key"))
+        table = self._registry.replica.table
+        if rule.is_of_brokers and (address := read_text(ext, "brokerAddr")):
+            instance = table.instances.get(join_instance_name(read_text(ext, "clusterName") or "", address))
+            if instance is not None:
+                brokers.add(instance.broker)
+        for broker in tuple(brokers):
+            clusters.update(cluster for cluster, names in table.clusters.items() if broker in names)
+        return _Names(clusters or None, brokers or None, topics or None)
+
+
+def certificate_names(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The common names and the alternative names of a certificate, as `ssl` describes it."""
+    if not certificate:
+        return ()
+    subject = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return (*subject, *(value for _, value in certificate.get("subjectAltName", ())))
+
+
+def _named(name: str | None) -> set[str]:
+    return {name} if name else set()
+
+
+def _is_signed(ext: Mapping[str, str], body: bytes, secret: str) -> bool:
+    """In one step: a lookup has no body, and one that is as large as a frame is no lookup."""
+    try:
+        next(check_signature_in_steps(secret, ext, body))
+    except StopIteration as end:
+        return bool(end.value)
+    return False
+
+
+def _check_names(identity: Identity, names: _Names, request: str, *, is_strict: bool = False) -> None:
+    """Raises ForbiddenError when the policy does not cover a name. Strict: also when the request names nothing of a
+    kind that the policy limits, because then it concerns everything of that kind.
+    """
+    for kind, prefixes, covers, named in (
+        ("cluster", identity.clusters, identity.covers_cluster, names.clusters),
+        ("broker", identity.brokers, identity.covers_broker, names.brokers),
+        ("topic", identity.topics, identity.covers_topic, names.topics),
+    ):
+        outside = sorted(name for name in named or () if not covers(name))
+        if outside or (is_strict and prefixes and named is None):
+            what = f"{kind} {outside[0][:100]!r}" if outside else f"every {kind}"
+            raise ForbiddenError(
+                f"Identity {identity.name} does not cover {what}, which {request} concerns.",
+                advice=f"Its policy is: {policy_text(identity)}.",
+            )

@@ -18,7 +18,7 @@ import heapq
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from operator import itemgetter
 from time import perf_counter
@@ -49,7 +49,7 @@ from routebook.protocol.lookup_template import LookupTemplate
 from routebook.registry.registry import Registry
 from routebook.remoting.cluster_test import ClusterTestLookups
 from routebook.remoting.lookups import BATCH_BYTES, Lookups
-from routebook.remoting.permissions import Permissions
+from routebook.remoting.permissions import Permissions, certificate_names
 from routebook.remoting.reply import (
     CHANGING,
     Handler,
@@ -76,6 +76,10 @@ CONNECTION_QUEUE_BYTES: Final = 32 << 20
 """A connection with more waiting than this is not read from, so that one peer cannot fill the queue's memory alone."""
 LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 HEARTBEAT: Final = int(RequestCode.BROKER_HEARTBEAT)
+OWN_HEARTBEAT: Final = "made from a request that waits"
+"""Marks such a heartbeat, which has no signature. It concerns an instance that this connection has registered with one.
+No peer can send this very object.
+"""
 LARGE_UNREAD_BYTES: Final = 65_536
 """An incomplete frame of more bytes counts at once; the smaller ones are counted by the sweep."""
 
@@ -108,7 +112,11 @@ class Port:
         self.limits = FrameLimits(settings.max_frame_bytes, settings.max_header_bytes)
         self.encoding = HeaderEncoding[settings.serialize_type]
         self.lookups = (ClusterTestLookups if settings.cluster_test else Lookups)(
-            registry, live, metrics, success_head_encoder(SPOKEN_VERSION, self.encoding, self.limits.max_frame_bytes)
+            registry,
+            live,
+            metrics,
+            success_head_encoder(SPOKEN_VERSION, self.encoding, self.limits.max_frame_bytes),
+            permissions,
         )
         self.high_water = settings.write_buffer_high_water_mark or settings.max_output_bytes
         self.low_water = min(
@@ -269,6 +277,7 @@ class RemotingConnection(asyncio.Protocol):
         "_wire",
         "_writes_paused",
         "closed",
+        "has_signed_in",
         "peer",
         "peer_costs",
     )
@@ -292,6 +301,7 @@ class RemotingConnection(asyncio.Protocol):
         self.peer = peer
         self.peer_costs = peer_costs
         self.closed = False
+        self.has_signed_in = False
         self._is_active = True
         """Whether anything was read or written since the last sweep."""
         self._chunks = 0
@@ -400,6 +410,10 @@ class RemotingConnection(asyncio.Protocol):
         return self._wire.unread_bytes
 
     @property
+    def certificate_names(self) -> Sequence[str]:
+        return certificate_names(self._transport.get_extra_info("peercert"))
+
+    @property
     def is_closing(self) -> bool:
         """Closed by us, perhaps still waiting until the peer has read its answers."""
         return self.closed or self._transport.is_closing()
@@ -426,12 +440,13 @@ class RemotingConnection(asyncio.Protocol):
         answers: list[bytes] = []
         batch_bytes = 0
         violation: PeerProtocolError | None = None
+        find = self._find_if_allowed if self._port.permissions.guards_lookups else self._lookups.find
         for at, event in enumerate(events):
             if type(event) is not Request:
                 violation = event if type(event) is PeerProtocolError else None
                 continue
             if event.code == LOOKUP and not self._port.is_draining:
-                found = self._lookups.find(event)
+                found = find(event)
                 if type(found) is bytes:
                     try:
                         answers += self._wire.answer_in_parts(event, ResponseCode.SUCCESS, found)
@@ -460,7 +475,7 @@ class RemotingConnection(asyncio.Protocol):
         if port.is_draining and request.version > V5_3_1:
             return go_away()
         if request.code == LOOKUP:
-            found = self._lookups.find(request)
+            found = self._find_if_allowed(request)
             return Reply(body=found) if isinstance(found, bytes) else self._queue_for_upstream(request, found)
         if request.code not in port.handlers:
             return not_supported(request.code)
@@ -479,7 +494,7 @@ class RemotingConnection(asyncio.Protocol):
         cluster, address = read_text(request.ext, "clusterName"), read_text(request.ext, "brokerAddr")
         if cluster and address and self._port.registry.is_own_instance(self, cluster, address):
             ext = {"clusterName": cluster, "brokerAddr": address}
-            heartbeat = Request(HEARTBEAT, request.opaque, ext, version=request.version, flag=ONEWAY_FLAG)
+            heartbeat = Request(HEARTBEAT, request.opaque, ext, flag=ONEWAY_FLAG, remark=OWN_HEARTBEAT)
             self._port.queue.put(self._heartbeat_queue(), heartbeat)
 
     def _heartbeat_queue(self) -> ConnectionQueue:
@@ -490,6 +505,19 @@ class RemotingConnection(asyncio.Protocol):
 
     def _queues(self) -> tuple[ConnectionQueue, ...]:
         return (self._queue,) if self._heartbeats is None else (self._queue, self._heartbeats)
+
+    def _find_if_allowed(self, request: Request) -> bytes | Reply | None:
+        permissions = self._port.permissions
+        if permissions.guards_lookups:
+            try:
+                permissions.check_lookup(request, self)
+            except ForbiddenError as error:
+                name = request_name(request.code)
+                caller = Caller(ANONYMOUS, self.peer, worker=self._port.worker, port="remoting", verb=name)
+                self._port.registry.audit.refused(caller, what=object_of(request), reason=error.message)
+                self._port.metrics.request_refused("remoting", reason_of(error))
+                return reply_to_error(error)
+        return self._lookups.find(request)
 
     def _queue_for_upstream(self, request: Request, reply: Reply | None) -> Reply | None:
         """Without a reply, the lookup asks another name server, concurrently with all others."""
@@ -512,8 +540,9 @@ class RemotingConnection(asyncio.Protocol):
         )
         metrics, start = self._port.metrics, perf_counter()
         try:
-            if request.code in self._port.permissions.guarded:
-                self._port.permissions.check(context)
+            if self._port.permissions.guards(request.code) and request.remark is not OWN_HEARTBEAT:
+                context = await self._port.permissions.identify(context, self)
+                self._port.permissions.authorize(context)
             reply = await self._port.handlers[request.code](context)
         except RoutebookError as error:
             # An unreachable store is logged once, elsewhere; here a thousand brokers would log it.

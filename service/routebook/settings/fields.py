@@ -323,6 +323,13 @@ class Settings(LimitSettings):
             "(off). Empty: open when the service listens on loopback only, otherwise signed."
         ),
     )
+    remoting_access: Literal["open", "signed"] = setting(
+        "open", at_run_time=True,
+        why=(
+            "Whether all requests of the remoting port, lookups too, must be signed or come with a client certificate. "
+            "Open as Apache's; brokers must sign in any case once there is an identity with the role broker."
+        ),
+    )
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath", properties_name="configBlackList",
         allowed="names of properties, separated by semicolons",

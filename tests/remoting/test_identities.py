@@ -1,0 +1,187 @@
+"""Requests of the remoting port that have to be signed, and what the policy of an identity covers."""
+
+from typing import Any
+
+import pytest
+
+from routebook.model.identity import Credentials, Identity, Role
+from routebook.model.names import Caller
+from routebook.remoting.signatures import sign, signed_text
+from tests.remoting.port import BROKER_A, PortUnderTest, registration_body, remoting_port
+from tests.support.peers import Answer, Peer
+from tests.support.waiting import until
+
+SECRET = "a-secret-of-the-test"
+OFF_LOOPBACK = {"bind_address": "0.0.0.0"}
+SIGNED = OFF_LOOPBACK | {"remoting_access": "signed"}
+BODY = registration_body("TopicA", "TopicB")
+
+
+async def add_identity(port: PortUnderTest, name: str, role: Role, **policy: Any) -> None:
+    identity = Identity(name, role, **{kind: tuple(prefixes) for kind, prefixes in policy.items()})
+    credentials = Credentials(access_key=f"key-of-{name}", secret=SECRET)
+    await port.worker.registry.identities.create(identity, Caller("test"), credentials=credentials)
+
+
+async def ask(peer: Peer, name: str, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Answer:
+    """Sends a request that the identity of this name has signed."""
+    fields = {**(ext or {}), "AccessKey": f"key-of-{name}"}
+    signature = sign(SECRET, signed_text(fields).encode() + body)
+    return await peer.ask(code, fields | {"Signature": signature}, body)
+
+
+async def test_without_identities_signed_access_refuses_everything(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name, **SIGNED) as port, await Peer.connect(port.address) as peer:
+        for code in (100, 103, 104, 105, 106, 206, 216, 217, 319, 322, 901, 904):
+            answer = await peer.ask(code, BROKER_A | {"topic": "TopicA"}, BODY if code in (103, 322) else b"")
+            assert answer.code == 16, code
+            assert "signed" in (answer.remark or "")
+            assert "docs/security.md" in (answer.remark or "")
+
+
+async def test_a_signed_lookup_is_answered_and_others_are_refused(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name, **SIGNED) as port, await Peer.connect(port.address) as peer:
+        await add_identity(port, "broker", Role.BROKER)
+        await add_identity(port, "client", Role.READ, topics=["Topic"])
+        assert (await ask(peer, "broker", 103, BROKER_A, BODY)).code == 0
+        for _ in range(8):  # the later ones match the template
+            assert (await ask(peer, "client", 105, {"topic": "TopicA"})).code == 0
+            assert (await ask(peer, "client", 105, {"topic": "TopicB"})).code == 0
+            assert (await ask(peer, "client", 105, {"topic": "TopicC"})).code == 17
+            assert (await ask(peer, "client", 105, {"topic": "Other"})).code == 16
+            unsigned = await peer.ask(105, {"topic": "TopicA"})
+            assert unsigned.code == 16
+            stolen = {"AccessKey": "key-of-client", "topic": "TopicA"}
+            of_another_topic = sign(SECRET, signed_text(stolen | {"topic": "TopicB"}).encode())
+            assert (await peer.ask(105, stolen | {"Signature": of_another_topic})).code == 16
+
+
+async def test_a_revoked_identity_is_refused_at_once_on_open_connections(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name, **SIGNED) as port, await Peer.connect(port.address) as peer:
+        await add_identity(port, "broker", Role.BROKER)
+        await add_identity(port, "client", Role.READ)
+        await ask(peer, "broker", 103, BROKER_A, BODY)
+        for _ in range(6):
+            assert (await ask(peer, "client", 105, {"topic": "TopicA"})).code == 0
+        await port.worker.registry.identities.revoke("client", Caller("test"))
+        assert (await ask(peer, "client", 105, {"topic": "TopicA"})).code == 16
+        assert (await ask(peer, "client", 106)).code == 16
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [
+        (Role.READ, {105, 106, 206, 224, 304, 901}),
+        (Role.BROKER, {103, 104, 105, 106, 206, 224, 304, 322, 901, 904}),
+        (Role.OPERATOR, {101, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 319, 322, 327, 901, 904}),
+        (Role.ADMIN, {101, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 318, 319, 322, 327, 901, 904}),
+    ],
+)
+async def test_each_role_may_send_its_requests(
+    role: Role, allowed: set[int], store_url: str, namespace_name: str
+) -> None:
+    codes = {101, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 318, 319, 322, 327, 901, 904}
+    async with remoting_port(store_url, namespace_name, **SIGNED) as port, await Peer.connect(port.address) as peer:
+        await add_identity(port, "someone", role)
+        named = BROKER_A | {"cluster": "DefaultCluster", "topic": "TopicA", "namespace": "n", "key": "k"}
+        found = set()
+        for code in codes:
+            answer = await ask(peer, "someone", code, named, BODY if code in (103,) else b"")
+            if answer.code != 16:
+                found.add(code)
+        assert found == allowed
+
+
+async def test_a_signed_operator_may_change_the_fleet_by_default(store_url: str, namespace_name: str) -> None:
+    """`remoting_admin` is not set, and the service listens on more than loopback."""
+    async with (
+        remoting_port(store_url, namespace_name, **OFF_LOOPBACK) as port,
+        await Peer.connect(port.address) as peer,
+    ):
+        await add_identity(port, "ops", Role.OPERATOR)
+        await add_identity(port, "reader", Role.READ)
+        assert (await peer.ask(216, {"topic": "TopicA"})).code == 16
+        refused = await ask(peer, "reader", 216, {"topic": "TopicA"})
+        assert (refused.code, "needs operator" in (refused.remark or "")) == (16, True)
+        assert (await ask(peer, "ops", 216, {"topic": "TopicA"})).code == 0
+        assert (await ask(peer, "ops", 100, {"namespace": "n", "key": "k", "value": "v"})).code == 0
+        (entry,) = [change for change in await port.worker.registry.changes(0, 100) if change.kind.startswith("kv")]
+        assert entry.fields["actor"] == "ops"
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "ext", "expected"),
+    [
+        ({"topics": ["pay-"]}, 216, {"topic": "pay-1"}, 0),
+        ({"topics": ["pay-"]}, 216, {"topic": "other"}, 16),
+        ({"topics": ["pay-"]}, 205, {"brokerName": "broker-a"}, 16),
+        ({"clusters": ["c1"]}, 216, {"topic": "pay-1", "clusterName": "c1"}, 0),
+        ({"clusters": ["c1"]}, 216, {"topic": "pay-1", "clusterName": "c2"}, 16),
+        ({"clusters": ["c1"]}, 216, {"topic": "pay-1"}, 16),
+        ({"clusters": ["Def"]}, 205, {"brokerName": "broker-a"}, 0),
+        ({"clusters": ["c1"]}, 205, {"brokerName": "broker-a"}, 16),
+        ({"brokers": ["broker-"]}, 205, {"brokerName": "broker-a"}, 0),
+        ({"brokers": ["other-"]}, 327, {"brokerName": "broker-a"}, 16),
+        ({"topics": ["pay-"]}, 100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "pay-1", "value": "b:1"}, 0),
+        ({"topics": ["pay-"]}, 100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "x", "value": "b:1"}, 16),
+        ({"topics": ["pay-"]}, 100, {"namespace": "n", "key": "pay-1", "value": "b:1"}, 16),
+        ({"topics": ["pay-"]}, 219, {"namespace": "ORDER_TOPIC_CONFIG"}, 16),
+    ],
+)
+async def test_a_policy_limits_what_an_operator_may_change(
+    policy: dict[str, list[str]], code: int, ext: dict[str, str], expected: int, store_url: str, namespace_name: str
+) -> None:
+    async with (
+        remoting_port(store_url, namespace_name, **OFF_LOOPBACK) as port,
+        await Peer.connect(port.address) as peer,
+    ):
+        assert (await peer.ask(103, BROKER_A, BODY)).code == 0
+        await add_identity(port, "ops", Role.OPERATOR, **policy)
+        answer = await ask(peer, "ops", code, ext)
+        assert answer.code == expected, answer
+        assert expected == 0 or "ops does not cover" in (answer.remark or "")
+
+
+async def test_with_broker_identities_a_seat_belongs_to_its_identity(store_url: str, namespace_name: str) -> None:
+    async with (
+        remoting_port(store_url, namespace_name, **OFF_LOOPBACK) as port,
+        await Peer.connect(port.address) as peer,
+    ):
+        await add_identity(port, "a", Role.BROKER, brokers=["broker-a"])
+        await add_identity(port, "b", Role.BROKER, brokers=["broker-b"])
+        assert (await ask(peer, "a", 103, BROKER_A, BODY)).code == 0
+        broker_b = BROKER_A | {"brokerName": "broker-b"}
+        attacks = {
+            "another seat": (103, BROKER_A | {"brokerAddr": "127.0.0.66:10911"}, BODY),
+            "the address of another broker": (103, broker_b, BODY),
+            "an unregistration": (104, BROKER_A, b""),
+            "an unregistration of the address under another name": (104, broker_b, b""),
+            "a heartbeat": (904, BROKER_A, b""),
+            "a heartbeat under another name": (904, broker_b, b""),
+            "a query": (322, BROKER_A, b""),
+        }
+        before = port.worker.replica.version
+        for what, (code, ext, body) in attacks.items():
+            assert (await ask(peer, "b", code, ext, body)).code == 16, what
+            assert (await peer.ask(code, ext, body)).code == 16, f"{what}, unsigned"
+        assert port.worker.replica.version == before
+        assert (await ask(peer, "a", 904, BROKER_A)).code == 0
+        assert (await peer.ask(105, {"topic": "TopicA"})).code == 0
+        assert (await ask(peer, "a", 104, BROKER_A)).code == 0
+        await until(lambda: not port.worker.replica.view.instances)
+
+
+async def test_failed_sign_ins_are_limited_by_address(store_url: str, namespace_name: str) -> None:
+    limit = {"max_failed_sign_ins_per_minute_per_address": "5"}
+    async with (
+        remoting_port(store_url, namespace_name, **SIGNED, **limit) as port,
+        await Peer.connect(port.address) as signed_in,
+        await Peer.connect(port.address) as guesser,
+        await Peer.connect(port.address) as late,
+    ):
+        await add_identity(port, "client", Role.READ)
+        assert (await ask(signed_in, "client", 106)).code == 0
+        remarks = [(await ask(guesser, "nobody", 106)).remark or "" for _ in range(7)]
+        assert ["Too many failed sign-ins" in remark for remark in remarks] == [False] * 5 + [True] * 2
+        assert "Too many" in ((await ask(late, "client", 106)).remark or "")
+        assert (await ask(signed_in, "client", 106)).code == 0
