@@ -22,12 +22,12 @@ from routebook.errors import ForbiddenError
 from routebook.listeners.peers import Peer
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.model.identity import Identity, Role, policy_text
-from routebook.model.names import join_instance_name
+from routebook.model.names import ANONYMOUS, Caller, join_instance_name
 from routebook.protocol.frame import Request, RequestCode, request_name
 from routebook.protocol.headers import read_text
 from routebook.protocol.lookup_template import LookupTemplate
 from routebook.registry.registry import Registry
-from routebook.remoting.reply import RequestContext
+from routebook.remoting.reply import Reply, RequestContext, object_of, reply_to_error
 from routebook.remoting.signatures import ACCESS_KEY, SIGNATURE, check_signature_in_steps
 from routebook.settings import LiveSettings, Settings
 
@@ -93,6 +93,7 @@ OF_BROKERS: Final = frozenset(code for code, rule in RULES.items() if rule.is_of
 class SignInConnection(Protocol):
     """What a sign-in needs of a connection."""
 
+    peer: str
     has_signed_in: bool
     """Whether a signature has been verified on it."""
 
@@ -178,8 +179,20 @@ class Permissions:
 
     # -- lookups
 
-    def check_lookup(self, request: Request, connection: SignInConnection) -> None:
-        """Raises ForbiddenError when the caller may not look up this topic."""
+    def refuse_lookup(self, request: Request, connection: SignInConnection) -> Reply | None:
+        """The reply to a caller that may not look up this topic, else None."""
+        if not self.guards_lookups:
+            return None
+        try:
+            self._check_lookup(request, connection)
+        except ForbiddenError as error:
+            registry, verb = self._registry, request_name(request.code)
+            caller = Caller(ANONYMOUS, connection.peer, worker=registry.worker, port="remoting", verb=verb)
+            registry.audit.refused(caller, what=object_of(request), reason=error.message)
+            return reply_to_error(error)
+        return None
+
+    def _check_lookup(self, request: Request, connection: SignInConnection) -> None:
         ext = request.ext or {}
         found = self._signer(ext, connection)
         if found is None:
@@ -206,7 +219,7 @@ class Permissions:
         return self._verdicts.setdefault(template, set())
 
     def allows_lookup(self, template: LookupTemplate, topic: str, signature: bytes) -> bool:
-        """Checks a lookup that is not among the verdicts, and adds it to them. A refusal is left to `check_lookup`."""
+        """Checks a lookup that is not among the verdicts, and adds it to them. A refusal is left to `refuse_lookup`."""
         ext = {**(template.example.ext or {}), "topic": topic, SIGNATURE: signature.decode()}
         found = self._registry.identities.by_access_key(ext.get(ACCESS_KEY, ""))
         if found is None or not _is_signed(ext, b"", found[1]):

@@ -507,17 +507,7 @@ class RemotingConnection(asyncio.Protocol):
         return (self._queue,) if self._heartbeats is None else (self._queue, self._heartbeats)
 
     def _find_if_allowed(self, request: Request) -> bytes | Reply | None:
-        permissions = self._port.permissions
-        if permissions.guards_lookups:
-            try:
-                permissions.check_lookup(request, self)
-            except ForbiddenError as error:
-                name = request_name(request.code)
-                caller = Caller(ANONYMOUS, self.peer, worker=self._port.worker, port="remoting", verb=name)
-                self._port.registry.audit.refused(caller, what=object_of(request), reason=error.message)
-                self._port.metrics.request_refused("remoting", reason_of(error))
-                return reply_to_error(error)
-        return self._lookups.find(request)
+        return self._port.permissions.refuse_lookup(request, self) or self._lookups.find(request)
 
     def _queue_for_upstream(self, request: Request, reply: Reply | None) -> Reply | None:
         """Without a reply, the lookup asks another name server, concurrently with all others."""
