@@ -1,11 +1,13 @@
 """A wrong setting stops the start; the error names the key, the value and what is allowed."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from routebook.errors import SettingsError
 from routebook.settings import load
+from tests.architecture.sources import ROOT
 
 
 @pytest.mark.parametrize(
@@ -103,6 +105,14 @@ def test_a_secret_under_a_mistyped_name_is_not_shown() -> None:
 )
 def test_variables_of_other_programs_are_ignored(variable: str) -> None:
     load({}, {variable: "anything"})
+
+
+def test_the_variables_of_the_pipeline_do_not_stop_the_service() -> None:
+    """Both run in one shell: after `export ROUTEBOOK_LAKE=…`, as documented, `routebook up` has to start."""
+    sources = (ROOT / "pipeline").rglob("*.py")
+    named = {name for file in sources for name in re.findall(r'"(ROUTEBOOK_[A-Z_]+)"', file.read_text())}
+    assert {"ROUTEBOOK_LAKE", "ROUTEBOOK_NAMESPACE", "ROUTEBOOK_REDIS_URL"} <= named
+    load({}, {**dict.fromkeys(named, "lake"), "ROUTEBOOK_REDIS_URL": "redis://127.0.0.1"})
 
 
 def test_a_kubernetes_service_link_is_not_taken_for_a_port() -> None:

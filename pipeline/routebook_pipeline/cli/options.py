@@ -212,6 +212,12 @@ def parse_thresholds(given: Iterable[str]) -> Thresholds:
                 f"--threshold {threshold!r} has no value. Allowed: NAME=VALUE with NAME one of {threshold_names()}."
             )
         field = _threshold_field(name)
+        has_unit_in_name = field == name.strip().replace("-", "_")
+        if not has_unit_in_name and text.strip().isdigit():
+            raise WrongUsageError(
+                f"--threshold {threshold} has no unit. Write {name}={text}s, for instance, or {field}={text} for "
+                "milliseconds."
+            )
         chosen[field] = _threshold_value(field, text)
     return replace(DEFAULTS, **chosen)  # type: ignore[arg-type]  # _threshold_value checks the type of each field
 

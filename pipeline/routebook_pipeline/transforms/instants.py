@@ -9,8 +9,6 @@ Strings are joined afterwards, by the row's place in the history (`ord`).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
@@ -42,10 +40,19 @@ class Instants:
         return cls([Instant(ms=ms) for ms in sorted(set(times_ms))])
 
     def first_visible(self) -> Column:
-        """The number of the first instant at which the row is visible."""
-        if len(self.ordered) == 1:
-            return F.lit(0)
-        return reduce(add, [F.when(is_visible_at(instant), 0).otherwise(1) for instant in self.ordered])
+        """The number of the first instant at which the row is visible; the last one if there is none."""
+        return self._first_visible_among(0, len(self.ordered) - 1)
+
+    def _first_visible_among(self, low: int, high: int) -> Column:
+        """A binary search as one expression. A sum over all instants would be nested once per instant, and overflow the
+        JVM's stack in a window of a year.
+        """
+        if low == high:
+            return F.lit(low)
+        middle = (low + high) // 2
+        return F.when(is_visible_at(self.ordered[middle]), self._first_visible_among(low, middle)).otherwise(
+            self._first_visible_among(middle + 1, high)
+        )
 
     def visible(self, rows: DataFrame) -> DataFrame:
         """The rows that are visible at the last instant."""

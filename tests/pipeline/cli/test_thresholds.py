@@ -26,6 +26,12 @@ def test_an_unknown_name_lists_all_with_their_defaults() -> None:
     assert threshold_names() in str(raised.value)
 
 
+def test_a_duration_needs_a_unit_in_its_name_or_in_its_value() -> None:
+    assert parse_thresholds(["flap_ms=30"]).flap_ms == 30
+    with pytest.raises(WrongUsageError, match=r"flap=30 has no unit\. Write flap=30s"):
+        parse_thresholds(["flap=30"])
+
+
 @pytest.mark.parametrize(
     "given", ["objective", "objective=2", "objective=a", "flap=nan", "flap=-1", "late-factor=nan", "skew_groups=1.5"]
 )

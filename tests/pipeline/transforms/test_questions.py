@@ -7,7 +7,7 @@ The window is 1,000 s to 2,000 s.
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from routebook_pipeline.history import History, Window
+from routebook_pipeline.history import DAY_MS, History, Window
 from routebook_pipeline.transforms import capacity, churn, exposure, failovers, failures, heartbeat_gaps, integrity
 from tests.pipeline.scenario import Scenario, item, removed_item
 
@@ -139,3 +139,10 @@ def test_holes_and_unreadable_entries_are_counted(spark: SparkSession) -> None:
     assert (row.missing, len(row.holes), row.unreadable, row.duplicates, row.ok) == (3, 1, {"json": 1}, 0, False)
     assert row.entries + row.missing == row.last_version - row.first_version + 1
     assert row.complete_until_ms == 7
+
+
+def test_capacity_is_computed_for_every_midnight_of_a_window_of_400_days(history: History) -> None:
+    midnights = capacity.midnights(Window(0, 400 * DAY_MS))
+    rows = capacity.by_cluster(history, midnights).where("cluster = 'even'").orderBy("at_ms").collect()
+    assert [row.at_ms for row in rows] == midnights[1:], "the cluster appears during the first day"
+    assert {row.write_capacity for row in rows} == {16}
