@@ -111,7 +111,7 @@ def tables() -> dict[str, str]:
     ]
     changed = [
         {**row, "entries": ", ".join(f"{entry['version']} {entry['kind']}" for entry in row["entries"])}
-        for row in routes.route_diff(history, Instant(ms=at(16)), Instant(ms=at(17, 45)))
+        for row in routes.route_diff(history, Instant(ms=at(16) - 1), Instant(ms=at(17, 45) - 1))
     ]
     gap_figures: dict[str, tuple[str, Show]] = {
         "number": ("gaps", formats.count),

@@ -16,6 +16,8 @@ QUICK_START: Final = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:
 LIGHT: Final = (*SMALL, "--conf", QUICK_START)
 DAYS: Final = 2
 ENTRIES: Final = DAYS * 24
+FIRST_OF_LAST_DAY: Final = (DAYS - 1) * 24 + 1
+"""The version of the entry exactly at the start of `last_day`."""
 
 Entry = tuple[EntryId, bytes]
 
@@ -26,11 +28,15 @@ def seat_entry(kind: str, **fields: object) -> bytes:
 
 
 def two_days(midnight_ms: int) -> list[Entry]:
-    """One entry an hour up to the last midnight: a broker that registers repeatedly, and one entry of invalid JSON."""
+    """One entry an hour up to the last midnight: a broker that registers repeatedly, with a topic from the start
+    of the last day, and one entry of invalid JSON.
+    """
 
     def payload(version: int) -> bytes:
         if version == 1:
             return seat_entry("broker-registered", first=True)
+        if version == FIRST_OF_LAST_DAY:
+            return seat_entry("broker-changed", queues=[{"t": "orders", "r": 4, "w": 4, "p": 6, "f": 0}])
         return b"{" if version == 7 else seat_entry("broker-changed")
 
     start_ms = midnight_ms - DAYS * DAY_MS - HOUR_MS

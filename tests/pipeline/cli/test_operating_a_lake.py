@@ -16,7 +16,7 @@ from routebook_pipeline.history import DAY_MS
 from routebook_pipeline.lake.tables import Lake
 from routebook_pipeline.source.stream import EntryId
 from routebook_pipeline.times import day_of
-from tests.pipeline.cli.commands import DAYS, ENTRIES, Entry, Pipeline, export_file, last_day, seat_entry, two_days
+from tests.pipeline.cli.commands import DAYS, ENTRIES, Entry, Pipeline, export_file, iso, last_day, seat_entry, two_days
 from tests.pipeline.cli.shell import Result, Shell
 from tests.pipeline.source.streams import Stream
 
@@ -76,6 +76,11 @@ def run_single_commands(pipeline: Pipeline, midnight_ms: int, folder: Path) -> N
     assert [(row["broker"], row["availability"]) for row in before["rows"]] == [("b", 1.0)]
     assert pipeline("backfill", "--reparse", *last_day(midnight_ms)).code == 0
     assert pipeline.json(*words)["rows"] == before["rows"]
+
+    differences = pipeline.json("run", "route-diff", *last_day(midnight_ms))["rows"]
+    assert [(row["topic"], row["difference"]) for row in differences] == [("orders", "added")], "a window has its start"
+    later = ("--from", iso(midnight_ms - DAY_MS + 1000), "--to", iso(midnight_ms))
+    assert pipeline.json("run", "route-diff", *later)["rows"] == []
 
     page = folder / "by-hand" / "report.html"
     assert pipeline("report", *last_day(midnight_ms), "--out", str(page)).code == 0
