@@ -25,6 +25,7 @@ from routebook.http_api import (
 )
 from routebook.http_api.audit import AuditMiddleware
 from routebook.http_api.dependencies import AppContext
+from routebook.http_api.hosts import HostMiddleware
 from routebook.http_api.lookup import LookupEndpoint
 from routebook.http_api.middleware import BodyMiddleware, MetricsMiddleware, ReadMiddleware
 from routebook.http_api.registration import RegistrationEndpoint
@@ -81,15 +82,15 @@ def create_app(
     registry: Registry, live_settings: LiveSettings, metrics: Metrics, peers: Peers | None = None
 ) -> HttpApp:
     watchers = Watchers(metrics, live_settings)
-    app: ASGIApp = build_operations(
-        AppContext(registry, live_settings, metrics, watchers, Peers() if peers is None else peers)
-    )
-    app = RegistrationEndpoint(app, registry)
+    context = AppContext(registry, live_settings, metrics, watchers, Peers() if peers is None else peers)
+    app: ASGIApp = build_operations(context)
+    app = RegistrationEndpoint(app, context)
     app = MetricsMiddleware(app, metrics)
     app = BodyMiddleware(app, live_settings)
     app = AuditMiddleware(app, registry.audit, registry.worker)
     app = ReadMiddleware(app, registry)
     app = LookupEndpoint(app, registry, metrics)
+    app = HostMiddleware(app, registry, live_settings.current)
     return HttpApp(app, watchers)
 
 

@@ -64,7 +64,7 @@ class AuditMiddleware:
         is_write = scope["method"] in _WRITES
         if 0 < status < 400:
             if caller is not None and caller.is_operator:
-                self._audit.done(caller, what=_object_of(scope))
+                self._audit.done(caller, what=object_of(scope))
             return
         if not (is_write or status in _PERMISSION_STATUSES) or (caller is None and status in _UNKNOWN_PLACE):
             return
@@ -72,9 +72,9 @@ class AuditMiddleware:
             verb = f"{scope['method'].lower()[:10]} request"
             caller = Caller(ANONYMOUS, source_of(scope), worker=self._worker, port="http", verb=verb)
         if status == 0 or status >= 500:
-            self._audit.failed(caller, what=_object_of(scope), reason=_reason(body) or "no response")
+            self._audit.failed(caller, what=object_of(scope), reason=_reason(body) or "no response")
         else:
-            self._audit.refused(caller, what=_object_of(scope), reason=_reason(body) or f"status {status}")
+            self._audit.refused(caller, what=object_of(scope), reason=_reason(body) or f"status {status}")
 
 
 def source_of(scope: Scope) -> str:
@@ -85,7 +85,7 @@ def source_of(scope: Scope) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _object_of(scope: Scope) -> str:
+def object_of(scope: Scope) -> str:
     """The path without the query, which may contain anything."""
     return str(scope["path"])[:300].encode("utf-8", "backslashreplace").decode()
 

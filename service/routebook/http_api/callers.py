@@ -1,26 +1,43 @@
-"""The sender of a request, and its permission for administrative verbs. That rule is only here.
+"""The sender of a request, and what it may do. These rules are only here.
 
-Administrative verbs need no token from loopback and need it from elsewhere. The headers of a request can only take
-permission away: a forwarding header shows that a proxy relays the request of another client, a foreign `Origin` shows
-that the page of another site sent it, and a `Host` with a domain name may belong to a page whose name was made to
-resolve to this machine (DNS rebinding).
+Every path operation that changes something demands a role. A caller proves its role with a token or a client
+certificate. A service that listens on loopback only also trusts local callers without one; it does not do that when
+it listens on other addresses too, because a relay on the same machine makes every client look local.
+
+The headers of a request can only take permission away: a forwarding header shows that a proxy relays the request of
+another client, and a foreign `Origin` shows that the page of another site sent it. `HostMiddleware` refuses requests
+whose `Host` is not a name of this service (DNS rebinding).
 """
 
 import hmac
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from ipaddress import IPv6Address, ip_address
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
-from fastapi.security.http import HTTPAuthorizationCredentials
 
-from routebook.errors import ForbiddenError
+from routebook.errors import ForbiddenError, NotReadyError
 from routebook.http_api import problems
 from routebook.http_api.audit import note_of, source_of
-from routebook.http_api.dependencies import LiveSettingsDep, RegistryDep
+from routebook.http_api.dependencies import AppContext, ContextDep
 from routebook.http_api.problems import Problem
+from routebook.listeners.peers import Peer
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE
+from routebook.model.identity import Identity, Role, policy_text
 from routebook.model.names import ANONYMOUS, Caller
+from routebook.registry.registry import Registry
+
+CERTIFICATE_NAMES: Final = "certificate_names"
+"""Key of the ASGI state: the names in the client's verified certificate (`serving.py`)."""
+
+ADMIN_TOKEN: Final = Identity("admin-token", Role.ADMIN)
+LOCAL: Final = Identity("operator", Role.ADMIN)
+"""A local caller of a service that listens on loopback only."""
 
 _FORWARDING_HEADERS: Final = (
     "forwarded",
@@ -31,60 +48,64 @@ _FORWARDING_HEADERS: Final = (
     "x-real-ip",
 )
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_WHAT_TO_SEND: Final = (
+    "Send `Authorization: Bearer <token>`: ROUTEBOOK_ADMIN_TOKEN, or a token of `routebook token create`."
+)
 
 _bearer = HTTPBearer(
     auto_error=False,
-    scheme_name="admin token",
-    description="`ROUTEBOOK_ADMIN_TOKEN`; not needed from loopback.",
+    scheme_name="token",
+    description="`ROUTEBOOK_ADMIN_TOKEN`, or the token of an identity (`routebook token create`). Not needed when the "
+    "service listens on loopback only.",
 )
 
 
-def caller_of(request: Request, registry: RegistryDep) -> Caller:
-    """The caller of a write that needs no token. It refuses pages of other sites."""
-    caller = _note_caller(request, registry, ANONYMOUS)
-    _refuse_foreign_origin(request)
-    return caller
+# -- who sends the request
 
 
-async def administrator_of(
-    request: Request,
-    registry: RegistryDep,
-    live_settings: LiveSettingsDep,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-) -> Caller:
-    """Allows or refuses an administrative verb. `AuditMiddleware` records the caller and the result."""
-    _note_caller(request, registry, ANONYMOUS)
-    _refuse_foreign_origin(request)
-    actor = _actor(request, live_settings.current.admin_token, credentials)
-    return _note_caller(request, registry, actor)
+def identify(request: Request, context: AppContext) -> Identity | None:
+    """The identity that the request proves. None if it does not try to; a wrong token is refused."""
+    token = _bearer_token(request)
+    if token is not None:
+        return _by_token(token, context, context.peer_of(request))
+    found = context.registry.identities.by_certificates(request.scope.get("state", {}).get(CERTIFICATE_NAMES, ()))
+    if found is None and context.live_settings.current.listens_on_loopback_only and is_from_loopback(request):
+        return LOCAL
+    return found
 
 
-def _note_caller(request: Request, registry: RegistryDep, actor: str) -> Caller:
-    verb = getattr(request.scope.get("route"), "name", "register_broker")
-    source = source_of(request.scope)
-    caller = Caller(actor, source, worker=registry.worker, port="http", verb=verb)
-    note_of(request.scope).caller = caller
-    return caller
+def _bearer_token(request: Request) -> str | None:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
-CallerDep = Annotated[Caller, Depends(caller_of)]
-AdministratorDep = Annotated[Caller, Depends(administrator_of)]
-
-
-def _actor(request: Request, secret: str, credentials: HTTPAuthorizationCredentials | None) -> str:
-    if secret and credentials and hmac.compare_digest(credentials.credentials.encode(), secret.encode()):
-        return "admin-token"
-    if is_from_loopback(request):
-        return "operator"
-    if secret:
-        raise ForbiddenError(
-            "Administrative verbs need the token when they do not come from loopback.",
-            advice="Send `Authorization: Bearer <ROUTEBOOK_ADMIN_TOKEN>`.",
+def _by_token(token: str, context: AppContext, peer: Peer) -> Identity:
+    """Refuses an address that has guessed too often before it looks at the token: otherwise the answer to a right
+    guess would still tell it apart from the others.
+    """
+    now = time.monotonic()
+    wait_s = peer.sign_ins.wait_s(now, 1)
+    if wait_s > 0:
+        raise Problem(
+            replace(problems.TOO_MANY_SIGN_INS, headers={"Retry-After": str(math.ceil(wait_s))}),
+            f"Too many wrong tokens came from {peer.host} (max_failed_sign_ins_per_minute_per_address is "
+            f"{peer.sign_ins.burst:g}).",
+            advice="Correct the token of that client. After the wait, its next one is checked.",
         )
-    raise ForbiddenError(
-        "Administrative verbs are allowed from loopback only.",
-        advice="Set ROUTEBOOK_ADMIN_TOKEN on the service and send it as a bearer token, or send the request "
-        "from the same host, without a proxy, to its address or to localhost.",
+    admin_token = context.live_settings.current.admin_token
+    if admin_token and hmac.compare_digest(token.encode("utf-8", "surrogatepass"), admin_token.encode()):
+        return ADMIN_TOKEN
+    identities = context.registry.identities
+    found = identities.by_token(token)
+    if found is not None:
+        return found
+    if not identities.are_loaded:
+        raise NotReadyError("The identities are not loaded yet.", advice="Try again in a second.")
+    peer.sign_ins.take(1, now)
+    raise Problem(
+        problems.WRONG_TOKEN,
+        "The token is wrong: no identity has it. It may be revoked or expired.",
+        advice="`routebook token list` shows the identities and when they expire.",
     )
 
 
@@ -92,7 +113,7 @@ def is_from_loopback(request: Request) -> bool:
     """A Unix socket is not loopback: it has no peer address, and the client of a proxy in front of it is unknown."""
     if request.client is None or any(name in request.headers for name in _FORWARDING_HEADERS):
         return False
-    return _is_loopback_address(request.client.host) and not _is_domain_name(request.headers.get("host", ""))
+    return _is_loopback_address(request.client.host)
 
 
 def _is_loopback_address(host: str) -> bool:
@@ -105,23 +126,158 @@ def _is_loopback_address(host: str) -> bool:
     return address.is_loopback
 
 
-def _is_domain_name(host_header: str) -> bool:
-    """`localhost` and names without a dot cannot be registered, so no page of another site can have them."""
-    try:
-        name = (urlsplit(f"//{host_header}").hostname or "").rstrip(".")
-        ip_address(name)
-    except ValueError:
-        return not _is_local_name(host_header)
+# -- what it may do
+
+Scope = Callable[[Request, Registry, Identity], bool]
+"""Whether the policy of an identity covers everything that the request concerns. Called only for limited policies."""
+
+
+def whole_fleet(request: Request, registry: Registry, identity: Identity) -> bool:
+    del request, registry, identity
     return False
 
 
-def _is_local_name(host_header: str) -> bool:
-    name = host_header.rpartition(":")[0] or host_header
-    name = name.rstrip(".").lower()
-    return "." not in name or name.endswith(".localhost")
+def one_seat(request: Request, registry: Registry, identity: Identity) -> bool:
+    del registry
+    return covers_seat(identity, request.path_params["cluster"], request.path_params["name"])
 
 
-def _refuse_foreign_origin(request: Request) -> None:
+def covers_seat(identity: Identity, cluster: str, broker: str) -> bool:
+    return identity.covers_cluster(cluster) and identity.covers_broker(broker)
+
+
+def one_group(request: Request, registry: Registry, identity: Identity) -> bool:
+    return covers_group(identity, registry, request.path_params["name"])
+
+
+def covers_group(identity: Identity, registry: Registry, broker: str) -> bool:
+    """Of a group that is not in the table, no cluster is known: only a policy for all clusters covers it."""
+    group = registry.replica.view.groups.get(broker)
+    cluster_is_covered = identity.covers_cluster(group.cluster) if group else not identity.clusters
+    return cluster_is_covered and identity.covers_broker(broker)
+
+
+def one_topic(request: Request, registry: Registry, identity: Identity) -> bool:
+    """With all broker groups that have it, as far as they are in the cluster that the request names."""
+    topic, cluster = request.path_params["topic"], request.query_params.get("cluster")
+    view = registry.replica.view
+    listed = view.clusters.get(cluster, set()) if cluster else None
+    return identity.covers_topic(topic) and all(
+        covers_group(identity, registry, broker)
+        for broker in view.brokers_of(topic)
+        if listed is None or broker in listed
+    )
+
+
+def topic_name(request: Request, registry: Registry, identity: Identity) -> bool:
+    """Only the topic. The path operation checks the brokers that the body names, with `check_groups`."""
+    del registry
+    return identity.covers_topic(request.path_params["topic"])
+
+
+def order_topic(request: Request, registry: Registry, identity: Identity) -> bool:
+    """A key-value: of the order configuration, its topic counts; of any other namespace, it concerns the fleet."""
+    del registry
+    is_about_topics = request.path_params["namespace"] == ORDER_TOPIC_NAMESPACE and not identity.clusters
+    return is_about_topics and not identity.brokers and identity.covers_topic(request.path_params["key"])
+
+
+def authorize(
+    request: Request, context: AppContext, role: Role, covers: Callable[[Identity], bool], *, is_open: bool = False
+) -> Caller:
+    """`is_open`: callers without an identity are allowed too. Raises a problem that says what is wrong: the token is
+    missing, the token is wrong, or the identity may not do this. `AuditMiddleware` records the caller and the result.
+    """
+    anonymous = _note_caller(request, context, ANONYMOUS)
+    refuse_foreign_origin(request)
+    identity = identify(request, context)
+    if is_open and identity in (None, LOCAL):
+        return anonymous
+    if identity is None:
+        raise _missing_token(context, role)
+    caller = _note_caller(request, context, identity.name, None if identity is LOCAL else identity)
+    if identity.role < role:
+        raise ForbiddenError(
+            f"Identity {identity.name!r} has the role {identity.role.label}; this request needs {role.label}.",
+            advice="Use an identity with that role (`routebook token create --role`).",
+        )
+    if identity.is_limited and not covers(identity):
+        raise ForbiddenError(
+            f"The policy of identity {identity.name!r} does not cover this request; it covers {policy_text(identity)}.",
+            advice="Use an identity whose policy covers all that the request concerns.",
+        )
+    return caller
+
+
+def _note_caller(request: Request, context: AppContext, actor: str, identity: Identity | None = None) -> Caller:
+    verb = getattr(request.scope.get("route"), "name", "register_broker")
+    source, worker = source_of(request.scope), context.registry.worker
+    caller = Caller(actor, source, identity, worker=worker, port="http", verb=verb)
+    note_of(request.scope).caller = caller
+    return caller
+
+
+def _missing_token(context: AppContext, role: Role) -> Problem:
+    detail = f"This request needs a token with the role {role.label}, and it has none."
+    if context.live_settings.current.admin_token or context.registry.identities.any:
+        return Problem(problems.MISSING_TOKEN, detail, advice=_WHAT_TO_SEND)
+    return Problem(
+        problems.MISSING_TOKEN,
+        f"{detail} The service has no token yet.",
+        advice="Set ROUTEBOOK_ADMIN_TOKEN on the service and send it as `Authorization: Bearer <token>`. A service "
+        "that listens on loopback only needs no token for local callers.",
+    )
+
+
+def check_groups(caller: Caller, registry: Registry, brokers: list[str]) -> None:
+    """For requests whose body names the broker groups."""
+    identity = caller.identity
+    if identity is None or not identity.is_limited:
+        return
+    outside = [broker for broker in brokers if not covers_group(identity, registry, broker)]
+    if outside:
+        raise ForbiddenError(
+            f"The policy of identity {identity.name!r} does not cover broker {outside[0]!r}.",
+            advice=f"It covers {policy_text(identity)}.",
+        )
+
+
+# -- dependencies of the path operations
+
+
+def administrator_with(role: Role, scope: Scope = whole_fleet) -> Callable[..., Caller]:
+    """A dependency for administrative verbs."""
+
+    def administrator_of(request: Request, context: ContextDep, _token: Annotated[object, Security(_bearer)]) -> Caller:
+        return authorize(request, context, role, lambda identity: scope(request, context.registry, identity))
+
+    return administrator_of
+
+
+def broker_with(scope: Scope) -> Callable[..., Caller]:
+    """A dependency for what brokers send. It needs no token until an identity with the role `broker` exists."""
+
+    def broker_of(request: Request, context: ContextDep, _token: Annotated[object, Security(_bearer)]) -> Caller:
+        is_open = not context.registry.identities.has_brokers
+        return authorize(
+            request, context, Role.BROKER, lambda identity: scope(request, context.registry, identity), is_open=is_open
+        )
+
+    return broker_of
+
+
+AdminDep = Annotated[Caller, Depends(administrator_with(Role.ADMIN))]
+OperatorDep = Annotated[Caller, Depends(administrator_with(Role.OPERATOR))]
+GroupOperatorDep = Annotated[Caller, Depends(administrator_with(Role.OPERATOR, one_group))]
+SeatOwnerDep = Annotated[Caller, Depends(administrator_with(Role.BROKER, one_seat))]
+"""A broker may remove itself, but not without a token: anyone could remove it then."""
+TopicOperatorDep = Annotated[Caller, Depends(administrator_with(Role.OPERATOR, one_topic))]
+KvOperatorDep = Annotated[Caller, Depends(administrator_with(Role.OPERATOR, order_topic))]
+SeatBrokerDep = Annotated[Caller, Depends(broker_with(one_seat))]
+TopicBrokerDep = Annotated[Caller, Depends(broker_with(topic_name))]
+
+
+def refuse_foreign_origin(request: Request) -> None:
     """Browsers send the page's origin with every write; other clients do not."""
     origin = request.headers.get("origin")
     if origin is None or _is_same_origin(origin, request.headers.get("host", "")):

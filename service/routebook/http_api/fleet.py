@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from routebook.http_api.callers import AdministratorDep, CallerDep
+from routebook.http_api.callers import GroupOperatorDep, TopicBrokerDep, TopicOperatorDep, check_groups
 from routebook.http_api.dependencies import (
     TOPIC_PATH,
     WAIT_FOR_MIN_VERSION,
@@ -65,7 +65,7 @@ async def show_broker(name: BrokerName, registry: RegistryDep) -> Broker:
     responses=problem_responses(*BODY, *ADMIN, *STORE),
 )
 async def set_write_permission(
-    name: BrokerName, body: WritePermissionInput, registry: RegistryDep, caller: AdministratorDep
+    name: BrokerName, body: WritePermissionInput, registry: RegistryDep, caller: GroupOperatorDep
 ) -> TopicWriteResult:
     """For maintenance: producers use other brokers while consumers continue to read. A registration with a new data
     version overwrites it.
@@ -110,12 +110,14 @@ async def show_topic(topic: TopicName, registry: RegistryDep) -> Topic:
     responses=problem_responses(*BODY, *WRITE, not_found("broker")),
 )
 async def register_topic(
-    topic: TopicName, body: TopicInput, registry: RegistryDep, caller: CallerDep
+    topic: TopicName, body: TopicInput, registry: RegistryDep, caller: TopicBrokerDep
 ) -> TopicWriteResult:
     """Adds queues of a topic to broker groups that are registered already. The next changed registration of a broker
     overwrites them.
     """
-    result = await registry.register_topic(topic, body.as_queues(), caller)
+    queues = body.as_queues()
+    check_groups(caller, registry, list(queues))
+    result = await registry.register_topic(topic, queues, caller)
     return TopicWriteResult(count=result.count, version=result.version)
 
 
@@ -128,7 +130,7 @@ async def register_topic(
 async def delete_topic(
     topic: TopicName,
     registry: RegistryDep,
-    caller: AdministratorDep,
+    caller: TopicOperatorDep,
     cluster: Annotated[str | None, Query(description="Delete it only from brokers listed under this cluster.")] = None,
 ) -> TopicWriteResult:
     """The topic returns with the next registration that contains it, so delete it on the brokers first."""

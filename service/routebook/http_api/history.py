@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from routebook.http_api import problems
-from routebook.http_api.callers import AdministratorDep
+from routebook.http_api.callers import OperatorDep
 from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, ContextDep, RegistryDep
 from routebook.http_api.openapi import ADMIN, READ, STORE, problem_responses
 from routebook.http_api.schemas import BaselineRequested, ChangeEntry, Changes, MissingEntries
@@ -100,7 +100,7 @@ async def list_changes(
     summary="Write the whole table into the history",
     responses=problem_responses(*ADMIN, *STORE),
 )
-async def request_baseline(registry: RegistryDep, caller: AdministratorDep) -> BaselineRequested:
+async def request_baseline(registry: RegistryDep, caller: OperatorDep) -> BaselineRequested:
     """The leader writes it within some seconds, in parts, from `baseline-begin` to `baseline-end`. Readers of the
     history can begin there. It does not change any route.
     """

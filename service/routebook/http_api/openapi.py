@@ -49,8 +49,14 @@ INPUT: Final = (problems.INVALID,)
 BODY: Final = (problems.BROKEN_JSON, problems.TOO_SLOW, problems.TOO_LARGE, problems.INVALID, problems.LIMIT)
 READ: Final = (problems.INVALID, problems.NOT_SEEN_YET)
 STORE: Final = (problems.STORE_UNAVAILABLE,)
-ADMIN: Final = (problems.FORBIDDEN, problems.FOREIGN_ORIGIN)
-WRITE: Final = (problems.FOREIGN_ORIGIN, problems.STORE_UNAVAILABLE)
+ADMIN: Final = (
+    problems.MISSING_TOKEN,
+    problems.WRONG_TOKEN,
+    problems.FORBIDDEN,
+    problems.FOREIGN_ORIGIN,
+    problems.TOO_MANY_SIGN_INS,
+)
+WRITE: Final = (*ADMIN, problems.STORE_UNAVAILABLE)
 
 
 def problem_responses(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
@@ -86,8 +92,10 @@ The name service for RocketMQ fleets: which brokers have a topic, and which brok
 * **Writes** are visible at once on the worker that answered them, and within a second on all others.
 * **Errors** are `application/problem+json`: compare `type`, read `detail`, follow `advice`. 404 means that
   the table is complete and does not contain the object; when the worker cannot be sure, the answer is 503.
-* **Administrative** requests (marked with a lock) need no token from loopback; from elsewhere they need the
-  administration token.
+* **Tokens**: administrative requests (marked with a lock) need a bearer token with the role `operator` or `admin`,
+  unless the service listens on loopback only. What brokers send (marked as well) needs one with the role `broker` as
+  soon as such an identity exists.
+* **Host**: the header must be an address or a name of the service; otherwise the answer is 421.
 """
 
 TAGS: Final = [

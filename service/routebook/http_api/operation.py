@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import PlainTextResponse
 
-from routebook.http_api.callers import AdministratorDep
+from routebook.http_api.callers import AdminDep, KvOperatorDep, OperatorDep
 from routebook.http_api.dependencies import (
     WAIT_FOR_MIN_VERSION,
     KvKey,
@@ -55,7 +55,7 @@ async def show_status(registry: RegistryDep) -> StatusResult:
     responses=problem_responses(*READ, *ADMIN),
     dependencies=[WAIT_FOR_MIN_VERSION],
 )
-async def list_settings(live_settings: LiveSettingsDep, caller: AdministratorDep) -> Settings:
+async def list_settings(live_settings: LiveSettingsDep, caller: AdminDep) -> Settings:
     """The settings in force on this worker, each with its origin. Secrets are masked."""
     del caller
     rows = live_settings.describe()
@@ -72,7 +72,7 @@ async def change_setting(
     key: Annotated[str, Path(description="A setting that can be changed at run time.", examples=["hold_percent"])],
     body: SettingInput,
     registry: RegistryDep,
-    caller: AdministratorDep,
+    caller: AdminDep,
 ) -> WriteResult:
     """The value is stored, reaches all workers within a second, and survives restarts. On a worker that has the setting
     as a flag or environment variable, that value stays in force.
@@ -101,7 +101,7 @@ async def show_expiry(registry: RegistryDep) -> ExpiryResult:
     summary="Release a held expiry",
     responses=problem_responses(*ADMIN, *STORE),
 )
-async def release_expiry(registry: RegistryDep, caller: AdministratorDep) -> ExpiryResult:
+async def release_expiry(registry: RegistryDep, caller: OperatorDep) -> ExpiryResult:
     """Confirms that the brokers really are gone: the next scan removes those that are still silent. When nothing is on
     hold, it changes nothing.
     """
@@ -120,7 +120,7 @@ _KEY_PATH: Final = "/v1/kv/{namespace}/{key:path}"
     responses=problem_responses(*READ, *ADMIN, not_found("key-value-namespace")),
     dependencies=[WAIT_FOR_MIN_VERSION],
 )
-async def list_kv(namespace: KvNamespace, registry: RegistryDep, page: PageDep, caller: AdministratorDep) -> KvTable:
+async def list_kv(namespace: KvNamespace, registry: RegistryDep, page: PageDep, caller: OperatorDep) -> KvTable:
     """A namespace whose keys were all deleted still exists, with an empty table."""
     del caller
     table = registry.kv(namespace)
@@ -135,7 +135,7 @@ async def list_kv(namespace: KvNamespace, registry: RegistryDep, page: PageDep, 
     responses=problem_responses(*READ, *ADMIN, not_found("key")),
     dependencies=[WAIT_FOR_MIN_VERSION],
 )
-async def get_kv(namespace: KvNamespace, key: KvKey, registry: RegistryDep, caller: AdministratorDep) -> KvValue:
+async def get_kv(namespace: KvNamespace, key: KvKey, registry: RegistryDep, caller: KvOperatorDep) -> KvValue:
     """Answered from memory, like all reads."""
     del caller
     return KvValue(namespace=namespace, key=key, value=registry.kv_value(namespace, key))
@@ -143,7 +143,7 @@ async def get_kv(namespace: KvNamespace, key: KvKey, registry: RegistryDep, call
 
 @router.put(_KEY_PATH, tags=["key-values"], summary="Write a value", responses=problem_responses(*BODY, *ADMIN, *STORE))
 async def put_kv(
-    namespace: KvNamespace, key: KvKey, body: KvInput, registry: RegistryDep, caller: AdministratorDep
+    namespace: KvNamespace, key: KvKey, body: KvInput, registry: RegistryDep, caller: KvOperatorDep
 ) -> WriteResult:
     """The name server itself reads only the namespace `ORDER_TOPIC_CONFIG`: the key is a topic, the value
     `broker:queues;…`.
@@ -157,7 +157,7 @@ async def put_kv(
     summary="Delete a value",
     responses=problem_responses(*INPUT, *ADMIN, *STORE, not_found("key")),
 )
-async def delete_kv(namespace: KvNamespace, key: KvKey, registry: RegistryDep, caller: AdministratorDep) -> WriteResult:
+async def delete_kv(namespace: KvNamespace, key: KvKey, registry: RegistryDep, caller: KvOperatorDep) -> WriteResult:
     """The namespace remains, even when this was its last key."""
     return WriteResult(version=await registry.delete_kv(namespace, key, caller))
 

@@ -50,7 +50,11 @@ _CLOSE: Final = {"Connection": "close"}
 
 BROKEN_JSON = Kind("broken-json", 400, "The body is not JSON")
 BAD_REQUEST = Kind("bad-request", 400, "The request cannot be understood")
-FORBIDDEN = Kind("forbidden", 403, "Not allowed from here")
+MISSING_TOKEN = Kind("token-missing", 401, "A token is missing", {"WWW-Authenticate": 'Bearer realm="routebook"'})
+WRONG_TOKEN = Kind(
+    "token-wrong", 401, "The token is wrong", {"WWW-Authenticate": 'Bearer realm="routebook", error="invalid_token"'}
+)
+FORBIDDEN = Kind("forbidden", 403, "Not allowed")
 FOREIGN_ORIGIN = Kind("foreign-origin", 403, "Not allowed for pages of other sites")
 NOT_FOUND = Kind("not-found", 404, "Not in the route table")
 UNKNOWN_BROKER = Kind("unknown-broker", 404, "No such broker is registered")
@@ -61,8 +65,10 @@ TOO_SLOW = Kind("request-too-slow", 408, "The request did not arrive in time", _
 REFUSED = Kind("refused", 409, "The rules of the route table do not allow it")
 CONFLICT = Kind("conflict", 409, "Something else has it already")
 TOO_LARGE = Kind("body-too-large", 413, "The body is larger than allowed", _CLOSE)
+WRONG_HOST = Kind("wrong-host", 421, "The request is for another host")
 INVALID = Kind("invalid-input", 422, "A value is not allowed")
 LIMIT = Kind("limit-reached", 422, "A limit does not allow it")
+TOO_MANY_SIGN_INS = Kind("too-many-sign-ins", 429, "Too many wrong tokens came from this address", _RETRY_SOON)
 INTERNAL = Kind("internal-error", 500, "Internal error")
 NOT_READY = Kind("not-ready", 503, "The route table may be incomplete or outdated", _RETRY_SOON)
 STORE_UNAVAILABLE = Kind("store-unavailable", 503, "The store does not answer", _RETRY_SOON)

@@ -18,15 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from routebook.errors import NotFoundError, RoutebookError
 from routebook.http_api import problems
-from routebook.http_api.callers import AdministratorDep, CallerDep, caller_of
-from routebook.http_api.dependencies import BrokerId, BrokerName, ClusterName, RegistryDep
+from routebook.http_api.callers import SeatBrokerDep, SeatOwnerDep, authorize, covers_seat
+from routebook.http_api.dependencies import AppContext, BrokerId, BrokerName, ClusterName, RegistryDep
 from routebook.http_api.middleware import PATH_PATTERN
 from routebook.http_api.openapi import ADMIN, BODY, INPUT, STORE, WRITE, not_found, problem_responses
 from routebook.http_api.problems import Problem
 from routebook.http_api.schemas import INT32_MAX, INT64_MAX, RequestBody, ResponseBody, Version, WriteResult
 from routebook.model.broker import DataVersion, QueueData, Registration, RegistrationResult, Seat, TopicMapping
+from routebook.model.identity import Role
 from routebook.model.names import check_address, check_broker_id, check_name
-from routebook.registry.registry import Registry
 
 _COUNT = Annotated[int, Field(ge=0, le=INT32_MAX)]
 _LONG = Annotated[int, Field(ge=-(2**63), le=INT64_MAX)]
@@ -209,7 +209,7 @@ async def unregister_broker(
     name: BrokerName,
     id: BrokerId,  # noqa: A002 - the path calls it id
     registry: RegistryDep,
-    caller: AdministratorDep,
+    caller: SeatOwnerDep,
 ) -> WriteResult:
     """Removes the broker from its seat at once. With its last broker, the group and its topics are removed."""
     return WriteResult(version=await registry.unregister(cluster, name, id, caller, cause="operator"))
@@ -225,7 +225,7 @@ async def heartbeat(
     name: BrokerName,
     id: BrokerId,  # noqa: A002 - the path calls it id
     registry: RegistryDep,
-    caller: CallerDep,
+    caller: SeatBrokerDep,
 ) -> WriteResult:
     """Restarts the broker's `timeout_ms`. After `unknown-broker`, register again."""
     try:
@@ -238,9 +238,10 @@ async def heartbeat(
 class RegistrationEndpoint:
     """Answers every PUT of a seat. `BodyMiddleware` before it delivers the body in one message."""
 
-    def __init__(self, app: ASGIApp, registry: Registry) -> None:
+    def __init__(self, app: ASGIApp, context: AppContext) -> None:
         self._app = app
-        self._registry = registry
+        self._context = context
+        self._registry = context.registry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = _SEAT_PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "PUT" else None
@@ -263,7 +264,13 @@ class RegistrationEndpoint:
         await response(scope, receive, send)
 
     async def _register(self, request: Request, cluster: str, name: str, id_text: str, body: bytes) -> Response:
-        caller = caller_of(request, self._registry)
+        caller = authorize(
+            request,
+            self._context,
+            Role.BROKER,
+            lambda identity: covers_seat(identity, cluster, name),
+            is_open=not self._registry.identities.has_brokers,
+        )
         seat = Seat(cluster, name, _validated(_BROKER_ID, id_text, "path", "id"))
 
         async def read_body() -> Registration:

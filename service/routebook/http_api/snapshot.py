@@ -7,7 +7,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import ConfigDict, Field
 
 from routebook.http_api import problems
-from routebook.http_api.callers import AdministratorDep
+from routebook.http_api.callers import AdminDep
 from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, RegistryDep
 from routebook.http_api.openapi import ADMIN, BODY, READ, STORE, problem_responses
 from routebook.http_api.registration import DataVersionInput, MappingInput
@@ -224,7 +224,7 @@ _DOCUMENT: Final[dict[int | str, dict[str, Any]]] = {
     responses=_DOCUMENT | problem_responses(*READ, *ADMIN, problems.NOT_READY),
     dependencies=[WAIT_FOR_MIN_VERSION],
 )
-async def export_snapshot(registry: RegistryDep, caller: AdministratorDep) -> StreamingResponse:
+async def export_snapshot(registry: RegistryDep, caller: AdminDep) -> StreamingResponse:
     """Everything in this worker's table at one version: brokers with their topics, key-values (including secrets, if
     they contain any), and settings changed at run time (without secrets).
     """
@@ -237,7 +237,7 @@ async def export_snapshot(registry: RegistryDep, caller: AdministratorDep) -> St
 async def import_snapshot(
     body: SnapshotInput,
     registry: RegistryDep,
-    caller: AdministratorDep,
+    caller: AdminDep,
     dry_run: Annotated[bool, Query(description="Only report what would change.")] = False,
     replace: Annotated[
         bool, Query(description="Where the snapshot differs from the route table, write the snapshot's value.")

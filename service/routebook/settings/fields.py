@@ -14,6 +14,7 @@ from routebook.settings.kinds import (
     STORE_SCHEMES,
     Addresses,
     Host,
+    HostNames,
     NamespaceName,
     Network,
     Networks,
@@ -73,11 +74,17 @@ class Settings(LimitSettings):
     )
     admin_token: Token = setting(
         "", secret=Secret.WHOLE, allowed="printable ASCII letters without spaces",
-        why="Bearer token for administrative HTTP requests that do not come from loopback. Empty: they are refused.",
+        why=(
+            "Bearer token with the role admin for HTTP requests. Empty: only identities have tokens. A service that "
+            "listens on loopback only needs none for local callers."
+        ),
     )
     proxy_from: Networks = setting(
-        "127.0.0.0/8,::1/128", allowed="networks such as 10.0.0.0/8, separated by commas; empty for none",
-        why="Networks whose PROXY headers are trusted. Loopback only, because anyone can write such a header.",
+        "", allowed="networks such as 10.0.0.0/8, separated by commas; empty for none",
+        why=(
+            "Networks whose PROXY headers are trusted: those of your load balancers. None by default, because "
+            "anyone can write such a header, also from this machine through a relay."
+        ),
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", at_run_time=True,
@@ -528,6 +535,14 @@ class Settings(LimitSettings):
 
     # HTTP
 
+    http_host_names: HostNames = setting(
+        "", allowed="host names separated by commas; *.example.com for all names below; * for any",
+        why=(
+            "Names of this service besides localhost, its addresses, the machine's own name and the hosts of "
+            "advertised_addresses. Requests with another Host header are refused, so that a page whose name resolves "
+            "to this machine cannot use the service (DNS rebinding)."
+        ),
+    )
     min_version_wait_ms: int = setting(
         5_000, ge=0, le=_DAY_MS,
         why="How long a request with ?min_version= may wait until this worker has seen that version. 0: not at all.",
@@ -566,6 +581,10 @@ class Settings(LimitSettings):
     @property
     def dial_network_list(self) -> tuple[Network, ...]:
         return tuple(ipaddress.ip_network(part) for part in split_list(self.dial_networks))
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        return split_list(self.http_host_names)
 
     @property
     def advertised(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """What settings are made of: the `setting` entry, and the types of values that need more than a range."""
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ STORE_SCHEMES = (
     "clusters://",
 )
 _ABOUT = "about"
+_HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,13 @@ def _check_host(text: str) -> str:
     return text
 
 
+def _check_host_names(text: str) -> str:
+    names = [name.lower().removesuffix(".") for name in split_list(text)]
+    if not all(_HOST_NAME.fullmatch(name) for name in names):
+        raise ValueError("not host names")
+    return ",".join(names)
+
+
 def _check_token(text: str) -> str:
     if not all("!" <= letter <= "~" for letter in text):
         raise ValueError("not printable")
@@ -123,6 +132,7 @@ def _check_store_url(text: str) -> str:
 Host = Annotated[str, AfterValidator(_check_host)]
 Addresses = Annotated[str, AfterValidator(_check_addresses)]
 Networks = Annotated[str, AfterValidator(_check_networks)]
+HostNames = Annotated[str, AfterValidator(_check_host_names)]
 Token = Annotated[str, AfterValidator(_check_token)]
 StoreUrl = Annotated[str, AfterValidator(_check_store_url)]
 NamespaceName = Annotated[str, AfterValidator(_check_namespace)]
