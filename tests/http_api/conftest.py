@@ -11,6 +11,7 @@ import pytest
 
 from routebook.http_api.app import HttpApp, create_app
 from routebook.http_api.serving import AcceptorOptions
+from routebook.listeners.peers import PeerLimits, Peers
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica
@@ -55,7 +56,8 @@ async def running(namespace: Namespace, **settings: str) -> AsyncIterator[Worker
     try:
         await replica.wait_complete(30_000)
         registry = Registry(namespace, replica, live, worker="test-worker")
-        app = create_app(registry, live, metrics)
+        limits = PeerLimits(failed_sign_ins_per_minute=live.current.max_failed_sign_ins_per_minute_per_address)
+        app = create_app(registry, live, metrics, Peers(limits))
         acceptor_options = AcceptorOptions(proxy_from=live.current.proxy_networks, metrics=metrics)
         async with (
             served(app, request_timeout_ms=live.current.request_timeout_ms, acceptor_options=acceptor_options) as port,

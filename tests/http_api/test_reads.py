@@ -148,8 +148,8 @@ async def test_the_name_server_address_is_the_host_of_the_request(worker: Worker
         assert answer.text == "127.0.0.1:9876"
     answer = await worker.http.get("/rocketmq/nsaddr", headers={"host": "[::1]:8080"})
     assert answer.text == "[::1]:9876"
-    answer = await worker.http.get("/rocketmq/nsaddr", headers={"host": "a;b"})
-    assert answer.text == "127.0.0.1:9876"
+    answer = await worker.http.get("/rocketmq/nsaddr", headers={"host": "localhost"})
+    assert answer.text == "localhost:9876"
 
 
 async def test_the_status_has_the_worker_and_the_table(worker: Worker) -> None:

@@ -292,8 +292,8 @@ async def test_export_and_import_are_administrative(worker: Worker) -> None:
         await worker.http.get("/v1/snapshot", headers=forwarded),
         await worker.http.put("/v1/snapshot", headers=forwarded, json={"snapshot": 1}),
     ):
-        assert answer.status_code == 403
-        assert answer.json()["type"] == "forbidden"
+        assert answer.status_code == 401
+        assert answer.json()["type"] == "token-missing"
 
 
 async def test_an_export_has_one_version_during_concurrent_writes(worker: Worker) -> None:

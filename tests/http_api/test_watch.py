@@ -264,7 +264,7 @@ async def test_a_watch_ends_when_the_worker_stops(namespace: Namespace) -> None:
     async with running(namespace) as worker:
         await worker.put_broker()
         async with raw_connection(worker.port) as connection:
-            await connection.send("GET /v1/watch?topic=TopicA HTTP/1.1\r\nhost: x\r\n\r\n")
+            await connection.send("GET /v1/watch?topic=TopicA HTTP/1.1\r\nhost: localhost\r\n\r\n")
             await connection.read_until(b"event: route")
             worker.app.stop()
             # The chunked body has its end marker, so the connection was not aborted.

@@ -15,6 +15,7 @@ from routebook.errors import RoutebookError
 from routebook.http_api import (
     fleet,
     history,
+    identities,
     lookup,
     openapi,
     operation,
@@ -43,6 +44,7 @@ ALL_ROUTERS: Final[tuple[APIRouter, ...]] = (
     fleet.router,
     operation.router,
     snapshot.router,
+    identities.router,
     reports.router,
 )
 
