@@ -48,7 +48,7 @@ class BalancedService:
 
     def __init__(self, store_url: str, namespace: str, folder: Path) -> None:
         self._serve = ["serve", "--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1"]
-        self._serve += ["--drain-ms", str(DRAIN_MS)]
+        self._serve += ["--drain-ms", str(DRAIN_MS), "--proxy-from", "127.0.0.0/8"]
         self._folder = folder
         self._ports = [Ports() for _ in range(WORKERS)]
         self._stack = ExitStack()

@@ -19,6 +19,7 @@ from tests.support.waiting import until
 
 SIGNATURE = bytes.fromhex("0d0a0d0a000d0a515549540a")
 ADDRESSES = bytes([192, 0, 2, 7, 198, 51, 100, 1]) + (56324).to_bytes(2, "big") + (9876).to_bytes(2, "big")
+LOOPBACK = "127.0.0.0/8"
 V1 = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 9876\r\n"
 V2 = SIGNATURE + b"\x21\x11\x00\x0c" + ADDRESSES
 V2_LOCAL = SIGNATURE + b"\x20\x00\x00\x00"
@@ -43,8 +44,13 @@ def peer_names(port: PortUnderTest) -> set[str]:
 
 
 @pytest.mark.parametrize("header", [V1, V2, V2_LOCAL], ids=["v1", "v2", "v2 local"])
-async def test_requests_after_an_accepted_proxy_header_are_answered(port: PortUnderTest, header: bytes) -> None:
-    async with await Peer.connect(port.address) as peer:
+async def test_requests_after_an_accepted_proxy_header_are_answered(
+    store_url: str, namespace_name: str, header: bytes
+) -> None:
+    async with (
+        remoting_port(store_url, namespace_name, proxy_from=LOOPBACK) as port,
+        await Peer.connect(port.address) as peer,
+    ):
         for byte in header:
             peer.write(bytes([byte]))
         assert (await register(peer)).code == 0
@@ -53,10 +59,11 @@ async def test_requests_after_an_accepted_proxy_header_are_answered(port: PortUn
 
 
 @pytest.mark.parametrize("header", [V1, V2, V2_LOCAL], ids=["v1", "v2", "v2 local"])
+@pytest.mark.parametrize("proxy_from", ["192.0.2.0/24", ""], ids=["another network", "none, as by default"])
 async def test_a_proxy_header_from_another_network_closes_the_connection(
-    store_url: str, namespace_name: str, header: bytes
+    store_url: str, namespace_name: str, header: bytes, proxy_from: str
 ) -> None:
-    async with remoting_port(store_url, namespace_name, proxy_from="192.0.2.0/24") as port:
+    async with remoting_port(store_url, namespace_name, proxy_from=proxy_from) as port:
         async with await Peer.connect(port.address) as peer:
             peer.write(header + peer.request(206))
             assert await peer.is_closed()
@@ -90,7 +97,7 @@ async def test_the_tls_mode_decides_which_connections_are_served(
 @pytest.mark.parametrize("header", [V1, V2])
 async def test_tls_after_a_proxy_header(store_url: str, namespace_name: str, header: bytes) -> None:
     async with (
-        remoting_port(store_url, namespace_name, tls=await opened()) as port,
+        remoting_port(store_url, namespace_name, tls=await opened(), proxy_from=LOOPBACK) as port,
         await tls_peer(port, first=header) as peer,
     ):
         assert (await peer.ask(206)).code == 0
