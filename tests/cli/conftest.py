@@ -16,7 +16,8 @@ from tests.runtime.running import Running
 def service(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("cli-service")
     name = f"t-cli-{secrets.token_hex(6)}"
-    with Running("serve", "--redis-url", store_url, "--namespace", name, folder=folder) as running:
+    flags = ("--redis-url", store_url, "--namespace", name, "--bind-address", "127.0.0.1")
+    with Running("serve", *flags, folder=folder) as running:
         yield running
         running.stop()
 
