@@ -18,7 +18,16 @@ LOOKUP_SECONDS = 1.5
 
 
 def start_service(store_url: str, folder: Path, *, workers: int) -> Running:
-    flags = ("--bind-address", "127.0.0.1", "--namespace", f"t-{secrets.token_hex(6)}", "--workers", str(workers), "--log-format", "json")
+    flags = (
+        "--bind-address",
+        "127.0.0.1",
+        "--namespace",
+        f"t-{secrets.token_hex(6)}",
+        "--workers",
+        str(workers),
+        "--log-format",
+        "json",
+    )
     return Running("serve", "--redis-url", store_url, *flags, folder=folder)
 
 
