@@ -54,6 +54,11 @@ class LongWork:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether work that takes more than one step has to wait."""
+        return self._turn.locked()
+
     async def run(
         self, steps: Generator[None, None, _Result], *, charge: Callable[[float, float], None] | None = None
     ) -> _Result:

@@ -65,13 +65,14 @@ class BrokerHandlers:
         return self._registration_reply(result)
 
     async def _wait_for_decoding(self, context: RequestContext, seat: Seat) -> None:
-        """Every peer can make this worker decode, so it is limited. The registration counts as a heartbeat already."""
-        address = context.required("brokerAddr")
-        if context.turn.would_wait(Lane.CHANGES) and self._registry.is_own_instance(
-            context.connection, seat.cluster, address
-        ):
+        """Every peer can make this worker decode, so that is limited. A registration that has to wait, or is refused for
+        the limit, counts as a heartbeat.
+        """
+        address, has_time_left = context.required("brokerAddr"), context.costs.decoding.has_any(time.monotonic())
+        must_wait = context.turn.would_wait(Lane.CHANGES) or self._registry.long_work.is_busy or not has_time_left
+        if must_wait and self._registry.is_own_instance(context.connection, seat.cluster, address):
             await self._registry.heartbeat_address(seat.cluster, address, context.caller)
-        if not context.costs.decoding.has_any(time.monotonic()):
+        if not has_time_left:
             percent = self._live.current.max_decoding_percent_per_address
             raise BusyError(
                 f"The registrations of this address took more time to decode than {percent} % of a processor "
