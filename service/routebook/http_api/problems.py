@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from routebook.errors import (
+    BusyError,
     ConflictError,
     ForbiddenError,
     InvalidInputError,
@@ -81,6 +82,7 @@ NOT_SEEN_YET = Kind("not-seen-yet", 504, "This worker has not seen that version"
 _BY_ERROR: Final[tuple[tuple[type[RoutebookError], Kind], ...]] = (
     (InvalidInputError, INVALID),
     (LimitError, LIMIT),
+    (BusyError, BUSY),
     (SettingsError, INVALID),
     (NotFoundError, NOT_FOUND),
     (NotReadyError, NOT_READY),

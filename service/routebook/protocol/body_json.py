@@ -101,8 +101,8 @@ class InflateLimitError(InflateError):
 
     def __init__(self, limit_bytes: int, setting: str) -> None:
         super().__init__(
-            f"The body inflates to more than {limit_bytes} bytes, the limit of {setting}.",
-            advice="Register in smaller parts.",
+            f"The body inflates to more than {limit_bytes} bytes, the limit that follows from {setting}.",
+            advice="Register in smaller parts, or see docs/limits.md.",
         )
         self.limit_bytes = limit_bytes
         self.setting = setting
@@ -113,8 +113,8 @@ class TopicLimitError(BodyError):
 
     def __init__(self, found: int, limit: int) -> None:
         super().__init__(
-            f"The registration has {found} topics; the limit is {limit} (max_topics_per_registration).",
-            advice="Register in smaller parts, or raise the limit.",
+            f"The registration has {found} topics or mappings, and max_topics_per_broker allows {limit}.",
+            advice="See docs/limits.md; the setting is max_topics_per_broker.",
         )
         self.found = found
         self.limit = limit

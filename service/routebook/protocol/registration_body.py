@@ -120,6 +120,7 @@ MAX_QUOTING_BYTES: Final = 2 * 1024 * 1024
 """Putting integer keys in quotes takes 4 ms for a megabyte. In a longer body it is done slice by slice, or not at all.
 """
 DEFAULT_MAX_TOPICS: Final = 100_000
+NO_LIMIT: Final = 2**31
 RATIO_FREE_BYTES: Final = 1024 * 1024
 """A body may inflate to this size whatever the ratio: short bodies with much repetition are honest ones."""
 MAX_UNSLICED_BYTES: Final = 4 * 1024 * 1024
@@ -147,8 +148,9 @@ def read_registration_in_steps(
     max_topics: int = DEFAULT_MAX_TOPICS,
 ) -> Steps[RegistrationBody]:
     """`version` is the header's. A `body_crc32` of 0 is not checked. `now_ms` stands in for a missing time of the data
-    version. A ratio of 0 means no limit. Raises a BodyError, whose remark belongs into the answer with code 1.
+    version. A ratio or number of topics of 0 means no limit. Raises a BodyError, whose remark belongs into the answer with code 1.
     """
+    max_topics = max_topics or NO_LIMIT
     if len(body) > LARGE_BODY_BYTES:
         yield
     yield from _check_sum(body, body_crc32)

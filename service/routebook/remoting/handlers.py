@@ -94,7 +94,7 @@ class BrokerHandlers:
                 body_crc32=read_int(ext, "bodyCrc32", 0),
                 max_inflated_bytes=settings.max_inflated_bytes or settings.max_frame_bytes,
                 max_inflation_ratio=settings.max_inflation_ratio,
-                max_topics=settings.max_topics_per_registration,
+                max_topics=settings.max_topics_per_broker,
             ),
             charge=context.costs.decoding.charge,
         )

@@ -364,27 +364,6 @@ class Settings(LimitSettings):
         131_072, ge=1_024, le=16_777_215,
         why="Largest header of a frame. Real ones stay below 2 KiB; large data belongs into a body.",
     )
-    max_inflated_bytes: int = setting(
-        0, ge=0, le=_GIB,
-        why=(
-            "Largest size to which the body of a compressed registration may inflate. 0: max_frame_bytes, the limit of "
-            "a body that is not compressed."
-        ),
-    )
-    max_inflation_ratio: int = setting(
-        100, ge=0, le=1_100,
-        why=(
-            "How many times its size a compressed registration may inflate to, beyond its first MiB. Topic names "
-            "compress ten times, a bomb a thousand times. 0: no limit."
-        ),
-    )
-    max_topics_per_registration: int = setting(
-        100_000, ge=1, le=10_000_000,
-        why=(
-            "Topics, and mappings of static topics, in one registration, duplicates included. Each costs a microsecond "
-            "of decoding; a larger table can be registered in parts."
-        ),
-    )
     default_thread_pool_nums: int = setting(
         16, ge=1, le=1_024, properties_name="defaultThreadPoolNums",
         why="Requests other than 105 that one worker runs at the same time; the others queue. Apache's number.",

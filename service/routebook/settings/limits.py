@@ -58,6 +58,23 @@ class LimitSettings(BaseModel):
         why="Longest timeout that a broker may register with. What it registered remains for so long when it dies.",
     )
 
+    # Limits of one request
+
+    max_inflated_bytes: int = setting(
+        0, ge=0, le=1_073_741_824,
+        why=(
+            "Largest size to which the body of a compressed registration may inflate. 0: max_frame_bytes, the limit of "
+            "a body that is not compressed."
+        ),
+    )
+    max_inflation_ratio: int = setting(
+        100, ge=0, le=1_100,
+        why=(
+            "How many times its size a compressed registration may inflate to, beyond its first MiB. Tables of topics "
+            "compress ten times, a bomb a thousand times. 0: no limit."
+        ),
+    )
+
     # Limits of one address, on one worker
 
     max_connections_per_address: int = setting(
