@@ -148,7 +148,8 @@ def read_registration_in_steps(
     max_topics: int = DEFAULT_MAX_TOPICS,
 ) -> Steps[RegistrationBody]:
     """`version` is the header's. A `body_crc32` of 0 is not checked. `now_ms` stands in for a missing time of the data
-    version. A ratio or number of topics of 0 means no limit. Raises a BodyError, whose remark belongs into the answer with code 1.
+    version. A ratio or number of topics of 0 means no limit. Raises a BodyError, whose remark belongs into the answer
+    with code 1.
     """
     max_topics = max_topics or NO_LIMIT
     if len(body) > LARGE_BODY_BYTES:

@@ -65,8 +65,8 @@ class BrokerHandlers:
         return self._registration_reply(result)
 
     async def _wait_for_decoding(self, context: RequestContext, seat: Seat) -> None:
-        """Every peer can make this worker decode, so that is limited. A registration that has to wait, or is refused for
-        the limit, counts as a heartbeat.
+        """Every peer can make this worker decode, so that is limited. A registration that has to wait, or is refused
+        for the limit, counts as a heartbeat.
         """
         address, has_time_left = context.required("brokerAddr"), context.costs.decoding.has_any(time.monotonic())
         must_wait = context.turn.would_wait(Lane.CHANGES) or self._registry.long_work.is_busy or not has_time_left
