@@ -1,14 +1,14 @@
 --[[
-Restores key-values that the store has lost: only those that it does not have, and only until one worker has restored
-all.
+Restores key-values that the store has lost: only those that it does not have, and only while that is safe (restoring).
 
 KEYS[1]   meta
 
 ARGV[1]   by         JSON members `"actor":…,"source":…` for the history
-ARGV[2]   namespace
-ARGV[3…]  key, value, sha256
+ARGV[2]   position   where the replica stands, or empty after a loss of data
+ARGV[3]   namespace
+ARGV[4…]  key, value, sha256
 
-reply     {status, version, number written} DONE, UNCHANGED
+reply     {status, version, number written} DONE, UNCHANGED, STALE (the store stands elsewhere)
 ]]
 -- include: statuses
 -- include: keys
@@ -19,17 +19,21 @@ reply     {status, version, number written} DONE, UNCHANGED
 -- include: key_values
 -- include: restoring
 
-local by, namespace = ARGV[1], ARGV[2]
-local FIRST_ENTRY, ENTRY_LENGTH = 3, 3
+local by, position, namespace = ARGV[1], ARGV[2], ARGV[3]
+local FIRST_ENTRY, ENTRY_LENGTH = 4, 3
 
-if is_restored() then
+if position ~= '' and not is_at(position) then
+  return { STALE, current_version(), 0 }
+end
+if position == '' and is_restored() then
   return { UNCHANGED, current_version(), 0 }
 end
-local written = 0
+local written, is_listed = 0, redis.call('SADD', table_key('kv'), namespace) == 0
 for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do
-  if redis.call('HEXISTS', key_of('kv', namespace), ARGV[at]) == 0 then
-    put_key_value(namespace, ARGV[at], ARGV[at + 1], ARGV[at + 2], by)
-    written = written + 1
+  local stored = redis.call('HGET', key_of('kv', namespace), ARGV[at])
+  if not stored or not is_listed then  -- the first entry also says that the namespace is listed again
+    put_key_value(namespace, ARGV[at], stored or ARGV[at + 1], ARGV[at + 2], by)
+    written, is_listed = written + 1, true
   end
 end
 return { written > 0 and DONE or UNCHANGED, current_version(), written }

@@ -1,13 +1,14 @@
 --[[
-Restores run-time settings that the store has lost: only those that it does not have, and only until one worker has
-restored all.
+Restores run-time settings that the store has lost: only those that it does not have, and only while that is safe
+(restoring).
 
 KEYS[1]   meta
 
-ARGV[1]   by  JSON members `"actor":…,"source":…` for the history
-ARGV[2…]  key, value, value as the history may show it
+ARGV[1]   by        JSON members `"actor":…,"source":…` for the history
+ARGV[2]   position  where the replica stands, or empty after a loss of data
+ARGV[3…]  key, value, value as the history may show it
 
-reply     {status, version, number written} DONE, UNCHANGED
+reply     {status, version, number written} DONE, UNCHANGED, STALE (the store stands elsewhere)
 ]]
 -- include: statuses
 -- include: keys
@@ -18,10 +19,13 @@ reply     {status, version, number written} DONE, UNCHANGED
 -- include: settings
 -- include: restoring
 
-local by = ARGV[1]
-local FIRST_ENTRY, ENTRY_LENGTH = 2, 3
+local by, position = ARGV[1], ARGV[2]
+local FIRST_ENTRY, ENTRY_LENGTH = 3, 3
 
-if is_restored() then
+if position ~= '' and not is_at(position) then
+  return { STALE, current_version(), 0 }
+end
+if position == '' and is_restored() then
   return { UNCHANGED, current_version(), 0 }
 end
 local written = 0

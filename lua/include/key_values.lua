@@ -1,6 +1,6 @@
 --[[
-Stores a key-value, and tells what it replaced. Each key-value namespace is one hash. The set `kv` lists all of them, because a namespace remains
-after its last key was deleted. Uses: keys, json, changes.
+Stores a key-value, and tells what it replaced. Each key-value namespace is one hash. The set `kv` lists all of them,
+because a namespace remains after its last key was deleted. Uses: keys, json, changes.
 ]]
 -- What the history shows of a value that was replaced or deleted: its SHA-1, since Redis has no other hash for scripts.
 local function value_before(namespace, key)

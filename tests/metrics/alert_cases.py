@@ -216,6 +216,16 @@ TABLE = [
     ),
     Case("RoutebookStoreLostData", both("routebook_recovering", "1x100"), []),
     Case(
+        "RoutebookStoreKeysDeleted",
+        both("routebook_self_check_differences_total", "0x5 1x100", part="group"),
+        [both("routebook_self_check_differences_total", "1x100", part="group")],
+    ),
+    Case(
+        "RoutebookStoreAlarm",
+        both("routebook_store_alarm", "1x100", alarm="eviction"),
+        [both("routebook_store_alarm", "0x100", alarm="eviction")],
+    ),
+    Case(
         "RoutebookStoreCallsFail",
         both("routebook_store_calls_total", "0+90x100", script="a", result="ok")
         | both("routebook_store_calls_total", "0+10x100", script="a", result="store_unavailable"),

@@ -15,6 +15,8 @@ from routebook.store.administration import (
 from routebook.store.history import GapRow, append_heartbeat_gaps, write_baseline
 from routebook.store.identities import delete_identity, put_identity, read_identities, restore_identities
 from routebook.store.namespace import Namespace
+from routebook.store.reads import list_members, read_groups, read_history_head, read_instances
+from routebook.store.recovery import repair_group
 from routebook.store.removal import (
     DueInstance,
     Removal,
@@ -39,6 +41,7 @@ async def make_every_kind_of_change(namespace: Namespace) -> None:
     await _change_topics(namespace)
     await _remove_brokers(namespace, lease.whole)
     await _remove_incomplete_groups(namespace)
+    await _repair_group(namespace)
     await put_kv(namespace, "ORDER_TOPIC_CONFIG", "orders", "broker-a:8", caller=CALLER)
     await delete_kv(namespace, "ORDER_TOPIC_CONFIG", "orders", caller=CALLER)
     await set_setting(namespace, "broker_timeout_ms", "60000", "60000", caller=CALLER)
@@ -119,6 +122,23 @@ async def _remove_incomplete_groups(namespace: Namespace) -> None:
     await worker.register(registration("127.0.0.7:10911", broker="broker-e"))
     await worker.register(registration("127.0.0.7:10911", broker="broker-e", cluster="west"))
     await unregister_brokers(namespace, [(Removal("east", "broker-e", 0, "127.0.0.7:10911"), CALLER)], NO_BRAKE)
+
+
+async def _repair_group(namespace: Namespace) -> None:
+    """Its cluster and its topics were deleted without a change."""
+    image = (await read_groups(namespace, {"broker-a": None}))["broker-a"]
+    instances = [one for one in (await read_instances(namespace, await list_members(namespace))).values() if one]
+    await namespace.client.call("UNLINK", namespace.keys.of("queues", "broker-a"), namespace.keys.table("clusters"))
+    head = await read_history_head(namespace)
+    await repair_group(
+        namespace,
+        image,
+        "broker-a",
+        [one for one in instances if one.broker == "broker-a"],
+        {topic: queue for topic, queue in image.queues.items() if queue},
+        position=f"{head.history}:{head.version}",
+        caller=CALLER,
+    )
 
 
 async def _incarnation(namespace: Namespace, address: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from routebook.background.leader import Leader
 from routebook.background.presence import Presence
 from routebook.background.restoring import Restoring
+from routebook.background.self_check import SelfCheck
 from routebook.model.names import Caller
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
@@ -37,6 +38,7 @@ class InProcessWorker:
     leader: Leader
     presence: Presence
     restoring: Restoring
+    self_check: SelfCheck
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -48,6 +50,10 @@ class InProcessWorker:
         """Takes part in the leader election, and scans for expired brokers while it leads."""
         self.spawn(self.presence.run())
         self.spawn(self.leader.run())
+
+    def check_store(self) -> None:
+        """Compares the store with the replica, periodically and when a registration finds a difference."""
+        self.spawn(self.self_check.run())
 
     async def end(self) -> None:
         """Stops without deregistering, as a worker that was killed."""
@@ -92,7 +98,9 @@ async def start_worker(store_url: str, namespace_name: str, **settings: Any) -> 
         ),
         presence=Presence(namespace, replica, name, {}, on_unknown=registry.sessions.reopen),
         restoring=Restoring(namespace, replica, live, name),
+        self_check=SelfCheck(namespace, replica, live, name, metrics=metrics, health=registry.store_health),
     )
+    registry.on_suspected_damage = worker.self_check.suspect
     worker.spawn(replica.run())
     worker.spawn(worker.registry.sessions.run())
     await replica.wait_complete(30_000)

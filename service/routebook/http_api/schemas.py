@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from routebook.model.broker import DataVersion, Instance, QueueData
 from routebook.registry.reading import BrokerView, ClusterView
-from routebook.registry.status import ExpiryState, ServiceStatus
+from routebook.registry.status import ExpiryState, ServiceStatus, StoreHealth
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -352,6 +352,22 @@ class BaselineRequested(ResponseBody):
     wanted_since_ms: int = Field(description="Time on the store's clock.", examples=[1763475600000])
 
 
+class SelfCheck(ResponseBody):
+    """The periodic comparison of the store with this worker's table."""
+
+    age_seconds: float | None = Field(description="Since the last complete one; null before the first.", examples=[12])
+    differences: int = Field(description="Objects that differed, since the start of the worker.", examples=[0])
+    last_difference: str | None = Field(description="What was written back last.", examples=[None])
+
+    @classmethod
+    def of(cls, health: StoreHealth) -> Self:
+        return cls(
+            age_seconds=health.check_age_s,
+            differences=health.differences,
+            last_difference=health.last_difference or None,
+        )
+
+
 class StatusResult(ResponseBody):
     """One worker's view of the service."""
 
@@ -371,6 +387,11 @@ class StatusResult(ResponseBody):
     counts: Counts
     history_kept: HistoryKept | None = Field(description="Null when the store cannot be reached.")
     scripts: str = Field(description="Fingerprint of the Lua scripts.")
+    store_alarms: dict[str, str] = Field(
+        description="What endangers the data in the store: kind (eviction, memory, role, disk) and what to do.",
+        examples=[{}],
+    )
+    self_check: SelfCheck
 
     @classmethod
     def of(cls, status: ServiceStatus) -> Self:
@@ -392,6 +413,8 @@ class StatusResult(ResponseBody):
             counts=Counts(clusters=status.clusters, groups=status.groups, brokers=status.brokers, topics=status.topics),
             history_kept=HistoryKept.of(status),
             scripts=status.scripts,
+            store_alarms=dict(status.health.alarms),
+            self_check=SelfCheck.of(status.health),
         )
 
 

@@ -4,7 +4,7 @@ Each worker has one `Metrics` with its own registry, so that two workers in one 
 The figures at the top are counted elsewhere and read when the metrics are requested.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Literal, get_args
@@ -126,6 +126,11 @@ LossOutcome = Literal[
 `mass_disconnect` and `undecided` the broker's deadline decides.
 """
 
+SelfCheckPart = Literal["group", "key-values", "settings", "identities", "table"]
+"""What a self-check wrote back to the store. `table`: the store had something otherwise, and was read again."""
+
+StoreAlarm = Literal["eviction", "memory", "role", "disk"]
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # A call takes 0.1 ms on a socket and up to 20 ms for the largest registration. The rest is for outages.
@@ -158,6 +163,7 @@ class Metrics:
         self._build_connections()
         self._build_table()
         self._build_feed()
+        self._build_store_checks()
         self._build_leader()
         self._build_port()
         self._build_sessions()
@@ -258,6 +264,17 @@ class Metrics:
         self._advance(self._loads, "loads", loads)
         for reason, total in breaks.items():
             self._advance(self._breaks.labels(reason), reason, total)
+
+    def self_check(self) -> None:
+        """A complete round."""
+        self._self_checks.inc()
+
+    def self_check_difference(self, part: SelfCheckPart) -> None:
+        self._self_check_differences.labels(part).inc()
+
+    def store_alarms(self, alarms: Collection[str]) -> None:
+        for alarm in get_args(StoreAlarm):
+            self._store_alarms.labels(alarm).set(alarm in alarms)
 
     def script_run(self, script: str, seconds: float, status: IntEnum | None, error: StoreError | None) -> None:
         """Registrations and heartbeats are counted here, since the script alone decides what became of them."""
@@ -422,6 +439,19 @@ class Metrics:
         self._store_seconds = self._histogram(
             "store_call_seconds", "Time of a call to the store.", ("script",), _STORE_SECONDS
         )
+
+    def _build_store_checks(self) -> None:
+        self._self_checks = self._counter("self_checks_total", "Complete comparisons of the store with the table.")
+        self._self_check_differences = self._counter(
+            "self_check_differences_total", "Objects that differed between the store and the table.", ("part",)
+        )
+        for part in get_args(SelfCheckPart):
+            self._self_check_differences.labels(part)
+        self._store_alarms = self._gauge(
+            "store_alarm", "1 while the store is configured or used in a way that endangers the data.", ("alarm",)
+        )
+        for alarm in get_args(StoreAlarm):
+            self._store_alarms.labels(alarm)
 
     def _build_leader(self) -> None:
         self._leader = self._gauge("leader", "1 on the leader, the worker that expires brokers.")

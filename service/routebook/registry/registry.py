@@ -53,7 +53,15 @@ from routebook.registry.registration import (
 )
 from routebook.registry.removals import MinBrokerChanges, RemovalQueue
 from routebook.registry.sessions import SessionConnection, Sessions
-from routebook.registry.status import ExpiryState, ServiceStatus, WorkerInfo, expiry_state, history_bound, worker_infos
+from routebook.registry.status import (
+    ExpiryState,
+    ServiceStatus,
+    StoreHealth,
+    WorkerInfo,
+    expiry_state,
+    history_bound,
+    worker_infos,
+)
 from routebook.replica.feed import IN_TOUCH_MS
 from routebook.replica.recovery import brokers_with_carried, is_key_carried, is_seat_carried
 from routebook.replica.replica import ReadYourWrites, Replica
@@ -123,6 +131,9 @@ class Registry(Reading):
         self.sessions = Sessions(namespace, replica, live, self._removals, metrics, worker=worker)
         self.heartbeat_gaps = HeartbeatGaps(namespace, live, worker)
         self.long_work = LongWork()
+        self.store_health = StoreHealth()
+        self.on_suspected_damage: Callable[[str], None] = lambda _: None
+        """Called when the store's state of a group is not the replica's, although neither is behind the other."""
         self.identities = Identities(namespace, replica)
         self._hashing = LongWork()
         """Has turns of its own: whether a registration has changed must not wait until others are decoded."""
@@ -245,6 +256,8 @@ class Registry(Reading):
             if reply.status is not Status.STALE:
                 return reply
             attempts += 1
+            if reply.version == self.replica.version:
+                self.on_suspected_damage(registration.broker)
             if time.monotonic() - began > REGISTER_WITHIN_S:
                 raise NotReadyError(
                     f"Broker {registration.broker} changed {attempts} times while it was being registered.",
@@ -502,6 +515,7 @@ class Registry(Reading):
             history_bound=history_bound(history, self.live.current) if history else None,
             history_state=history,
             scripts=self._namespace.scripts.fingerprint,
+            health=self.store_health,
         )
 
 

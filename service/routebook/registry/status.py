@@ -1,6 +1,7 @@
 """What the service reports about itself, and the rule for how much of the history is kept."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -74,6 +75,24 @@ class WorkerInfo:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class StoreHealth:
+    """What the background work of this worker has found out about the store."""
+
+    alarms: Mapping[str, str] = field(default_factory=dict)
+    """Kind of the alarm → what is wrong and what to do, while it lasts."""
+    last_check: float | None = None
+    """When the last complete self-check ended (monotonic clock); None if there was none."""
+    differences: int = 0
+    """Objects that self-checks have found different, since the start."""
+    last_difference: str = ""
+    """What a self-check wrote back last."""
+
+    @property
+    def check_age_s(self) -> float | None:
+        return None if self.last_check is None else round(time.monotonic() - self.last_check, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
     """As one worker sees it. `expiry` and the fields about the history are None when the store is out of reach."""
@@ -95,6 +114,7 @@ class ServiceStatus:
     history_bound: HistoryBound | None
     history_state: HistoryState | None
     scripts: str
+    health: StoreHealth = field(default_factory=StoreHealth)
 
 
 def _number(text: str | None) -> int | None:

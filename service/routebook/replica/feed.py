@@ -116,6 +116,7 @@ class Feed:
         """The epoch of the connections on which the history was verified."""
         self._follows = False
         self._is_doubtful = False
+        self._is_load_requested = False
         self._is_failing = False
         self._last_contact = time.monotonic()
         self._head_read = 0.0
@@ -177,6 +178,10 @@ class Feed:
         """A reply of the store does not fit the history that is followed."""
         self._is_doubtful = True
 
+    def load_again(self) -> None:
+        """The store has an object otherwise than this table. Readers keep the old table until the new one is loaded."""
+        self._is_load_requested = True
+
     def check_history_head(self, head: HistoryHead) -> None:
         """The head as another part of this worker has read it. It may be older than `position`, which alone is no
         reason for doubt: then the feed reads the head itself.
@@ -223,7 +228,7 @@ class Feed:
         self._last_contact = now
 
     async def _advance(self) -> None:
-        if not self._follows:
+        if not self._follows or self._is_load_requested:
             await self._load_again()
         elif self._is_doubtful or not self._is_connected_as_verified():
             await self._verify()
@@ -345,6 +350,7 @@ class Feed:
         await self._show(self.replace(table, position))
         self._lag.reset()
         self._epoch, self._follows, self._is_doubtful = epoch, True, False
+        self._is_load_requested = False
 
     async def _show(self, steps: Iterator[set[str]]) -> None:
         """Runs the steps of a swap. Readers are served in between, and the change is published at the end."""

@@ -202,8 +202,8 @@ async def load(namespace: Namespace) -> tuple[Table, Position]:
     if head.needs_opening:
         head = await open_namespace(namespace)
     table = Table()
-    await _load_groups(namespace, table)
     await _load_instances(namespace, table)
+    await _load_groups(namespace, table)
     for kv_namespace, values in (await _read_key_values(namespace, await read_kv_namespaces(namespace))).items():
         table.apply_kv(kv_namespace, values)
     table.apply_settings(await read_settings(namespace))
@@ -213,6 +213,8 @@ async def load(namespace: Namespace) -> tuple[Table, Position]:
 
 async def _load_groups(namespace: Namespace, table: Table) -> None:
     names = {name for _, listed in await list_broker_names(namespace) for name in listed}
+    # Also the groups that their instances name, which are there even if the lists of the clusters were deleted.
+    names.update(instance.broker for instance in table.instances.values())
     remaining = sorted(names.union(await list_mapped(namespace)))
     size = 1
     while remaining:

@@ -112,6 +112,12 @@ def judge_status(url: str, status: dict[str, Any]) -> Iterator[Finding]:
         )
     elif status["expiry_held"] is not None and not status["leader"]:
         yield Finding("warning", "leader", "no worker leads at the moment", "Look again after ten seconds.")
+    for kind, text in status.get("store_alarms", {}).items():
+        yield Finding("error", f"store {kind}", text, "The alarm ends by itself when this is put right.")
+    if lost := status.get("self_check", {}).get("last_difference"):
+        message = f"self-checks had to write back what was deleted from the store, last {lost}"
+        advice = "Find out what deletes keys of this namespace: another program, a script, an eviction."
+        yield Finding("warning", "self-check", message, advice)
     others = sorted(_versions_of(status) - {__version__})
     if others:
         advice = "Fine during an upgrade; else bring all to one version."

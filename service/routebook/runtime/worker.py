@@ -22,6 +22,8 @@ from routebook.background.kv_file import import_kv_file
 from routebook.background.leader import Leader
 from routebook.background.presence import Presence
 from routebook.background.restoring import Restoring
+from routebook.background.self_check import SelfCheck
+from routebook.background.store_alarms import StoreAlarms
 from routebook.errors import RoutebookError, StoreUnavailableError
 from routebook.http_api.admin_app import create_admin_app
 from routebook.http_api.app import create_app
@@ -89,6 +91,12 @@ class Worker:
             min_broker_changes=self.registry.min_broker_changes,
         )
         self._restoring = Restoring(self._namespace, self._replica, live, self.name)
+        health = self.registry.store_health
+        self._self_check = SelfCheck(
+            self._namespace, self._replica, live, self.name, metrics=self._metrics, health=health
+        )
+        self.registry.on_suspected_damage = self._self_check.suspect
+        self._store_alarms = StoreAlarms(self._client, live, self._metrics, health)
         self._metrics.before_exposition(self._measure)
         self._ports = public
         self._tls = ServerTls(TlsOptions.of(settings))
@@ -125,6 +133,8 @@ class Worker:
         self._spawn("presence", self._presence.run())
         self._spawn("leader", self._leader.run())
         self._spawn("restoring", self._restoring.run())
+        self._spawn("self-check", self._self_check.run())
+        self._spawn("store alarms", self._store_alarms.run())
         self._spawn("sessions", self.registry.sessions.run())
         self._spawn("heartbeat gaps", self.registry.heartbeat_gaps.run())
         await self._tls.open()
@@ -170,7 +180,9 @@ class Worker:
             self._remoting.drain(drain_seconds, self._stop.forced), self._http.stop(drain_seconds)
         )
         cut += await self._remoting.close()
-        await self._cancel("leader", "presence", "restoring", "sessions", "heartbeat gaps", "tls", "pace")
+        await self._cancel(
+            "leader", "presence", "restoring", "self-check", "store alarms", "sessions", "heartbeat gaps", "tls", "pace"
+        )
         await self._stop.within(STORE_STOP_SECONDS, self._deregister(), "Deregistering from the store")
         await self._cancel("replica")
         await self._admin.stop(ADMIN_DRAIN_SECONDS)

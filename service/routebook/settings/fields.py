@@ -223,6 +223,17 @@ class Settings(LimitSettings):
         150_000, ge=0, le=_DAY_MS,
         why="How long the old table is still served after the store lost its data. Five registration periods.",
     )
+    self_check_interval_ms: int = setting(
+        180_000, ge=0, le=_DAY_MS, at_run_time=True,
+        why=(
+            "How often a worker compares the store with its table and writes back what the store lacks, such as a key "
+            "that was deleted by hand. 0: never."
+        ),
+    )
+    store_check_interval_ms: int = setting(
+        10_000, ge=1_000, le=_DAY_MS, at_run_time=True,
+        why="How often the store's eviction policy, memory, role and disk are checked while a worker runs.",
+    )
     warm_up_ms: int = setting(
         0, ge=0, le=_DAY_MS,
         why="For this time, a cold worker on a young, empty store answers `not ready` instead of `not found`. 0: off.",

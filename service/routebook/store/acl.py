@@ -17,9 +17,8 @@ _CALLED = re.compile(r"(?:redis\.p?call|call_in_slices)\(\s*'(\w+)'")
 _CONNECTING: Final = ("client|setname", "ping", "role")
 _SCRIPTS: Final = ("eval", "evalsha", "script|load")
 _CHECKS: Final = ("config|get", "info", "time")
-_READS: Final = (
-    "get", "hget", "hgetall", "hlen", "hmget", "smembers", "xlen", "xrange", "xread", "xrevrange", "zrange",
-)  # fmt: skip
+_READS: Final = ("get", "hget", "hgetall", "hlen", "hmget", "hscan", "smembers", "zrange", "zscore")
+_READS_OF_THE_HISTORY: Final = ("xlen", "xrange", "xread", "xrevrange")
 _TRIMMING: Final = ("hdel", "xtrim", "zremrangebyscore")
 
 DEFAULT_USER: Final = "routebook"
@@ -30,7 +29,8 @@ def commands_of_scripts(scripts: ScriptSet) -> set[str]:
 
 
 def needed_commands(scripts: ScriptSet, url: StoreUrl) -> list[str]:
-    needed = {*_CONNECTING, *_SCRIPTS, *_CHECKS, *_READS, *_TRIMMING} | commands_of_scripts(scripts)
+    needed = {*_CONNECTING, *_SCRIPTS, *_CHECKS, *_READS, *_READS_OF_THE_HISTORY, *_TRIMMING}
+    needed |= commands_of_scripts(scripts)
     if url.db:
         needed.add("select")
     if url.layout is Layout.CLUSTER:

@@ -1,13 +1,14 @@
 """Whether Routebook can use a store, and what to change if it cannot.
 
-`check_store` stops the start if there are errors; `diagnose` (for `routebook doctor`) shows all findings.
+`check_store` stops the start if there are errors; `diagnose` (for `routebook doctor`) shows all findings; `find_alarms`
+judges what may change while a worker runs.
 """
 
 import hashlib
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from routebook.errors import StoreUnsuitableError
 from routebook.store.connection.client import StoreClient, StoreReplyError
@@ -45,6 +46,14 @@ class Finding:
     subject: str
     message: str
     advice: str = ""
+
+
+_DISK_TROUBLE: Final = Finding(
+    "error",
+    "persistence",
+    "The store cannot write its data to disk.",
+    "Check its log and its free disk space; it refuses writes until it can.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +101,56 @@ async def read_facts(client: StoreClient, namespace: str) -> StoreFacts:
         append_only=info["aof_enabled"] == "1" if "aof_enabled" in info else None,
         replicas=int(info.get("connected_slaves", 0)),
         min_replicas=await _read_min_replicas(client),
-        disk_trouble="err" in (info.get("aof_last_write_status"), info.get("rdb_last_bgsave_status")),
+        disk_trouble=_has_disk_trouble(info),
         refused_commands=await _probe(client, namespace),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """What may change while the store runs; empty or 0 where its user lacks the permission."""
+
+    role: str
+    eviction_policy: str
+    max_memory_bytes: int
+    used_memory_bytes: int
+    disk_trouble: bool
+
+
+MEMORY_ALARM_SHARE: Final = 0.9
+"""From this share of maxmemory on: soon after, the store refuses every write."""
+
+
+async def read_state(client: StoreClient) -> StoreState:
+    info = await _read_info(client)
+    return StoreState(
+        role=info.get("role", ""),
+        eviction_policy=info.get("maxmemory_policy", ""),
+        max_memory_bytes=int(info.get("maxmemory", 0)),
+        used_memory_bytes=int(info.get("used_memory", 0)),
+        disk_trouble=_has_disk_trouble(info),
+    )
+
+
+def find_alarms(state: StoreState) -> dict[str, Finding]:
+    """By kind, as the metric `routebook_store_alarm` names them."""
+    found: dict[str, Finding] = {}
+    if state.eviction_policy not in ("", "noeviction"):
+        found["eviction"] = _evicting(state.eviction_policy)
+    if state.max_memory_bytes and state.used_memory_bytes >= MEMORY_ALARM_SHARE * state.max_memory_bytes:
+        used, limit = state.used_memory_bytes >> 20, state.max_memory_bytes >> 20
+        message = f"The store uses {used} of {limit} MiB; at its maxmemory it refuses all writes."
+        found["memory"] = Finding("error", "memory", message, "Raise maxmemory, or free memory there.")
+    if state.role not in ("", "master"):
+        message = f"The server in use is a {state.role} now, not the primary: it refuses writes."
+        found["role"] = Finding("error", "role", message, "Name the primary, or use sentinel:// or cluster://.")
+    if state.disk_trouble:
+        found["disk"] = _DISK_TROUBLE
+    return found
+
+
+def _has_disk_trouble(info: Mapping[str, str]) -> bool:
+    return "err" in (info.get("aof_last_write_status"), info.get("rdb_last_bgsave_status"))
 
 
 def judge(facts: StoreFacts, namespace: str) -> Iterator[Finding]:
@@ -123,9 +179,7 @@ def _judge_version(facts: StoreFacts) -> Finding:
 def _judge_memory(facts: StoreFacts) -> Finding:
     policy = facts.eviction_policy
     if policy and policy != "noeviction":
-        message = f"The store's maxmemory-policy is {policy}: when memory is short it would delete brokers and topics."
-        advice = "Set it: CONFIG SET maxmemory-policy noeviction, and the same in its configuration file."
-        return Finding("error", "eviction policy", message, advice)
+        return _evicting(policy)
     if not policy:
         advice = "Check that maxmemory-policy is noeviction."
         return Finding(
@@ -133,6 +187,12 @@ def _judge_memory(facts: StoreFacts) -> Finding:
         )
     limit = f"at most {facts.max_memory_bytes >> 20} MiB" if facts.max_memory_bytes else "unlimited"
     return Finding("ok", "eviction policy", f"Nothing is evicted; memory is {limit}.")
+
+
+def _evicting(policy: str) -> Finding:
+    message = f"The store's maxmemory-policy is {policy}: when memory is short it would delete brokers and topics."
+    advice = "Set it: CONFIG SET maxmemory-policy noeviction, and the same in its configuration file."
+    return Finding("error", "eviction policy", message, advice)
 
 
 def _judge_permission(facts: StoreFacts, namespace: str) -> Finding:
@@ -145,8 +205,7 @@ def _judge_permission(facts: StoreFacts, namespace: str) -> Finding:
 
 def _judge_persistence(facts: StoreFacts) -> Finding:
     if facts.disk_trouble:
-        advice = "Check its log and its free disk space; it refuses writes until it can."
-        return Finding("error", "persistence", "The store cannot write its data to disk.", advice)
+        return _DISK_TROUBLE
     if facts.append_only is None:
         advice = "Check that appendonly is yes."
         message = "The store's user has no permission to read whether the store keeps its data on disk."

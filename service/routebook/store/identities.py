@@ -45,10 +45,12 @@ async def delete_identity(namespace: Namespace, name: str, *, caller: Caller, ca
     return Outcome.of(await namespace.run("delete_identity", pack_caller(caller), name, int(carried)))
 
 
-async def restore_identities(namespace: Namespace, values: Mapping[str, str], *, caller: Caller) -> CountedOutcome:
-    """`values`: name → the text that the store had."""
+async def restore_identities(
+    namespace: Namespace, values: Mapping[str, str], *, caller: Caller, position: str = ""
+) -> CountedOutcome:
+    """`values`: name → the text that the store had. `position`: see store/recovery.py."""
     entries = [part for name, value in values.items() for part in (name, value)]
-    return CountedOutcome.of(await namespace.run("restore_identities", pack_caller(caller), *entries))
+    return CountedOutcome.of(await namespace.run("restore_identities", pack_caller(caller), position, *entries))
 
 
 async def read_identities(namespace: Namespace) -> dict[str, str]:

@@ -166,6 +166,57 @@ def _group(broker: str, fields: Mapping[str, str]) -> BrokerGroup | None:
     )
 
 
+class GroupCounts(NamedTuple):
+    """What the store has of a group, as numbers that cost nothing to read."""
+
+    revision: int
+    fields: int
+    """Of the group: cluster, revision, flags and seats."""
+    queues: int
+    mappings: int
+
+
+async def count_groups(namespace: Namespace, brokers: Sequence[str]) -> dict[str, GroupCounts]:
+    keys = namespace.keys
+    commands = [
+        command
+        for broker in brokers
+        for command in (
+            ("HGET", keys.of("broker", broker), "rev"),
+            ("HLEN", keys.of("broker", broker)),
+            ("HLEN", keys.of("queues", broker)),
+            ("HLEN", keys.of("mapping", broker)),
+        )
+    ]
+    replies = await namespace.client.pipeline(commands)
+    found = [GroupCounts(int(rev or 0), *rest) for rev, *rest in zip(*[iter(replies)] * 4, strict=True)]
+    return dict(zip(brokers, found, strict=True))
+
+
+class QueuePage(NamedTuple):
+    entries: Mapping[str, bytes]
+    """Topic → packed queue data."""
+    cursor: str
+    """"0" after the last page."""
+
+
+ENTRIES_PER_SCAN: Final = 1000
+
+
+async def scan_queues(namespace: Namespace, broker: str, cursor: str) -> QueuePage:
+    """A page of a group's queue entries as of now; pages may repeat entries. "0" begins."""
+    key = namespace.keys.of("queues", broker)
+    after, flat = await namespace.client.call("HSCAN", key, cursor, "COUNT", ENTRIES_PER_SCAN)
+    return QueuePage({text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}, text(after))
+
+
+async def read_deadlines(namespace: Namespace, instance_names: Sequence[str]) -> dict[str, int | None]:
+    key = namespace.keys.table("deadlines")
+    scores = await namespace.client.pipeline([("ZSCORE", key, name) for name in instance_names])
+    deadlines = [None if score is None else int(float(score)) for score in scores]
+    return dict(zip(instance_names, deadlines, strict=True))
+
+
 async def list_mapped(namespace: Namespace) -> list[str]:
     return sorted(text(name) for name in await namespace.client.call("SMEMBERS", namespace.keys.table("mapped")))
 
