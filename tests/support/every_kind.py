@@ -128,7 +128,7 @@ async def _repair_group(namespace: Namespace) -> None:
     """Its cluster and its topics were deleted without a change."""
     image = (await read_groups(namespace, {"broker-a": None}))["broker-a"]
     instances = [one for one in (await read_instances(namespace, await list_members(namespace))).values() if one]
-    await namespace.client.call("UNLINK", namespace.keys.of("queues", "broker-a"), namespace.keys.table("clusters"))
+    await namespace.client.call("UNLINK", namespace.keys.of("queues", "broker-a"), namespace.keys.of("cluster", "east"))
     head = await read_history_head(namespace)
     await repair_group(
         namespace,
