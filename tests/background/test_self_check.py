@@ -15,7 +15,7 @@ from routebook.store.removal import Removal, unregister_brokers
 from tests.reference.build import A, B, C, mapping, registration, topics
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
 from tests.support.registering import register
-from tests.support.scripts import history, kinds
+from tests.support.scripts import NO_BRAKE, history, kinds
 from tests.support.waiting import until
 
 FLEET = (
@@ -171,7 +171,7 @@ async def test_what_was_removed_by_a_change_is_not_written_back(worker: InProces
     """The replica has not applied the removals yet: the script refuses, because the store stands elsewhere."""
 
     async def remove(broker: str, cluster: str, broker_id: int) -> None:
-        await unregister_brokers(worker.namespace, [(Removal(cluster, broker, broker_id), CALLER)])
+        await unregister_brokers(worker.namespace, [(Removal(cluster, broker, broker_id), CALLER)], NO_BRAKE)
 
     for _ in range(5):
         await asyncio.gather(
