@@ -21,7 +21,12 @@ reply    {status, version} DONE, UNKNOWN
 local by, namespace, key, carried = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 
 local before = value_before(namespace, key)
-if redis.call('HDEL', key_of('kv', namespace), key) == 0 and not carried then
+local known = redis.call('HGET', key_of('kv', namespace), key)
+if not known and not carried then
   return { UNKNOWN, current_version() }
+end
+if known then
+  redis.call('HDEL', key_of('kv', namespace), key)
+  count_key_value(-1, -#key - #known)
 end
 return { DONE, append_change('kv-deleted', by, '"namespace":' .. quote(namespace) .. ',"key":' .. quote(key) .. before) }

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from routebook.errors import LimitError
 from routebook.model.broker import QueueData
-from routebook.store.administration import register_topic
+from routebook.store.administration import delete_kv, import_kv, put_kv, register_topic
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, SeatReply, TableLimits, register_broker
@@ -106,3 +107,55 @@ async def test_an_entry_of_another_program_does_not_stop_a_removal(namespace: Na
     await namespace.client.call("HSET", namespace.keys.of("queues", "broker-a"), "foreign", "no queue data")
     reply = await unregister_brokers(namespace, [(Removal("east", "broker-a", 0, A), CALLER)], NO_BRAKE)
     assert reply.statuses == (Status.DONE,)
+
+
+async def put(namespace: Namespace, key: str, value: str, kv_namespace: str = "ns", **limits: int) -> None:
+    await put_kv(namespace, kv_namespace, key, value, caller=CALLER, **limits)
+
+
+async def test_the_number_of_key_values_is_limited(namespace: Namespace) -> None:
+    for key in "ab":
+        await put(namespace, key, "v", max_count=2)
+    with pytest.raises(LimitError, match="max_key_values allows 2"):
+        await put(namespace, "c", "v", max_count=2)
+    await put(namespace, "a", "another", max_count=2)
+    await delete_kv(namespace, "ns", "b", caller=CALLER)
+    await put(namespace, "c", "v", max_count=2)
+
+
+async def test_the_number_of_key_value_namespaces_is_limited(namespace: Namespace) -> None:
+    """A namespace remains when its last key is deleted."""
+    for name in "ab":
+        await put(namespace, "k", "v", kv_namespace=name, max_count=2)
+        await delete_kv(namespace, name, "k", caller=CALLER)
+    with pytest.raises(LimitError, match="max_key_values"):
+        await put(namespace, "k", "v", kv_namespace="c", max_count=2)
+    await put(namespace, "k", "v", kv_namespace="a", max_count=2)
+
+
+async def test_the_bytes_of_all_key_values_are_limited(namespace: Namespace) -> None:
+    await put(namespace, "a", "x" * 49, max_bytes=100)
+    await put(namespace, "b", "x" * 49, max_bytes=100)
+    with pytest.raises(LimitError, match="max_key_values_bytes allows 100"):
+        await put(namespace, "c", "", max_bytes=100)
+    with pytest.raises(LimitError):
+        await put(namespace, "b", "x" * 50, max_bytes=100)
+    await put(namespace, "a", "x" * 10, max_bytes=100)
+    await put(namespace, "b", "x" * 88, max_bytes=100)
+    await delete_kv(namespace, "ns", "b", caller=CALLER)
+    await put(namespace, "b", "x" * 88, max_bytes=100)
+
+
+async def test_key_values_of_an_older_release_are_counted(namespace: Namespace) -> None:
+    await put(namespace, "a", "x", max_bytes=1000)
+    await namespace.client.call("HSET", namespace.keys.of("kv", "ns"), "b", "x" * 90)
+    with pytest.raises(LimitError):
+        await put(namespace, "c", "x" * 10, max_bytes=100)
+    await put(namespace, "c", "x", max_bytes=100)
+
+
+async def test_imported_and_restored_key_values_are_counted(namespace: Namespace) -> None:
+    await import_kv(namespace, [("ns", "a", "x" * 50)], file="ab", start=0, is_last=True, caller=CALLER)
+    await put(namespace, "b", "x" * 9, max_bytes=100)
+    with pytest.raises(LimitError):
+        await put(namespace, "c", "x" * 50, max_bytes=100)

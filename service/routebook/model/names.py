@@ -11,6 +11,7 @@ MAX_NAME_CHARACTERS = 300
 """RocketMQ allows a consumer group 255, and its retry topic's name has a prefix. Other names get the same limit."""
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 _NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -20,6 +21,13 @@ def check_name(field: str, name: str) -> str:
     if not 1 <= len(name) <= MAX_NAME_CHARACTERS or _FORBIDDEN.search(name):
         raise InvalidInputError(field, name, f"1 to {MAX_NAME_CHARACTERS} characters, none of them a control character")
     return name
+
+
+def check_encodable(field: str, text: str) -> str:
+    """JSON can contain half of a surrogate pair (`"\\ud800"`), which is no character and has no form in UTF-8."""
+    if _SURROGATE.search(text):
+        raise InvalidInputError(field, "a text with a lone surrogate", "texts in UTF-8")
+    return text
 
 
 def check_text(field: str, text: str) -> str:

@@ -15,7 +15,6 @@ from typing import Final
 
 from routebook import __version__
 from routebook.errors import (
-    InvalidInputError,
     LimitError,
     NotFoundError,
     NotReadyError,
@@ -35,7 +34,7 @@ from routebook.model.broker import (
     Seat,
     min_broker_joined,
 )
-from routebook.model.names import Caller, check_name, join_instance_name
+from routebook.model.names import Caller, check_encodable, check_name, join_instance_name
 from routebook.observability.audit import Audit
 from routebook.observability.metrics import Metrics
 from routebook.registry.heartbeat_gaps import HeartbeatGaps
@@ -83,8 +82,6 @@ from routebook.store.sessions import SessionMark
 
 __all__ = ["Affected", "Caller", "MinBrokerChange", "Registry", "SessionConnection"]
 
-MAX_VALUE_CHARACTERS: Final = 65_536
-"""Limit for a key-value. An order configuration for a thousand brokers has some 20,000 characters."""
 DIGEST_STEP_BYTES: Final = 1024 * 1024
 """As much is hashed in less than a millisecond."""
 DIGEST_LETTERS: Final = 32
@@ -103,11 +100,12 @@ _RESULTS: Final[dict[Status, RegistrationStatus]] = {
 }
 
 
-def check_key_value(kv_namespace: str, key: str, value: str) -> None:
+def check_key_value(kv_namespace: str, key: str, value: str, max_bytes: int) -> None:
     check_name("namespace", kv_namespace)
     check_name("key", key)
-    if len(value) > MAX_VALUE_CHARACTERS:
-        raise InvalidInputError("value", f"{len(value)} characters", f"at most {MAX_VALUE_CHARACTERS} characters")
+    size = len(check_encodable("value", value).encode())
+    if size > max_bytes:
+        raise LimitError(f"The value has {size} bytes", "max_key_value_bytes", max_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,9 +447,19 @@ class Registry(Reading):
     # -- key-values and settings
 
     async def put_kv(self, kv_namespace: str, key: str, value: str, caller: Caller) -> int:
-        check_key_value(kv_namespace, key, value)
+        settings = self.live.current
+        check_key_value(kv_namespace, key, value, settings.max_key_value_bytes)
         write = ReadYourWrites(self.replica)
-        return await write.wait((await put_kv(self._namespace, kv_namespace, key, value, caller=caller)).version)
+        outcome = await put_kv(
+            self._namespace,
+            kv_namespace,
+            key,
+            value,
+            caller=caller,
+            max_count=settings.max_key_values,
+            max_bytes=settings.max_key_values_bytes,
+        )
+        return await write.wait(outcome.version)
 
     async def delete_kv(self, kv_namespace: str, key: str, caller: Caller) -> int:
         write = ReadYourWrites(self.replica)

@@ -58,6 +58,22 @@ class LimitSettings(BaseModel):
         why="Longest timeout that a broker may register with. What it registered remains for so long when it dies.",
     )
 
+    max_key_values: int = setting(
+        10_000, ge=0, le=10_000_000, at_run_time=True,
+        why=(
+            "Key-values in all namespaces, and number of namespaces. Order configurations are the usual ones: one for "
+            "each ordered topic. 0: no limit."
+        ),
+    )
+    max_key_value_bytes: int = setting(
+        65_536, ge=1, le=16_777_216, at_run_time=True,
+        why="Size of one value in UTF-8. An order configuration for a thousand brokers has some 20,000 bytes.",
+    )
+    max_key_values_bytes: int = setting(
+        16_777_216, ge=0, le=1_073_741_824, at_run_time=True,
+        why="Size of all keys and values together: every worker keeps them in memory. 0: no limit.",
+    )
+
     # Limits of one request
 
     max_inflated_bytes: int = setting(

@@ -52,7 +52,7 @@ def _check(registry: Registry, snapshot: Snapshot) -> None:
         live.check(key, value)
     for namespace, values in snapshot.key_values.items():
         for key, value in values.items():
-            check_key_value(namespace, key, value)
+            check_key_value(namespace, key, value, live.current.max_key_value_bytes)
     names: set[str] = set()
     for group in snapshot.groups:
         if group.name in names:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+from routebook.errors import LimitError
 from routebook.model.broker import QueueData
 from routebook.model.names import Caller
 from routebook.store.namespace import CountedOutcome, Namespace, Outcome, Status, status_of, text
@@ -72,8 +73,25 @@ async def set_write_permission(namespace: Namespace, broker: str, *, writable: b
             staged = await stage_permissions(namespace, broker, "set" if writable else "clear-write")
 
 
-async def put_kv(namespace: Namespace, kv_namespace: str, key: str, value: str, *, caller: Caller) -> Outcome:
-    return Outcome.of(await namespace.run("put_kv", pack_caller(caller), kv_namespace, key, value, sha256_of(value)))
+async def put_kv(
+    namespace: Namespace,
+    kv_namespace: str,
+    key: str,
+    value: str,
+    *,
+    caller: Caller,
+    max_count: int = 0,
+    max_bytes: int = 0,
+) -> Outcome:
+    """`max_count` and `max_bytes` limit all key-values together; 0 is no limit."""
+    reply = await namespace.run(
+        "put_kv", pack_caller(caller), kv_namespace, key, value, sha256_of(value), max_count, max_bytes
+    )
+    if status_of(reply) is Status.LIMITED:
+        exceeded = text(reply[2])
+        limit = max_count if exceeded == "max_key_values" else max_bytes
+        raise LimitError(f"Key {kv_namespace}/{key} needs more room", exceeded, limit)
+    return Outcome.of(reply)
 
 
 async def delete_kv(

@@ -23,7 +23,7 @@
 | `changes:marks` | sorted set | version by the bytes of the history written up to it, one per MiB |
 | `pulse` | stream | heartbeat gaps; ids as in `changes`, with versions of its own |
 | `readers` | hash | reader of the history → `<version> <ms>`: consumed up to there, reported then |
-| `meta` | hash | schema, history, began_at, ms, version, bytes, alive_ms, paused_ms, kv_imported, restored, … |
+| `meta` | hash | schema, history, began_at, ms, version, bytes, alive_ms, paused_ms, kv_*, restored, … |
 | `identity` | string | random, set once |
 | `leader`, `leader:token` | string | the lease `<token>:<worker>:<nonce>`; the last token |
 | `new-instances` | sorted set | `<cluster>/<addr>` that is not established, by its registration (deadline clock) |
