@@ -8,7 +8,13 @@ from pathlib import Path
 import click
 
 from routebook.cli.output import print_findings
-from routebook.cli.service_client import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, print_json, trusted_authorities
+from routebook.cli.service_client import (
+    DEFAULT_URL,
+    URL_VARIABLE,
+    print_json,
+    token_of_environment,
+    trusted_authorities,
+)
 from routebook.errors import RoutebookError
 from routebook.runtime import exits
 from routebook.runtime.diagnosis import acl_lines, diagnose_machine, diagnose_service, diagnose_store
@@ -49,7 +55,7 @@ def _examine(file: Path | None, redis_url: str | None, url: str) -> tuple[list[F
     findings = [_settings_finding(loaded), *diagnose_machine(loaded.settings)]
     store_findings, is_reachable = asyncio.run(diagnose_store(loaded.settings))
     findings += store_findings
-    findings += diagnose_service(url, os.environ.get(TOKEN_VARIABLE, ""), trusted_authorities(url))
+    findings += diagnose_service(url, token_of_environment(), trusted_authorities(url))
     if not is_reachable:
         return findings, exits.UNREACHABLE
     return findings, exits.ANSWER_IS_NO if any(finding.level == "error" for finding in findings) else exits.DONE

@@ -33,6 +33,7 @@ _COMMANDS = {
     "delete-topic": "fleet.delete_topic_command",
     "expiry": "operation.expiry_command",
     "settings": "operation.settings_command",
+    "token": "token.token_command",
     "status": "operation.status_command",
     "doctor": "doctor.doctor_command",
     "digest": "operation.digest_command",

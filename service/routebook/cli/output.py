@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH: Final = 1_000_000
 """Rich fits everything into a width; a line in a pipe has no end."""
-_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
-_DURATION: Final = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,6})?)(?P<unit>ms|s|m|h|)")
+_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "": 1.0}
+_DURATION: Final = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,6})?)(?P<unit>ms|s|m|h|d|)")
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -131,7 +131,7 @@ class ProgressLine:
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
-    """A duration such as `30s`, `500ms`, `2m` or `1h`, converted to seconds."""
+    """A duration such as `30s`, `500ms`, `2m`, `1h` or `7d`, converted to seconds."""
 
     name = "duration"
 
@@ -141,7 +141,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in newer r
         found = _DURATION.fullmatch(str(value))
         if not found:
             self.fail(
-                f"{value!r} is not a duration. Examples: 30s, 500ms, 2m, 1h; a number alone is seconds.", param, ctx
+                f"{value!r} is not a duration. Examples: 30s, 500ms, 2m, 1h, 7d; a number alone is seconds.", param, ctx
             )
         return float(found["number"]) * _UNITS_S[found["unit"]]
 

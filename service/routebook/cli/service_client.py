@@ -18,7 +18,8 @@ from routebook.runtime.exits import AnswerIsNoError, HistoryMissingError, Servic
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 URL_VARIABLE = "ROUTEBOOK_URL"
-TOKEN_VARIABLE = "ROUTEBOOK_ADMIN_TOKEN"  # noqa: S105 a name, not a token
+TOKEN_VARIABLES = ("ROUTEBOOK_TOKEN", "ROUTEBOOK_ADMIN_TOKEN")
+"""The first one that is set counts. The second is for the machine of the service, where it is a setting."""
 _PAGE = 1000
 _TIMEOUT_SECONDS = 15.0
 """Longer than the service's own deadlines, so that its error arrives."""
@@ -124,7 +125,7 @@ def error_of(answer: httpx.Response) -> RoutebookError:
         return HistoryMissingError(message, advice=advice)
     if status >= 500 or status == 429:
         return ServiceUnreachableError(message, advice=advice)
-    if status in (400, 401, 403, 405, 413, 415, 422):
+    if status in (400, 401, 403, 405, 413, 415, 421, 422):
         return SettingsError(message, advice=advice)
     return AnswerIsNoError(message, advice=advice)
 
@@ -143,15 +144,19 @@ def path_part(text: str) -> str:
     return quote(text, safe="")
 
 
+def token_of_environment() -> str:
+    return next(filter(None, map(os.environ.get, TOKEN_VARIABLES)), "") or ""
+
+
 def with_service(command: Callable[Concatenate[Service, P], R]) -> Callable[P, R]:
     """Passes a client to a command and adds the options --url and --token."""
 
     @click.option("--url", default=None, help=f"Address of the service; else {URL_VARIABLE}, else {DEFAULT_URL}.")
-    @click.option("--token", default=None, help=f"Bearer token for administrative requests; else {TOKEN_VARIABLE}.")
+    @click.option("--token", default=None, help=f"Bearer token; else {', else '.join(TOKEN_VARIABLES)}.")
     @wraps(command)
     def with_client(*args: Any, url: str | None, token: str | None, **kwargs: Any) -> R:
         chosen_url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
-        chosen_token = token if token is not None else os.environ.get(TOKEN_VARIABLE, "")
+        chosen_token = token if token is not None else token_of_environment()
         with Service(chosen_url, chosen_token) as service:
             return command(service, *args, **kwargs)
 

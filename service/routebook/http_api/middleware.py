@@ -144,7 +144,14 @@ PATH_PATTERN: Final = "routebook.path_pattern"
 
 _KNOWN_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"})
 
-_REASON_BY_STATUS: Final[dict[int, Reason]] = {403: "forbidden", 404: "not_found", 409: "refused", 500: "failed"}
+_REASON_BY_STATUS: Final[dict[int, Reason]] = {
+    401: "forbidden",
+    403: "forbidden",
+    429: "forbidden",
+    404: "not_found",
+    409: "refused",
+    500: "failed",
+}
 """For errors of this port itself. Any other 4xx counts as invalid, any other 5xx as not ready."""
 
 

@@ -392,6 +392,12 @@ class StatusResult(ResponseBody):
         examples=[{}],
     )
     self_check: SelfCheck
+    identities: int = Field(description="Number of identities.", examples=[0])
+    open_to_all: list[str] = Field(
+        description="What everyone who can connect may do: `registration` (no identity with the role broker exists), "
+        "`remoting-administration` (remoting_admin is open). Empty when the service listens on loopback only.",
+        examples=[["registration"]],
+    )
 
     @classmethod
     def of(cls, status: ServiceStatus) -> Self:
@@ -415,6 +421,8 @@ class StatusResult(ResponseBody):
             scripts=status.scripts,
             store_alarms=dict(status.health.alarms),
             self_check=SelfCheck.of(status.health),
+            identities=status.identities,
+            open_to_all=list(status.open_to_all),
         )
 
 

@@ -244,6 +244,10 @@ class Metrics:
 
     # Replica
 
+    def open_access(self, to: Mapping[str, bool]) -> None:
+        for what, is_open in to.items():
+            self._open_access.labels(what).set(is_open)
+
     def table(self, *, brokers: int, topics: int, clusters: int) -> None:
         self._brokers.set(brokers)
         self._topics.set(topics)
@@ -419,6 +423,7 @@ class Metrics:
         self._clusters = self._gauge("clusters", "Clusters in the table.")
         self._version = self._gauge("replica_version", "Version of this worker's table.")
         self._stale_seconds = self._gauge("replica_stale_seconds", "Age of the last contact with the store.")
+        self._open_access = self._gauge("open_access", "1 when everyone who can connect may do this.", ("to",))
         self._complete = self._gauge("replica_complete", "1 when the whole table is loaded.")
         self._digest = self._gauge(
             "replica_digest", "48 bits of the table's digest. Workers of one version have the same."

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal, get_args
 
 from routebook.errors import ConflictError, InvalidInputError, NotFoundError
 from routebook.model.identity import (
@@ -27,6 +27,7 @@ from routebook.model.identity import (
 )
 from routebook.model.names import Caller
 from routebook.replica.replica import ReadYourWrites, Replica
+from routebook.settings import Settings
 from routebook.store.identities import Conflict, delete_identity, parse_identity, put_identity
 from routebook.store.namespace import Namespace, Status
 
@@ -75,6 +76,29 @@ class _Index:
             {one.credentials.certificate: one for one in records if one.credentials.certificate},
             any(one.identity.role is Role.BROKER for one in records),
         )
+
+
+Openness = Literal["registration", "remoting-administration"]
+"""What everyone who can connect may do: register brokers, or send administrative requests on the remoting port."""
+OPENNESSES: Final[tuple[Openness, ...]] = get_args(Openness)
+
+
+OPEN_ACCESS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "registration": "Everyone who can connect may register and remove brokers: no identity with the role broker "
+        "exists (`routebook token create NAME --role broker`).",
+        "remoting-administration": "Everyone who can connect may change the fleet over the remoting port: "
+        "remoting_admin is open.",
+    }
+)
+
+
+def open_to_all(settings: Settings, identities: "Identities") -> tuple[Openness, ...]:
+    """Nothing when only programs on this machine can connect."""
+    if settings.listens_on_loopback_only:
+        return ()
+    found: list[Openness] = [] if identities.has_brokers else ["registration"]
+    return (*found, "remoting-administration") if settings.remoting_admin == "open" else tuple(found)
 
 
 class Identities:

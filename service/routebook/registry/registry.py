@@ -38,7 +38,7 @@ from routebook.model.names import Caller, check_encodable, check_name, join_inst
 from routebook.observability.audit import Audit
 from routebook.observability.metrics import Metrics
 from routebook.registry.heartbeat_gaps import HeartbeatGaps
-from routebook.registry.identities import Identities
+from routebook.registry.identities import Identities, open_to_all
 from routebook.registry.reading import Reading
 from routebook.registry.registration import (
     LongWork,
@@ -524,6 +524,8 @@ class Registry(Reading):
             history_state=history,
             scripts=self._namespace.scripts.fingerprint,
             health=self.store_health,
+            identities=len(self.identities.all()),
+            open_to_all=open_to_all(self.live.current, self.identities),
         )
 
 

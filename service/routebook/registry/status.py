@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from routebook.registry.identities import Openness
 from routebook.settings.fields import Settings
 from routebook.store.history import HistoryState, Reader
 from routebook.store.reads import ServiceState
@@ -114,6 +115,8 @@ class ServiceStatus:
     history_bound: HistoryBound | None
     history_state: HistoryState | None
     scripts: str
+    identities: int
+    open_to_all: tuple[Openness, ...]
     health: StoreHealth = field(default_factory=StoreHealth)
 
 

@@ -14,6 +14,7 @@ import httpx
 
 from routebook import __version__
 from routebook.errors import RoutebookError
+from routebook.registry.identities import OPEN_ACCESS
 from routebook.settings import Loaded, Settings, catalogue
 from routebook.store.acl import acl_commands
 from routebook.store.checks import Finding, diagnose
@@ -105,6 +106,9 @@ def judge_status(url: str, status: dict[str, Any]) -> Iterator[Finding]:
     if status["stale_seconds"] > 1:
         advice = "Answers come from memory meanwhile, writes are refused. Look at the store and the way to it."
         yield Finding("error", "replica", f"out of touch with the store for {status['stale_seconds']:.0f} s", advice)
+    for what in status.get("open_to_all", []):
+        advice = "Fine in a network that only the fleet can reach; otherwise see docs/security.md."
+        yield Finding("warning", "access", OPEN_ACCESS.get(what, what), advice)
     if status["expiry_held"]:
         advice = "If they really are dead: `routebook expiry release`; if not, look at the network between."
         yield Finding(

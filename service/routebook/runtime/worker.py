@@ -33,6 +33,7 @@ from routebook.listeners.tls import ServerTls, TlsOptions
 from routebook.observability.logs import suppressed_lines
 from routebook.observability.metrics import Metrics, ReplicaFigures
 from routebook.observability.probes import Pace, memory_limit_bytes
+from routebook.registry.identities import OPEN_ACCESS, OPENNESSES, open_to_all
 from routebook.registry.registry import Registry
 from routebook.remoting.server import RemotingServer
 from routebook.replica.replica import Replica
@@ -130,6 +131,7 @@ class Worker:
         self._spawn("replica", self._replica.run())
         await self._replica.wait_complete(LOAD_TIMEOUT_MS)
         self._log_run_time_settings()
+        self._warn_of_open_access()
         self._spawn("presence", self._presence.run())
         self._spawn("leader", self._leader.run())
         self._spawn("restoring", self._restoring.run())
@@ -169,6 +171,10 @@ class Worker:
         changed = [f"{key}={value}" for key, value, origin in self._live.describe() if origin == Origin.RUN_TIME]
         if changed:
             _log.info("Settings changed at run time: %s", " ".join(changed))
+
+    def _warn_of_open_access(self) -> None:
+        for what in open_to_all(self._live.current, self.registry.identities):
+            _log.warning("%s See docs/security.md.", OPEN_ACCESS[what])
 
     async def _end(self) -> None:
         began = time.monotonic()
@@ -248,6 +254,8 @@ class Worker:
         instances = sum(len(group.addresses) for group in view.groups.values())
         self._metrics.table(brokers=instances, topics=len(view.topics), clusters=len(view.clusters))
         self._metrics.sessions(len(self.registry.sessions))
+        is_open = open_to_all(self._live.current, self.registry.identities)
+        self._metrics.open_access({what: what in is_open for what in OPENNESSES})
         lag_changes, lag_seconds = self._replica.lag()
         self._metrics.replica(
             ReplicaFigures(

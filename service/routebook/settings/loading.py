@@ -18,6 +18,7 @@ from routebook.settings.rules import check_together, doubts
 EXEMPT = {
     "ROUTEBOOK_REDIS_SERVER": "which server binary the embedded store starts",
     "ROUTEBOOK_URL": "which service the command line uses",
+    "ROUTEBOOK_TOKEN": "the token that the command line sends",
     "ROUTEBOOK_LAKE": "which lake the pipeline uses",
 }
 EXEMPT_PREFIXES = {"ROUTEBOOK_TEST_": "used by the test suite"}
