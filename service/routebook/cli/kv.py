@@ -1,8 +1,10 @@
 """`routebook kv get|put|delete|list`"""
 
+import sys
+
 import click
 
-from routebook.cli.output import print_table
+from routebook.cli.output import print_table, printable
 from routebook.cli.service_client import Service, as_json, path_part, print_json, with_service
 
 
@@ -22,7 +24,8 @@ def get(service: Service, namespace: str, key: str, json_: bool) -> None:
     if json_:
         print_json(found)
     else:
-        click.echo(found["value"])
+        # A program gets the value as it is; a terminal must not be controlled by it.
+        click.echo(printable(found["value"]) if sys.stdout.isatty() else found["value"])
 
 
 @kv_command.command("put")

@@ -28,6 +28,7 @@ _COMMANDS = {
     "brokers": "fleet.brokers_command",
     "clusters": "fleet.clusters_command",
     "watch": "watch.watch_command",
+    "changes": "changes.changes_command",
     "kv": "kv.kv_command",
     "write-permission": "fleet.write_permission_command",
     "delete-topic": "fleet.delete_topic_command",
@@ -148,7 +149,10 @@ def _run_command(arguments: list[str] | None) -> int:
         return 130
     except RoutebookError as error:
         with suppress(BrokenPipeError):
-            click.echo(f"Error: {error}", err=True)
+            # Imported late: most commands end without an error, and this module names no other one of the package.
+            from routebook.cli.output import printable  # noqa: PLC0415
+
+            click.echo(f"Error: {printable(str(error))}", err=True)
         return exits.exit_code_of(error)
     except (BrokenPipeError, SystemExit):
         # The reader (head, less) closed the pipe early, which is no error. Click exits with code 1 then, which means

@@ -4,6 +4,7 @@ On a terminal, tables wrap at its width and use colours. In a pipe they are plai
 """
 
 import io
+import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,25 @@ _PIPE_WIDTH: Final = 1_000_000
 """Rich fits everything into a width; a line in a pipe has no end."""
 _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "": 1.0}
 _DURATION: Final = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,6})?)(?P<unit>ms|s|m|h|d|)")
+
+
+_UNSAFE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters, and those that change the direction of text. A line feed and a tab stay."""
+
+
+def printable(text: str) -> str:
+    """Escapes what could control a terminal. Names in the store come from peers: one with an escape sequence could
+    otherwise clear the screen, or show another name than it is.
+    """
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """JSON for people and programs: readable characters stay, those that could control a terminal become escapes."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -89,7 +109,7 @@ def _text(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ", ".join(_text(item) for item in value) or "-"
-    return str(value)
+    return printable(str(value)).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _is_number(text: str) -> bool:

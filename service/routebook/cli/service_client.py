@@ -13,6 +13,7 @@ from urllib.parse import quote
 import click
 import httpx
 
+from routebook.cli.output import json_text
 from routebook.errors import RoutebookError, SettingsError
 from routebook.runtime.exits import AnswerIsNoError, HistoryMissingError, ServiceUnreachableError
 
@@ -168,4 +169,4 @@ def as_json(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def print_json(value: object) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    click.echo(json_text(value, indent=2))

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import httpx
 
+from routebook.cli.output import json_text, printable
 from routebook.cli.service_client import Service, as_json, error_of, with_service
 
 _PAUSE_SECONDS = 1.0
@@ -85,11 +86,11 @@ def parse_events(lines: Iterable[str]) -> Iterator[Event]:
 def _print(event: Event, json_: bool) -> None:
     data = json.loads(event.data)
     if json_:
-        click.echo(json.dumps({"event": event.name, "id": event.last_id, "data": data}, ensure_ascii=False))
+        click.echo(json_text({"event": event.name, "id": event.last_id, "data": data}))
     elif event.name == "route":
-        click.echo(f"{data['version']:>8}  {data['topic']}  {_summary(data['route'])}")
+        click.echo(printable(f"{data['version']:>8}  {data['topic']}  {_summary(data['route'])}"))
     else:
-        click.echo(f"{event.name}: {event.data}", err=True)
+        click.echo(printable(f"{event.name}: {event.data}"), err=True)
 
 
 def _summary(route: dict[str, Any] | None) -> str:

@@ -227,7 +227,8 @@ class ReadMiddleware:
             await self._app(scope, receive, send)
             return
         # A stream never ends, so HEAD is not turned into GET for it.
-        is_head = scope["method"] == "HEAD" and scope["path"] != _STREAM_PATH
+        is_stream = scope["path"] == _STREAM_PATH or b"follow" in scope["query_string"]
+        is_head = scope["method"] == "HEAD" and not is_stream
         inner = {**scope, "method": "GET"} if is_head else scope
         needs_freshness = scope["path"].startswith(_READ_PATHS)
 

@@ -233,7 +233,7 @@ class SettingInput(RequestBody):
 
 
 class ChangeEntry(ResponseBody):
-    """One entry of the history. Further fields depend on its kind."""
+    """One entry of the history, or a refusal. Further fields depend on its kind."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -241,8 +241,8 @@ class ChangeEntry(ResponseBody):
         description="Id of the entry, `<ms>-<version>`. The field `id` is a broker id.", examples=["1763475600000-42"]
     )
     ms: int = Field(description="Time of the change on the store's clock.", examples=[1763475600000])
-    version: int = Field(examples=[42])
-    kind: str = Field(examples=["broker-registered"])
+    version: int | None = Field(description="Null for a refusal.", examples=[42])
+    kind: str = Field(description="A kind of change, or `refused`, or `failed`.", examples=["broker-registered"])
 
 
 class MissingEntries(ResponseBody):
@@ -253,8 +253,15 @@ class MissingEntries(ResponseBody):
 
 
 class Changes(ResponseBody):
-    changes: list[ChangeEntry] = Field(description="Newest last.")
-    next_since: int = Field(description="Pass it as `since` to read the next page.", examples=[42])
+    changes: list[ChangeEntry] = Field(description="Newest last, or newest first with `order=desc`.")
+    next_cursor: str = Field(
+        description="Continues after this page, with the same filters. It is set even when nothing more is there yet.",
+        examples=["1763475600000-42~1763475600000-0"],
+    )
+    has_more: bool = Field(
+        description="Whether more may be there now. Then a page can be empty, too.", examples=[False]
+    )
+    next_since: int = Field(description="Version after which the history continues, for `since`.", examples=[42])
     missing: MissingEntries | None = Field(description="Requested versions that are no longer kept.", examples=[None])
 
 

@@ -42,7 +42,7 @@ class Refusal:
     """Refusals that are equal but for their time."""
 
     caller: Caller
-    object: str
+    what: str
     outcome: Outcome
     reason: str
     first_ms: int

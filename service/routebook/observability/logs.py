@@ -89,7 +89,8 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
 
 _OURS = "routebook"
 _URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:@/]*:)[^\s@]+(@)", re.IGNORECASE)
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, and those that change the direction of text."""
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
     "message",
     "asctime",
@@ -131,7 +132,7 @@ class JsonFormat(_Masked):
         trace = _trace(record, "")
         if trace:
             fields["trace"] = self.clean(trace)
-        return json.dumps(fields, ensure_ascii=False)
+        return _json(fields)
 
     def _value(self, value: object) -> object:
         """Masked before it is quoted, because quoting changes a secret that contains a quotation mark."""
@@ -187,7 +188,13 @@ def _extras(record: logging.LogRecord) -> dict[str, object]:
 def _word(value: object) -> str:
     text = str(value)
     is_plain = text and not any(letter in text for letter in ' "=') and not _CONTROL.search(text)
-    return text if is_plain else json.dumps(text, ensure_ascii=False)
+    return text if is_plain else _json(text)
+
+
+def _json(value: object) -> str:
+    """Readable, and without characters that could control the terminal of whoever reads the log."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _one_line(message: str) -> str:

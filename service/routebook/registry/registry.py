@@ -73,7 +73,24 @@ from routebook.store.administration import (
     set_setting,
     set_write_permission,
 )
-from routebook.store.history import Change, HistoryState, changes_between, read_history_state, request_baseline
+from routebook.store.change_search import (
+    ChangeFilter,
+    ChangeSearch,
+    ChangesPage,
+    Cursor,
+    Position,
+    bounds_of,
+    newest_ids,
+    search_changes,
+)
+from routebook.store.history import (
+    Change,
+    HistoryState,
+    changes_between,
+    first_change,
+    read_history_state,
+    request_baseline,
+)
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_service_state
 from routebook.store.registration import HeartbeatReply, SeatReply, heartbeat_broker, register_broker, touch_broker
@@ -488,6 +505,30 @@ class Registry(Reading):
 
     async def changes(self, since: int, limit: int) -> list[Change]:
         return await changes_between(self._namespace, since, limit)
+
+    async def search_changes(
+        self,
+        wanted: ChangeFilter,
+        *,
+        since: Position | None = None,
+        until: Position | None = None,
+        cursor: Cursor | None = None,
+        newest_first: bool = False,
+        limit: int,
+    ) -> ChangesPage:
+        """One page of the history and the refusals, merged by time."""
+        changes, refusals = await bounds_of(self._namespace, since, until)
+        search = ChangeSearch(wanted, changes, refusals, cursor, newest_first, limit)
+        return await search_changes(self._namespace, search)
+
+    async def newest_ids(self) -> Cursor:
+        """A cursor behind everything that the history and the refusals have now."""
+        return await newest_ids(self._namespace)
+
+    async def first_version(self) -> int | None:
+        """Version of the oldest entry that the history has."""
+        first = await first_change(self._namespace)
+        return first[1] if first else None
 
     async def request_baseline(self) -> int:
         """The leader writes it within seconds. Returns the time of the first open request (ms, the store's clock)."""

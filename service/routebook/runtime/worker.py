@@ -21,6 +21,7 @@ from routebook.background.change_log import ChangeLog
 from routebook.background.kv_file import import_kv_file
 from routebook.background.leader import Leader
 from routebook.background.presence import Presence
+from routebook.background.refusals import write_refusals, write_refusals_forever
 from routebook.background.restoring import Restoring
 from routebook.background.self_check import SelfCheck
 from routebook.background.store_alarms import StoreAlarms
@@ -138,6 +139,7 @@ class Worker:
         self._spawn("self-check", self._self_check.run())
         self._spawn("store alarms", self._store_alarms.run())
         self._spawn("sessions", self.registry.sessions.run())
+        self._spawn("refusals", write_refusals_forever(self._namespace, self.registry.audit))
         self._spawn("heartbeat gaps", self.registry.heartbeat_gaps.run())
         await self._tls.open()
         self._spawn("tls", self._tls.run())
@@ -186,9 +188,7 @@ class Worker:
             self._remoting.drain(drain_seconds, self._stop.forced), self._http.stop(drain_seconds)
         )
         cut += await self._remoting.close()
-        await self._cancel(
-            "leader", "presence", "restoring", "self-check", "store alarms", "sessions", "heartbeat gaps", "tls", "pace"
-        )
+        await self._cancel(*(name for name in self._tasks if name != "replica"))
         await self._stop.within(STORE_STOP_SECONDS, self._deregister(), "Deregistering from the store")
         await self._cancel("replica")
         await self._admin.stop(ADMIN_DRAIN_SECONDS)
@@ -199,6 +199,7 @@ class Worker:
         if self._client.is_connected:
             await self._leader.step_down()
             await self.registry.heartbeat_gaps.flush()
+            await write_refusals(self._namespace, self.registry.audit)
             await self._presence.deregister()
 
     async def _unless_stopped(self, work: Awaitable[None]) -> bool:

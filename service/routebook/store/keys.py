@@ -21,6 +21,7 @@
 | `identities` | hash | name → role, policy and credentials as JSON; tokens hashed, signing secrets in clear |
 | `changes` | stream | the history; id `<ms>-<version>`, one field `d` |
 | `changes:marks` | sorted set | version by the bytes of the history written up to it, one per MiB |
+| `refusals` | stream | requests that were refused or failed, the newest 10,000; one field `d` |
 | `pulse` | stream | heartbeat gaps; ids as in `changes`, with versions of its own |
 | `readers` | hash | reader of the history → `<version> <ms>`: consumed up to there, reported then |
 | `meta` | hash | schema, history, began_at, ms, version, bytes, alive_ms, paused_ms, kv_*, restored, … |
@@ -43,6 +44,7 @@ class Keys:
         self.meta = self.table("meta")
         self.changes = self.table("changes")
         self.marks = self.table("changes:marks")
+        self.refusals = self.table("refusals")
         self.readers = self.table("readers")
         self.pulse = self.table("pulse")
 
