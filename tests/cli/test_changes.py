@@ -33,9 +33,9 @@ def test_refusals_are_shown(routebook: CommandLine, service: Running) -> None:
     key = f"key-{secrets.token_hex(4)}"
     address, headers = f"{service.http}/v1/kv/ns/{key}", {"x-forwarded-for": "10.0.0.1"}
     refused = httpx.put(address, json={"value": "v"}, headers=headers, trust_env=False)
-    assert refused.status_code == 403
+    assert refused.status_code == 401
     wait_until(lambda: key in routebook("changes", "--kind", "refused").out, "the refusal is in the store")
-    assert f"refused  put_kv /v1/kv/ns/{key}: forbidden: " in routebook("changes", "--kind", "refused").out
+    assert f"refused  put_kv /v1/kv/ns/{key}: token-missing: " in routebook("changes", "--kind", "refused").out
 
 
 def test_a_wrong_filter_is_an_error(routebook: CommandLine) -> None:

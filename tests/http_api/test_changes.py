@@ -39,7 +39,7 @@ async def test_refusals_are_among_the_changes(worker: Worker) -> None:
     forbidden, invalid = found[4:]
     assert (forbidden["kind"], forbidden["actor"], forbidden["verb"]) == ("refused", "anonymous", "put_kv")
     assert (forbidden["object"], forbidden["count"]) == ("/v1/kv/ns/key", 2)
-    assert forbidden["reason"].startswith("forbidden: ")
+    assert forbidden["reason"].startswith("token-missing: ")
     assert forbidden["source"].startswith("127.0.0.1:")
     assert (invalid["verb"], invalid["object"]) == ("register_broker", seat("c"))
 
