@@ -37,6 +37,7 @@ _COMMANDS = {
     "token": "token.token_command",
     "status": "operation.status_command",
     "doctor": "doctor.doctor_command",
+    "certs": "certs.certs_command",
     "digest": "operation.digest_command",
     "compare": "compare.compare_command",
     "snapshot": "snapshot.snapshot_command",

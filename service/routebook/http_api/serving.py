@@ -16,10 +16,11 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from routebook.http_api import problems
+from routebook.http_api.callers import CERTIFICATE_NAMES
 from routebook.http_api.problems import MEDIA_TYPE, Kind, problem_response
 from routebook.listeners.acceptor import Acceptor, ConnectionInfo, ConnectionLimits, Network
 from routebook.listeners.peers import Peers
-from routebook.listeners.tls import ServerTls
+from routebook.listeners.tls import ServerTls, certificate_names
 from routebook.observability.metrics import Metrics
 
 KEEP_ALIVE_SECONDS: Final = 5
@@ -59,6 +60,8 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if names := certificate_names(transport.get_extra_info("peercert")):
+            self.app_state = {**self.app_state, CERTIFICATE_NAMES: names}
         if self.connection_info is not None and self.connection_info.balancer is not None:
             self.client = _client_of(self.connection_info)
         self._request_start = self.loop.time()

@@ -14,13 +14,13 @@ import os
 import ssl
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from routebook.settings import Settings
 
@@ -64,6 +64,18 @@ class ClientRule:
         return VERIFY_MODES[self.need] if self.auth_client else ssl.CERT_NONE
 
 
+CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:!aNULL"
+"""For TLS 1.2: forward secrecy and authenticated encryption only. TLS 1.3 has no others."""
+
+
+def certificate_names(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The common names and the alternative names of a certificate that was verified, as `ssl` describes it."""
+    if not certificate:
+        return ()
+    subject = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return (*subject, *(value for _, value in certificate.get("subjectAltName", ())))
+
+
 def make_test_pair() -> Pair:
     """A self-signed certificate for RocketMQ's test mode, in which peers do not verify it. Its key is never written to
     a disk.
@@ -96,6 +108,9 @@ def make_test_pair() -> Pair:
 def server_context(pair: Pair, rule: ClientRule, trust: bytes | None) -> ssl.SSLContext:
     """Raises OSError (ssl.SSLError is one) or ValueError when the parts are broken or do not fit together."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS)
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     with _as_file(pair.certificate) as certificate, _as_file(pair.key) as key:
         # Without a password function OpenSSL would ask for the password at the terminal.
         context.load_cert_chain(certificate, key, password=lambda: pair.password)

@@ -16,7 +16,7 @@ checked at all, so it costs nothing.
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from routebook.errors import ForbiddenError
 from routebook.listeners.peers import Peer
@@ -311,14 +311,6 @@ class Permissions:
         for broker in tuple(brokers):
             clusters.update(cluster for cluster, names in table.clusters.items() if broker in names)
         return _Names(clusters or None, brokers or None, topics or None)
-
-
-def certificate_names(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The common names and the alternative names of a certificate, as `ssl` describes it."""
-    if not certificate:
-        return ()
-    subject = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
-    return (*subject, *(value for _, value in certificate.get("subjectAltName", ())))
 
 
 def _named(name: str | None) -> set[str]:

@@ -27,6 +27,7 @@ from typing import Final, cast
 from routebook.errors import ForbiddenError, NotReadyError, NotSeenYetError, RoutebookError, StoreError
 from routebook.listeners.acceptor import ConnectionInfo
 from routebook.listeners.peers import Peer
+from routebook.listeners.tls import certificate_names
 from routebook.model.names import ANONYMOUS, Caller
 from routebook.observability.logs import PeerLog
 from routebook.observability.metrics import Metrics, PortFigures, reason_of
@@ -49,7 +50,7 @@ from routebook.protocol.lookup_template import LookupTemplate
 from routebook.registry.registry import Registry
 from routebook.remoting.cluster_test import ClusterTestLookups
 from routebook.remoting.lookups import BATCH_BYTES, Lookups
-from routebook.remoting.permissions import Permissions, certificate_names
+from routebook.remoting.permissions import Permissions
 from routebook.remoting.reply import (
     CHANGING,
     Handler,
