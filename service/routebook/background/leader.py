@@ -11,6 +11,7 @@ import re
 import time
 from typing import Final
 
+from routebook.background.empty_groups import EmptyGroups
 from routebook.background.history_upkeep import HistoryUpkeep
 from routebook.errors import StoreError
 from routebook.model.names import Caller, split_instance_name
@@ -95,6 +96,7 @@ class Leader:
         self._min_broker_changes = min_broker_changes
         self._caller = Caller(worker)
         self._key_values = KeyValueLog(replica)
+        self._empty_groups = EmptyGroups(namespace, replica, live, worker)
         self._history = HistoryUpkeep(namespace, replica, live, worker, metrics)
         self.lease: Lease | None = None
         """While this worker leads."""
@@ -160,7 +162,11 @@ class Leader:
             period_s = self._live.current.scan_not_active_broker_interval_ms / 1000
             self._next_scan = max(self._next_scan + period_s, now)
             await self._scan(lease)
-            if await self._sessions.adopt_lost_connections(lease.whole) is Status.FENCED:
+            statuses = (
+                await self._sessions.adopt_lost_connections(lease.whole),
+                await self._empty_groups.remove(lease.whole),
+            )
+            if Status.FENCED in statuses:
                 self.lease = None
                 return
         try:

@@ -57,7 +57,6 @@ class LimitSettings(BaseModel):
         86_400_000, ge=1_000, le=315_360_000_000, at_run_time=True,
         why="Longest timeout that a broker may register with. What it registered remains for so long when it dies.",
     )
-
     max_key_values: int = setting(
         10_000, ge=0, le=10_000_000, at_run_time=True,
         why=(
@@ -72,6 +71,14 @@ class LimitSettings(BaseModel):
     max_key_values_bytes: int = setting(
         16_777_216, ge=0, le=1_073_741_824, at_run_time=True,
         why="Size of all keys and values together: every worker keeps them in memory. 0: no limit.",
+    )
+
+    empty_group_timeout_ms: int = setting(
+        120_000, ge=100, le=86_400_000, at_run_time=True,
+        why=(
+            "A group without any broker, such as a refused registration leaves behind, is removed after this time. "
+            "Four registration periods: its broker has registered by then, if it exists."
+        ),
     )
 
     # Limits of one request

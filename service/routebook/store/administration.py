@@ -39,6 +39,14 @@ async def register_topic(
     return CountedOutcome.of(reply)
 
 
+async def remove_empty_groups(
+    namespace: Namespace, lease: str, groups: Sequence[tuple[str, int]], *, caller: Caller
+) -> CountedOutcome:
+    """`groups`: name and revision of groups that have had no seat for a while."""
+    words = [word for group in groups for word in group]
+    return CountedOutcome.of(await namespace.run("remove_empty_groups", pack_caller(caller), lease, *words))
+
+
 async def delete_topic(
     namespace: Namespace, topic: str, *, caller: Caller, cluster: str = "", carried_by: Mapping[str, str] | None = None
 ) -> CountedOutcome:
