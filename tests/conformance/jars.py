@@ -1,10 +1,11 @@
-"""Fetches RocketMQ's jars with Maven and packages with npm.
+"""Fetches RocketMQ's jars with Maven, packages with npm, and builds programs with Go.
 
 They are kept in the user's cache folder, so that each version is fetched once per machine.
 """
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -50,6 +51,21 @@ def node_modules(package: str, version: str) -> Path:
         return folder / "node_modules"
 
     return _cached(f"{package}-{version}", ("node", "npm"), fetch)
+
+
+def go_program(source: Path) -> Path:
+    """The program that `go build` makes of this folder."""
+    files = sorted(source.iterdir())
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+    def build(folder: Path) -> Path:
+        for file in files:
+            shutil.copy(file, folder)
+        (folder / "built").mkdir()
+        _run("go", "build", "-mod=readonly", "-o", "built/program", ".", cwd=folder, what=f"{source.name}'s modules")
+        return folder / "built"
+
+    return _cached(f"go-{digest}", ("go",), build) / "program"
 
 
 def _cached(key: str, tools: Sequence[str], fetch: Callable[[Path], Path]) -> Path:

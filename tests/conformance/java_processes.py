@@ -272,6 +272,12 @@ class Broker(JavaProcess):
         self.configuration.write_text(text)
 
 
+class SigningBroker(Broker):
+    """A broker of 4.9 with a few lines of Java that make it sign."""
+
+    main = str(Path(__file__).parent / "java" / "SigningBroker.java")
+
+
 class BrokerContainer(JavaProcess):
     """`mqbrokercontainer` with brokers. Their own processes are not started."""
 

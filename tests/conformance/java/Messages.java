@@ -6,14 +6,18 @@ import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Collectors;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * Messages NAME_SERVER POLL_MS: a producer and any number of consumers, with one command per line of standard input. A line
@@ -31,7 +35,7 @@ public class Messages {
         nameServer = args[0];
         pollMs = Integer.parseInt(args[1]);
         try {
-            producer = new DefaultMQProducer("producers" + System.nanoTime());
+            producer = new DefaultMQProducer("producers" + System.nanoTime(), hook());
             producer.setNamesrvAddr(nameServer);
             producer.setPollNameServerInterval(pollMs);
             producer.setSendMsgTimeout(20_000);  // 3 s are too short for a first message on a busy machine
@@ -46,6 +50,12 @@ public class Messages {
             Runtime.getRuntime().halt(2);
         }
         Runtime.getRuntime().halt(0);
+    }
+
+    /** The hook that signs all requests, if -Daccess.key and -Dsecret.key are set. */
+    static RPCHook hook() {
+        String key = System.getProperty("access.key");
+        return key == null ? null : new AclClientRPCHook(new SessionCredentials(key, System.getProperty("secret.key")));
     }
 
     static void execute(String[] words) {
@@ -98,7 +108,7 @@ public class Messages {
 
     /** subscribe GROUP TOPIC,… [pop]: from the first message on. With pop, the broker assigns the queues. */
     static String subscribe(String group, String[] topics, boolean pop) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, hook(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(nameServer);
         consumer.setPollNameServerInterval(pollMs);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
