@@ -14,7 +14,8 @@ ARGV[3]   window, of the brake
 ARGV[4…]  by (JSON members `"actor":…,"source":…` for the history), cause (unregistered, connection-lost or operator),
           lost ms (when the connection was lost; empty for other causes), carried (1: workers still show what the
           store has lost, so append its removal even if it is not here), cluster, broker, id, address (empty: the
-          address in seat id), incarnation (empty: the current one), staged (see write_permission; usually empty)
+          address in seat id), incarnation (empty: the current one; `-`: the current one, unless it has a session),
+          staged (see write_permission; usually empty)
 
 reply     {status, version, statuses, notices, broker to stage, 1 if a hold began} DONE, UNCHANGED (nothing was removed)
           statuses: one per request that was handled: DONE, UNKNOWN, STALE (another incarnation, or still connected),
@@ -45,6 +46,7 @@ reply     {status, version, statuses, notices, broker to stage, 1 if a hold bega
 
 local brake = { percent = tonumber(ARGV[1]), minimum = tonumber(ARGV[2]), window = tonumber(ARGV[3]) }
 local FIRST_REQUEST, REQUEST_LENGTH, QUEUE_ENTRIES_PER_BATCH = 4, 10, 10000
+local UNLESS_CONNECTED = '-'
 local REQUESTS_PER_BATCH = math.min(100, instances_per_call())
 
 local deadline_now = deadline_clock(ARGV[FIRST_REQUEST])
@@ -84,6 +86,12 @@ local function unregister(by, removal, carried, incarnation)
   local current = redis.call('HGET', key_of('instance', instance_name), 'inc')
   if by_seat and not current then
     return UNKNOWN
+  end
+  if incarnation == UNLESS_CONNECTED then
+    if current and has_session(instance_name, current) then
+      return STALE
+    end
+    incarnation = ''
   end
   local is_over = incarnation ~= '' and not current
   if is_over and removal.cause ~= 'unregistered' then

@@ -5,11 +5,21 @@ session's closes nothing, so requests may arrive in any order and may be repeate
 ]]
 local FIRST_LEASE_MS = 10000  -- for a worker that opens a session before it has renewed its lease for the first time
 
+-- The peer that sent the request: `host:port`, or nil if the worker itself acts.
+local function source_of(by)
+  local source = string.match(by, '"source":"([^"]*)"')
+  return source ~= '' and source or nil
+end
+
+local function host_of(source)
+  return string.match(source, '^(.*):%d+$') or source
+end
+
 -- Records where the connection comes from, because only addresses near it may be dialled when it is lost. Workers that
 -- open a session again (open_sessions) do not know it, so the former value stays.
 local function record_source(by, instance_name)
-  local source = string.match(by, '"source":"([^"]*)"')
-  if source and source ~= '' then
+  local source = source_of(by)
+  if source then
     redis.call('HSET', key_of('instance', instance_name), 'source', source)
   end
 end

@@ -24,12 +24,17 @@ from time import perf_counter
 from typing import Final, TypeVar
 
 from routebook.errors import InvalidInputError, LimitError
-from routebook.model.broker import MASTER_ID, BrokerGroup, QueueData, Registration
+from routebook.model.broker import MASTER_ID, BrokerGroup, DataVersion, QueueData, Registration
 from routebook.model.names import check_address, check_broker_id, check_name, check_names, check_text
 from routebook.replica.table import Table
 from routebook.settings import Settings
 from routebook.store.registration import QueueDifference, TableLimits
 
+STATE_VERSIONS_BEGIN_S: Final = 1_600_000_000
+STATE_VERSIONS_AHEAD: Final = 86_400
+"""A day, because clocks differ."""
+LEAST_LIMIT_OF_STATE_VERSIONS: Final = 100_000_000
+"""For a worker whose clock is far behind."""
 STEP_TOPICS: Final = 2_000
 """Topics checked or compared in one step, which takes less than a millisecond."""
 
@@ -104,6 +109,7 @@ def check_registration_in_steps(registration: Registration, settings: Settings) 
     check_text("zone", registration.zone or "")
     check_text("HA address", registration.ha_address)
     _check_timeout(registration.timeout_ms, settings)
+    _check_state_version(registration.data_version)
     filters = registration.filters or ()
     if len(filters) > MAX_FILTERS:
         raise InvalidInputError("filter servers", f"{len(filters)} entries", f"at most {MAX_FILTERS}")
@@ -124,6 +130,21 @@ def check_registration_in_steps(registration: Registration, settings: Settings) 
             check_name("topic", topic)
             check_name("host broker of a mapping", mapping.bname)
             check_text("scope of a mapping", mapping.scope)
+
+
+def _check_state_version(version: DataVersion | None) -> None:
+    """A seat is refused to all brokers with a smaller one, so an impossible one would keep out the real broker."""
+    limit = largest_state_version(time.time())
+    if version is not None and version.state_version > limit:
+        raise InvalidInputError("stateVersion", version.state_version, f"at most {limit}")
+
+
+def largest_state_version(now_s: float) -> int:
+    """RocketMQ's controller and DLedger add one for each election. More than one election in each second since
+    September 2020, before the first release of RocketMQ 5, is impossible. A controller that has lost its state may
+    continue with the seconds since then, so a lower limit would refuse real brokers.
+    """
+    return max(int(now_s) - STATE_VERSIONS_BEGIN_S, LEAST_LIMIT_OF_STATE_VERSIONS) + STATE_VERSIONS_AHEAD
 
 
 def _check_timeout(timeout_ms: int | None, settings: Settings) -> None:

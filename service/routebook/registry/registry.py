@@ -15,6 +15,7 @@ from typing import Final
 
 from routebook import __version__
 from routebook.errors import (
+    ForbiddenError,
     LimitError,
     NotFoundError,
     NotReadyError,
@@ -108,6 +109,8 @@ REGISTER_WITHIN_S: Final = 5.0
 time, so this limits bad luck, not work.
 """
 LONGEST_PAUSE_S: Final = 0.05
+SEATS: Final = "See docs/security.md about seats and the setting remoting_admin."
+Carrier = SessionConnection | None
 
 _RESULTS: Final[dict[Status, RegistrationStatus]] = {
     Status.DONE: "changed",
@@ -337,19 +340,21 @@ class Registry(Reading):
         )
 
     async def query_data_version(
-        self, cluster: str, address: str, asked: DataVersion | None, caller: Caller
+        self, cluster: str, address: str, asked: DataVersion | None, caller: Caller, *, carrier: Carrier = None
     ) -> tuple[bool, DataVersion | None]:
         """Whether the broker has to register, and the data version that is stored. Counts as a heartbeat, as in
-        Apache's name server.
+        Apache's name server. `carrier` as in `heartbeat_address`.
         """
-        reply = await self._heartbeat(cluster, "", 0, caller, address)
+        reply = await self._heartbeat(cluster, "", 0, caller, address, carrier=carrier)
         if reply.status is Status.UNKNOWN:
             return True, None
         return asked is None or reply.data_version != asked, reply.data_version
 
-    async def heartbeat_address(self, cluster: str, address: str, caller: Caller) -> None:
-        """904. For an unknown broker nothing happens, and the answer is the same."""
-        await self._heartbeat(cluster, "", 0, caller, address)
+    async def heartbeat_address(self, cluster: str, address: str, caller: Caller, *, carrier: Carrier = None) -> None:
+        """904. For an unknown broker nothing happens, and the answer is the same. `carrier` is the connection it came
+        over, if that decides whether it is accepted: the caller has not proven who it is.
+        """
+        await self._heartbeat(cluster, "", 0, caller, address, carrier=carrier)
 
     async def heartbeat(self, cluster: str, broker: str, broker_id: int, caller: Caller, *, address: str = "") -> int:
         reply = await self._heartbeat(cluster, broker, broker_id, caller, address)
@@ -362,9 +367,16 @@ class Registry(Reading):
         return reply.version
 
     async def _heartbeat(
-        self, cluster: str, broker: str, broker_id: int, caller: Caller, address: str
+        self, cluster: str, broker: str, broker_id: int, caller: Caller, address: str, *, carrier: Carrier = None
     ) -> HeartbeatReply:
-        reply = await heartbeat_broker(self._namespace, cluster, broker, broker_id, caller=caller, address=address)
+        foreign = carrier is not None and not self.sessions.is_carried_by(carrier, join_instance_name(cluster, address))
+        reply = await heartbeat_broker(
+            self._namespace, cluster, broker, broker_id, caller=caller, address=address, foreign=foreign
+        )
+        if reply.status is Status.REFUSED:
+            raise ForbiddenError(
+                f"The broker at {address} is connected from another host, which sends its heartbeats.", advice=SEATS
+            )
         if address and (known := self.replica.table.instances.get(join_instance_name(cluster, address))):
             broker, broker_id = known.broker, known.broker_id
         if broker:
@@ -417,13 +429,16 @@ class Registry(Reading):
         caller: Caller,
         *,
         connection: SessionConnection | None = None,
+        protects_others: bool = False,
     ) -> asyncio.Future[None] | None:
-        """104. Returns None when the queue is full, else a future that is done when the removal has taken effect."""
+        """104. Returns None when the queue is full, else a future that is done when the removal has taken effect.
+        `protects_others` as in `Sessions.queue_unregistration`.
+        """
         if len(self._removals) >= self.live.current.unregister_broker_queue_capacity:
             return None
         carried = is_seat_carried(self.replica.view, self.replica.table, broker, address)
         removal = Removal(cluster, broker, broker_id, address, carried=carried)
-        return self.sessions.queue_unregistration(removal, caller, connection)
+        return self.sessions.queue_unregistration(removal, caller, connection, protects_others=protects_others)
 
     async def set_write_permission(self, broker: str, writable: bool, caller: Caller) -> Affected:
         write = ReadYourWrites(self.replica)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 from weakref import WeakSet
 
-from routebook.errors import InvalidInputError, LimitError, RefusedError, StoreError, StoreRefusalError
+from routebook.errors import ForbiddenError, InvalidInputError, LimitError, RefusedError, StoreError, StoreRefusalError
 from routebook.model.names import Caller, join_instance_name
 from routebook.observability.metrics import Metrics
 from routebook.registry.lost_connections import LostConnections, SessionShare
@@ -32,7 +32,7 @@ from routebook.replica.table import Table
 from routebook.settings.live import LiveSettings
 from routebook.store.history import Change
 from routebook.store.namespace import Namespace, Status
-from routebook.store.removal import Removal
+from routebook.store.removal import UNLESS_CONNECTED, Removal
 from routebook.store.sessions import (
     NO_SESSION,
     EndedSession,
@@ -252,6 +252,10 @@ class Sessions:
         """Whether the end of this connection could remove a broker."""
         return self._bindings.has_connection(connection)
 
+    def is_carried_by(self, connection: SessionConnection, instance_name: str) -> bool:
+        """Whether the instance was registered over this connection."""
+        return bool(self._bindings.incarnation(connection, instance_name))
+
     def broker_names_of(self, connection: SessionConnection) -> set[str]:
         """The groups whose brokers registered over this connection."""
         instances = self._replica.table.instances
@@ -262,10 +266,11 @@ class Sessions:
         return self._bindings.incarnation(connection, instance_name) == incarnation
 
     def queue_unregistration(
-        self, removal: Removal, caller: Caller, connection: SessionConnection | None
+        self, removal: Removal, caller: Caller, connection: SessionConnection | None, *, protects_others: bool = False
     ) -> asyncio.Future[None]:
         """Removes the incarnation that the connection is bound to, otherwise the current one. Afterwards the connection
-        is not bound to the instance any more.
+        is not bound to the instance any more. With `protects_others`, an instance that another connection carries is
+        not removed, and the result is a ForbiddenError.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.add_done_callback(mark_retrieved)
@@ -273,7 +278,8 @@ class Sessions:
             done.set_result(None)
             return done
         name = join_instance_name(removal.cluster, removal.address)
-        removal = replace(removal, incarnation=self._bindings.incarnation(connection, name))
+        incarnation = self._bindings.incarnation(connection, name) or (UNLESS_CONNECTED if protects_others else "")
+        removal = replace(removal, incarnation=incarnation)
 
         def finish(removed: asyncio.Future[Status]) -> None:
             if done.done():
@@ -282,6 +288,8 @@ class Sessions:
                 done.cancel()
             elif error := removed.exception():
                 done.set_exception(error)
+            elif incarnation == UNLESS_CONNECTED and removed.result() is Status.STALE:
+                done.set_exception(ForbiddenError(f"The broker at {removal.address} is carried by another connection."))
             else:
                 if connection is not None and (ended := self._bindings.unbind(connection, name)):
                     self._close_later([ended])

@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from routebook.errors import BrokenPropertiesError, BusyError, InvalidInputError, NotFoundError, ProtectedPropertyError
+from routebook.errors import (
+    BrokenPropertiesError,
+    BusyError,
+    ForbiddenError,
+    InvalidInputError,
+    NotFoundError,
+    ProtectedPropertyError,
+)
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE, Registration, RegistrationResult, Seat
 from routebook.protocol.answer_bodies import (
     encode_cluster_info,
@@ -20,8 +27,9 @@ from routebook.protocol.headers import read_boolean, read_int, read_long, write_
 from routebook.protocol.registration_body import read_registration_in_steps
 from routebook.protocol.request_bodies import read_data_version, read_queue_datas
 from routebook.registry.registry import Registry
+from routebook.registry.sessions import SessionConnection
 from routebook.remoting.permissions import Permissions
-from routebook.remoting.reply import OVERLOADED, Handler, Reply, RequestContext
+from routebook.remoting.reply import OVERLOADED, Handler, Reply, RequestContext, object_of
 from routebook.remoting.work_queue import Lane
 from routebook.replica.routes import (
     ClusterInfo,
@@ -48,9 +56,10 @@ MAX_DATA_VERSION_BYTES: Final = 4_096
 class BrokerHandlers:
     """103, 104, 322, 901, 904: the requests of brokers."""
 
-    def __init__(self, registry: Registry, live: LiveSettings) -> None:
+    def __init__(self, registry: Registry, live: LiveSettings, permissions: Permissions) -> None:
         self._registry = registry
         self._live = live
+        self._permissions = permissions
 
     async def register(self, context: RequestContext) -> Reply:
         seat = Seat(context.required("clusterName"), context.required("brokerName"), context.required_long("brokerId"))
@@ -133,25 +142,32 @@ class BrokerHandlers:
             context.text("brokerAddr") or "",
             context.caller,
             connection=context.connection,
+            protects_others=self._permissions.protects_seats(context),
         )
         if taken_effect is None:
             return Reply(ResponseCode.SYSTEM_ERROR)
         context.answer_now(Reply())
         await asyncio.wait([taken_effect])
+        if not taken_effect.cancelled() and isinstance(error := taken_effect.exception(), ForbiddenError):
+            self._registry.audit.refused(context.caller, what=object_of(context.request), reason=error.message)
         return None
 
     async def query_data_version(self, context: RequestContext) -> Reply:
         cluster, address = context.required("clusterName"), context.required("brokerAddr")
         version = read_data_version(context.body_within(MAX_DATA_VERSION_BYTES), now_ms=_now_ms())
-        changed, stored = await self._registry.query_data_version(cluster, address, version, context.caller)
+        changed, stored = await self._registry.query_data_version(
+            cluster, address, version, context.caller, carrier=self._carrier(context)
+        )
         body = b"" if stored is None else encode_data_version(stored)
         return Reply(ext=write_fields({"changed": changed}), body=body)
 
     async def heartbeat(self, context: RequestContext) -> Reply:
-        await self._registry.heartbeat_address(
-            context.required("clusterName"), context.required("brokerAddr"), context.caller
-        )
+        cluster, address = context.required("clusterName"), context.required("brokerAddr")
+        await self._registry.heartbeat_address(cluster, address, context.caller, carrier=self._carrier(context))
         return Reply()
+
+    def _carrier(self, context: RequestContext) -> SessionConnection | None:
+        return context.connection if self._permissions.protects_seats(context) else None
 
     async def member_group(self, context: RequestContext) -> Reply:
         cluster, broker = context.text("clusterName"), context.text("brokerName")
@@ -365,7 +381,7 @@ def _text_of(body: bytes) -> str:
 
 def handlers_by_code(registry: Registry, live: LiveSettings, permissions: Permissions) -> Mapping[int, Handler]:
     """All requests but the lookup (105), which does not go through the queue."""
-    brokers = BrokerHandlers(registry, live)
+    brokers = BrokerHandlers(registry, live, permissions)
     lists = ListHandlers(registry, live)
     topics = TopicHandlers(registry, permissions)
     key_values = KeyValueHandlers(registry)

@@ -177,6 +177,12 @@ class Permissions:
                 advice=f"Use HTTP, or set remoting_admin to open; see {PAGE}.",
             )
 
+    def protects_seats(self, context: RequestContext) -> bool:
+        """Whether 104, 322 and 904 of this caller are refused for a broker that another connection carries. An identity
+        needs no such protection: `authorize` has found that its policy covers the broker.
+        """
+        return not self.is_open and context.caller.identity is None
+
     # -- lookups
 
     def refuse_lookup(self, request: Request, connection: SignInConnection) -> Reply | None:

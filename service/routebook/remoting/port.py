@@ -78,9 +78,7 @@ CONNECTION_QUEUE_BYTES: Final = 32 << 20
 LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 HEARTBEAT: Final = int(RequestCode.BROKER_HEARTBEAT)
 OWN_HEARTBEAT: Final = "made from a request that waits"
-"""Marks such a heartbeat, which has no signature. It concerns an instance that this connection has registered with one.
-No peer can send this very object.
-"""
+"""Marks a heartbeat without a signature of its own. No peer can send this very object."""
 LARGE_UNREAD_BYTES: Final = 65_536
 """An incomplete frame of more bytes counts at once; the smaller ones are counted by the sweep."""
 
@@ -493,7 +491,10 @@ class RemotingConnection(asyncio.Protocol):
     def _count_as_heartbeat(self, request: Request) -> None:
         """For a registration or query that has to wait: its broker is alive, whatever the request turns out to be."""
         cluster, address = read_text(request.ext, "clusterName"), read_text(request.ext, "brokerAddr")
-        if cluster and address and self._port.registry.is_own_instance(self, cluster, address):
+        registry = self._port.registry
+        if self._port.permissions.guards(HEARTBEAT) and not registry.sessions.has_instances(self):
+            return  # Nobody has signed for it on this connection.
+        if cluster and address and registry.is_own_instance(self, cluster, address):
             ext = {"clusterName": cluster, "brokerAddr": address}
             heartbeat = Request(HEARTBEAT, request.opaque, ext, flag=ONEWAY_FLAG, remark=OWN_HEARTBEAT)
             self._port.queue.put(self._heartbeat_queue(), heartbeat)

@@ -204,8 +204,19 @@ class HeartbeatReply:
 
 
 async def heartbeat_broker(
-    namespace: Namespace, cluster: str, broker: str, broker_id: int, *, caller: Caller, address: str = ""
+    namespace: Namespace,
+    cluster: str,
+    broker: str,
+    broker_id: int,
+    *,
+    caller: Caller,
+    address: str = "",
+    foreign: bool = False,
 ) -> HeartbeatReply:
-    """Without an address, the one in that seat is used."""
-    reply = await namespace.run("heartbeat_broker", pack_caller(caller), cluster, broker, broker_id, address)
+    """Without an address, the one in that seat is used. `foreign`: it came over a connection that did not register the
+    instance. REFUSED if the instance has a session of another host.
+    """
+    reply = await namespace.run(
+        "heartbeat_broker", pack_caller(caller), cluster, broker, broker_id, address, int(foreign)
+    )
     return HeartbeatReply(status_of(reply), int(reply[1]), DataVersion.unpack(text(reply[2])), _gap(reply[3]))

@@ -35,6 +35,10 @@ class Brake:
         return cls(settings.hold_percent, settings.hold_minimum, settings.hold_window_ms)
 
 
+UNLESS_CONNECTED: Final = "-"
+"""In place of an incarnation: the current one, unless it has a session."""
+
+
 @dataclass(frozen=True, slots=True)
 class Removal:
     """A removal of one instance. Without an address, the one in the seat is removed; without an incarnation, the
