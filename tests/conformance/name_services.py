@@ -133,7 +133,7 @@ class RoutebookFleet:
         self._stack = ExitStack()
         self.log = FrameLog()
         self.data_dir = data_dir
-        self.store = EmbeddedStore(data_dir, port=0)
+        self.store = EmbeddedStore(data_dir, port=lasting_free_port())
         self.balancer = TcpBalancer([], observer=self.log)
         self.namespace = f"conformance-{secrets.token_hex(4)}"
         self._folder, self._flags, self._count = folder, flags, workers

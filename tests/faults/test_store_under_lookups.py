@@ -14,6 +14,7 @@ import pytest
 
 from routebook.store.embedded import EmbeddedStore
 from tests.runtime.running import Running
+from tests.support.ports import lasting_free_port
 from tests.support.waiting import wait_until
 
 BROKER = {"address": "127.0.0.9:10911", "topics": {"orders": {}, "billing": {}}, "timeout_ms": 60_000}
@@ -63,7 +64,7 @@ def is_stale(service: Running) -> bool:
 
 @pytest.fixture
 def store() -> Iterator[EmbeddedStore]:
-    with EmbeddedStore(None, port=0) as running:
+    with EmbeddedStore(None, port=lasting_free_port()) as running:
         yield running
 
 

@@ -11,6 +11,7 @@ from routebook.store.embedded import EmbeddedStore
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace, ScriptSet
 from tests.http_api.conftest import Worker, running, seat
+from tests.support.ports import lasting_free_port
 from tests.support.waiting import until
 
 STORE_TIMEOUT_MS = 500
@@ -20,9 +21,11 @@ MAX_SECONDS = 4.0
 
 @pytest.fixture
 async def worker_without_store() -> AsyncIterator[Worker]:
-    """A worker that has loaded TopicA and whose store has stopped."""
+    """A worker that has loaded TopicA and whose store has stopped. No other server may take its port, or a write would
+    reach another test's store.
+    """
     keys = Keys("default")
-    with EmbeddedStore(None, port=0) as store:
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
         client = StoreClient(StoreUrl.parse(store.url), slot_key=keys.meta, timeout_ms=STORE_TIMEOUT_MS)
         await client.open()
         try:

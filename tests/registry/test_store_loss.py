@@ -13,6 +13,7 @@ from routebook.model.broker import QueueData
 from routebook.store.embedded import EmbeddedStore
 from tests.reference.build import A, registration, topics, version
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
+from tests.support.ports import lasting_free_port
 from tests.support.registering import register
 from tests.support.waiting import until
 
@@ -38,7 +39,7 @@ def assert_finds_routes(worker: InProcessWorker, *names: str) -> None:
 
 
 async def test_without_a_store_lookups_continue_and_writes_are_refused_quickly() -> None:
-    with EmbeddedStore(None, port=0) as store:
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
         async with running_worker(store.url, "t") as worker:
             await fill(worker)
             kill(store)
@@ -54,7 +55,7 @@ async def test_without_a_store_lookups_continue_and_writes_are_refused_quickly()
 
 
 async def test_a_store_that_comes_back_with_its_data_is_followed_again(tmp_path: Path) -> None:
-    with EmbeddedStore(tmp_path / "data", port=0) as store:
+    with EmbeddedStore(tmp_path / "data", port=lasting_free_port()) as store:
         async with running_worker(store.url, "t") as worker:
             await fill(worker)
             before = (worker.replica.table.digest, worker.replica.version, worker.replica.history)
@@ -74,7 +75,7 @@ async def test_a_store_that_comes_back_with_its_data_is_followed_again(tmp_path:
 
 
 async def test_an_empty_store_never_makes_a_known_topic_unknown(tmp_path: Path) -> None:
-    with EmbeddedStore(None, port=0) as store:
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
         async with running_worker(store.url, "t", recovery_window_ms=20_000) as worker:
             await fill(worker)
             history = worker.replica.history
@@ -111,7 +112,7 @@ async def test_an_empty_store_never_makes_a_known_topic_unknown(tmp_path: Path) 
 
 
 async def test_a_deletion_during_a_recovery_applies_on_every_worker() -> None:
-    with EmbeddedStore(None, port=0) as store:
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
         async with (
             running_worker(store.url, "t") as one,
             running_worker(store.url, "t") as other,
@@ -139,7 +140,7 @@ async def test_a_deletion_during_a_recovery_applies_on_every_worker() -> None:
 
 
 async def test_topics_that_do_not_return_are_dropped_when_the_recovery_window_ends() -> None:
-    with EmbeddedStore(None, port=0) as store:
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
         async with running_worker(store.url, "t", recovery_window_ms=1000) as worker:
             await fill(worker)
             await worker.client.call("FLUSHALL")
@@ -160,7 +161,7 @@ async def test_a_worker_that_warms_up_does_not_call_a_topic_unknown(store_url: s
 
 async def test_a_write_right_after_a_loss_is_visible_when_it_is_answered() -> None:
     """The worker has not noticed the new store yet; the low version in the answer shows it."""
-    with EmbeddedStore(None, port=0) as store:
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
         async with running_worker(store.url, "t") as worker:
             await fill(worker)
             history = worker.replica.history

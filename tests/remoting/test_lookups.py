@@ -7,6 +7,7 @@ from routebook.store.embedded import EmbeddedStore
 from tests.remoting.port import BROKER_A, PortUnderTest, lookup, register, registration_body, remoting_port
 from tests.support.fault_proxy import FaultProxy
 from tests.support.peers import Peer
+from tests.support.ports import lasting_free_port
 from tests.support.waiting import until
 
 
@@ -17,7 +18,7 @@ async def calls_so_far(port: PortUnderTest) -> int:
 
 
 async def test_lookups_send_nothing_to_the_store(namespace_name: str) -> None:
-    with EmbeddedStore(None, port=0) as store:
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
         async with remoting_port(store.url, namespace_name) as port, await Peer.connect(port.address) as peer:
             await register(peer)
             before = await calls_so_far(port)
@@ -29,7 +30,7 @@ async def test_lookups_send_nothing_to_the_store(namespace_name: str) -> None:
 
 
 async def test_without_the_store_known_topics_are_answered_and_unknown_ones_get_code_1(namespace_name: str) -> None:
-    with EmbeddedStore(None, port=0) as store:
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
         async with (
             remoting_port(store.url, namespace_name, store_timeout_ms=300, lease_ms=2000) as port,
             await Peer.connect(port.address) as peer,

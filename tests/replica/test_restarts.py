@@ -11,6 +11,7 @@ from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace, ScriptSet
 from tests.replica.build import A, B
 from tests.replica.following import client_at, following_at, register
+from tests.support.ports import lasting_free_port
 from tests.support.waiting import until
 
 BACK_WITHIN_S = 2.0
@@ -24,13 +25,13 @@ def scripts() -> ScriptSet:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
-    with EmbeddedStore(tmp_path / "data", port=0) as store:
+    with EmbeddedStore(tmp_path / "data", port=lasting_free_port()) as store:
         yield store
 
 
 @pytest.fixture
 def empty_store() -> Iterator[EmbeddedStore]:
-    with EmbeddedStore(None, port=0) as store:
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
         yield store
 
 

@@ -14,6 +14,7 @@ from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from tests.support.fault_proxy import FaultProxy
+from tests.support.ports import lasting_free_port
 from tests.support.waiting import until
 
 TIMEOUT_MS = 300
@@ -73,7 +74,7 @@ async def test_a_thousand_callers_of_a_stalled_store_all_end_in_time(proxy: Faul
 
 
 async def test_a_stopped_server_is_dropped_and_used_again_after_it_continues() -> None:
-    with EmbeddedStore(None, port=0) as store:
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
         client = StoreClient(StoreUrl.parse(store.url), slot_key="k", timeout_ms=TIMEOUT_MS)
         await client.open()
         os.kill(store.process_id, signal.SIGSTOP)
@@ -144,7 +145,7 @@ async def test_calls_do_not_wait_behind_a_long_pipeline(proxy: FaultProxy, clien
 
 
 async def test_a_call_that_times_out_behind_a_longer_one_does_not_end_the_connection() -> None:
-    with EmbeddedStore(None, port=0) as store:
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
         patient = StoreClient(StoreUrl.parse(store.url), slot_key="k", timeout_ms=5000, connections=1)
         await patient.open()
         long_one = asyncio.create_task(patient.call("BLPOP", "nothing", "0.4", timeout_ms=5000))

@@ -25,7 +25,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def lasting_free_port(neighbours: Sequence[int] = ()) -> int:
-    """A port that no outgoing connection takes while its server restarts, and whose neighbours (-2: two below) are free
+    """A port that nothing else takes while its server is stopped, and whose neighbours (-2: two below) are free
     as well.
     """
     while True:

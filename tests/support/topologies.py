@@ -18,7 +18,7 @@ from redis.retry import Retry
 
 from routebook.store import keeper
 from routebook.store.embedded import EmbeddedStore, find_server
-from tests.support.ports import free_port
+from tests.support.ports import free_port, lasting_free_port
 from tests.support.waiting import wait_until
 
 MASTER = "names"
@@ -74,8 +74,8 @@ class SentinelTrio(_Topology):
     def __init__(self, options: dict[str, str] | None = None) -> None:
         super().__init__()
         options = {"repl-diskless-sync-delay": "0"} | (options or {})
-        self.primary = EmbeddedStore(None, port=0, options=options)
-        self.replica = EmbeddedStore(None, port=0, options=options)
+        self.primary = EmbeddedStore(None, port=lasting_free_port(), options=options)
+        self.replica = EmbeddedStore(None, port=lasting_free_port(), options=options)
         self.sentinel_ports: list[int] = []
 
     @property
@@ -141,7 +141,7 @@ class ClusterTrio(_Topology):
 
     def __init__(self) -> None:
         super().__init__()
-        self.nodes = [EmbeddedStore(None, port=0, options=self._options()) for _ in self.SLOTS]
+        self.nodes = [EmbeddedStore(None, port=lasting_free_port(), options=self._options()) for _ in self.SLOTS]
 
     @staticmethod
     def _options() -> dict[str, str]:
