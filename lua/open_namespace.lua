@@ -14,7 +14,6 @@ reply    {status, version, ms, identity, history, schema} DONE, UNCHANGED, REFUS
 -- include: statuses
 -- include: keys
 -- include: version
--- include: clock
 
 local identity, history, schema = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
@@ -25,8 +24,6 @@ end
 local is_new = redis.call('SETNX', table_key('identity'), identity) == 1
 redis.call('HSETNX', META, 'schema', schema)
 redis.call('HSETNX', META, 'history', history)
-local paused = tonumber(redis.call('HGET', META, 'paused_ms') or '0')
-redis.call('HSETNX', META, 'began_at', ms_text(server_ms() - paused))
 local head = redis.call('HMGET', META, 'ms', 'history')
 return { is_new and DONE or UNCHANGED, current_version(), head[1] or '0', redis.call('GET', table_key('identity')),
   head[2], found }

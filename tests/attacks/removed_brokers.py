@@ -58,7 +58,7 @@ class ConnectedBroker:
 
 
 async def make_established(namespace: Namespace) -> None:
-    """As if all brokers of now had registered long ago, and the namespace were old."""
+    """As if all brokers that are registered now had been there for long."""
     await namespace.client.call("HSET", namespace.keys.meta, "began_at", 1)
     await namespace.client.call("DEL", namespace.keys.table("new-instances"))
 

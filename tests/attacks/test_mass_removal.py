@@ -48,8 +48,8 @@ async def test_connections_that_are_cut_one_after_another_are_held_beyond_the_sh
     namespace: Namespace, store_url: str, tmp_path: Path
 ) -> None:
     """Too few at a time for a mass disconnect. An operator may then release them."""
-    fast = ("--connection-grace-ms", "300", "--scan-not-active-broker-interval-ms", "300")
-    fast += ("--mass-disconnect-minimum", "100")
+    flags = ("--connection-grace-ms", "300", "--scan-not-active-broker-interval-ms", "300")
+    fast = (*flags, "--mass-disconnect-minimum", "100")
     async with attacked_service(store_url, namespace.keys.namespace, tmp_path, *fast) as service, Brokers() as brokers:
         fleet = await _register_fleet(service, brokers)
         await make_established(namespace)

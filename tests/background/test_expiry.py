@@ -1,4 +1,4 @@
-"""Expiry by the leader: no broker expires because of an outage, and a mass expiry is held."""
+"""Expiry by the leader: no broker expires because of an outage, and too many expiries at once are held."""
 
 import asyncio
 

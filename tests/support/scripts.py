@@ -48,13 +48,10 @@ async def make_due(namespace: Namespace, *instance_names: str) -> None:
 
 
 async def make_old(namespace: Namespace) -> None:
-    """Instances that register from now on are not established before they have sent heartbeats for a while."""
+    """As if the first instance had registered long ago: those that register from now on are not established before they
+    have sent heartbeats for a while.
+    """
     await namespace.client.call("HSET", namespace.keys.meta, "began_at", 1)
-
-
-async def establish(namespace: Namespace) -> None:
-    """All instances count for the brake from now on."""
-    await namespace.client.call("DEL", namespace.keys.table("new-instances"))
 
 
 def with_lua_limit(scripts: ScriptSet, name: str, value: int) -> ScriptSet:

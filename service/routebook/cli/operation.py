@@ -29,14 +29,14 @@ def status_command(service: Service, json_: bool) -> None:
 
 @click.group("expiry")
 def expiry_command() -> None:
-    """Mass expiry: show a hold, or release it."""
+    """Held removals: show them, or release them."""
 
 
 @expiry_command.command("status")
 @as_json
 @with_service
 def expiry_status(service: Service, json_: bool) -> None:
-    """Show whether expiry is held because too many brokers are silent at once."""
+    """Show whether removals are held because too many brokers would be removed at once."""
     _print_state(service.get("/v1/expiry"), json_)
 
 
@@ -44,7 +44,7 @@ def expiry_status(service: Service, json_: bool) -> None:
 @as_json
 @with_service
 def release_expiry(service: Service, json_: bool) -> None:
-    """Release a held expiry, after checking that the brokers really are dead."""
+    """Release held removals, after checking that the brokers really are dead."""
     _print_state(service.request("POST", "/v1/expiry/release"), json_)
 
 

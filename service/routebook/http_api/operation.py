@@ -91,7 +91,7 @@ async def change_setting(
     dependencies=[WAIT_FOR_MIN_VERSION],
 )
 async def show_expiry(registry: RegistryDep) -> ExpiryResult:
-    """Whether expiry is on hold because too many brokers became silent at once, and which brokers those are."""
+    """Whether removals are on hold because too many brokers would be removed at once, and which those are."""
     return ExpiryResult.of(await registry.expiry_state())
 
 
@@ -102,8 +102,8 @@ async def show_expiry(registry: RegistryDep) -> ExpiryResult:
     responses=problem_responses(*ADMIN, *STORE),
 )
 async def release_expiry(registry: RegistryDep, caller: OperatorDep) -> ExpiryResult:
-    """Confirms that the brokers really are gone: the next scan removes those that are still silent. When nothing is on
-    hold, it changes nothing.
+    """Confirms that the brokers really are gone: the next scan removes those whose removal is held and that have sent
+    no heartbeat since. When nothing is on hold, it changes nothing.
     """
     return ExpiryResult.of(await registry.release_expiry(caller))
 

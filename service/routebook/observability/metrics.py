@@ -463,9 +463,9 @@ class Metrics:
         self._token = self._gauge("leader_token", "Fencing token of the lease held; 0 without a lease.")
         self._scans = self._counter("scans_total", "Scans for silent brokers.")
         self._expired = self._counter("expired_brokers_total", "Broker instances removed for silence.")
-        self._held = self._gauge("expiry_held", "1 while a mass expiry waits for an operator.")
+        self._held = self._gauge("expiry_held", "1 while removals wait for an operator.")
         self._due = self._gauge("expiry_due_brokers", "Broker instances past their deadline at the last scan.")
-        self._holds = self._counter("expiry_holds_total", "Mass expiries that were held.")
+        self._holds = self._counter("expiry_holds_total", "How often a hold of removals began.")
 
     def _build_port(self) -> None:
         self._waiting = self._gauge("remoting_waiting_requests", "Requests waiting in the queue.", ("queue",))

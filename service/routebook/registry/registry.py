@@ -412,7 +412,7 @@ class Registry(Reading):
         if reply.statuses[0] is Status.HELD:
             raise RefusedError(
                 f"The removal of {broker} id {broker_id} is held, because too many brokers would be removed at once.",
-                advice="It stays until it sends heartbeats again, or `routebook expiry release` removes it.",
+                advice="It stays until its deadline decides, or `routebook expiry release` removes it.",
             )
         if reply.statuses[0] is not Status.DONE:
             raise NotFoundError(

@@ -55,12 +55,12 @@ def history_bound(state: HistoryState, settings: Settings) -> HistoryBound:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryState:
-    """Which worker scans deadlines, and whether a mass expiry is held."""
+    """Which worker scans deadlines, and whether removals are held."""
 
     held: bool
     held_since_ms: int | None
     brokers: tuple[str, ...]
-    """Brokers whose expiry is held (the first thousand)."""
+    """Brokers whose removal is held (the first thousand)."""
     due: int
     instances: int
     leader: str | None

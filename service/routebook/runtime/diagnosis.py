@@ -112,7 +112,10 @@ def judge_status(url: str, status: dict[str, Any]) -> Iterator[Finding]:
     if status["expiry_held"]:
         advice = "If they really are dead: `routebook expiry release`; if not, look at the network between."
         yield Finding(
-            "error", "expiry", "held: many brokers fell silent at once; `routebook expiry status` names them", advice
+            "error",
+            "expiry",
+            "held: too many brokers would be removed at once; `routebook expiry status` names them",
+            advice,
         )
     elif status["expiry_held"] is not None and not status["leader"]:
         yield Finding("warning", "leader", "no worker leads at the moment", "Look again after ten seconds.")
