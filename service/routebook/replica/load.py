@@ -114,7 +114,7 @@ class References:
     def _add(self, change: Change) -> None:
         if change.kind in BASELINE_KINDS:
             return
-        if change.broker is not None:
+        if change.broker is not None and self.groups.get(change.broker, ()) is not None:
             # A kind that only a later release knows may change anything of its group.
             self._add_group(change.broker, change.topics if change.kind in KINDS else None)
         for host in change.hosts:
