@@ -9,6 +9,7 @@ from tests.conformance.frames import ask
 from tests.conformance.java_processes import Broker
 from tests.conformance.java_programs import Messages
 from tests.conformance.name_services import NameService, RoutebookFleet
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
@@ -26,6 +27,8 @@ def test_brokers_and_clients_with_tls_work_with_an_enforcing_port(
         Broker(libraries, tmp_path / "broker", names.address, options=TLS),
         Messages(libraries, tmp_path / "peer", names.address, options=TLS) as peer,
     ):
+        # The broker's first registration may find no connection yet; the next one comes after 10 s.
+        wait_until(lambda: not peer.ask("queues TBW102").startswith("failed"), "the broker is registered")
         peer.assert_exchange("secret", 20)
         assert names.log.unreadable
         assert not names.log.frames
