@@ -4,7 +4,7 @@ RocketMQ's name server obeys everyone who can connect. That is right on one mach
 topics and take brokers out of service. So three kinds of requests are guarded, each under its own condition:
 
 - Administrative requests change the fleet by hand, or read what HTTP guards. `remoting_admin` decides: everyone
-  (`open`), operators who sign (`signed`), or nobody (`off`).
+  (`open`), identities that are operators (`signed`), or no caller at all (`off`).
 - Brokers' own requests need an identity that covers the broker as soon as there is an identity with the role `broker`.
   Then a seat belongs to the identities whose policy covers it.
 - With `remoting_access` `signed`, every request needs an identity, lookups too.
@@ -84,7 +84,7 @@ RULES: Final[Mapping[int, Rule]] = {
     RequestCode.GET_BROKER_MEMBER_GROUP: Rule(Role.READ, names_cluster="clusterName", names_broker="brokerName"),
     RequestCode.BROKER_HEARTBEAT: _OF_BROKERS,
 }
-"""The one list of what may be asked on this port, and by whom."""
+"""The permission of every request code of this port."""
 LOOKUP_RULE: Final = RULES[RequestCode.GET_ROUTEINFO_BY_TOPIC]
 ADMINISTRATIVE: Final = frozenset(code for code, rule in RULES.items() if rule.is_administrative)
 OF_BROKERS: Final = frozenset(code for code, rule in RULES.items() if rule.is_of_brokers)
@@ -275,7 +275,7 @@ class Permissions:
             )
 
     def _failed_sign_in(self, connection: SignInConnection) -> ForbiddenError:
-        """The same for an unknown access key, so that nobody can find out which ones exist."""
+        """The same for an unknown access key, so that the answer does not reveal which keys exist."""
         connection.peer_costs.sign_ins.charge(1.0, time.monotonic())
         return ForbiddenError(
             "The access key is unknown, or the signature is wrong.",

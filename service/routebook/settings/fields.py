@@ -337,7 +337,7 @@ class Settings(LimitSettings):
         "", at_run_time=True, allowed="open, signed, off, or empty",
         why=(
             "Who may send administrative requests (100, 101, 102, 205, 216, 219, 318, 327) over the remoting port: "
-            "everyone (open, as Apache's), those who sign with an identity of at least operator (signed), or nobody "
+            "everyone (open, as Apache's), identities with the role operator (signed), or no peer "
             "(off). Empty: open when the service listens on loopback only, otherwise signed."
         ),
     )
