@@ -69,7 +69,7 @@ async def test_the_oldest_silent_connection_is_closed_first(no_grace: None, monk
 async def test_connections_that_the_port_can_spare_are_closed_next() -> None:
     """This port spares the oldest; the remoting port spares those without sessions."""
 
-    def close_one() -> int:
+    def close_one(_host: str | None) -> int:
         for protocol in made:
             if protocol.transport is not None and not protocol.transport.is_closing():
                 protocol.transport.close()

@@ -11,6 +11,7 @@ import pytest
 from routebook.listeners import acceptor as acceptor_module
 from routebook.listeners.tls import ServerTls, TlsOptions
 from routebook.remoting import port as port_module
+from routebook.remoting import room as room_module
 from tests.listeners.authorities import Authority, replace_file, trusting
 from tests.protocol.plain_frames import framed
 from tests.remoting.port import PortUnderTest, lookup, register, remoting_port, route
@@ -191,14 +192,14 @@ async def test_at_the_limit_brokers_keep_their_connections(
     monkeypatch.setattr(port_module, "SWEEP_S", 0.05)
     monkeypatch.setattr(acceptor_module, "SPARED_SECONDS", 0.0)
     monkeypatch.setattr(acceptor_module, "ROOM_AT_ONCE", 2)
-    monkeypatch.setattr(port_module, "SPARED_AT_ONCE", 2)
+    monkeypatch.setattr(room_module, "SPARED_AT_ONCE", 2)
     async with remoting_port(store_url, namespace_name, max_connections=10) as port:
         broker = await Peer.connect(port.address)
         await register(broker)
         idle = [await Peer.connect(port.address) for _ in range(9)]
         for one in idle:
             await one.ask(206)
-        await until(lambda: len(port.server.port._idle_connections) >= 9)
+        await until(lambda: port.server.port.room.idle_connections >= 9)
         silent = [await Peer.connect(port.address) for _ in range(30)]
         async with await Peer.connect(port.address) as late:
             assert (await late.ask(206)).code == 0

@@ -221,13 +221,14 @@ class Acceptor:
         limits: ConnectionLimits = ConnectionLimits(),
         tls: ServerTls | None = None,
         metrics: Metrics | None = None,
-        make_room: Callable[[], int] = lambda: 0,
+        make_room: Callable[[str | None], int] = lambda _host: 0,
         peers: Peers | None = None,
         too_slow_answer: bytes = b"",
         address_full_answer: bytes = b"",
     ) -> None:
         """Without `frame_limits` the port speaks HTTP; without `tls`, TLS is refused. `make_room` closes some
-        connections that can be spared and returns their number; it must not look at all connections each time.
+        connections that can be spared, for one from the host that it is given (None: unknown), and returns their
+        number; it must not look at all connections each time.
         `too_slow_answer` is sent to a connection that sent nothing, or not enough, in time, `address_full_answer` to
         one whose address has too many.
         """
@@ -367,7 +368,7 @@ class Acceptor:
             # A level-triggered poll would report the same error again and again.
             self._pause_accepting()
             return False
-        if self._open - self._cancelled >= self._limits.max_connections and not self._find_room():
+        if self._open - self._cancelled >= self._limits.max_connections and not self._find_room(address):
             accepted.close()
             self._full.log(self._open)
             self._metrics.connection_refused(self._port, "full")
@@ -390,7 +391,8 @@ class Acceptor:
             self._peers.disconnect(sock.peer_costs)
         self._count(-1)
 
-    def _find_room(self) -> bool:
+    def _find_room(self, address: Any = None) -> bool:
+        """`address`: where the new connection comes from."""
         latest = self._loop.time() - SPARED_SECONDS
         oldest = list(islice(self._pending.items(), self._cancelled + ROOM_AT_ONCE))
         spared = [task for task, since in oldest if since <= latest and not task.cancelling()]
@@ -399,7 +401,10 @@ class Acceptor:
             self._metrics.connection_refused(self._port, "spared")
         if spared:
             self._limit_reached.log(self._open)
-        return bool(spared) or self._make_room() > 0
+        if spared:
+            return True
+        host = endpoint_of(address).host if address is not None else None
+        return self._make_room(None if host is None or is_within(host, self._proxy_from) else host) > 0
 
     def _shed(self, error: OSError) -> None:
         """Accepts and closes the waiting connections by means of a reserved descriptor, so that their peers do not wait

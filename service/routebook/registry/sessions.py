@@ -261,6 +261,10 @@ class Sessions:
         instances = self._replica.table.instances
         return {instances[name].broker for name in self._bindings.instances_of(connection) if name in instances}
 
+    def instances_of(self, connection: SessionConnection) -> frozenset[str]:
+        """The names of the instances that registered over this connection."""
+        return self._bindings.instances_of(connection)
+
     def is_bound(self, connection: SessionConnection, instance_name: str, incarnation: str) -> bool:
         """Whether this connection carries the instance in this incarnation."""
         return self._bindings.incarnation(connection, instance_name) == incarnation

@@ -14,13 +14,11 @@ needs a timer of its own.
 """
 
 import asyncio
-import heapq
 import logging
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from math import inf
-from operator import itemgetter
 from time import perf_counter
 from typing import Final, cast
 
@@ -62,6 +60,7 @@ from routebook.remoting.reply import (
     overloaded,
     reply_to_error,
 )
+from routebook.remoting.room import Room
 from routebook.remoting.work_queue import SIGNS_OF_LIFE, ConnectionQueue, Turn, WorkQueue
 from routebook.settings import LiveSettings
 
@@ -69,8 +68,6 @@ _log = logging.getLogger(__name__)
 _peer_log = PeerLog(_log)
 
 SWEEP_S: Final = 1.0
-SPARED_AT_ONCE: Final = 16
-SPARED_PER_SWEEP: Final = 1_000
 LOW_WATER_SHARE: Final = 4
 """Reading continues when the output buffer has fallen to this part of its high-water mark, as is asyncio's default."""
 CONNECTION_QUEUE_BYTES: Final = 32 << 20
@@ -129,8 +126,11 @@ class Port:
         self._live = live
         self.metrics = metrics
         self._no_connections = asyncio.Event()
-        self._idle_connections: list[RemotingConnection] = []
-        """As the last sweep saw them; the one that has been idle for longest is the last."""
+        self.room = Room(
+            registry,
+            max_connections=settings.max_connections,
+            kept_percent=settings.kept_connections_percent,
+        )
         self._large_unread: dict[RemotingConnection, int] = {}
         self._large_unread_bytes = 0
         """Bytes of incomplete frames that have grown large since they began."""
@@ -140,10 +140,12 @@ class Port:
 
     def add(self, connection: "RemotingConnection") -> None:
         self.connections.add(connection)
+        self.room.add(connection, len(self.connections))
         self._no_connections.clear()
 
     def remove(self, connection: "RemotingConnection") -> None:
         self.connections.discard(connection)
+        self.room.remove(connection, len(self.connections))
         self.note_unread(connection, 0)
         self.registry.sessions.connection_closed(connection)
         if not self.connections:
@@ -153,20 +155,9 @@ class Port:
         self.violations[error.violation.value] += 1
         _peer_log.log(logging.INFO, "%s violated the protocol and is disconnected: %s", peer, error)
 
-    def make_room(self) -> int:
-        """Closes some connections without sessions and without pending requests, the longest idle first. They may make
-        room for a broker that returns. Returns their number.
-        """
-        closed = 0
-        while self._idle_connections and closed < SPARED_AT_ONCE:
-            connection = self._idle_connections.pop()
-            if (
-                not connection.is_closing
-                and not connection.is_busy
-                and not self.registry.sessions.has_instances(connection)
-            ):
-                connection.close("room for others is needed")
-                closed += 1
+    def make_room(self, host: str | None) -> int:
+        """Closes some connections for a new one from `host`, and returns their number."""
+        closed = self.room.free(host, self.connections)
         self.cut["room"] += closed
         return closed
 
@@ -218,8 +209,9 @@ class Port:
                 self.cut["idle"] += 1
                 connection.close("idle")
         self._limit_unfinished(settings.max_queued_bytes)
-        longest_idle = heapq.nsmallest(SPARED_PER_SWEEP, idle, key=itemgetter(0))
-        self._idle_connections = [connection for _, connection in longest_idle][::-1]
+        self.room.observe(now, idle)
+        if self.room.is_nearly_full(len(self.connections)):
+            self.room.observe_peers(self.connections)
 
     def note_unread(self, connection: "RemotingConnection", unread_bytes: int) -> None:
         """Called when an incomplete frame has grown, or is no longer incomplete. In the second until the next sweep,

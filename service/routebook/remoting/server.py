@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -60,6 +61,7 @@ class RemotingServer:
 
     def start(self, listener: socket.socket) -> None:
         settings = self._live.current
+        self.port.room.begin(time.monotonic())
         self._acceptor = Acceptor(
             listener,
             self.port.new_connection,

@@ -108,6 +108,14 @@ class LimitSettings(BaseModel):
             "PROXY headers share its address. 0: no limit."
         ),
     )
+    kept_connections_percent: int = setting(
+        20, ge=0, le=90,
+        why=(
+            "Share of max_connections on the remoting port that is kept for known brokers. Others may use these "
+            "connections too, but they are closed when room is needed. So a crowd of new peers cannot lock out the "
+            "brokers that return."
+        ),
+    )
     max_requests_per_second_per_address: int = setting(
         5_000, ge=0, le=1_000_000,
         why=(
