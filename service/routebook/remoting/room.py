@@ -12,16 +12,13 @@ what it can, and a look at the kept slots frees several of them.
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from routebook.listeners.peers import Peer
-from routebook.registry.registry import Registry
-
-if TYPE_CHECKING:
-    from routebook.remoting.port import RemotingConnection
+from routebook.registry.registry import Registry, SessionConnection
 
 SPARED_AT_ONCE: Final = 16
 SPARED_PER_SWEEP: Final = 1_000
@@ -35,14 +32,29 @@ OBSERVED_EVERY_S: Final = 5.0
 REASON: Final = "room for others is needed"
 
 
+class PortConnection(SessionConnection, Protocol):
+    """What is needed of a connection of the port."""
+
+    @property
+    def peer_costs(self) -> Peer: ...
+
+    @property
+    def is_closing(self) -> bool: ...
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    def abort(self, reason: str) -> None: ...
+
+
 class Room:
     def __init__(self, registry: Registry, *, max_connections: int, kept_percent: int) -> None:
         self._registry = registry
         self._max_connections = max_connections
         self._ordinary = max_connections - max_connections * kept_percent // 100
-        self._idle: list[RemotingConnection] = []
+        self._idle: list[PortConnection] = []
         """As the last sweep saw them; the one that has been idle for longest is the last."""
-        self._in_kept_slots: dict[RemotingConnection, None] = {}
+        self._in_kept_slots: dict[PortConnection, None] = {}
         self._crowd: Peer | None = None
         """The address that had more than half of all connections at the last sweep."""
         self._first_seen: dict[str, float] = {}
@@ -55,12 +67,12 @@ class Room:
     def idle_connections(self) -> int:
         return len(self._idle)
 
-    def add(self, connection: "RemotingConnection", count: int) -> None:
+    def add(self, connection: PortConnection, count: int) -> None:
         """`count`: the connections of the port, with this one."""
         if count > self._ordinary:
             self._in_kept_slots[connection] = None
 
-    def remove(self, connection: "RemotingConnection", count: int) -> None:
+    def remove(self, connection: PortConnection, count: int) -> None:
         """`count`: the connections of the port, without this one."""
         self._in_kept_slots.pop(connection, None)
         while len(self._in_kept_slots) > max(count - self._ordinary, 0):
@@ -71,7 +83,7 @@ class Room:
         """Called before the first connection is accepted: all brokers of the table are known."""
         self._observe_brokers(now, since=-inf)
 
-    def observe(self, now: float, idle: list[tuple[float, "RemotingConnection"]]) -> None:
+    def observe(self, now: float, idle: Sequence[tuple[float, PortConnection]]) -> None:
         """Called by the sweep. `idle`: connections with the time since when they are idle."""
         self._now = now
         longest_idle = heapq.nsmallest(SPARED_PER_SWEEP, idle, key=itemgetter(0))
@@ -80,7 +92,7 @@ class Room:
             self._observe_brokers(now, since=now)
             self._next_observation = now + OBSERVED_EVERY_S
 
-    def observe_peers(self, connections: Iterable["RemotingConnection"]) -> None:
+    def observe_peers(self, connections: Iterable[PortConnection]) -> None:
         """Called by the sweep while the port is nearly full."""
         half = self._max_connections // 2
         self._crowd = next((one.peer_costs for one in connections if one.peer_costs.connections > half), None)
@@ -88,7 +100,7 @@ class Room:
     def is_nearly_full(self, count: int) -> bool:
         return count >= self._ordinary
 
-    def free(self, host: str | None, connections: Iterable["RemotingConnection"]) -> int:
+    def free(self, host: str | None, connections: Iterable[PortConnection]) -> int:
         """Closes some connections and returns their number. `host`: where the new connection comes from, if known."""
         return self._close_idle() or self._close_in_kept_slots() or self._close_one_of_crowd(host, connections)
 
@@ -114,7 +126,7 @@ class Room:
             connection.abort(REASON)
         return len(victims)
 
-    def _close_one_of_crowd(self, host: str | None, connections: Iterable["RemotingConnection"]) -> int:
+    def _close_one_of_crowd(self, host: str | None, connections: Iterable[PortConnection]) -> int:
         crowd = self._crowd
         if host is None or crowd is None or crowd.host == host or crowd.connections * 2 <= self._max_connections:
             return 0
@@ -124,7 +136,7 @@ class Room:
         max(candidates, key=self._seen_since).abort(REASON)
         return 1
 
-    def _seen_since(self, connection: "RemotingConnection") -> float:
+    def _seen_since(self, connection: PortConnection) -> float:
         """When the oldest of its brokers was first seen; infinity if it carries none that the sweep has seen."""
         names = self._registry.sessions.instances_of(connection)
         return min((self._first_seen.get(name, self._now) for name in names), default=inf)
