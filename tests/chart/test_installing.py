@@ -113,6 +113,37 @@ def test_the_notes_say_whether_alerts_work(
         assert "ConfigMap rb-routebook-dashboard" in notes
 
 
+TOKEN_SECRET = "rb-routebook-admin-token"
+
+
+def test_an_upgrade_keeps_the_admin_token(helm: Path, tmp_path: Path) -> None:
+    existing = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": TOKEN_SECRET,
+            "namespace": NAMESPACE,
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"meta.helm.sh/release-name": "rb", "meta.helm.sh/release-namespace": NAMESPACE},
+        },
+        "data": {"ROUTEBOOK_ADMIN_TOKEN": "a2VwdA=="},
+    }
+    with ApiServer.running(tmp_path, objects=[existing]) as server:
+        assert single(server.objects(helm, {}), "Secret", TOKEN_SECRET)["data"] == existing["data"]
+    with ApiServer.running(tmp_path) as server:
+        made = [single(server.objects(helm, {}), "Secret", TOKEN_SECRET)["data"] for _ in range(2)]
+        assert made[0] != made[1]
+
+
+def test_the_notes_say_how_to_read_the_admin_token(helm: Path, tmp_path: Path) -> None:
+    command = f"kubectl --namespace fleet get secret {TOKEN_SECRET} --output jsonpath='{{.data.ROUTEBOOK_ADMIN_TOKEN}}'"
+    with ApiServer.running(tmp_path) as server:
+        assert f"{command} | base64 --decode" in server.install(helm, {}).text
+        off = server.install(helm, {"adminToken": {"create": False}}).text
+        assert "administrative HTTP requests are refused" in off
+        assert TOKEN_SECRET not in off
+
+
 ROLLOUT = "kubectl --namespace fleet rollout status deployment/rb-routebook"
 HELM_TEST = "helm --namespace fleet test rb"
 EXEC = "kubectl --namespace fleet exec deployment/rb-routebook --"

@@ -168,7 +168,7 @@ def test_the_default_values_render_the_documented_objects() -> None:
     kinds = Counter(found["kind"] for found in render())
     assert kinds == {
         "ServiceAccount": 1, "ConfigMap": 3, "Service": 3, "Deployment": 1, "StatefulSet": 1,
-        "PodDisruptionBudget": 1, "NetworkPolicy": 2, "Pod": 1,
+        "PodDisruptionBudget": 1, "NetworkPolicy": 2, "Pod": 1, "Secret": 1,
     }  # fmt: skip
 
 

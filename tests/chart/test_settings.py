@@ -1,10 +1,12 @@
 """The settings that the chart passes to workers are valid and have the intended effect."""
 
+import base64
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from routebook.http_api.hosts import is_own_host, own_names
 from routebook.settings import catalogue, load
 from routebook.store.connection.url import StoreUrl
 from tests.chart.objects import (
@@ -140,7 +142,7 @@ def test_the_url_of_an_external_store_is_only_in_a_secret(store: dict[str, str],
 
 def test_all_pods_that_use_an_external_store_mount_its_authority() -> None:
     objects = render(value_set(CHART / "ci" / "external-url.yaml"))
-    (secret,) = of_kind(objects, "Secret")
+    secret = single(objects, "Secret", "rb-routebook-store")
     tls = StoreUrl.parse(secret["stringData"]["url"]).tls
     assert tls
     folder = Path(tls.ca_certs or "").parent
@@ -167,3 +169,25 @@ def test_only_a_changed_setting_or_store_url_restarts_the_pods() -> None:
     assert pod_template({"settings": {"hold_percent": 20}}) != pod_template({})
     assert pod_template(external) != pod_template(other_url)
     assert pod_template({"replicas": 5, "service": {"type": "NodePort"}, "pdb": {"enabled": False}}) == pod_template({})
+
+
+def test_the_host_names_of_the_service_are_accepted() -> None:
+    settings = loaded({"settings": {"http_host_names": "names.example,*.corp.example"}})
+    names = own_names(settings)
+    service = "rb-routebook"
+    in_cluster = (service, f"{service}.fleet", f"{service}.fleet.svc", f"{service}.fleet.svc.cluster.local")
+    for host in (*in_cluster, "names.example", "a.corp.example", "127.0.0.1", "localhost"):
+        assert is_own_host(host, names), host
+    assert not is_own_host("other.fleet.svc", names)
+
+
+def test_the_admin_token_comes_from_the_charts_secret_and_a_secret_of_the_user_wins() -> None:
+    objects = render({"existingSecret": "mine"})
+    secret = single(objects, "Secret", "rb-routebook-admin-token")
+    assert len(base64.b64decode(secret["data"]["ROUTEBOOK_ADMIN_TOKEN"])) == 48
+    sources = [source["secretRef"]["name"] for source in main_container(objects)["envFrom"] if "secretRef" in source]
+    # Kubernetes: the last source of a variable takes precedence.
+    assert sources == ["rb-routebook-admin-token", "mine"]
+    off = render({"adminToken": {"create": False}})
+    assert of_kind(off, "Secret") == []
+    assert not any("secretRef" in source for source in main_container(off)["envFrom"])

@@ -25,6 +25,10 @@ CronJob's has at most 52 characters. A long name is cut and gets a hash of the w
 {{- end -}}
 {{- end }}
 
+{{- define "routebook.adminTokenName" -}}
+{{- printf "%s-admin-token" (include "routebook.fullname" .) -}}
+{{- end }}
+
 {{- define "routebook.storeName" -}}
 {{- printf "%s-store" (include "routebook.fullname" .) -}}
 {{- end }}

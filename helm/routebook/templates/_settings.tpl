@@ -15,6 +15,13 @@
 {{- range $name, $value := .Values.settings -}}
 {{- $_ := set $all (printf "ROUTEBOOK_%s" (upper $name)) (include "routebook.settingText" $value) -}}
 {{- end -}}
+{{- $service := include "routebook.fullname" . -}}
+{{- $names := list $service (printf "%s.%s" $service .Release.Namespace) (printf "%s.%s.svc" $service .Release.Namespace) -}}
+{{- $names = append $names (printf "%s.%s.svc.cluster.local" $service .Release.Namespace) -}}
+{{- with .Values.settings.http_host_names -}}
+{{- $names = append $names . -}}
+{{- end -}}
+{{- $_ := set $all "ROUTEBOOK_HTTP_HOST_NAMES" (join "," $names) -}}
 {{- $_ := set $all "ROUTEBOOK_ADMIN_HOST" .Values.admin.host -}}
 {{- $_ := set $all "ROUTEBOOK_ADMIN_PORT" (.Values.admin.port | int | toString) -}}
 {{- $_ := set $all "ROUTEBOOK_DRAIN_MS" (mul (.Values.drain.seconds | int) 1000 | toString) -}}
