@@ -44,7 +44,7 @@ def test_guesses_of_one_address_are_limited(service: Running) -> None:
         assert checked[401] <= LIMIT + refilled + 1
         assert checked[429] == GUESSES - checked[401]
         assert all(int(answer.headers["retry-after"]) > 0 for answer in answers if answer.status_code == 429)
-        # The right token is refused as well: otherwise the answer would tell it apart from the wrong ones.
+        # The right token is refused as well. Otherwise the answer would distinguish it from wrong ones.
         assert ask(client, TOKEN).status_code == 429
         assert client.get("/v1/routes/TopicA").status_code == 200
         assert ask(other, TOKEN).status_code == 200

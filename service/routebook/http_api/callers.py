@@ -80,8 +80,8 @@ def _bearer_token(request: Request) -> str | None:
 
 
 def _by_token(token: str, context: AppContext, peer: Peer) -> Identity:
-    """Refuses an address that has guessed too often before it looks at the token: otherwise the answer to a right
-    guess would still tell it apart from the others.
+    """An address that has sent too many wrong tokens is refused before its token is checked. Otherwise the answer
+    would still distinguish a right guess from a wrong one.
     """
     now = time.monotonic()
     wait_s = peer.sign_ins.wait_s(now, 1)
@@ -151,7 +151,7 @@ def one_group(request: Request, registry: Registry, identity: Identity) -> bool:
 
 
 def covers_group(identity: Identity, registry: Registry, broker: str) -> bool:
-    """Of a group that is not in the table, no cluster is known: only a policy for all clusters covers it."""
+    """The cluster of a group that is not in the table is unknown, so only a policy for all clusters covers it."""
     group = registry.replica.view.groups.get(broker)
     cluster_is_covered = identity.covers_cluster(group.cluster) if group else not identity.clusters
     return cluster_is_covered and identity.covers_broker(broker)
@@ -176,7 +176,7 @@ def topic_name(request: Request, registry: Registry, identity: Identity) -> bool
 
 
 def order_topic(request: Request, registry: Registry, identity: Identity) -> bool:
-    """A key-value: of the order configuration, its topic counts; of any other namespace, it concerns the fleet."""
+    """The key of an order configuration is a topic. Key-values of other namespaces concern the whole fleet."""
     del registry
     is_about_topics = request.path_params["namespace"] == ORDER_TOPIC_NAMESPACE and not identity.clusters
     return is_about_topics and not identity.brokers and identity.covers_topic(request.path_params["key"])

@@ -201,5 +201,5 @@ class Identities:
 
     @staticmethod
     def _valid(record: IdentityRecord | None) -> IdentityRecord | None:
-        """By this worker's clock, the only one at hand when a request arrives."""
+        """Expiry is compared with this worker's clock: a request does not wait for the store."""
         return None if record is None or record.is_expired(int(time.time() * 1000)) else record
