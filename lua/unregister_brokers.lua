@@ -112,7 +112,7 @@ local function unregister(by, removal, carried, incarnation)
   end
   local counts = current and removal.cause ~= 'operator' and is_established(instance_name)
     and not holds_no_seat(removal.cluster, removal.address, broker)
-  if counts and must_hold(brake, instance_name, deadline_now) then
+  if counts and must_hold(brake, deadline_now) then
     return hold(by, instance_name, broker)
   end
   if must_stage_removal(removal) then

@@ -40,17 +40,13 @@ local function begin_hold(by, brokers)
   return append_change('expiry-held', by, '"brokers":' .. brokers), true
 end
 
-local function is_held(instance_name)
-  return redis.call('ZSCORE', table_key('held'), instance_name) and true or false
+-- Whether the removal of one more established instance has to be held. Without a hold in force, none is waiting.
+local function must_hold(brake, deadline_now)
+  return is_hold_in_force() or are_too_many(brake, 1, deadline_now)
 end
 
--- Whether the removal of this established instance has to be held.
-local function must_hold(brake, instance_name, deadline_now)
-  if is_hold_in_force() then
-    return true
-  end
-  local waiting = redis.call('ZCARD', table_key('held')) + (is_held(instance_name) and 0 or 1)
-  return are_too_many(brake, waiting, deadline_now)
+local function is_held(instance_name)
+  return redis.call('ZSCORE', table_key('held'), instance_name) and true or false
 end
 
 local function hold_removal(instance_name, deadline_now)
