@@ -30,6 +30,7 @@ from tests.support.scripts import make_old
 
 BRAKE = Brake(percent=30, minimum=3, window_ms=3_600_000)
 NAMES = tuple(f"broker-{number}" for number in range(10))
+ESTABLISHED = NAMES[:6]
 CAUSES: dict[str, Cause] = {
     "loses its connection": "connection-lost",
     "unregisters": "unregistered",
@@ -75,14 +76,17 @@ class Compared:
         self.reference = ReferenceBrake(BRAKE.percent, BRAKE.minimum)
 
     async def begin(self) -> None:
-        """All brokers are registered and established, as in a fleet that has run for long."""
-        for name in NAMES:
+        """A fleet that has run for long, and some brokers that have just registered."""
+        await self.worker.register(_broker("always-there"))
+        self.reference.present.add("always-there")
+        for name in ESTABLISHED:
             await self.worker.register(_broker(name))
             self.reference.register(name)
             self.reference.establish(name)
-        await self.worker.register(_broker("always-there"))
-        self.reference.present.add("always-there")
         await make_old(self.namespace)
+        for name in NAMES[len(ESTABLISHED) :]:
+            await self.worker.register(_broker(name))
+            self.reference.register(name)
 
     async def take(self, step: Step | str) -> None:
         match step:
