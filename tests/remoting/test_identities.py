@@ -1,12 +1,18 @@
 """Requests of the remoting port that have to be signed, and what the policy of an identity covers."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from routebook.listeners.tls import ServerTls, TlsOptions
 from routebook.model.identity import Credentials, Identity, Role
 from routebook.model.names import Caller
+from routebook.protocol.frame import Request
+from routebook.protocol.lookup_template import LookupTemplate
+from routebook.remoting.permissions import MAX_VERDICTS
 from routebook.remoting.signatures import sign, signed_text
+from tests.listeners.authorities import Authority, replace_file
 from tests.remoting.port import BROKER_A, PortUnderTest, registration_body, remoting_port
 from tests.support.peers import Answer, Peer
 from tests.support.waiting import until
@@ -171,6 +177,93 @@ async def test_with_broker_identities_a_seat_belongs_to_its_identity(store_url: 
         await until(lambda: not port.worker.replica.view.instances)
 
 
+async def test_a_repeated_signed_lookup_is_neither_parsed_nor_checked_again(
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with remoting_port(store_url, namespace_name, **SIGNED) as port, await Peer.connect(port.address) as peer:
+        await add_identity(port, "broker", Role.BROKER)
+        await ask(peer, "broker", 103, BROKER_A, BODY)
+        for _ in range(4):
+            assert (await ask(peer, "broker", 105, {"topic": "TopicA"})).code == 0
+        checked = 0
+
+        def count(*_arguments: object) -> bool:
+            nonlocal checked
+            checked += 1
+            return True
+
+        permissions = port.server.port.permissions
+        monkeypatch.setattr(permissions, "allows_lookup", count)
+        monkeypatch.setattr(permissions, "refuse_lookup", count)
+        monkeypatch.setattr("routebook.remoting.permissions.time.monotonic", lambda: 0.0)
+        for _ in range(50):
+            assert (await ask(peer, "broker", 105, {"topic": "TopicA"})).code == 0
+        assert checked == 0
+
+
+async def test_remembered_verdicts_are_bounded(store_url: str, namespace_name: str) -> None:
+    async with remoting_port(store_url, namespace_name, **SIGNED) as port, await Peer.connect(port.address) as peer:
+        await add_identity(port, "client", Role.READ)
+        permissions = port.server.port.permissions
+        example = Request(105, 0, {"topic": "1", "AccessKey": "key-of-client", "Signature": "1"})
+        templates = [LookupTemplate(example, lambda _chunk, _at: [], None) for _ in range(3)]
+        for number in range(MAX_VERDICTS + 50):
+            name = f"Topic-{number}"
+            signature = sign(SECRET, f"key-of-client{name}".encode()).encode()
+            template = templates[number % 3]
+            permissions.verdicts(template)
+            assert permissions.allows_lookup(template, name, signature)
+            assert sum(len(permissions.verdicts(one)) for one in templates) <= MAX_VERDICTS
+        assert (await ask(peer, "client", 105, {"topic": "TopicA"})).code == 17
+
+
+async def test_a_topic_is_registered_by_an_identity_that_covers_its_broker(store_url: str, namespace_name: str) -> None:
+    """217. An identity need not use the connection of the registration."""
+    queues = b'{"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":4,"writeQueueNums":4}]}'
+    async with (
+        remoting_port(store_url, namespace_name, **OFF_LOOPBACK) as port,
+        await Peer.connect(port.address) as broker,
+        await Peer.connect(port.address) as other,
+    ):
+        await add_identity(port, "a", Role.BROKER, brokers=["broker-a"])
+        await add_identity(port, "b", Role.BROKER, brokers=["broker-b"])
+        await ask(broker, "a", 103, BROKER_A, BODY)
+        assert (await other.ask(217, {"topic": "TopicC"}, queues)).code == 16
+        assert (await ask(other, "b", 217, {"topic": "TopicC"}, queues)).code == 16
+        assert (await other.ask(105, {"topic": "TopicC"})).code == 17
+        assert (await ask(other, "a", 217, {"topic": "TopicC"}, queues)).code == 0
+        assert (await other.ask(105, {"topic": "TopicC"})).code == 0
+
+
+async def test_a_client_certificate_is_an_identity(store_url: str, namespace_name: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    service = authority.issue("service")
+    tls = ServerTls(
+        TlsOptions(
+            test_mode=False,
+            key_path=str(replace_file(tmp_path / "key.pem", service.key)),
+            cert_path=str(replace_file(tmp_path / "cert.pem", service.certificate)),
+            auth_client=True,
+            need_client_auth="optional",
+            trust_path=str(authority.trust),
+        )
+    )
+    await tls.open()
+    async with remoting_port(store_url, namespace_name, tls=tls, **SIGNED) as port:
+        identity = Identity("brokers", Role.BROKER, brokers=("broker-a",))
+        credentials = Credentials(certificate="broker-1")
+        await port.worker.registry.identities.create(identity, Caller("test"), credentials=credentials)
+        codes = {}
+        for name in ("broker-1", "broker-2", ""):
+            async with await Peer.connect(port.address) as peer:
+                await peer.start_tls(authority.client(authority.issue(name)) if name else authority.client())
+                codes[name] = (
+                    (await peer.ask(103, BROKER_A, BODY)).code,
+                    (await peer.ask(105, {"topic": "TopicA"})).code,
+                )
+        assert codes == {"broker-1": (0, 0), "broker-2": (16, 16), "": (16, 16)}
+
+
 async def test_failed_sign_ins_are_limited_by_address(store_url: str, namespace_name: str) -> None:
     limit = {"max_failed_sign_ins_per_minute_per_address": "5"}
     async with (
@@ -185,3 +278,22 @@ async def test_failed_sign_ins_are_limited_by_address(store_url: str, namespace_
         assert ["Too many failed sign-ins" in remark for remark in remarks] == [False] * 5 + [True] * 2
         assert "Too many" in ((await ask(late, "client", 106)).remark or "")
         assert (await ask(signed_in, "client", 106)).code == 0
+
+
+async def test_lookups_cannot_be_used_for_guesses_beyond_the_limit(store_url: str, namespace_name: str) -> None:
+    """Also when they match the template of the connection, and when another key has signed in on it."""
+    limit = {"max_failed_sign_ins_per_minute_per_address": "5"}
+    async with (
+        remoting_port(store_url, namespace_name, **SIGNED, **limit) as port,
+        await Peer.connect(port.address) as peer,
+    ):
+        await add_identity(port, "own", Role.READ)
+        await add_identity(port, "other", Role.READ)
+        for _ in range(4):
+            assert (await ask(peer, "own", 105, {"topic": "TopicA"})).code == 17
+        guess = {"topic": "TopicA", "AccessKey": "key-of-other", "Signature": sign("wrong", b"")}
+        for _ in range(8):
+            assert (await peer.ask(105, guess)).code == 16
+        right = await ask(peer, "other", 105, {"topic": "TopicA"})
+        assert "Too many failed sign-ins" in (right.remark or "")
+        assert (await ask(peer, "own", 105, {"topic": "TopicA"})).code == 17

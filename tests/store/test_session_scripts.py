@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from routebook.model.names import Caller
 from routebook.store.namespace import Namespace, Status
-from routebook.store.registration import touch_broker
-from routebook.store.removal import Removal, unregister_brokers
+from routebook.store.registration import heartbeat_broker, touch_broker
+from routebook.store.removal import UNLESS_CONNECTED, Removal, unregister_brokers
 from routebook.store.sessions import (
     EndedSession,
     LostConnection,
@@ -224,3 +225,42 @@ async def test_a_batch_stops_before_it_blocks_the_store_for_long(namespace: Name
     assert 0 < len(results) <= 250
     assert (len(results) < 250) == (workers == 100)
     assert await history(namespace) == []
+
+
+async def test_an_unregistration_unless_connected_spares_an_instance_with_a_session(namespace: Namespace) -> None:
+    incarnation = await registered(namespace)
+    removal = Removal("east", "broker-a", 0, A, UNLESS_CONNECTED)
+    assert await open_one(namespace, "worker-1", incarnation) is Status.DONE
+    await renew_worker_lease(namespace, "worker-1", WORKER_LEASE_MS, "{}", caller=CALLER)
+    assert (await unregister_brokers(namespace, [(removal, CALLER)], NO_BRAKE)).statuses == (Status.STALE,)
+    assert (await close_one(namespace, "worker-1", incarnation))[0] is Status.DONE
+    assert (await unregister_brokers(namespace, [(removal, CALLER)], NO_BRAKE)).statuses == (Status.DONE,)
+    assert (await unregister_brokers(namespace, [(removal, CALLER)], NO_BRAKE)).statuses == (Status.UNKNOWN,)
+
+
+@pytest.mark.parametrize(
+    ("source", "foreign", "status"),
+    [
+        ("10.0.0.1:5001", True, Status.UNCHANGED),
+        ("10.0.0.9:5000", True, Status.REFUSED),
+        ("10.0.0.9:5000", False, Status.UNCHANGED),
+        ("[fd00::1]:5000", True, Status.REFUSED),
+    ],
+)
+async def test_a_foreign_heartbeat_counts_only_from_the_host_of_the_session(
+    source: str, foreign: bool, status: Status, namespace: Namespace
+) -> None:
+    incarnation = await registered(namespace)
+    instance = namespace.keys.of("instance", INSTANCE_NAME)
+    await namespace.client.call("HSET", instance, "source", "10.0.0.1:5000")
+
+    async def heartbeat() -> Status:
+        caller = Caller("anonymous", source)
+        return (await heartbeat_broker(namespace, "east", "", 0, caller=caller, address=A, foreign=foreign)).status
+
+    assert await heartbeat() is Status.UNCHANGED, "without a session, every heartbeat counts"
+    assert await open_one(namespace, "worker-1", incarnation) is Status.DONE
+    await namespace.client.call("ZADD", namespace.keys.table("heartbeats"), 5, INSTANCE_NAME)
+    assert await heartbeat() is status
+    after = int(await namespace.client.call("ZSCORE", namespace.keys.table("heartbeats"), INSTANCE_NAME))
+    assert (after > 5) is (status is Status.UNCHANGED)

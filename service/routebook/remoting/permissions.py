@@ -94,8 +94,8 @@ class SignInConnection(Protocol):
     """What a sign-in needs of a connection."""
 
     peer: str
-    has_signed_in: bool
-    """Whether a signature has been verified on it."""
+    signed_in_as: str
+    """The access key whose signature was verified on it last; empty at first."""
 
     @property
     def peer_costs(self) -> Peer: ...
@@ -148,7 +148,7 @@ class Permissions:
             steps = check_signature_in_steps(secret, ext, context.request.body)
             if not await self._registry.long_work.run(steps):
                 raise self._failed_sign_in(connection)
-            connection.has_signed_in = True
+            connection.signed_in_as = ext[ACCESS_KEY]
         if identity is None:
             return context
         return replace(context, caller=replace(context.caller, actor=identity.name, identity=identity))
@@ -207,8 +207,16 @@ class Permissions:
             identity, secret = found
             if not _is_signed(ext, request.body, secret):
                 raise self._failed_sign_in(connection)
-            connection.has_signed_in = True
+            connection.signed_in_as = ext[ACCESS_KEY]
         self._check(request, LOOKUP_RULE, identity)
+
+    def usable_template(self, template: LookupTemplate | None, connection: SignInConnection) -> LookupTemplate | None:
+        """The template, if lookups may be answered by it. Signatures of a key that has not signed in on this connection
+        are checked by `refuse_lookup`, which limits failures.
+        """
+        if template is None or not self.guards_lookups:
+            return template
+        return template if (template.example.ext or {}).get(ACCESS_KEY) == connection.signed_in_as else None
 
     def verdicts(self, template: LookupTemplate) -> set[tuple[str, bytes]]:
         """Topic and signature of the lookups of this template that are known to be allowed.
@@ -256,7 +264,7 @@ class Permissions:
         """
         if ACCESS_KEY not in ext or SIGNATURE not in ext:
             return None
-        if not connection.has_signed_in:
+        if ext[ACCESS_KEY] != connection.signed_in_as:
             self._check_sign_ins(connection)
         found = self._registry.identities.by_access_key(ext[ACCESS_KEY])
         if found is None and not connection.certificate_names:

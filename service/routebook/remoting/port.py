@@ -268,9 +268,9 @@ class RemotingConnection(asyncio.Protocol):
         "_wire",
         "_writes_paused",
         "closed",
-        "has_signed_in",
         "peer",
         "peer_costs",
+        "signed_in_as",
     )
 
     def __init__(self, port: Port, peer: str, peer_costs: Peer, first_byte_at: float = inf) -> None:
@@ -292,7 +292,7 @@ class RemotingConnection(asyncio.Protocol):
         self.peer = peer
         self.peer_costs = peer_costs
         self.closed = False
-        self.has_signed_in = False
+        self.signed_in_as = ""
         self._is_active = True
         """Whether anything was read or written since the last sweep."""
         self._chunks = 0
@@ -340,7 +340,7 @@ class RemotingConnection(asyncio.Protocol):
                 at = end
         wire = self._wire
         events = wire.receive(data[at:] if at else data)
-        self._template = wire.lookup_template
+        self._template = self._port.permissions.usable_template(wire.lookup_template, self)
         if self._has_large_unread or len(data) > LARGE_UNREAD_BYTES:
             unread = wire.unread_bytes
             self._has_large_unread = unread > 0
