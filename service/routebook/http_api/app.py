@@ -27,6 +27,7 @@ from routebook.http_api import (
 from routebook.http_api.audit import AuditMiddleware
 from routebook.http_api.dependencies import AppContext
 from routebook.http_api.hosts import HostMiddleware
+from routebook.http_api.json_bodies import JsonMiddleware
 from routebook.http_api.lookup import LookupEndpoint
 from routebook.http_api.middleware import BodyMiddleware, MetricsMiddleware, ReadMiddleware
 from routebook.http_api.registration import RegistrationEndpoint
@@ -95,6 +96,7 @@ def create_app(
     watchers = Watchers(metrics, live_settings)
     context = AppContext(registry, live_settings, metrics, watchers, Peers() if peers is None else peers)
     app: ASGIApp = build_operations(context)
+    app = JsonMiddleware(app, context)
     app = RegistrationEndpoint(app, context)
     app = MetricsMiddleware(app, metrics)
     app = BodyMiddleware(app, live_settings)

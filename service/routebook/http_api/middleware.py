@@ -47,7 +47,7 @@ class BodyMiddleware:
         else:
             if body is not None:
                 message = {"type": "http.request", "body": body, "more_body": False}
-                await self._app(_with_json_content_type(scope), _receive_first(message, receive), send)
+                await self._app(_with_json_content_type(scope), receive_first(message, receive), send)
         finally:
             self._bytes_in_memory -= buffer.size
 
@@ -123,7 +123,7 @@ def _with_json_content_type(scope: Scope) -> Scope:
     return {**scope, "headers": headers.raw}
 
 
-def _receive_first(message: Message, receive: Receive) -> Receive:
+def receive_first(message: Message, receive: Receive) -> Receive:
     """A `receive` that returns this message first, and then what the server receives."""
     is_returned = False
 

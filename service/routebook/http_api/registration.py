@@ -6,9 +6,13 @@ request to the registry, which asks for the validated body only when it has to c
 operation in `/openapi.json`, from the signature of `register_broker`.
 """
 
+import dataclasses
 import re
+from collections.abc import Generator, Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
+import msgspec
 from fastapi import APIRouter, Query
 from fastapi.exceptions import RequestValidationError
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -16,10 +20,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from routebook.errors import NotFoundError, RoutebookError
+from routebook.errors import InvalidInputError, LimitError, NotFoundError, RoutebookError
 from routebook.http_api import problems
 from routebook.http_api.callers import SeatBrokerDep, SeatOwnerDep, authorize, covers_seat
 from routebook.http_api.dependencies import AppContext, BrokerId, BrokerName, ClusterName, RegistryDep
+from routebook.http_api.json_bodies import decode_in_steps
 from routebook.http_api.middleware import PATH_PATTERN
 from routebook.http_api.openapi import ADMIN, BODY, INPUT, STORE, WRITE, not_found, problem_responses
 from routebook.http_api.problems import Problem
@@ -27,6 +32,8 @@ from routebook.http_api.schemas import INT32_MAX, INT64_MAX, RequestBody, Respon
 from routebook.model.broker import DataVersion, QueueData, Registration, RegistrationResult, Seat, TopicMapping
 from routebook.model.identity import Role
 from routebook.model.names import check_address, check_broker_id, check_name
+from routebook.protocol.body_json import check_values_in_steps
+from routebook.settings.fields import Settings
 
 _COUNT = Annotated[int, Field(ge=0, le=INT32_MAX)]
 _LONG = Annotated[int, Field(ge=-(2**63), le=INT64_MAX)]
@@ -275,10 +282,15 @@ class RegistrationEndpoint:
 
         async def read_body() -> Registration:
             replace = request.query_params.get("replace")
-            return register_broker(
-                *seat,
-                body=_validated_body(body),
-                replace=replace is not None and _validated(_REPLACE, replace, "query", "replace"),
+            return await decode_in_steps(
+                self._context,
+                request,
+                _read_registration(
+                    body,
+                    seat,
+                    replace=replace is not None and _validated(_REPLACE, replace, "query", "replace"),
+                    settings=self._context.live_settings.current,
+                ),
             )
 
         path = request.scope["path"].encode("utf-8", "surrogatepass")
@@ -291,6 +303,74 @@ def _validated(adapter: TypeAdapter[_Value], text: str, *location: str) -> _Valu
         return adapter.validate_python(text)
     except ValidationError as error:
         raise _request_error(error, location) from error
+
+
+_SMALL_BODY_BYTES: Final = 64 * 1024
+"""A body of this size is validated in one go: its 10,000 faults, if it has as many, take 20 ms."""
+_STEP_TOPICS: Final = 500
+_Item = TypeVar("_Item", QueuesInput, MappingInput)
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TOPICS: Final = TypeAdapter(dict[str, QueuesInput])
+_MAPPINGS: Final = TypeAdapter(dict[str, MappingInput])
+
+
+def _read_registration(
+    body: bytes, seat: Seat, *, replace: bool, settings: Settings
+) -> Generator[None, None, Registration]:
+    """Cuts topics and mappings out of a large body and validates them in parts, about one a millisecond, up to the
+    first part with a fault. In one go, a million faults would take seconds and a gigabyte.
+    """
+    if len(body) > _SMALL_BODY_BYTES:
+        yield
+    yield from check_values_in_steps(body, settings.max_json_values, "max_json_values")
+    if len(body) <= _SMALL_BODY_BYTES:
+        return register_broker(*seat, body=_validated_body(body), replace=replace)
+    members = _members(body)
+    yield
+    topics: dict[str, QueueData] = {}
+    for part in _parts(members, "topics", _TOPICS, settings.max_topics_per_broker):
+        topics |= {check_name("topic", name): queues.as_queue_data() for name, queues in part.items()}
+        yield
+    mappings: dict[str, TopicMapping] = {}
+    for items in _parts(members, "mappings", _MAPPINGS, settings.max_topics_per_broker):
+        mappings |= {check_name("topic", name): item.as_mapping(name) for name, item in items.items()}
+        yield
+    rest = _join(members)
+    if len(rest) > _SMALL_BODY_BYTES:
+        raise InvalidInputError("body", f"{len(rest)} bytes without topics and mappings", f"{_SMALL_BODY_BYTES} bytes")
+    registration = register_broker(*seat, body=_validated_body(rest), replace=replace)
+    return dataclasses.replace(registration, topics=topics, mappings=mappings)
+
+
+def _members(body: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    try:
+        return _MEMBERS.decode(body)
+    except msgspec.ValidationError:
+        fault: dict[str, Any] = {"type": "model_type", "loc": ("body",), "msg": "Input should be an object"}
+    except (msgspec.DecodeError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        fault = {"type": "json_invalid", "loc": ("body",), "msg": "JSON", "ctx": {"error": reason}}
+    raise RequestValidationError([fault])
+
+
+def _join(members: Mapping[str, msgspec.Raw]) -> bytes:
+    return msgspec.json.encode(members)
+
+
+def _parts(
+    members: dict[str, msgspec.Raw], field: str, adapter: TypeAdapter[dict[str, _Item]], limit: int
+) -> Iterator[dict[str, _Item]]:
+    """Takes a table out of the members and validates it in parts."""
+    raw = members.pop(field, None)
+    table = {} if raw is None else _members(raw)
+    if limit and len(table) > limit:
+        raise LimitError(f"The body has {len(table)} {field}", "max_topics_per_broker", limit)
+    items = iter(table.items())
+    while part := dict(islice(items, _STEP_TOPICS)):
+        try:
+            yield adapter.validate_json(_join(part))
+        except ValidationError as error:
+            raise _request_error(error, ("body", field)) from error
 
 
 def _validated_body(body: bytes) -> RegistrationInput:
