@@ -24,7 +24,7 @@ from routebook.errors import InvalidInputError, LimitError, NotFoundError, Route
 from routebook.http_api import problems
 from routebook.http_api.callers import SeatBrokerDep, SeatOwnerDep, authorize, covers_seat
 from routebook.http_api.dependencies import AppContext, BrokerId, BrokerName, ClusterName, RegistryDep
-from routebook.http_api.json_bodies import decode_in_steps
+from routebook.http_api.json_bodies import check_values_in_steps, decode_in_steps
 from routebook.http_api.middleware import PATH_PATTERN
 from routebook.http_api.openapi import ADMIN, BODY, INPUT, STORE, WRITE, not_found, problem_responses
 from routebook.http_api.problems import Problem
@@ -32,7 +32,6 @@ from routebook.http_api.schemas import INT32_MAX, INT64_MAX, RequestBody, Respon
 from routebook.model.broker import DataVersion, QueueData, Registration, RegistrationResult, Seat, TopicMapping
 from routebook.model.identity import Role
 from routebook.model.names import check_address, check_broker_id, check_name
-from routebook.protocol.body_json import check_values_in_steps
 from routebook.settings.fields import Settings
 
 _COUNT = Annotated[int, Field(ge=0, le=INT32_MAX)]
@@ -322,7 +321,7 @@ def _read_registration(
     """
     if len(body) > _SMALL_BODY_BYTES:
         yield
-    yield from check_values_in_steps(body, settings.max_json_values, "max_json_values")
+    yield from check_values_in_steps(body, settings.max_json_values)
     if len(body) <= _SMALL_BODY_BYTES:
         return register_broker(*seat, body=_validated_body(body), replace=replace)
     members = _members(body)
