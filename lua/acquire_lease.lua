@@ -12,11 +12,13 @@ reply    {status, version, lease in force} DONE, UNCHANGED (there is a leader)
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 
 local worker, nonce, lease_ms = ARGV[1], ARGV[2], ARGV[3]
 
+check_tables()
 local held = redis.call('GET', table_key('leader'))
 if held then
   return { UNCHANGED, current_version(), held }

@@ -13,6 +13,7 @@ reply    {status, version, instance, broker, id, incarnation, lost ms, source, 1
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: changes
@@ -24,6 +25,7 @@ reply    {status, version, instance, broker, id, incarnation, lost ms, source, 1
 local by, lease, worker = ARGV[1], ARGV[2], ARGV[3]
 local INSTANCES_PER_CALL, VALUES_PER_INSTANCE = 1000, 7
 
+check_tables()
 if not is_leader(lease) then
   return { FENCED, current_version() }
 end
@@ -36,6 +38,9 @@ end
 
 local adopted = {}
 local found = redis.call('HSCAN', lost, '0', 'COUNT', INSTANCES_PER_CALL)[2]
+for i = 1, #found, 2 do
+  check_hash('instance', found[i])
+end
 for i = 1, #found, 2 do
   local instance_name, incarnation, lost_ms, investigator = found[i], string.match(found[i + 1], '^(%S+) (%d+) (.*)$')
   if is_dead(investigator) then

@@ -14,6 +14,7 @@ reply    {status, version, number of entries, cursor} DONE, FENCED. cursor: empt
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: hashes
 -- include: json
@@ -27,6 +28,10 @@ reply    {status, version, number of entries, cursor} DONE, FENCED. cursor: empt
 local by, lease, broker, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local TOPICS_PER_PART = 500
 
+check_tables()
+for _, name in ipairs(redis.call('SMEMBERS', table_key('clusters'))) do
+  check_group(name, broker)
+end
 if not is_leader(lease) then
   return { FENCED, current_version(), 0, '' }
 end

@@ -14,11 +14,13 @@ reply    {status, version} DONE. version: of this stream
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: clock
 
 local worker, span_ms, rows, max_bytes = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local MAX_ENTRIES, SHARE_OF_NEWEST = 100000, 0.05
 
+check_tables()
 local now = server_ms()
 local head = redis.call('HMGET', META, 'pulse_version', 'pulse_ms', 'pulse_entry_bytes')
 local version = tonumber(head[1] or '0') + 1

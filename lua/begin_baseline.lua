@@ -13,12 +13,14 @@ reply    {status, version, request} DONE, FENCED. version: of this entry. reques
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: changes
 -- include: leadership
 
 local by, lease, cause = ARGV[1], ARGV[2], ARGV[3]
+check_tables()
 if not is_leader(lease) then
   return { FENCED, current_version(), '' }
 end

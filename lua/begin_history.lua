@@ -11,10 +11,12 @@ reply    {status, version, current name} DONE, UNCHANGED (it was renamed before)
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 
 local lost, new = ARGV[1], ARGV[2]
 
+check_tables()
 local history = redis.call('HGET', META, 'history') or ''
 if history ~= lost then
   return { UNCHANGED, current_version(), history }

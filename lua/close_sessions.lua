@@ -13,6 +13,7 @@ reply     {status, version, status, broker, id, incarnation, lost ms, source, 1 
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: sessions
@@ -23,6 +24,12 @@ local worker = ARGV[1]
 local FIRST_SESSION, SESSION_LENGTH, RESULT_LENGTH = 2, 5, 7
 local ENDED_KEPT_MS = 600000
 
+check_tables()
+check_hash('sessions', worker)
+check_sessions()
+for at = FIRST_SESSION, #ARGV, SESSION_LENGTH do
+  check_hash('instance', join_instance_name(ARGV[at], ARGV[at + 1]))
+end
 local now = server_ms()
 local sessions, ended = key_of('sessions', worker), table_key('ended')
 

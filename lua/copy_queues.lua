@@ -16,6 +16,7 @@ reply    {status, version, entries, cursor, revision, number changed} DONE, UNKN
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: slices
 -- include: staging
@@ -24,6 +25,10 @@ reply    {status, version, entries, cursor, revision, number changed} DONE, UNKN
 local staged, entries, broker, cursor, rule = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local ENTRIES_PER_PAGE = 4000
 
+check_hash('staged', staged)
+check_hash('staged-changes', staged)
+check_hash('queues', broker)
+check_hash('broker', broker)
 if not has_staged(staged, entries, 0) then
   return { UNKNOWN, current_version(), 0, '0', '', 0 }
 end

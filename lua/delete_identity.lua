@@ -11,6 +11,7 @@ reply    {status, version} DONE, UNKNOWN
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -18,6 +19,7 @@ reply    {status, version} DONE, UNKNOWN
 
 local by, name, carried = ARGV[1], ARGV[2], ARGV[3] == '1'
 
+check_tables()
 if redis.call('HDEL', table_key('identities'), name) == 0 and not carried then
   return { UNKNOWN, current_version() }
 end

@@ -12,6 +12,7 @@ reply    {status, version} DONE, UNKNOWN
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -20,6 +21,8 @@ reply    {status, version} DONE, UNKNOWN
 
 local by, namespace, key, carried = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 
+check_tables()
+check_hash('kv', namespace)
 local before = value_before(namespace, key)
 local known = redis.call('HGET', key_of('kv', namespace), key)
 if not known and not carried then

@@ -18,6 +18,7 @@ reply     {status, version, number of entries deleted, cursor} DONE, UNCHANGED (
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -29,6 +30,11 @@ reply     {status, version, number of entries deleted, cursor} DONE, UNCHANGED (
 local by, topic, cluster, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local FIRST_CARRIED, CARRIED_LENGTH, BROKERS_PER_RUN = 5, 2, 250
 
+check_tables()
+for at = FIRST_CARRIED, #ARGV, CARRIED_LENGTH do
+  check_hash('queues', ARGV[at])
+  check_hash('broker', ARGV[at])
+end
 local item, deleted, handled = '{"t":' .. quote(topic) .. ',"x":1}', 0, 0
 
 local function append_deletion(broker, before, last_cluster)
@@ -40,6 +46,14 @@ local function answer(next_cursor)
   return { deleted > 0 and DONE or UNCHANGED, current_version(), deleted, next_cursor }
 end
 
+-- A broker whose keys have a wrong type has no topics; it must not stop the script after others were changed.
+local function entry_of(broker)
+  if not has_type(key_of('queues', broker), 'hash') or not has_type(key_of('broker', broker), 'hash') then
+    return false
+  end
+  return redis.call('HGET', key_of('queues', broker), topic)
+end
+
 -- Returns the cursor in this cluster's set of brokers, '0' at its end.
 local function delete_in_cluster(name, at)
   repeat
@@ -47,7 +61,7 @@ local function delete_in_cluster(name, at)
     at = page[1]
     table.sort(page[2])
     for _, broker in ipairs(page[2]) do
-      local before = redis.call('HGET', key_of('queues', broker), topic)
+      local before = entry_of(broker)
       if before then
         redis.call('HDEL', key_of('queues', broker), topic)
         append_deletion(broker, before, name)

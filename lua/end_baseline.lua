@@ -13,12 +13,14 @@ reply    {status, version} DONE, FENCED
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: changes
 -- include: leadership
 
 local by, lease, begin, entries, request = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+check_tables()
 if not is_leader(lease) then
   return { FENCED, current_version() }
 end

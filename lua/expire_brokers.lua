@@ -18,6 +18,7 @@ reply     {status, version, number handled, notices, broker to stage, removed in
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: hashes
 -- include: json
@@ -37,6 +38,11 @@ reply     {status, version, number handled, notices, broker to stage, removed in
 
 local by, lease = ARGV[1], ARGV[2]
 local FIRST_INSTANCE, INSTANCE_LENGTH, INSTANCES_PER_BATCH, QUEUE_ENTRIES_PER_BATCH = 3, 3, 200, 10000
+check_tables()
+local last_instance = math.min(#ARGV, FIRST_INSTANCE + INSTANCES_PER_BATCH * INSTANCE_LENGTH - 1)
+for at = FIRST_INSTANCE, last_instance, INSTANCE_LENGTH do
+  check_instance(ARGV[at])
+end
 if not is_leader(lease) then
   return { FENCED, current_version(), 0, {}, '' }
 end
@@ -105,9 +111,15 @@ for at = FIRST_INSTANCE, #ARGV, INSTANCE_LENGTH do
     removed[#removed + 1] = ARGV[at]
   end
 end
-if #removed > 0 then  -- -#removed would be minus zero otherwise, which Redis 7.0 does not accept as an integer
-  redis.call('HINCRBY', table_key('expiry'), 'due', -#removed)
-  redis.call('HINCRBY', table_key('expiry'), 'instances', -#removed)
+-- Not HINCRBY, which fails if the value is no integer.
+local function reduce(field, number)
+  local value = tonumber(redis.call('HGET', table_key('expiry'), field) or '0') or 0
+  redis.call('HSET', table_key('expiry'), field, ms_text(math.max(value - number, 0)))
+end
+
+if #removed > 0 then
+  reduce('due', #removed)
+  reduce('instances', #removed)
 end
 local status, notices = #removed > 0 and DONE or UNCHANGED, smallest_id_notices(departed)
 return { status, current_version(), handled, notices, to_stage, unpack(removed) }

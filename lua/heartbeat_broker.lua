@@ -16,6 +16,7 @@ reply     {status, version, data version, gap} UNCHANGED, UNKNOWN, REFUSED. gap:
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: changes

@@ -11,6 +11,7 @@ reply     {status, version} DONE, UNCHANGED (it was held before), FENCED
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: changes
@@ -19,6 +20,7 @@ reply     {status, version} DONE, UNCHANGED (it was held before), FENCED
 -- include: leadership
 
 local by, lease, brokers = ARGV[1], ARGV[2], ARGV[3]
+check_tables()
 if not is_leader(lease) then
   return { FENCED, current_version() }
 end

@@ -16,6 +16,7 @@ reply     {status, version, next entry, number written} DONE, STALE (the part do
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -25,6 +26,10 @@ reply     {status, version, next entry, number written} DONE, STALE (the part do
 local by, file, from, is_last = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 local FIRST_ENTRY, ENTRY_LENGTH = 5, 4
 
+check_tables()
+for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do
+  check_hash('kv', ARGV[at])
+end
 local mark = redis.call('HGET', META, 'kv_imported')
 if mark == '1' or (not mark and redis.call('EXISTS', table_key('kv')) == 1) then
   return { UNCHANGED, current_version(), 0, 0 }

@@ -7,6 +7,8 @@ reply    {status, version} DONE, UNCHANGED (another worker noted it before)
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 
+check_tables()
 return { redis.call('HSETNX', META, 'restored', '1') == 1 and DONE or UNCHANGED, current_version() }

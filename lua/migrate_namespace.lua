@@ -9,10 +9,12 @@ reply    {status, version} DONE, UNCHANGED (the namespace has that layout alread
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 
 local schema = tonumber(ARGV[1])
 
+check_tables()
 -- When both names exist, the new one has been written by a newer worker: its value stays.
 local function rename_field(key, former, current)
   local value = redis.call('HGET', key, former)

@@ -13,10 +13,12 @@ reply    {status, version, ms, identity, history, schema} DONE, UNCHANGED, REFUS
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 
 local identity, history, schema = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
+check_tables()
 local found = tonumber(redis.call('HGET', META, 'schema') or schema)
 if found > schema then
   return { REFUSED, current_version(), '0', '', '', found }

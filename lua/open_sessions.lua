@@ -12,6 +12,7 @@ reply     {status, version, statuses} UNCHANGED. statuses: for each DONE, or STA
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: changes
@@ -21,6 +22,11 @@ reply     {status, version, statuses} UNCHANGED. statuses: for each DONE, or STA
 local by, worker = ARGV[1], ARGV[2]
 local FIRST_SESSION, SESSION_LENGTH = 3, 4
 
+check_tables()
+check_hash('sessions', worker)
+for at = FIRST_SESSION, #ARGV, SESSION_LENGTH do
+  check_hash('instance', join_instance_name(ARGV[at], ARGV[at + 1]))
+end
 local deadline_now = deadline_clock(by)
 local statuses = {}
 for at = FIRST_SESSION, #ARGV, SESSION_LENGTH do

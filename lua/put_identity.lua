@@ -18,6 +18,7 @@ reply    {status, version, conflict} DONE, REFUSED: 1 the name exists, 2 the acc
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -30,6 +31,7 @@ local access_key, certificate = ARGV[5], ARGV[6]
 local valid_ms, replaces, limit = tonumber(ARGV[7]), ARGV[8] == '1', tonumber(ARGV[9])
 local NAME_EXISTS, ACCESS_KEY_EXISTS, CERTIFICATE_EXISTS, TOO_MANY = 1, 2, 3, 4
 
+check_tables()
 local stored = read_hash(table_key('identities'))
 local now, created, count = server_ms(), nil, 0
 for other, packed in pairs(stored) do

@@ -15,6 +15,7 @@ reply    {status, version, setting} DONE, UNCHANGED, LIMITED. setting: of the li
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -24,6 +25,8 @@ reply    {status, version, setting} DONE, UNCHANGED, LIMITED. setting: of the li
 local by, namespace, key, value, sha256 = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local max_count, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
 
+check_tables()
+check_hash('kv', namespace)
 if redis.call('HGET', key_of('kv', namespace), key) == value then
   return { UNCHANGED, current_version() }
 end

@@ -47,6 +47,7 @@ reply     {status, version, incarnation, master address, master HA address, gap,
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: hashes
 -- include: json
@@ -79,6 +80,12 @@ local counts = { new = tonumber(ARGV[23]), differing = tonumber(ARGV[24]), dropp
   mappings = tonumber(ARGV[26]) }
 local FIRST_ITEM = 27
 
+check_tables()
+check_group(cluster, broker)
+check_hash('instance', join_instance_name(cluster, address))
+check_hash('sessions', worker)
+check_hash('staged', staged)
+check_hash('staged-changes', staged)
 local registration = { by = by, cluster = cluster, broker = broker, id = id, address = address, ha = ha, zone = zone,
   acting = acting, timeout = timeout, version = version, digest = digest, filters = filters, guarded = guarded }
 local instance_name = join_instance_name(cluster, address)
@@ -98,6 +105,10 @@ if is_accepted and decision.may_publish and is_staged_otherwise then
 end
 
 local items = read_items(ARGV, FIRST_ITEM, counts)
+for at = items.mappings.from, items.mappings.to, 3 do
+  check_hash('mapping', ARGV[at])
+  check_hash('broker', ARGV[at])
+end
 local function topic_limit_exceeded()
   local key = key_of('queues', broker)
   local grows = staged == '' and grows_beyond(key, math.max(counts.new - counts.dropped, 0), limits.topics)

@@ -14,6 +14,7 @@ reply     {status, version, number of entries put} DONE, UNCHANGED, UNKNOWN (a b
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -26,6 +27,11 @@ reply     {status, version, number of entries put} DONE, UNCHANGED, UNKNOWN (a b
 local by, topic, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local FIRST_ENTRY, ENTRY_LENGTH = 4, 3
 
+check_tables()
+for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do
+  check_hash('broker', ARGV[at])
+  check_hash('queues', ARGV[at])
+end
 local function is_known_topic()
   for _, broker in ipairs(all_broker_names()) do
     if redis.call('HEXISTS', key_of('queues', broker), topic) == 1 then

@@ -12,6 +12,7 @@ reply     {status, version} DONE, UNCHANGED (there is no hold), FENCED
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: changes
@@ -19,6 +20,7 @@ reply     {status, version} DONE, UNCHANGED (there is no hold), FENCED
 -- include: leadership
 
 local by, expire_due, lease = ARGV[1], ARGV[2] == '1', ARGV[3]
+check_tables()
 local expiry = table_key('expiry')
 if lease ~= '' and not is_leader(lease) then
   return { FENCED, current_version() }

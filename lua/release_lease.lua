@@ -9,11 +9,13 @@ reply    {status, version} DONE, FENCED (it had ended)
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: leadership
 
 local lease = ARGV[1]
 
+check_tables()
 if not is_leader(lease) then
   return { FENCED, current_version() }
 end

@@ -13,6 +13,7 @@ reply     {status, version, number removed} DONE, UNCHANGED, FENCED
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: hashes
 -- include: json
@@ -28,6 +29,10 @@ reply     {status, version, number removed} DONE, UNCHANGED, FENCED
 
 local by, lease = ARGV[1], ARGV[2]
 local FIRST_GROUP, GROUP_LENGTH = 3, 2
+check_tables()
+for at = FIRST_GROUP, #ARGV, GROUP_LENGTH do
+  check_group('', ARGV[at])
+end
 if not is_leader(lease) then
   return { FENCED, current_version(), 0 }
 end

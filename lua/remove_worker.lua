@@ -16,6 +16,7 @@ reply    {status, version} DONE, STALE (sessions remain: call again), UNCHANGED 
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: changes
@@ -29,6 +30,14 @@ reply    {status, version} DONE, STALE (sessions remain: call again), UNCHANGED 
 local by, lease, worker, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local INSTANCES_PER_RUN = math.min(1000, instances_per_call())
 
+check_tables()
+check_hash('sessions', worker)
+check_sessions()
+local sessions = key_of('sessions', worker)
+local found = redis.call('HSCAN', sessions, '0', 'COUNT', INSTANCES_PER_RUN)[2]
+for i = 1, #found, 2 do
+  check_hash('instance', found[i])
+end
 if lease ~= '' and not is_leader(lease) then
   return { FENCED, current_version() }
 end
@@ -41,8 +50,6 @@ end
 -- First, so that a worker that is alive after all notices that it was removed (renew_worker_lease).
 redis.call('HDEL', table_key('workers:about'), worker)
 local alive_at = (lease ~= '' and lease_end) and tonumber(lease_end) - lease_ms or deadline_now
-local sessions = key_of('sessions', worker)
-local found = redis.call('HSCAN', sessions, '0', 'COUNT', INSTANCES_PER_RUN)[2]
 for i = 1, #found, 2 do
   local instance_name, incarnation = found[i], string.match(found[i + 1], '^%d+ (.*)$')
   local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'timeout')

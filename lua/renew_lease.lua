@@ -10,11 +10,13 @@ reply    {status, version} DONE, FENCED (it had ended)
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: leadership
 
 local lease, lease_ms = ARGV[1], ARGV[2]
 
+check_tables()
 if not is_leader(lease) then
   return { FENCED, current_version() }
 end

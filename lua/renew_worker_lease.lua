@@ -14,6 +14,7 @@ reply    {status, version, ms, identity, history, is known} DONE. is known: 0 fo
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: changes
@@ -21,6 +22,7 @@ reply    {status, version, ms, identity, history, is known} DONE. is known: 0 fo
 
 local by, worker, lease_ms, about = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
+check_tables()
 local deadline_now, server_now = deadline_clock(by)
 redis.call('HSET', META, 'alive_ms', ms_text(server_now))
 -- Leases use the deadline clock too, so an outage does not end them.

@@ -23,6 +23,7 @@ reply     {status, version, number written} DONE, UNCHANGED (nothing was absent)
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -37,6 +38,15 @@ local revision, seats, clusters = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 local mappings, instances = tonumber(ARGV[10]), tonumber(ARGV[11])
 local FIRST_ITEM, INSTANCE_LENGTH, QUEUE_LENGTH = 12, 7, 3
 
+check_tables()
+check_group(cluster, broker)
+for item = FIRST_ITEM + 2 * seats, FIRST_ITEM + 2 * seats + clusters - 1 do
+  check_type(key_of('cluster', ARGV[item]), 'set')
+end
+local first_instance = FIRST_ITEM + 2 * seats + clusters + 2 * mappings
+for item = first_instance, first_instance + INSTANCE_LENGTH * instances - 1, INSTANCE_LENGTH do
+  check_hash('instance', ARGV[item])
+end
 if not is_at(position) then
   return { STALE, current_version(), 0 }
 end

@@ -9,11 +9,13 @@ reply    {status, version, since} DONE, UNCHANGED (requested before). since: ms 
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 
 local cause = ARGV[1]
 
+check_tables()
 local is_first = redis.call('HSETNX', META, 'baseline_requested', ms_text(server_ms()) .. ' ' .. cause) == 1
 local since = string.match(redis.call('HGET', META, 'baseline_requested'), '^(%d+) ')
 return { is_first and DONE or UNCHANGED, current_version(), since }

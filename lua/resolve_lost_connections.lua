@@ -9,6 +9,7 @@ reply     {status, version, number resolved} UNCHANGED
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: established
@@ -16,6 +17,7 @@ reply     {status, version, number resolved} UNCHANGED
 
 local FIRST_LOSS, LOSS_LENGTH = 1, 3
 
+check_tables()
 local resolved = 0
 for at = FIRST_LOSS, #ARGV, LOSS_LENGTH do
   if remove_lost_connection(join_instance_name(ARGV[at], ARGV[at + 1]), ARGV[at + 2]) then

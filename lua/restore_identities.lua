@@ -11,6 +11,7 @@ reply     {status, version, number written} DONE, UNCHANGED, STALE (the store st
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -21,6 +22,7 @@ reply     {status, version, number written} DONE, UNCHANGED, STALE (the store st
 local by, position = ARGV[1], ARGV[2]
 local FIRST_ENTRY, ENTRY_LENGTH = 3, 2
 
+check_tables()
 if position ~= '' and not is_at(position) then
   return { STALE, current_version(), 0 }
 end

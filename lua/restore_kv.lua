@@ -12,6 +12,7 @@ reply     {status, version, number written} DONE, UNCHANGED, STALE (the store st
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -22,6 +23,8 @@ reply     {status, version, number written} DONE, UNCHANGED, STALE (the store st
 local by, position, namespace = ARGV[1], ARGV[2], ARGV[3]
 local FIRST_ENTRY, ENTRY_LENGTH = 4, 3
 
+check_tables()
+check_hash('kv', namespace)
 if position ~= '' and not is_at(position) then
   return { STALE, current_version(), 0 }
 end

@@ -14,6 +14,7 @@ reply     {status, version, number written} DONE, UNCHANGED, STALE (the group ha
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -25,6 +26,9 @@ reply     {status, version, number written} DONE, UNCHANGED, STALE (the group ha
 local by, broker, revision = ARGV[1], ARGV[2], ARGV[3]
 local FIRST_ENTRY, ENTRY_LENGTH = 4, 3
 
+check_tables()
+check_hash('broker', broker)
+check_hash('queues', broker)
 if redis.call('HGET', key_of('broker', broker), 'rev') ~= revision then
   return { STALE, current_version(), 0 }
 end

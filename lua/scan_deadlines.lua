@@ -21,6 +21,7 @@ reply     {status, version, deadline clock, number of instances, number due, num
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: changes
@@ -32,6 +33,7 @@ reply     {status, version, deadline clock, number of instances, number due, num
 
 local by, lease, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local brake = { percent = tonumber(ARGV[4]), minimum = tonumber(ARGV[5]), window = tonumber(ARGV[6]) }
+check_tables()
 if not is_leader(lease) then
   return { FENCED, current_version() }
 end
@@ -42,7 +44,8 @@ local deadlines, expiry = table_key('deadlines'), table_key('expiry')
 local function pause_clock(since)
   local paused_at = tonumber(redis.call('HGET', expiry, 'paused_at') or since)
   local advanced = math.max(deadline_now - paused_at, 0)
-  redis.call('HINCRBY', META, 'paused_ms', ms_text(advanced))
+  local paused = tonumber(redis.call('HGET', META, 'paused_ms') or '0')
+  redis.call('HSET', META, 'paused_ms', ms_text(paused + advanced))
   redis.call('HSET', expiry, 'paused_at', ms_text(paused_at))
   redis.call('HSETNX', expiry, 'paused_from_ms', ms_text(server_now - advanced))
   deadline_now = deadline_now - advanced
@@ -81,14 +84,15 @@ redis.call('HSET', expiry, 'last_scan_ms', ms_text(server_now), 'instances', ins
 
 local function holds_seat(instance_name, broker, id)
   local address = string.match(instance_name, '([^/]*)$')
-  return broker and redis.call('HGET', key_of('broker', broker), 'addr:' .. id) == address
+  return broker and has_type(key_of('broker', broker), 'hash') and redis.call('HGET', key_of('broker', broker), 'addr:' .. id) == address
 end
 
 local listed = {}
 local found = redis.call('ZRANGEBYSCORE', deadlines, '-inf', '(' .. upto, 'WITHSCORES', 'LIMIT', 0, limit)
 for i = 1, #found, 2 do
   local instance_name, deadline = found[i], found[i + 1]
-  local known = redis.call('HMGET', key_of('instance', instance_name), 'inc', 'broker', 'id')
+  local key = key_of('instance', instance_name)
+  local known = has_type(key, 'hash') and redis.call('HMGET', key, 'inc', 'broker', 'id') or {}
   local counts = holds_seat(instance_name, known[2], known[3]) and is_established(instance_name)
   if tonumber(deadline) > tonumber(released_to) and (not counts or is_held(instance_name)) then
     counting = counting - 1  -- those whose removal is held are added below

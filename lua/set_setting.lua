@@ -12,6 +12,7 @@ reply    {status, version} DONE, UNCHANGED
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -20,6 +21,7 @@ reply    {status, version} DONE, UNCHANGED
 
 local by, key, value, shown = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
+check_tables()
 if redis.call('HGET', table_key('settings'), key) == value then
   return { UNCHANGED, current_version() }
 end

@@ -15,6 +15,7 @@ reply     {status, version, number of topics} DONE, UNCHANGED, UNKNOWN (the grou
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: json
 -- include: clock
@@ -27,6 +28,9 @@ reply     {status, version, number of topics} DONE, UNCHANGED, UNKNOWN (the grou
 
 local by, broker, writable, cause, staged = ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4], ARGV[5]
 
+check_tables()
+check_hash('broker', broker)
+check_hash('queues', broker)
 local group = redis.call('HMGET', key_of('broker', broker), 'cluster', 'rev')
 local cluster, revision = group[1], group[2] or '0'
 if must_stage_permissions(broker, staged, revision) then

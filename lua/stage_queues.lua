@@ -16,6 +16,7 @@ reply     {status, version, entries, chunks} DONE, UNKNOWN (the staged table has
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: slices
 -- include: staging
@@ -26,6 +27,8 @@ local FIRST_ITEM = 6
 local FIRST_DROPPED = FIRST_ITEM + 2 * put
 local FIRST_CHUNK = FIRST_DROPPED + dropped
 
+check_hash('staged', staged)
+check_hash('staged-changes', staged)
 if not has_staged(staged, entries, chunks) then
   return { UNKNOWN, current_version(), 0, 0 }
 end

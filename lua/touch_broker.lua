@@ -19,6 +19,7 @@ reply     {status, version, incarnation, master address, master HA address, gap}
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: clock
 -- include: changes
@@ -39,11 +40,13 @@ if not is_same then
   return { STALE, current_version(), '', '', '', -1 }
 end
 
+-- All keys are read before the first one is written, so that one of a wrong type stops the script before.
+local master, master_ha = master_of(cluster, broker, id)
+local heartbeat = read_heartbeat(instance_name)
 local deadline_now, server_now, version = deadline_clock(by)
-local gap = record_heartbeat(instance_name, known[4], deadline_now, server_now)
 if worker ~= '' then
   open_session(worker, stamp, instance_name, known[1], deadline_now)
   record_source(by, instance_name)
 end
-local master, master_ha = master_of(cluster, broker, id)
+local gap = write_heartbeat(heartbeat, instance_name, known[4], deadline_now, server_now)
 return { UNCHANGED, version, known[1], master, master_ha, gap }

@@ -26,6 +26,7 @@ reply     {status, version, statuses, notices, broker to stage, 1 if a hold bega
 ]]
 -- include: statuses
 -- include: keys
+-- include: types
 -- include: version
 -- include: hashes
 -- include: json
@@ -49,6 +50,14 @@ local FIRST_REQUEST, REQUEST_LENGTH, QUEUE_ENTRIES_PER_BATCH = 4, 10, 10000
 local UNLESS_CONNECTED = '-'
 local REQUESTS_PER_BATCH = math.min(100, instances_per_call())
 
+check_tables()
+check_sessions()
+local last_request = math.min(#ARGV, FIRST_REQUEST + REQUESTS_PER_BATCH * REQUEST_LENGTH - 1)
+for at = FIRST_REQUEST, last_request, REQUEST_LENGTH do
+  local cluster, broker, address = ARGV[at + 4], ARGV[at + 5], ARGV[at + 7]
+  check_group(cluster, broker)
+  check_hash('instance', join_instance_name(cluster, address))
+end
 local deadline_now = deadline_clock(ARGV[FIRST_REQUEST])
 local touched_in_all, departed, has_hold_begun = 0, {}, false
 

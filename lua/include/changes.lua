@@ -6,6 +6,19 @@ can be applied without reading entries. Uses: keys, clock.
 ]]
 local BYTES_BESIDE_PAYLOAD, BYTES_PER_MARK = 40, 1048576
 
+-- Returns the time in the entry's id. It is later than `ms` only if `meta` was deleted and the clock was set back: an id
+-- must be greater than the one before.
+local function append_entry(ms, version, payload)
+  local key = table_key('changes')
+  local reply = redis.pcall('XADD', key, ms .. '-' .. ms_text(version), 'd', payload)
+  if type(reply) == 'table' and reply.err then
+    local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+    ms = ms_text(tonumber(string.match(last[1], '^%d+')) + 1)
+    redis.call('XADD', key, ms .. '-' .. ms_text(version), 'd', payload)
+  end
+  return ms
+end
+
 -- `queues`: the items of a field `queues` that ends the entry, or nil. It is a parameter of its own because it may
 -- have 200 KB, and every expression with `..` copies it.
 local function append_change(kind, by, fields, queues)
@@ -15,8 +28,8 @@ local function append_change(kind, by, fields, queues)
   local opening = '{"v":1,"kind":"' .. kind .. '",' .. by .. (fields ~= '' and ',' or '') .. fields
   local payload = queues and opening .. ',"queues":[' .. queues .. ']}' or opening .. '}'
   local bytes = written + #payload + BYTES_BESIDE_PAYLOAD
+  ms = append_entry(ms, version, payload)
   redis.call('HSET', META, 'version', ms_text(version), 'ms', ms, 'bytes', ms_text(bytes))
-  redis.call('XADD', table_key('changes'), ms .. '-' .. ms_text(version), 'd', payload)
   if math.floor(bytes / BYTES_PER_MARK) > math.floor(written / BYTES_PER_MARK) then
     redis.call('ZADD', table_key('changes:marks'), ms_text(bytes), ms_text(version))
   end

@@ -30,8 +30,12 @@ local function record_new_instance(instance_name, deadline_now)
   end
 end
 
-local function establish_when_old_enough(instance_name, deadline_now)
-  local since = redis.call('ZSCORE', table_key('new-instances'), instance_name)
+local function registered_at(instance_name)
+  return redis.call('ZSCORE', table_key('new-instances'), instance_name)
+end
+
+-- `since`: what registered_at returned.
+local function establish_when_old_enough(instance_name, since, deadline_now)
   if since and deadline_now - tonumber(since) >= ESTABLISHED_AFTER_MS then
     redis.call('ZREM', table_key('new-instances'), instance_name)
   end

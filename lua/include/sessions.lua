@@ -28,10 +28,20 @@ local function open_session(worker, stamp, instance_name, incarnation, deadline_
   local key = key_of('sessions', worker)
   local held = string.match(redis.call('HGET', key, instance_name) or '', '^(%d+) ')
   local newest = math.max(tonumber(stamp), tonumber(held or '0'))
+  -- Everything is read before the first write, which also checks the types of the keys.
+  local has_lease = redis.call('ZSCORE', table_key('workers'), worker)
+  local is_lost = redis.call('HEXISTS', table_key('lost'), instance_name) == 1
+  local is_held = redis.call('ZSCORE', table_key('held'), instance_name)
   redis.call('HSET', key, instance_name, ms_text(newest) .. ' ' .. incarnation)
-  redis.call('ZADD', table_key('workers'), 'NX', ms_text(deadline_now + FIRST_LEASE_MS), worker)
-  redis.call('HDEL', table_key('lost'), instance_name)
-  redis.call('ZREM', table_key('held'), instance_name)
+  if not has_lease then
+    redis.call('ZADD', table_key('workers'), ms_text(deadline_now + FIRST_LEASE_MS), worker)
+  end
+  if is_lost then
+    redis.call('HDEL', table_key('lost'), instance_name)
+  end
+  if is_held then
+    redis.call('ZREM', table_key('held'), instance_name)
+  end
 end
 
 local function has_session(instance_name, incarnation)

@@ -8,9 +8,16 @@ from collections.abc import Mapping
 
 from redis.exceptions import RedisError
 
-from routebook.errors import StoreError, StoreRefusalError
+from routebook.errors import StoreError, StoreRefusalError, StoreUnsuitableError
 
 _IN_SCRIPT = re.compile(r"-(OOM|READONLY|MISCONF|NOPERM|NOREPLICAS|MASTERDOWN|CLUSTERDOWN)\b ?(.*)", re.DOTALL)
+
+_WRONG_TYPE = re.compile(r"WRONGTYPE (rb:\{.*?)(?:\.? script: .*)?$", re.DOTALL)
+"""From `lua/include/types.lua`: the script wrote nothing."""
+_WRONG_TYPE_ADVICE = (
+    "Something other than Routebook made it. RENAME it to another name; what belongs there is written back by the "
+    "workers and brokers."
+)
 
 _ADVICE: Mapping[str, str] = {
     "LOADING": "It is loading its data after a start; wait.",
@@ -76,6 +83,8 @@ def translate_reply(error: RedisError) -> StoreError:
             code, text = found[1], found[2]
         elif "ACL failure in script" in text or "can't run this command or subcommand" in text:
             code = "NOPERM"
+    if found := _WRONG_TYPE.search(text):
+        return StoreUnsuitableError(f"The store's key {found[1]}.", advice=_WRONG_TYPE_ADVICE)
     if code == "NOSCRIPT":
         return NoScriptError(f"The store answers NOSCRIPT {text}")
     if code in _ADVICE:
