@@ -7,7 +7,7 @@ local function read_heartbeat(instance_name)
   redis.call('ZSCORE', table_key('deadlines'), instance_name)  -- fails if it has another type, before the first write
   return {
     before = redis.call('ZSCORE', table_key('heartbeats'), instance_name),
-    is_held = redis.call('ZSCORE', table_key('held'), instance_name),
+    is_removal_held = redis.call('ZSCORE', table_key('held'), instance_name),
     registered_at = registered_at(instance_name),
   }
 end
@@ -15,7 +15,7 @@ end
 local function write_heartbeat(known, instance_name, timeout_ms, deadline_now, server_now)
   redis.call('ZADD', table_key('heartbeats'), ms_text(server_now), instance_name)
   redis.call('ZADD', table_key('deadlines'), ms_text(deadline_now + tonumber(timeout_ms)), instance_name)
-  if known.is_held then
+  if known.is_removal_held then
     redis.call('ZREM', table_key('held'), instance_name)
   end
   establish_when_old_enough(instance_name, known.registered_at, deadline_now)

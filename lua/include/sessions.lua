@@ -31,7 +31,7 @@ local function open_session(worker, stamp, instance_name, incarnation, deadline_
   -- Everything is read before the first write, which also checks the types of the keys.
   local has_lease = redis.call('ZSCORE', table_key('workers'), worker)
   local is_lost = redis.call('HEXISTS', table_key('lost'), instance_name) == 1
-  local is_held = redis.call('ZSCORE', table_key('held'), instance_name)
+  local is_removal_held = redis.call('ZSCORE', table_key('held'), instance_name)
   redis.call('HSET', key, instance_name, ms_text(newest) .. ' ' .. incarnation)
   if not has_lease then
     redis.call('ZADD', table_key('workers'), ms_text(deadline_now + FIRST_LEASE_MS), worker)
@@ -39,7 +39,7 @@ local function open_session(worker, stamp, instance_name, incarnation, deadline_
   if is_lost then
     redis.call('HDEL', table_key('lost'), instance_name)
   end
-  if is_held then
+  if is_removal_held then
     redis.call('ZREM', table_key('held'), instance_name)
   end
 end

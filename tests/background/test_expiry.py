@@ -29,7 +29,7 @@ async def register_numbered(worker: InProcessWorker, number: int, *, timeout_ms:
 async def test_a_silent_broker_expires_and_one_with_heartbeats_does_not(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, **FAST) as worker:
         worker.lead()
-        await register_numbered(worker, 1, timeout_ms=500)
+        await register_numbered(worker, 1, timeout_ms=1000)
         # Long enough that no heartbeat comes too late on a busy machine.
         await register_numbered(worker, 2, timeout_ms=2000)
 
