@@ -23,6 +23,9 @@ FLAGS = {
 }
 TOPICS = tuple(FLAGS)
 ABOVE_DOUBLES = 2**53 + 1
+MAX_QUEUES = 65_536
+MAX_STATE_VERSION = 100_000_000
+"""Larger values of both are refused (test_known_differences)."""
 T0 = 1_700_000_000_000
 OLD_VERSIONS = (399, 401, 411)
 NEW_VERSIONS = (413, 479, NEWEST)
@@ -51,9 +54,9 @@ def data_version(dice: Random) -> dict[str, Any]:
         "timestamp": T0 + dice.choice([0, 0, 0, 1]),
     }
     if dice.random() < 0.05:
-        fields[dice.choice(["counter", "stateVersion"])] = dice.choice(
-            [ABOVE_DOUBLES, ABOVE_DOUBLES - 1, -1, 2**63 - 1]
-        )
+        extreme = dice.choice([ABOVE_DOUBLES, ABOVE_DOUBLES - 1, -1, 2**63 - 1])
+        field = dice.choice(["counter", "stateVersion"])
+        fields[field] = min(extreme, MAX_STATE_VERSION) if field == "stateVersion" else extreme
     if dice.random() < 0.05:
         fields["counter"] = str(fields["counter"])
     if dice.random() < 0.06:
@@ -73,7 +76,7 @@ def topic_config(dice: Random, name: str) -> dict[str, Any]:
         "attributes": dice.choice([{}, {"+message.type": "FIFO"}]),
     }
     if dice.random() < 0.1:
-        fields["readQueueNums"] = dice.choice(["8", -1, 2**31 - 1])
+        fields["readQueueNums"] = dice.choice(["8", -1, MAX_QUEUES])
     if dice.random() < 0.06:
         del fields[dice.choice([key for key in fields if key not in {"topicName", "topicSysFlag"}])]
     if dice.random() < 0.06:

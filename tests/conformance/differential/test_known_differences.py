@@ -29,10 +29,10 @@ SEAT: Mapping[str, object] = {
 QUEUES = b'{"queueDatas":[{"brokerName":"@a","perm":6,"readQueueNums":1,"writeQueueNums":1}]}'
 
 
-def table(*topics: object, **wrapper: object) -> bytes:
+def table(*topics: object, state_version: int = 0, **wrapper: object) -> bytes:
     """The body of a registration. A topic is its name or its whole configuration."""
     configs = {f"@{i}": {"topicName": topic} if isinstance(topic, str) else topic for i, topic in enumerate(topics)}
-    version = {"counter": 1, "stateVersion": 0, "timestamp": 1}
+    version = {"counter": 1, "stateVersion": state_version, "timestamp": 1}
     return json.dumps(
         {"topicConfigSerializeWrapper": {"dataVersion": version, "topicConfigTable": configs} | wrapper}
     ).encode()
@@ -81,6 +81,12 @@ KNOWN_DIFFERENCES = {
     "103 with a negative id": KnownDifference(registered(GOOD, brokerId="-1"), 0, 1, (True, False)),
     "103 with a long topic": KnownDifference(registered(table("@one", "@" + LONG)), 0, 1, (True, False)),
     "103 with a control character": KnownDifference(registered(table("@one", "@\n")), 0, 1, (True, False)),
+    "103 with too many queues": KnownDifference(
+        registered(table("@one", {"topicName": "@two", "perm": 6, "readQueueNums": 2**31 - 1})), 0, 1, (True, False)
+    ),
+    "103 with an impossible state version": KnownDifference(
+        registered(table("@one", "@two", state_version=2**63 - 1)), 0, 1, (True, False)
+    ),
     "103 with an empty name": KnownDifference(registered(GOOD, brokerName=""), 0, 1),
     "217 with a long topic": KnownDifference(Request(217, {"topic": "@" + LONG}, QUEUES), 0, 1, registered_before=True),
     "100 with a long value": KnownDifference(
