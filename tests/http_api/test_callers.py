@@ -239,6 +239,22 @@ async def test_reads_need_no_token(public_worker: Worker) -> None:
         assert (await public_worker.http.get(path)).status_code == 200
 
 
+READS = ["/v1/routes/TopicA", "/v1/routes/TopicA?min_version=0", "/v1/topics", "/v1/status", "/v1/changes", "/v1/watch"]
+
+
+@pytest.mark.parametrize("path", READS)
+async def test_reads_can_demand_a_token(namespace: Namespace, path: str) -> None:
+    async with running(namespace, http_reads="token", **ALL_ADDRESSES) as worker:
+        await worker.put_broker()
+        assert kind(await send(worker, "GET", path)) == (401, "token-missing")
+        assert kind(await send(worker, "GET", path, bearer("wrong"))) == (401, "token-wrong")
+        headers = await token_of(worker, Role.READ)
+        async with worker.http.stream("GET", path, headers=headers) as answer:
+            assert answer.status_code == 200
+        for open_path in ("/rocketmq/nsaddr", "/docs", "/openapi.json"):
+            assert (await worker.http.get(open_path)).status_code == 200
+
+
 # -- guesses
 
 

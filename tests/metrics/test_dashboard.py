@@ -25,6 +25,7 @@ NOT_SHOWN = {
     "routebook_http_request_seconds",
     "routebook_history_readers",
     "routebook_audit_records_total",
+    "routebook_open_access",
 }
 BUILD_INFO = 'routebook_build_info{namespace=~"$namespace", job=~"$job"}'
 UNITS = {"short", "s", "bytes", "percentunit", "reqps", "cps", "ops"}

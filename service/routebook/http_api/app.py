@@ -25,6 +25,7 @@ from routebook.http_api import (
     snapshot,
 )
 from routebook.http_api.audit import AuditMiddleware
+from routebook.http_api.callers import ReadGuard
 from routebook.http_api.dependencies import AppContext
 from routebook.http_api.hosts import HostMiddleware
 from routebook.http_api.json_bodies import JsonMiddleware
@@ -103,6 +104,8 @@ def create_app(
     app = AuditMiddleware(app, registry.audit, registry.worker)
     app = ReadMiddleware(app, registry)
     app = LookupEndpoint(app, registry, metrics)
+    if live_settings.current.http_reads == "token":
+        app = ReadGuard(app, context)
     app = HostMiddleware(app, registry, live_settings.current)
     return HttpApp(app, watchers)
 

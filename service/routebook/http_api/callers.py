@@ -18,12 +18,14 @@ from ipaddress import IPv6Address, ip_address
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from fastapi import Depends, Request, Security
+from fastapi import Depends, Request, Response, Security
 from fastapi.security import HTTPBearer
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as ASGIScope
 
-from routebook.errors import ForbiddenError, NotReadyError
+from routebook.errors import ForbiddenError, NotReadyError, RoutebookError
 from routebook.http_api import problems
-from routebook.http_api.audit import note_of, source_of
+from routebook.http_api.audit import note_of, object_of, source_of
 from routebook.http_api.dependencies import AppContext, ContextDep
 from routebook.http_api.problems import Problem
 from routebook.listeners.peers import Peer
@@ -298,3 +300,39 @@ def _is_same_origin(origin: str, host_header: str) -> bool:
     except ValueError:
         return False
     return bool(page.hostname) and page.hostname == here.hostname and ports[0] == ports[1]
+
+
+_OPEN_READS: Final = ("/rocketmq/", "/docs", "/openapi.json")
+"""RocketMQ's peers cannot send a token when they ask for their name servers, and the others describe the API only."""
+
+
+class ReadGuard:
+    """Demands the role `read` of every read. Only used with `http_reads=token`, so that open reads cost nothing."""
+
+    def __init__(self, app: ASGIApp, context: AppContext) -> None:
+        self._app = app
+        self._context = context
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and not scope["path"].startswith(_OPEN_READS):
+            try:
+                self._check(Request(scope))
+            except RoutebookError as error:
+                await self._refuse(problems.error_response(error), scope, receive, send)
+                return
+            except Problem as error:
+                response = problems.problem_response(error.kind, error.detail, advice=error.advice)
+                await self._refuse(response, scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _check(self, request: Request) -> None:
+        """Every role may read, and policies limit changes only."""
+        if identify(request, self._context) is None:
+            raise _missing_token(self._context, Role.READ)
+
+    async def _refuse(self, response: Response, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        registry = self._context.registry
+        caller = Caller(ANONYMOUS, source_of(scope), worker=registry.worker, port="http", verb="read")
+        registry.audit.refused(caller, what=object_of(scope), reason=f"status {response.status_code}")
+        await response(scope, receive, send)

@@ -92,11 +92,18 @@ def diagnose_service(url: str, token: str, verify: ssl.SSLContext | bool) -> lis
         status = answer.json()
     except (httpx.TransportError, httpx.InvalidURL):
         return [Finding("warning", "service", f"no answer at {url}", "Start the service, or name another with --url.")]
-    except (httpx.HTTPStatusError, ValueError):
-        return [
-            Finding("error", "service", f"the server at {url} is not a Routebook", "Name its HTTP port with --url.")
-        ]
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code in (401, 403, 429):
+            advice = "Set ROUTEBOOK_TOKEN to a token of this service (`routebook token create`)."
+            return [Finding("error", "service", f"the service at {url} refuses the token, or demands one", advice)]
+        return [_no_routebook(url)]
+    except ValueError:
+        return [_no_routebook(url)]
     return list(judge_status(url, status))
+
+
+def _no_routebook(url: str) -> Finding:
+    return Finding("error", "service", f"the server at {url} is not a Routebook", "Name its HTTP port with --url.")
 
 
 def judge_status(url: str, status: dict[str, Any]) -> Iterator[Finding]:

@@ -533,6 +533,13 @@ class Settings(LimitSettings):
             "to this machine cannot use the service (DNS rebinding)."
         ),
     )
+    http_reads: Literal["open", "token"] = setting(
+        "open",
+        why=(
+            "Whether reads over HTTP need a token (or a client certificate) of any role. Open, as lookups on the "
+            "remoting port are. The list of name servers (/rocketmq/…) stays open, because RocketMQ sends no token."
+        ),
+    )
     min_version_wait_ms: int = setting(
         5_000, ge=0, le=_DAY_MS,
         why="How long a request with ?min_version= may wait until this worker has seen that version. 0: not at all.",
