@@ -70,6 +70,12 @@ def test_a_zone_that_was_signed_is_accepted() -> None:
     assert result(check_signature_in_steps(SECRET, signed, b""))
 
 
+def test_a_zone_that_is_added_to_a_registration_is_refused() -> None:
+    ext, body = VECTORS["a registration with a body"]
+    assert result(check_signature_in_steps(SECRET, ext, body, allows_added_zone=False))
+    assert not result(check_signature_in_steps(SECRET, ext | {"__ZONE_NAME": "x"}, body, allows_added_zone=False))
+
+
 @pytest.mark.parametrize("signature", ["", "x", "\ud800", "v2pUIHQE/kvOq/Ac2uXPsmfudO0", "ü" * 100])
 def test_a_malformed_signature_is_refused(signature: str) -> None:
     assert not result(check_signature_in_steps(SECRET, LOOKUP | {"Signature": signature}, b""))

@@ -145,7 +145,8 @@ class Permissions:
             identity = self._registry.identities.by_certificates(connection.certificate_names)
         else:
             identity, secret = found
-            steps = check_signature_in_steps(secret, ext, context.request.body)
+            is_registration = context.request.code == RequestCode.REGISTER_BROKER
+            steps = check_signature_in_steps(secret, ext, context.request.body, allows_added_zone=not is_registration)
             if not await self._registry.long_work.run(steps):
                 raise self._failed_sign_in(connection)
             connection.signed_in_as = ext[ACCESS_KEY]

@@ -6,7 +6,8 @@ then the body. It covers neither the request code nor the opaque number, a time 
 recorded request can be sent again, and docs/security.md says what that means.
 
 Java clients with a zone add the zone's fields after they have signed, while brokers add them before. So both forms are
-accepted. All that a forged zone can do is filter the answer to the lookup that carries it.
+accepted, except of a registration, whose zone is stored. All that a forged zone can do then is filter the answer to the
+lookup that carries it.
 """
 
 import hmac
@@ -31,11 +32,13 @@ def sign(secret: str, content: bytes) -> str:
     return b64encode(hmac.digest(secret.encode(), content, ALGORITHM)).decode()
 
 
-def check_signature_in_steps(secret: str, ext: Mapping[str, str], body: bytes) -> Generator[None, None, bool]:
+def check_signature_in_steps(
+    secret: str, ext: Mapping[str, str], body: bytes, *, allows_added_zone: bool = True
+) -> Generator[None, None, bool]:
     """Yields about once a millisecond, because a body may have megabytes."""
     sent = ext.get(SIGNATURE, "").encode("utf-8", "replace")
     variants = [signed_text(ext)]
-    if not ZONE_FIELDS.isdisjoint(ext):
+    if allows_added_zone and not ZONE_FIELDS.isdisjoint(ext):
         variants.append(signed_text(ext, without=ZONE_FIELDS))
     view = memoryview(body)
     for text in variants:
