@@ -120,6 +120,10 @@ class StoreUnavailableError(StoreError):
     """The store could not be reached, or did not answer in time. Whether a write was carried out is unknown."""
 
 
+class NotPrimaryError(StoreUnavailableError):
+    """The server at the store's address answers, but it is a replica."""
+
+
 class StoreRefusalError(StoreUnavailableError):
     """The store refuses commands for now, because of its memory, disk or role. Nothing was written."""
 

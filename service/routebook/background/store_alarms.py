@@ -7,7 +7,7 @@ otherwise. An alarm is logged when it begins and when it ends; status, metrics a
 import asyncio
 import logging
 
-from routebook.errors import StoreError
+from routebook.errors import NotPrimaryError, StoreError
 from routebook.observability.metrics import Metrics
 from routebook.registry.status import StoreHealth
 from routebook.settings.live import LiveSettings
@@ -28,6 +28,8 @@ class StoreAlarms:
         while True:
             try:
                 self._update(find_alarms(await read_state(self._client)))
+            except NotPrimaryError as error:
+                self._update({"role": Finding("error", "role", error.message, error.advice)})
             except StoreError as error:
                 # An alarm stays while the store is out of reach, which other parts of the worker report.
                 _log.debug("The store cannot be checked: %s", error)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-from routebook.errors import StoreError, StoreUnavailableError
+from routebook.errors import NotPrimaryError, StoreError, StoreUnavailableError
 from routebook.store.connection.dialer import UNREACHABLE_ADVICE, Dialer
 from routebook.store.connection.link import Link, LinkSet, Word, pack
 from routebook.store.connection.replies import NoScriptError, StoreRefusedError, StoreReplyError
@@ -178,7 +178,8 @@ class StoreClient:
             raise StoreUnavailableError("The connection to the store has been closed.")
         if isinstance(error := attempt.exception(), StoreUnavailableError):
             # A new error for each caller: a shared one would collect the tracebacks of all of them.
-            raise StoreUnavailableError(error.message, advice=error.advice)
+            kind = NotPrimaryError if isinstance(error, NotPrimaryError) else StoreUnavailableError
+            raise kind(error.message, advice=error.advice)
         return attempt.result()
 
     async def _in_time(self, opening: Coroutine[Any, Any, Link], deadline: float) -> Link:

@@ -13,7 +13,7 @@ from redis.asyncio.connection import (
 )
 from redis.exceptions import RedisError, ResponseError
 
-from routebook.errors import StoreError, StoreUnavailableError
+from routebook.errors import NotPrimaryError, StoreError, StoreUnavailableError
 from routebook.store.connection.link import Word, pack
 from routebook.store.connection.replies import StoreReplyError, translate_reply
 from routebook.store.connection.url import Address, Credentials, StoreUrl, TlsOptions
@@ -116,7 +116,7 @@ class Dialer:
             if isinstance(reply, StoreError) and not isinstance(reply, StoreReplyError):
                 raise reply
         if isinstance(role, list) and role and role[0] != b"master":
-            raise StoreUnavailableError(
+            raise NotPrimaryError(
                 f"The store at {name} is a {role[0].decode(errors='replace')}, not the primary.",
                 advice="Name the primary, or use a sentinel:// or cluster:// address, which find it.",
             )
