@@ -47,10 +47,49 @@ class AcceptorOptions:
     peers: Peers | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HeaderLimits:
+    """Limits of the head of a request (request line and headers), and of trailers; defaults as in `settings`."""
+
+    total_bytes: int = 65_536
+    line_bytes: int = 16_384
+    count: int = 100
+
+
+MAX_UNFINISHED_HEAD_BYTES: Final = 32 * 1024 * 1024
+"""For all connections of a port together. Usual heads arrive in one piece and never count."""
+
+
+class UnfinishedHeads:
+    """The bytes that all connections of a port have received of heads that are not complete."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
 class DeadlineProtocol(HttpToolsProtocol):
-    """Uses one timer per connection, which compares two timestamps. So a request costs two assignments, not a timer."""
+    """Adds deadlines and the limits of headers to uvicorn's protocol.
+
+    One timer per connection compares two timestamps. So a request costs two assignments, not a timer.
+
+    The parser copies what it has of a header with each piece that arrives, so an endless header would cost the square
+    of its length. It is refused as soon as more bytes than a head may have arrived without completing one.
+    """
 
     request_timeout_seconds: float = 10.0
+    header_limits: HeaderLimits = HeaderLimits()
+    unfinished_heads: UnfinishedHeads = UnfinishedHeads()
+    _refusal: tuple[Kind, str] | None = None
+    _in_head = False
+    _begins = 0
+    """Messages that began in the current piece of data."""
+    _head_bytes = 0
+    """Received for a head that is not complete."""
+    _parsed_bytes = 0
+    """Of the request line and headers, or of the trailers, as far as they have been parsed."""
+    _unparsed_bytes = 0
+    """Received after the head without any part of the body, such as a trailer or the extension of a chunk."""
+    _trailers = 0
     connection_info: ConnectionInfo | None = None
     _request_start: float | None = None
     _write_blocked_since: float | None = None
@@ -70,11 +109,23 @@ class DeadlineProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._count_unfinished_head(0)
         super().connection_lost(exc)
+        # Nothing refers to the protocol any more, so that what it holds is released now.
+        self.pipeline.clear()
+        if self.cycle is not None:
+            self.cycle.on_response = _nothing
 
     def data_received(self, data: bytes) -> None:
         self._has_received = True
+        was_in_head, self._begins = self._in_head, 0
+        self._unparsed_bytes += len(data)
         super().data_received(data)
+        if self._in_head or was_in_head:
+            self._check_unfinished_head(len(data))
+        elif self._unparsed_bytes > self.header_limits.total_bytes:
+            self._refuse_head(f"more than {self.header_limits.total_bytes} bytes after the headers are no body")
+            self._give_up_head()
         # Blank lines between requests begin no message, and would keep an idle connection open.
         if self._request_start is None and self._is_idle:
             self._request_start = self.loop.time()
@@ -82,15 +133,45 @@ class DeadlineProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         if self._request_start is None:
             self._request_start = self.loop.time()
+        self._in_head = True
+        self._begins += 1
+        self._parsed_bytes = 0
         super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._check_parsed(len(url), len(self.url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:
+            super().on_header(name, value)
+            count = len(self.headers)
+        else:
+            # uvicorn would add a trailer to the headers of the request. Nothing here uses trailers.
+            self._trailers += 1
+            count = self._trailers
+        if count > self.header_limits.count:
+            self._refuse_head(f"more than {self.header_limits.count} headers (max_http_header_count)")
+            raise _HeadTooLargeError
+        self._check_parsed(len(name) + len(value), len(name) + len(value))
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed_bytes = 0
+        super().on_body(body)
+
+    def on_chunk_header(self) -> None:
+        self._unparsed_bytes = 0
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
+        self._in_head = False
+        self._parsed_bytes = self._unparsed_bytes = self._trailers = 0
         if self._closes_after_response:
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         self._request_start = None
+        self._unparsed_bytes = 0
         super().on_message_complete()
 
     def pause_writing(self) -> None:
@@ -113,7 +194,41 @@ class DeadlineProtocol(HttpToolsProtocol):
             self.loop.call_later(TLS_CLOSE_SECONDS, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
-        self._send_and_close(problems.BAD_REQUEST, msg)
+        self._send_and_close(*(self._refusal or (problems.BAD_REQUEST, msg)))
+
+    def _check_parsed(self, size: int, line_bytes: int) -> None:
+        self._parsed_bytes += size
+        limits = self.header_limits
+        if line_bytes > limits.line_bytes:
+            self._refuse_head(f"a line of more than {limits.line_bytes} bytes (max_http_header_line_bytes)")
+        elif self._parsed_bytes > limits.total_bytes:
+            self._refuse_head(f"more than {limits.total_bytes} bytes (max_http_header_bytes)")
+        if self._refusal is not None:
+            raise _HeadTooLargeError
+
+    def _check_unfinished_head(self, received: int) -> None:
+        if not self._in_head:
+            self._count_unfinished_head(0)
+            return
+        # After other messages in the same piece, it is unknown how much of it belongs to this head.
+        self._count_unfinished_head(self._parsed_bytes if self._begins > 1 else self._head_bytes + received)
+        if self._head_bytes > self.header_limits.total_bytes:
+            self._refuse_head(f"more than {self.header_limits.total_bytes} bytes (max_http_header_bytes)")
+            self._give_up_head()
+        elif self.unfinished_heads.bytes > MAX_UNFINISHED_HEAD_BYTES:
+            self._refusal = (problems.BUSY, "Too many requests with incomplete headers are open at the same time.")
+            self._give_up_head()
+
+    def _count_unfinished_head(self, size: int) -> None:
+        self.unfinished_heads.bytes += size - self._head_bytes
+        self._head_bytes = size
+
+    def _refuse_head(self, what: str) -> None:
+        self._refusal = (problems.HEADERS_TOO_LARGE, f"The request has {what}.")
+
+    def _give_up_head(self) -> None:
+        if not self.transport.is_closing() and self._refusal is not None:
+            self._send_and_close(*self._refusal)
 
     @property
     def _is_idle(self) -> bool:
@@ -151,6 +266,14 @@ class DeadlineProtocol(HttpToolsProtocol):
         if self._may_write:
             self.transport.write(_closing_response(kind, detail))
         self.transport.close()
+
+
+class _HeadTooLargeError(Exception):
+    """Raised in a callback of the parser, which stops and reports an invalid request."""
+
+
+def _nothing() -> None:
+    pass
 
 
 def _closing_response(kind: Kind, detail: str) -> bytes:
@@ -237,16 +360,21 @@ def http_server(
     *,
     request_timeout_ms: int,
     drain_ms: int,
+    header_limits: HeaderLimits = HeaderLimits(),
     acceptor_options: AcceptorOptions | None = None,
     **options: Any,
 ) -> HttpServer:
     """A server for either HTTP port. `options` are uvicorn's (host, port, fd …). Run it with
     `serve(sockets=…)`. Without `acceptor_options` it is meant for this machine only.
     """
-    deadlines = {"request_timeout_seconds": request_timeout_ms / 1000}
+    bounds = {
+        "request_timeout_seconds": request_timeout_ms / 1000,
+        "header_limits": header_limits,
+        "unfinished_heads": UnfinishedHeads(),
+    }
     config = uvicorn.Config(
         app,
-        http=type("BoundDeadlineProtocol", (DeadlineProtocol,), deadlines),
+        http=type("BoundDeadlineProtocol", (DeadlineProtocol,), bounds),
         ws="none",
         lifespan="off",
         interface="asgi3",

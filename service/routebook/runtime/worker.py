@@ -28,7 +28,7 @@ from routebook.background.store_alarms import StoreAlarms
 from routebook.errors import RoutebookError, StoreUnavailableError
 from routebook.http_api.admin_app import create_admin_app
 from routebook.http_api.app import create_app
-from routebook.http_api.serving import AcceptorOptions, http_server
+from routebook.http_api.serving import AcceptorOptions, HeaderLimits, http_server
 from routebook.listeners.peers import PeerLimits, Peers
 from routebook.listeners.tls import ServerTls, TlsOptions
 from routebook.observability.logs import suppressed_lines
@@ -221,6 +221,9 @@ class Worker:
             app,
             request_timeout_ms=settings.request_timeout_ms,
             drain_ms=settings.drain_ms,
+            header_limits=HeaderLimits(
+                settings.max_http_header_bytes, settings.max_http_header_line_bytes, settings.max_http_header_count
+            ),
             acceptor_options=acceptor_options,
         )
         serving = Serving(made, listener)

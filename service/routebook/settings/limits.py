@@ -98,6 +98,21 @@ class LimitSettings(BaseModel):
         ),
     )
 
+    max_http_header_bytes: int = setting(
+        65_536, ge=1_024, le=16_777_216,
+        why=(
+            "Request line and headers of one HTTP request. Each further piece of an endless header would be copied "
+            "together with all before it. Browsers and proxies send a few KB."
+        ),
+    )
+    max_http_header_line_bytes: int = setting(
+        16_384, ge=1_024, le=16_777_216,
+        why="One header, or the request line, of an HTTP request. Common servers allow 8 KiB.",
+    )
+    max_http_header_count: int = setting(
+        100, ge=10, le=10_000,
+        why="Headers of one HTTP request, and its trailers. Browsers send twenty.",
+    )
     max_json_values: int = setting(
         1_048_576, ge=1_024, le=100_000_000,
         why=(
