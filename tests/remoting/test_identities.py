@@ -235,6 +235,31 @@ async def test_a_topic_is_registered_by_an_identity_that_covers_its_broker(store
         assert (await other.ask(105, {"topic": "TopicC"})).code == 0
 
 
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [
+        ({}, 0),
+        ({"brokers": ["broker-"], "topics": ["Topic"], "clusters": ["Default"]}, 0),
+        ({"brokers": ["other-"]}, 16),
+        ({"topics": ["pay-"]}, 16),
+        ({"clusters": ["other"]}, 16),
+    ],
+)
+async def test_an_operator_registers_topics_within_its_policy(
+    policy: dict[str, list[str]], code: int, store_url: str, namespace_name: str
+) -> None:
+    queues = b'{"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":4,"writeQueueNums":4}]}'
+    async with (
+        remoting_port(store_url, namespace_name, **OFF_LOOPBACK) as port,
+        await Peer.connect(port.address) as broker,
+        await Peer.connect(port.address) as tool,
+    ):
+        assert (await broker.ask(103, BROKER_A, BODY)).code == 0
+        await add_identity(port, "ops", Role.OPERATOR, **policy)
+        assert (await ask(tool, "ops", 217, {"topic": "TopicC"}, queues)).code == code
+        assert (await broker.ask(217, {"topic": "TopicD"}, queues)).code == 0
+
+
 async def test_a_client_certificate_is_an_identity(store_url: str, namespace_name: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     service = authority.issue("service")

@@ -269,7 +269,7 @@ class TopicHandlers:
         """A success even if the rules let nothing, or only a part, be stored."""
         queues = dict(read_queue_datas(context.body_within(MAX_ROUTE_BYTES)))
         topic = context.text("topic")
-        self._permissions.check_topic_registration(context, set(queues))
+        self._permissions.check_topic_registration(context, topic or "", set(queues))
         if queues and topic is not None:
             with suppress(NotFoundError):
                 await self._registry.register_topic(topic, queues, context.caller)

@@ -85,6 +85,7 @@ RULES: Final[Mapping[int, Rule]] = {
     RequestCode.BROKER_HEARTBEAT: _OF_BROKERS,
 }
 """The permission of every request code of this port."""
+REGISTER_TOPIC: Final = RequestCode.REGISTER_TOPIC_IN_NAMESRV
 LOOKUP_RULE: Final = RULES[RequestCode.GET_ROUTEINFO_BY_TOPIC]
 ADMINISTRATIVE: Final = frozenset(code for code, rule in RULES.items() if rule.is_administrative)
 OF_BROKERS: Final = frozenset(code for code, rule in RULES.items() if rule.is_of_brokers)
@@ -130,12 +131,16 @@ class Permissions:
 
     @property
     def is_open(self) -> bool:
-        """Whether everyone may send administrative requests, and leave and heartbeats are accepted as by Apache's."""
+        """Whether the port obeys everyone in all but brokers' requests, as Apache's does."""
         return self._admin_mode == "open"
 
     def guards(self, code: int) -> bool:
         """Whether `identify` and `authorize` have to be called for this request."""
-        return code in self._guarded or (code in OF_BROKERS and self._registry.identities.has_brokers)
+        return code in self._guarded or (code in OF_BROKERS and self._brokers_must_sign)
+
+    @property
+    def _brokers_must_sign(self) -> bool:
+        return self.guards_lookups or self._registry.identities.has_brokers
 
     async def identify(self, context: RequestContext, connection: SignInConnection) -> RequestContext:
         """The context with the identity of the caller, if there is one. Raises ForbiddenError for a wrong signature."""
@@ -162,19 +167,20 @@ class Permissions:
                 f"{request_name(request.code)} is not allowed on this port (remoting_admin is off).",
                 advice=f"Use HTTP, or set remoting_admin; see {PAGE}.",
             )
+        if request.code == REGISTER_TOPIC and context.caller.identity is None and not self._brokers_must_sign:
+            return  # `check_topic_registration` decides by the connection.
         self._check(request, rule, context.caller.identity)
 
-    def check_topic_registration(self, context: RequestContext, brokers: set[str]) -> None:
+    def check_topic_registration(self, context: RequestContext, topic: str, brokers: set[str]) -> None:
         """217: brokers send it for themselves, over the connection that they registered with."""
-        identity = context.caller.identity
-        if self.is_open and not self.guards(context.request.code):
+        if not self.guards(REGISTER_TOPIC):
             return
+        identity, name = context.caller.identity, request_name(REGISTER_TOPIC)
         if identity is not None:
-            _check_names(identity, _Names(brokers=brokers), request_name(context.request.code))
+            _check_names(identity, _Names(self._clusters_of(brokers), brokers, {topic}), name)
         elif not brokers <= self._registry.sessions.broker_names_of(context.connection):
             raise ForbiddenError(
-                f"{request_name(context.request.code)} is allowed only over the connection of these brokers (setting "
-                "remoting_admin).",
+                f"{name} is allowed only over the connection of these brokers (setting remoting_admin).",
                 advice=f"Use HTTP, or set remoting_admin to open; see {PAGE}.",
             )
 
@@ -257,7 +263,7 @@ class Permissions:
         if self.guards_lookups:
             self._guarded = frozenset(RULES) - (ADMINISTRATIVE if self.is_open else frozenset())
         else:
-            self._guarded = frozenset() if self.is_open else ADMINISTRATIVE
+            self._guarded = frozenset() if self.is_open else ADMINISTRATIVE | {REGISTER_TOPIC}
 
     def _signer(self, ext: Mapping[str, str], connection: SignInConnection) -> tuple[Identity, str] | None:
         """The identity that the request claims, with its secret. None if it is not signed. A client may have a key for
@@ -273,7 +279,7 @@ class Permissions:
         return found
 
     def _check_sign_ins(self, connection: SignInConnection) -> None:
-        """A connection that has signed in is not affected by what others at its address do."""
+        """Not called for a key that has signed in on this connection: its neighbours must not disturb it."""
         wait_s = connection.peer_costs.sign_ins.wait_s(time.monotonic(), 1.0)
         if wait_s > 0:
             raise ForbiddenError(
@@ -296,16 +302,19 @@ class Permissions:
         name = request_name(request.code)
         if identity is None:
             setting = "remoting_admin" if rule.is_administrative else "remoting_access"
+            instead = f"set {setting} to open"
+            if rule.is_of_brokers and not self.guards_lookups:
+                instead = "revoke all identities with the role broker"
             raise ForbiddenError(
                 f"{name} must be signed by an identity with the role {rule.role.label} (setting {setting}).",
-                advice=f"Give the client an access key and a secret key, or set {setting} to open; see {PAGE}.",
+                advice=f"Give the peer an access key and a secret key, or {instead}; see {PAGE}.",
             )
         if identity.role < rule.role:
             raise ForbiddenError(
                 f"Identity {identity.name} has the role {identity.role.label}, and {name} needs {rule.role.label}.",
                 advice="Use another access key.",
             )
-        if identity.is_limited and rule is not RULES[RequestCode.REGISTER_TOPIC_IN_NAMESRV]:
+        if identity.is_limited and request.code != REGISTER_TOPIC:
             _check_names(identity, self._names(request, rule), name, is_strict=rule.is_administrative)
 
     def _names(self, request: Request, rule: Rule) -> _Names:
@@ -318,14 +327,19 @@ class Permissions:
         topics = _named(read_text(ext, rule.names_topic))
         if rule.is_key_value and read_text(ext, "namespace") == ORDER_TOPIC_NAMESPACE:
             topics = _named(read_text(ext, "key"))
-        table = self._registry.replica.table
         if rule.is_of_brokers and (address := read_text(ext, "brokerAddr")):
-            instance = table.instances.get(join_instance_name(read_text(ext, "clusterName") or "", address))
+            instance = self._registry.replica.table.instances.get(
+                join_instance_name(read_text(ext, "clusterName") or "", address)
+            )
             if instance is not None:
                 brokers.add(instance.broker)
-        for broker in tuple(brokers):
-            clusters.update(cluster for cluster, names in table.clusters.items() if broker in names)
+        clusters |= self._clusters_of(brokers)
         return _Names(clusters or None, brokers or None, topics or None)
+
+    def _clusters_of(self, brokers: set[str]) -> set[str]:
+        """The clusters that list one of these groups."""
+        clusters = self._registry.replica.table.clusters
+        return {cluster for cluster, names in clusters.items() if not brokers.isdisjoint(names)}
 
 
 def _named(name: str | None) -> set[str]:
