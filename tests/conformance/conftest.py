@@ -38,8 +38,8 @@ def name_service(release: Release, tmp_path_factory: pytest.TempPathFactory) -> 
         with ApacheService(libraries, folder, PROPERTIES) as apache:
             yield apache
     else:
-        # Like Apache's, it obeys mqadmin. Tests of permissions have services of their own. Many brokers leave at the same
-        # time here, which must neither cause a hold nor be a mass disconnect.
+        # Like Apache's, it obeys mqadmin. Tests of permissions have services of their own. Many brokers leave at the
+        # same time here, which must neither cause a hold nor be a mass disconnect.
         flags = ("--remoting-admin", "open", "--hold-minimum", "1000", "--mass-disconnect-minimum", "1000")
         with RoutebookFleet(folder, PROPERTIES, flags=flags, data_dir=folder / "store") as fleet:
             yield fleet
