@@ -269,7 +269,7 @@ def test_a_request_cut_off_by_a_stop_gets_an_error(store_url: str, namespace_nam
     with serving(store_url, namespace_name, tmp_path, "--drain-ms", "300") as service:
         host, port = service.http.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as client:
-            client.sendall(b"PUT /v1/topics/t HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+            client.sendall(b"PUT /v1/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
             # A worker accepts connections in order: when it answers this one, it has accepted the other.
             service.get("/v1/status")
             assert service.stop() == 0
