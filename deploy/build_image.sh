@@ -8,6 +8,7 @@
 # BASE           base image; default: python:3.13-slim if it is present or can be pulled, else one made from Debian packages
 # PIP_CONFIG_FILE, PIP_INDEX_URL, SSL_CERT_FILE
 #                as for pip; passed to the build as secrets, so no layer contains them
+# SBOM_DIR       folder for <target>.cdx.json, the bill of materials (CycloneDX); default: none is written
 # BUILD_NETWORK  network of the build steps, for instance `host`
 set -eu
 
@@ -55,6 +56,17 @@ find_base() {
   command -v mmdebstrap >/dev/null || fail "$PUBLIC_BASE cannot be pulled, and mmdebstrap is not installed to make a base image; set BASE=…"
   ENGINE=$ENGINE deploy/build_python_base.sh "$OWN_BASE" >&2
   printf '%s' "$OWN_BASE"
+}
+
+# An image without a status file of dpkg gets a bill of the Python packages alone.
+write_sbom() {
+  lock=requirements-image.lock
+  if [ "$1" = pipeline ]; then lock=requirements-pipeline.lock; fi
+  mkdir -p "$SBOM_DIR"
+  "$ENGINE" run --rm --network none --entrypoint python3 "$2" -c 'print(open("/var/lib/dpkg/status").read())' \
+    >"$work/status" 2>/dev/null || : >"$work/status"
+  python3 deploy/make_sbom.py "$lock" "$version" "$work/status" >"$SBOM_DIR/$1.cdx.json"
+  printf '%s\n' "$SBOM_DIR/$1.cdx.json"
 }
 
 ENGINE=${ENGINE:-$(find_engine)}
@@ -107,4 +119,5 @@ for target in $targets; do
   DOCKER_BUILDKIT=1 "$ENGINE" build --target "$target" --tag "$tag" --build-arg "BASE=$BASE" \
     --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "CREATED=$created" "$@" .
   "$ENGINE" image inspect --format "$tag, {{.Size}} bytes" "$tag"
+  if [ -n "${SBOM_DIR:-}" ]; then write_sbom "$target" "$tag"; fi
 done
