@@ -86,7 +86,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     _head_bytes = 0
     """Received for a head that is not complete."""
     _parsed_bytes = 0
-    """Of the request line and headers, or of the trailers, as far as they have been parsed."""
+    """Size of the parsed part of the request line and headers, or of the trailers."""
     _unparsed_bytes = 0
     """Received after the head without any part of the body, such as a trailer or the extension of a chunk."""
     _trailers = 0
