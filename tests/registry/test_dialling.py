@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from routebook.registry.dialling import Dialler, DialResult
+from routebook.registry.dialling import Dialler, DialResult, are_near, parse_address
 from routebook.store.sessions import LostConnection
 from tests.support.broker_hosts import BrokerHosts
 
@@ -63,3 +63,54 @@ async def test_a_worker_without_free_file_descriptors_decides_nothing_about_the_
             assert await dial(refusing, 5) is DialResult.UNDECIDED
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_without_networks_only_addresses_near_the_connection_are_dialled() -> None:
+    with BrokerHosts() as hosts:
+        refusing = hosts.refusing()
+        for source, expected in {
+            "127.0.0.1:40000": DialResult.REFUSED,
+            "[::1]:40000": DialResult.REFUSED,
+            "192.0.2.1:40000": DialResult.NOT_ALLOWED,
+            "": DialResult.NOT_ALLOWED,
+        }.items():
+            assert await dial(refusing, 5, networks="", source=source) is expected, source
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "is_near"),
+    [
+        ("192.0.2.200", "192.0.2.1", True),
+        ("192.0.3.1", "192.0.2.1", False),
+        ("2001:db8::9", "2001:db8::1", True),
+        ("2001:db8:0:1::9", "2001:db8::1", False),
+        ("::ffff:192.0.2.9", "192.0.2.1", True),
+        ("127.0.0.1", "192.0.2.1", False),
+        ("192.0.2.1", "127.0.0.1", False),
+    ],
+)
+def test_near_is_the_same_network(target: str, source: str, is_near: bool) -> None:
+    first, second = parse_address(target), parse_address(source)
+    assert first is not None
+    assert second is not None
+    assert are_near(first, second) is is_near
+
+
+async def test_an_address_outside_the_networks_is_not_dialled() -> None:
+    with BrokerHosts() as hosts:
+        networks = "10.0.0.0/8"
+        assert await dial(hosts.accepting(), 5, networks=networks, source="127.0.0.1:1") is DialResult.NOT_ALLOWED
+
+
+async def test_a_new_instance_is_dialled_only_where_its_connection_came_from() -> None:
+    """Not on loopback either, since a relay on this host brings peers from elsewhere."""
+    with BrokerHosts() as hosts:
+        accepting = hosts.accepting()
+        source = accepting.rpartition(":")[0] + ":40000"
+        assert await dial(accepting, 5, source=source, established=False) is DialResult.NOT_ALLOWED
+        assert await dial("localhost:1", 5, source="127.0.0.1:1", established=False) is DialResult.NOT_ALLOWED
+    assert await dial("192.0.2.1:1", 0.1, networks="", source="192.0.2.2:1", established=False) is (
+        DialResult.NOT_ALLOWED
+    )
+    result = await dial("192.0.2.1:1", 0.1, networks="", source="192.0.2.1:9", established=False)
+    assert result is not DialResult.NOT_ALLOWED

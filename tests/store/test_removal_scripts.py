@@ -1,5 +1,6 @@
 """Departures, expiry and holds: what is checked before anything is removed."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from routebook.store.removal import (
 from routebook.store.workers import acquire_lease, release_lease, remove_worker, renew_lease, renew_worker_lease
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, C, registration
-from tests.support.scripts import NO_BRAKE, deadline_of, history, kinds, make_due, meta, newest
+from tests.support.scripts import NO_BRAKE, deadline_of, history, kinds, make_due, make_old, meta, newest
 
 INSTANCE_NAME = registration(A).instance_name
 
@@ -162,6 +163,73 @@ async def test_a_hold_is_recorded_once_and_released_once(namespace: Namespace) -
     assert (await release_expiry(namespace, caller=CALLER, expire_due=True)).status is Status.DONE
     assert (await release_expiry(namespace, caller=CALLER, expire_due=True)).status is Status.UNCHANGED
     assert await kinds(namespace) == ["expiry-held", "expiry-released"]
+
+
+async def register_fleet(namespace: Namespace, *addresses: str) -> list[Removal]:
+    for number, address in enumerate(addresses):
+        await PlainWorker(namespace).register(registration(address, broker=f"broker-{number}"))
+    return [Removal("east", f"broker-{number}", 0, address) for number, address in enumerate(addresses)]
+
+
+async def test_the_removal_that_exceeds_the_share_is_held_and_changes_nothing(namespace: Namespace) -> None:
+    first, second, third = [(one, CALLER) for one in await register_fleet(namespace, A, B, C)]
+    reply = await unregister_brokers(namespace, [first, second, third], Brake(percent=34, minimum=2, window_ms=60_000))
+    assert reply.statuses == (Status.DONE, Status.HELD, Status.HELD)
+    assert reply.hold_began
+    assert (await kinds(namespace))[-2:] == ["broker-removed", "expiry-held"]
+    assert (await newest(namespace)).fields["brokers"] == ["broker-1"]
+
+
+async def test_what_an_operator_removes_is_neither_held_nor_counted(namespace: Namespace) -> None:
+    removals = [(replace(one, cause="operator"), CALLER) for one in await register_fleet(namespace, A, B, C)]
+    reply = await unregister_brokers(namespace, removals, Brake(percent=0, minimum=1, window_ms=60_000))
+    assert reply.statuses == (Status.DONE,) * 3
+    assert await namespace.client.call("ZCARD", namespace.keys.table("removals")) == 0
+
+
+async def test_a_broker_that_is_not_established_is_neither_held_nor_counted(namespace: Namespace) -> None:
+    (first,) = await register_fleet(namespace, A)
+    await make_old(namespace)
+    await PlainWorker(namespace).register(registration(B, broker="broker-new"))
+    new = Removal("east", "broker-new", 0, B)
+    reply = await unregister_brokers(namespace, [(new, CALLER), (first, CALLER)], Brake(0, 1, 60_000))
+    assert reply.statuses == (Status.DONE, Status.HELD)
+
+
+async def test_a_broker_is_established_after_heartbeats_for_a_minute(namespace: Namespace) -> None:
+    await register_fleet(namespace, A)
+    await make_old(namespace)
+    worker, name = PlainWorker(namespace), registration(B, broker="broker-new").instance_name
+    await worker.register(registration(B, broker="broker-new"))
+    table = namespace.keys.table("new-instances")
+    await namespace.client.call("ZINCRBY", table, -59_000, name)
+    await worker.register(registration(B, broker="broker-new"))
+    assert await namespace.client.call("ZCARD", table) == 1
+    await namespace.client.call("ZINCRBY", table, -1_000, name)
+    await worker.register(registration(B, broker="broker-new"))
+    assert await namespace.client.call("ZCARD", table) == 0
+
+
+async def test_a_released_removal_is_due_at_the_next_scan_unless_the_broker_sends_a_heartbeat(
+    namespace: Namespace,
+) -> None:
+    removals = await register_fleet(namespace, A, B)
+    lease = await lead(namespace)
+    await unregister_brokers(namespace, [(one, CALLER) for one in removals], Brake(0, 1, 60_000))
+    await release_expiry(namespace, caller=CALLER, expire_due=True)
+    await PlainWorker(namespace).register(registration(B, broker="broker-1"))
+    found = await scan(namespace, lease)
+    assert not found.has_to_hold
+    reply = await expire_brokers(namespace, lease, found.listed, caller=CALLER)
+    assert reply.removed == (INSTANCE_NAME,)
+
+
+async def test_a_hold_that_the_leader_ends_removes_nothing(namespace: Namespace) -> None:
+    removals = await register_fleet(namespace, A, B)
+    lease = await lead(namespace)
+    await unregister_brokers(namespace, [(one, CALLER) for one in removals], Brake(0, 1, 60_000))
+    await release_expiry(namespace, caller=CALLER, expire_due=False, lease=lease)
+    assert (await scan(namespace, lease)).due == 0
 
 
 async def test_released_instances_do_not_count_towards_a_mass_expiry(namespace: Namespace) -> None:

@@ -116,7 +116,7 @@ class Dialler:
             return False
         if self._networks:
             return any(target in network for network in self._networks)
-        return source is not None and _are_near(target, source)
+        return source is not None and are_near(target, source)
 
 
 def parse_address(host: str) -> Address | None:
@@ -128,7 +128,7 @@ def parse_address(host: str) -> Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _are_near(target: Address, source: Address) -> bool:
+def are_near(target: Address, source: Address) -> bool:
     if target.is_loopback or source.is_loopback:
         return target.is_loopback and source.is_loopback
     network = ip_network(f"{source}/{NEAR_PREFIX[source.version]}", strict=False)
