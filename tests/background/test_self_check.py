@@ -1,4 +1,4 @@
-"""Self-checks: what was deleted from the store without a change is written back, and nothing else is."""
+"""Self-checks: they write back what was deleted from the store without a change, and only that."""
 
 import asyncio
 import logging

@@ -106,7 +106,7 @@ async def test_an_unknown_master_is_reported_by_name(trio: SentinelTrio) -> None
 
 async def test_a_promoted_primary_is_used_while_the_old_one_refuses_writes(own_trio: SentinelTrio) -> None:
     """A partition separates the primary from its replica and the sentinels, but not from the workers. The old primary
-    answers reads, refuses writes with NOREPLICAS, and is not told that it was replaced.
+    answers reads, refuses writes with NOREPLICAS, and does not learn that it was replaced.
     """
     client = new_client(own_trio.url)
     await client.open()

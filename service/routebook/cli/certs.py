@@ -36,7 +36,7 @@ def certs_command(out: Path, names: tuple[str, ...], clients: tuple[str, ...], d
 
     The authority (ca.pem, ca.key) is made once and used again by later runs on the same folder: for further clients,
     and with --force to renew. A running service loads the new files by itself. This is for tests and small
-    installations: whoever reads ca.key can make certificates that your peers accept.
+    installations: ca.key makes certificates that your peers accept, so keep it secret.
     """
     if find_spec("cryptography") is None:
         raise SettingsError(

@@ -1,5 +1,5 @@
-"""The Redis ACL rules that a worker's store user needs (`routebook doctor --acl`): these commands, on the keys of one
-namespace, and nothing else.
+"""The Redis ACL rules that a worker's store user needs (`routebook doctor --acl`): exactly these commands, on the
+keys of one namespace.
 
 The commands of the scripts are read from the scripts, so a changed script changes the rule. The others are listed here;
 a test runs whole workers under the rule, and another one takes each command away.

@@ -171,7 +171,7 @@ class GroupCounts(NamedTuple):
 
     revision: int
     fields: int
-    """Of the group: cluster, revision, flags and seats."""
+    """Number of fields that the group has: cluster, revision, flags and seats."""
     queues: int
     mappings: int
 
