@@ -14,6 +14,8 @@ from tests.runtime.running import Running
 TOOLS = ROOT / ".venv" / "fuzz-tools"
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 STREAMS = {"/v1/watch"}
+OF_LIMITS = ("408", "413", "414", "429", "431")
+"""Limits of the port (docs/limits.md) are checked before it is known which operation a request is for."""
 LEFT_OUT = {"follow", "min_version"}
 """Responses with `follow` never end, and a version that does not exist yet is a documented 504."""
 
@@ -27,6 +29,8 @@ def fuzz_api(service: Running, source: random.Random, seconds: float) -> str:
         for operation in item.values():
             parameters = operation.get("parameters", [])
             operation["parameters"] = [one for one in parameters if one["name"] not in LEFT_OUT]
+            for status in OF_LIMITS:
+                operation["responses"].setdefault(status, {"description": "A limit of the whole port."})
     with tempfile.TemporaryDirectory() as folder:
         schema = Path(folder) / "openapi.json"
         schema.write_text(json.dumps(description))
