@@ -42,8 +42,7 @@ async def remoting_port(store_url: str, namespace: str, **settings: Any) -> Asyn
     tls: ServerTls | None = settings.pop("tls", None)
     worker = await start_worker(store_url, namespace, **settings)
     metrics = Metrics()
-    sign_ins = worker.live.current.max_failed_sign_ins_per_minute_per_address
-    peers = Peers(PeerLimits(failed_sign_ins_per_minute=sign_ins))
+    peers = Peers(PeerLimits.of(worker.live.current))
     server = RemotingServer(worker.registry, worker.live, metrics, tls, peers)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))

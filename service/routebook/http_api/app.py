@@ -30,7 +30,7 @@ from routebook.http_api.dependencies import AppContext
 from routebook.http_api.hosts import HostMiddleware
 from routebook.http_api.json_bodies import JsonMiddleware
 from routebook.http_api.lookup import LookupEndpoint
-from routebook.http_api.middleware import BodyMiddleware, MetricsMiddleware, ReadMiddleware
+from routebook.http_api.middleware import BodyMiddleware, MetricsMiddleware, ReadMiddleware, RequestLimitMiddleware
 from routebook.http_api.registration import RegistrationEndpoint
 from routebook.http_api.watch_streams import Watchers
 from routebook.listeners.peers import Peers
@@ -95,13 +95,15 @@ def create_app(
     registry: Registry, live_settings: LiveSettings, metrics: Metrics, peers: Peers | None = None
 ) -> HttpApp:
     watchers = Watchers(metrics, live_settings)
-    context = AppContext(registry, live_settings, metrics, watchers, Peers() if peers is None else peers)
+    peers = Peers() if peers is None else peers
+    context = AppContext(registry, live_settings, metrics, watchers, peers)
     app: ASGIApp = build_operations(context)
     app = JsonMiddleware(app, context)
     app = RegistrationEndpoint(app, context)
     app = MetricsMiddleware(app, metrics)
     app = BodyMiddleware(app, live_settings)
     app = AuditMiddleware(app, registry.audit, registry.worker)
+    app = RequestLimitMiddleware(app, peers)
     app = ReadMiddleware(app, registry)
     app = LookupEndpoint(app, registry, metrics)
     if live_settings.current.http_reads == "token":

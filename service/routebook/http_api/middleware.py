@@ -4,6 +4,7 @@
 """
 
 import math
+import time
 from time import perf_counter
 from typing import Final
 
@@ -12,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from routebook.http_api import problems
 from routebook.http_api.problems import REFUSAL_REASON, Problem, problem_response
+from routebook.listeners.peers import UNKNOWN, Peers
 from routebook.observability.metrics import Metrics, Reason
 from routebook.registry.registry import Registry
 from routebook.settings.live import LiveSettings
@@ -135,6 +137,36 @@ def receive_first(message: Message, receive: Receive) -> Receive:
         return message
 
     return receive_next
+
+
+# -- requests per second
+
+_SEATS: Final = "/v1/clusters/"
+
+
+class RequestLimitMiddleware:
+    """Limits the requests of one address. Registrations and heartbeats count, and are never refused."""
+
+    def __init__(self, app: ASGIApp, peers: Peers) -> None:
+        self._app = app
+        self._peers = peers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        budget = self._peers.get(scope["client"][0] if scope.get("client") else UNKNOWN).requests
+        is_sign_of_life = scope["method"] in ("PUT", "POST") and scope["path"].startswith(_SEATS)
+        if budget.take(1, time.monotonic()) or is_sign_of_life:
+            await self._app(scope, receive, send)
+            return
+        response = problem_response(
+            problems.TOO_MANY,
+            f"This address sends more than {budget.per_second:g} requests a second "
+            f"(max_requests_per_second_per_address is {budget.per_second:g}).",
+            advice="Send fewer, or raise max_requests_per_second_per_address.",
+        )
+        await response(scope, receive, send)
 
 
 # -- metrics

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
+from routebook.settings import Settings
+
 IDLE_PEERS: Final = 10_000
 """Peers without a connection that are remembered, so that a budget is not full again after each connection."""
 UNKNOWN: Final = "unknown"
@@ -73,9 +75,21 @@ class PeerLimits:
     connections: int = 0
     watches: int = 0
     requests_per_second: int = 0
+    lookups_per_second: int = 0
     decoding_percent: int = 0
     """Of one core, for decoding bodies."""
     failed_sign_ins_per_minute: int = 0
+
+    @classmethod
+    def of(cls, settings: Settings) -> "PeerLimits":
+        return cls(
+            connections=settings.max_connections_per_address,
+            watches=settings.max_watches_per_address,
+            requests_per_second=settings.max_requests_per_second_per_address,
+            lookups_per_second=settings.max_lookups_per_second_per_address,
+            decoding_percent=settings.max_decoding_percent_per_address,
+            failed_sign_ins_per_minute=settings.max_failed_sign_ins_per_minute_per_address,
+        )
 
 
 REQUEST_BURST_S: Final = 2.0
@@ -87,7 +101,7 @@ DECODING_BURST_S: Final = 10.0
 class Peer:
     """The costs of one address."""
 
-    __slots__ = ("connections", "decoding", "host", "requests", "sign_ins", "watches")
+    __slots__ = ("connections", "decoding", "host", "lookups", "requests", "sign_ins", "watches")
 
     def __init__(self, host: str, limits: PeerLimits) -> None:
         self.host = host
@@ -98,6 +112,8 @@ class Peer:
         per_second = limits.requests_per_second
         self.requests = Budget(per_second, per_second * REQUEST_BURST_S)
         """Requests other than lookups."""
+        self.lookups = Budget(limits.lookups_per_second, limits.lookups_per_second * REQUEST_BURST_S)
+        """Lookups over the remoting port."""
         share = limits.decoding_percent / 100
         self.decoding = Budget(share, share * DECODING_BURST_S)
         """Seconds of CPU for decoding bodies."""

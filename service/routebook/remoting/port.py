@@ -49,6 +49,7 @@ from routebook.registry.registry import Registry
 from routebook.remoting.cluster_test import ClusterTestLookups
 from routebook.remoting.lookups import BATCH_BYTES, Lookups
 from routebook.remoting.permissions import Permissions
+from routebook.remoting.rates import RequestRates, lookup_rate
 from routebook.remoting.reply import (
     CHANGING,
     Handler,
@@ -118,6 +119,7 @@ class Port:
         self.low_water = min(
             settings.write_buffer_low_water_mark or self.high_water // LOW_WATER_SHARE, self.high_water
         )
+        self.rates = RequestRates(settings.max_requests_per_second)
         self.is_draining = False
         self.connections: set[RemotingConnection] = set()
         self.violations: Counter[str] = Counter()
@@ -126,11 +128,7 @@ class Port:
         self._live = live
         self.metrics = metrics
         self._no_connections = asyncio.Event()
-        self.room = Room(
-            registry,
-            max_connections=settings.max_connections,
-            kept_percent=settings.kept_connections_percent,
-        )
+        self.room = Room(registry, settings)
         self._large_unread: dict[RemotingConnection, int] = {}
         self._large_unread_bytes = 0
         """Bytes of incomplete frames that have grown large since they began."""
@@ -209,9 +207,7 @@ class Port:
                 self.cut["idle"] += 1
                 connection.close("idle")
         self._limit_unfinished(settings.max_queued_bytes)
-        self.room.observe(now, idle)
-        if self.room.is_nearly_full(len(self.connections)):
-            self.room.observe_peers(self.connections)
+        self.room.observe(now, idle, self.connections)
 
     def note_unread(self, connection: "RemotingConnection", unread_bytes: int) -> None:
         """Called when an incomplete frame has grown, or is no longer incomplete. In the second until the next sweep,
@@ -256,6 +252,7 @@ class RemotingConnection(asyncio.Protocol):
         "_heartbeats",
         "_idle_since",
         "_is_active",
+        "_lookup_rate",
         "_lookups",
         "_port",
         "_queue",
@@ -277,6 +274,7 @@ class RemotingConnection(asyncio.Protocol):
         """`first_byte_at`: when the first byte arrived, if that was before the connection was made."""
         self._port = port
         self._lookups = port.lookups
+        self._lookup_rate = lookup_rate(peer_costs, self._pause_reading, self._resume_reading)
         self._wire = Connection(port.limits, encoding=port.encoding)
         self._template: LookupTemplate | None = None
         """The same as in `_wire`. Answering by it touches nothing else of the connection's own."""
@@ -323,6 +321,8 @@ class RemotingConnection(asyncio.Protocol):
         for queue in self._queues():
             self._port.queue.peer_left(queue)
         self._transport = cast("asyncio.Transport", None)
+        if self._lookup_rate:
+            self._lookup_rate.close()
 
     def data_received(self, data: bytes) -> None:
         self._is_active = True
@@ -335,6 +335,8 @@ class RemotingConnection(asyncio.Protocol):
                 if end == at:
                     break
                 self._transport.write(b"".join(answers))
+                if self._lookup_rate:
+                    self._lookup_rate.charge(len(answers))
                 if end == len(data):
                     return
                 at = end
@@ -456,6 +458,8 @@ class RemotingConnection(asyncio.Protocol):
                 answers.append(self._encode(event, reply))
         if answers:
             self._write(answers)
+        if self._lookup_rate:
+            self._lookup_rate.charge(len(events))
         if violation:
             self._port.count_violation(self.peer, violation)
             self._transport.close()
@@ -468,8 +472,9 @@ class RemotingConnection(asyncio.Protocol):
         if request.code == LOOKUP:
             found = self._find_if_allowed(request)
             return Reply(body=found) if isinstance(found, bytes) else self._queue_for_upstream(request, found)
-        if request.code not in port.handlers:
-            return not_supported(request.code)
+        is_known = request.code in port.handlers
+        if reply := port.rates.charge(self.peer_costs, request.code) if is_known else not_supported(request.code):
+            return reply
         if request.code in SIGNS_OF_LIFE and not self._queue.is_idle:
             if request.code == HEARTBEAT:
                 return None if port.queue.put(self._heartbeat_queue(), request) else overloaded()
@@ -582,7 +587,7 @@ class RemotingConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        if self._reads_paused and not self.closed and not self._transport.is_closing():
+        if self._reads_paused and not self._writes_paused and not self.is_closing:
             self._reads_paused = False
             self._transport.resume_reading()
 

@@ -53,6 +53,10 @@ def overloaded() -> Reply:
     return Reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOADED)
 
 
+def too_many_requests(setting: str, limit: float) -> Reply:
+    return Reply(ResponseCode.SYSTEM_BUSY, remark=f"[OVERLOAD]{setting} allows {limit:g} requests a second")
+
+
 def go_away() -> Reply:
     return Reply(ResponseCode.GO_AWAY, remark=GO_AWAY)
 

@@ -12,13 +12,14 @@ what it can, and a look at the kept slots frees several of them.
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 from operator import itemgetter
 from typing import Final, Protocol
 
 from routebook.listeners.peers import Peer
 from routebook.registry.registry import Registry, SessionConnection
+from routebook.settings import Settings
 
 SPARED_AT_ONCE: Final = 16
 SPARED_PER_SWEEP: Final = 1_000
@@ -48,10 +49,10 @@ class PortConnection(SessionConnection, Protocol):
 
 
 class Room:
-    def __init__(self, registry: Registry, *, max_connections: int, kept_percent: int) -> None:
+    def __init__(self, registry: Registry, settings: Settings) -> None:
         self._registry = registry
-        self._max_connections = max_connections
-        self._ordinary = max_connections - max_connections * kept_percent // 100
+        self._max_connections = settings.max_connections
+        self._ordinary = self._max_connections - self._max_connections * settings.kept_connections_percent // 100
         self._idle: list[PortConnection] = []
         """As the last sweep saw them; the one that has been idle for longest is the last."""
         self._in_kept_slots: dict[PortConnection, None] = {}
@@ -83,22 +84,20 @@ class Room:
         """Called before the first connection is accepted: all brokers of the table are known."""
         self._observe_brokers(now, since=-inf)
 
-    def observe(self, now: float, idle: Sequence[tuple[float, PortConnection]]) -> None:
+    def observe(
+        self, now: float, idle: Sequence[tuple[float, PortConnection]], connections: Collection[PortConnection]
+    ) -> None:
         """Called by the sweep. `idle`: connections with the time since when they are idle."""
         self._now = now
         longest_idle = heapq.nsmallest(SPARED_PER_SWEEP, idle, key=itemgetter(0))
         self._idle = [connection for _, connection in longest_idle][::-1]
+        self._crowd = None
+        if len(connections) >= self._ordinary:
+            half = self._max_connections // 2
+            self._crowd = next((one.peer_costs for one in connections if one.peer_costs.connections > half), None)
         if now >= self._next_observation:
             self._observe_brokers(now, since=now)
             self._next_observation = now + OBSERVED_EVERY_S
-
-    def observe_peers(self, connections: Iterable[PortConnection]) -> None:
-        """Called by the sweep while the port is nearly full."""
-        half = self._max_connections // 2
-        self._crowd = next((one.peer_costs for one in connections if one.peer_costs.connections > half), None)
-
-    def is_nearly_full(self, count: int) -> bool:
-        return count >= self._ordinary
 
     def free(self, host: str | None, connections: Iterable[PortConnection]) -> int:
         """Closes some connections and returns their number. `host`: where the new connection comes from, if known."""

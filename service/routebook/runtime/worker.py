@@ -102,7 +102,7 @@ class Worker:
         self._metrics.before_exposition(self._measure)
         self._ports = public
         self._tls = ServerTls(TlsOptions.of(settings))
-        self._peers = Peers(_peer_limits(settings))
+        self._peers = Peers(PeerLimits.of(settings))
         self._remoting = RemotingServer(self.registry, live, self._metrics, self._tls, self._peers)
         acceptor_options = AcceptorOptions(
             self._tls, settings.proxy_networks, settings.max_connections, self._metrics, self._peers
@@ -285,16 +285,6 @@ class Worker:
                 "reconnect": counts.reconnects,
             },
         )
-
-
-def _peer_limits(settings: Settings) -> PeerLimits:
-    return PeerLimits(
-        connections=settings.max_connections_per_address,
-        watches=settings.max_watches_per_address,
-        requests_per_second=settings.max_requests_per_second_per_address,
-        decoding_percent=settings.max_decoding_percent_per_address,
-        failed_sign_ins_per_minute=settings.max_failed_sign_ins_per_minute_per_address,
-    )
 
 
 def _about(settings: Settings) -> dict[str, object]:

@@ -139,12 +139,28 @@ class LimitSettings(BaseModel):
             "brokers that return."
         ),
     )
+    max_requests_per_second: int = setting(
+        20_000, ge=0, le=1_000_000,
+        why=(
+            "Requests other than lookups that one worker accepts on the remoting port; twice as many at once. Beyond "
+            "it, the answer is 2 (busy), except to registrations and heartbeats. More than the store can serve. 0: no "
+            "limit."
+        ),
+    )
     max_requests_per_second_per_address: int = setting(
         5_000, ge=0, le=1_000_000,
         why=(
             "Requests other than lookups that one address may send to one worker; twice as many at once. Beyond it, "
             "the answer is 2 (busy) or HTTP 503. Registrations and heartbeats count, and are never refused. A fleet of "
             "1,000 brokers sends 300 a second. 0: no limit."
+        ),
+    )
+    max_lookups_per_second_per_address: int = setting(
+        0, ge=0, le=10_000_000,
+        why=(
+            "Lookups that one address may send to the remoting port of one worker; twice as many at once. Beyond it, "
+            "its connections are read from more slowly. 0, the default: no limit, because a lookup costs some "
+            "microseconds, connections take turns, and thousands of clients may share the address of a balancer."
         ),
     )
     max_decoding_percent_per_address: int = setting(
