@@ -56,8 +56,7 @@ async def running(namespace: Namespace, **settings: str) -> AsyncIterator[Worker
     try:
         await replica.wait_complete(30_000)
         registry = Registry(namespace, replica, live, worker="test-worker")
-        limits = PeerLimits(failed_sign_ins_per_minute=live.current.max_failed_sign_ins_per_minute_per_address)
-        app = create_app(registry, live, metrics, Peers(limits))
+        app = create_app(registry, live, metrics, Peers(PeerLimits.of(live.current)))
         acceptor_options = AcceptorOptions(proxy_from=live.current.proxy_networks, metrics=metrics)
         async with (
             served(app, request_timeout_ms=live.current.request_timeout_ms, acceptor_options=acceptor_options) as port,

@@ -231,3 +231,26 @@ async def test_concurrent_registrations_all_succeed(worker: Worker) -> None:
     await asyncio.gather(*(register(number) for number in range(50)))
     route = (await worker.http.get("/v1/routes/TopicA")).json()
     assert len(route["brokerDatas"]) == 50
+
+
+async def test_the_size_of_a_value_is_limited(worker: Worker) -> None:
+    path = "/v1/kv/ns/key"
+    assert (await worker.http.put(path, json={"value": "é" * 32_768})).status_code == 200
+    problem = (await worker.http.put(path, json={"value": "é" * 32_769})).json()
+    assert (problem["type"], problem["setting"], problem["limit"]) == ("limit-reached", "max_key_value_bytes", 65_536)
+
+
+async def test_the_number_of_filter_servers_is_limited(worker: Worker) -> None:
+    body = {"address": "127.0.0.11:10911", "filters": [f"127.0.0.1:{number}" for number in range(1, 1002)]}
+    answer = await worker.http.put(seat(), json=body)
+    assert (answer.status_code, answer.json()["type"]) == (422, "invalid-input")
+
+
+async def test_the_requests_of_an_address_are_limited(namespace: Namespace) -> None:
+    async with running(namespace, max_requests_per_second_per_address="5") as worker:
+        answers = [await worker.http.get("/v1/status") for _ in range(40)]
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert refused
+        assert refused[0].json()["type"] == "too-many-requests"
+        assert "max_requests_per_second_per_address is 5" in refused[0].json()["detail"]
+        assert (await worker.http.put(seat(), json={"address": "127.0.0.11:10911"})).status_code == 200
