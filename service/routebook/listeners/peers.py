@@ -38,7 +38,7 @@ class Budget:
         self._at = 0.0
 
     def take(self, amount: float, now: float) -> bool:
-        """Takes `amount` if so much is left, or the bucket is full. `now` is `time.monotonic()`."""
+        """Takes `amount` if that is left, or if the bucket is full. `now` is `time.monotonic()`."""
         if not self.per_second:
             return True
         if self._refill(now) < min(amount, self.burst):
@@ -77,7 +77,7 @@ class PeerLimits:
     requests_per_second: int = 0
     lookups_per_second: int = 0
     decoding_percent: int = 0
-    """Of one core, for decoding bodies."""
+    """Share of one core that may be spent on decoding bodies."""
     failed_sign_ins_per_minute: int = 0
 
     @classmethod

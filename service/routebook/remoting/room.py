@@ -1,10 +1,10 @@
 """Which connections are closed when the port has as many as `max_connections` and another one arrives.
 
-1. The longest idle ones that carry no broker.
-2. Those that were opened when only the kept slots were free: `kept_connections_percent` of all slots are kept for known
-   brokers. Anyone may use a kept slot, but has to give it up. A connection that carries a known broker keeps it. Of the
-   others, those go first whose address has most connections, and then those with the newest brokers.
-3. Those of an address that has more than half of all connections, if the new connection comes from another one.
+1. Connections that carry no broker, the longest idle first.
+2. Connections in kept slots. `kept_connections_percent` of all slots are kept for known brokers. Other connections may
+   use them, and are closed when room is needed. The first ones are those of the address with most connections; of the
+   same address, those with the newest brokers.
+3. A connection of an address that has more than half of all, if the new connection comes from another address.
 
 A broker is known when this worker has seen it for `KNOWN_AFTER_S`. So a crowd of new brokers can fill neither the kept
 slots, nor, from one address, the whole port. Nothing here looks at all connections for each new one: the sweep prepares
@@ -28,7 +28,7 @@ KNOWN_AFTER_S: Final = 60.0
 REMEMBERED_S: Final = 600.0
 """A broker that was known and left is known again at once if it returns within this time."""
 FREED_SHARE: Final = 50
-"""Each look at the kept slots frees one in so many."""
+"""When kept slots are freed, it is one of this many at once, and at least one."""
 OBSERVED_EVERY_S: Final = 5.0
 REASON: Final = "room for others is needed"
 
