@@ -11,9 +11,10 @@ from routebook.cli.output import print_findings
 from routebook.cli.service_client import (
     DEFAULT_URL,
     URL_VARIABLE,
+    TlsFiles,
     print_json,
     token_of_environment,
-    trusted_authorities,
+    with_tls_files,
 )
 from routebook.errors import RoutebookError
 from routebook.runtime import exits
@@ -28,9 +29,12 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("ER
 @click.option("-c", "file", type=click.Path(path_type=Path), metavar="FILE", help="The service's settings file.")
 @click.option("--redis-url", default=None, metavar="URL", help="The store to check.")
 @click.option("--url", default=None, help=f"The service to check; else {URL_VARIABLE}, else {DEFAULT_URL}.")
+@with_tls_files
 @click.option("--json", "json_", is_flag=True, help="Print JSON, for programs.")
 @click.option("--acl", is_flag=True, help="Print the ACL rule that the store's user needs, for redis-cli, and exit.")
-def doctor_command(file: Path | None, redis_url: str | None, url: str | None, json_: bool, acl: bool) -> int:
+def doctor_command(
+    *, file: Path | None, redis_url: str | None, url: str | None, tls_files: TlsFiles, json_: bool, acl: bool
+) -> int:
     """Check settings, store, clock, versions, ports and the running service; say how to fix what is wrong.
 
     Exit codes: 0 nothing is wrong, 1 something is, 2 the settings are wrong, 3 the store cannot be reached.
@@ -39,7 +43,7 @@ def doctor_command(file: Path | None, redis_url: str | None, url: str | None, js
         for line in acl_lines(load({"redis_url": redis_url}, os.environ, file, "serve").settings):
             click.echo(line)
         return exits.DONE
-    findings, code = _examine(file, redis_url, url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+    findings, code = _examine(file, redis_url, url or os.environ.get(URL_VARIABLE) or DEFAULT_URL, tls_files)
     if json_:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -47,7 +51,7 @@ def doctor_command(file: Path | None, redis_url: str | None, url: str | None, js
     return code
 
 
-def _examine(file: Path | None, redis_url: str | None, url: str) -> tuple[list[Finding], int]:
+def _examine(file: Path | None, redis_url: str | None, url: str, tls_files: TlsFiles) -> tuple[list[Finding], int]:
     try:
         loaded = load({"redis_url": redis_url}, os.environ, file, "serve")
     except RoutebookError as error:
@@ -55,7 +59,10 @@ def _examine(file: Path | None, redis_url: str | None, url: str) -> tuple[list[F
     findings = [_settings_finding(loaded), *diagnose_machine(loaded.settings)]
     store_findings, is_reachable = asyncio.run(diagnose_store(loaded.settings))
     findings += store_findings
-    findings += diagnose_service(url, token_of_environment(), trusted_authorities(url))
+    try:
+        findings += diagnose_service(url, token_of_environment(), tls_files.context(url))
+    except RoutebookError as error:
+        findings.append(Finding("error", "service", error.message, error.advice))
     if not is_reachable:
         return findings, exits.UNREACHABLE
     return findings, exits.ANSWER_IS_NO if any(finding.level == "error" for finding in findings) else exits.DONE

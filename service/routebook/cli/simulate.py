@@ -13,7 +13,7 @@ import click
 import uvloop
 
 from routebook.cli.output import DURATION, ProgressLine, print_fields
-from routebook.cli.service_client import DEFAULT_URL, URL_VARIABLE, as_json, print_json
+from routebook.cli.service_client import DEFAULT_URL, URL_VARIABLE, TlsFiles, as_json, print_json, with_tls_files
 from routebook.model.broker import DEFAULT_TIMEOUT_MS
 from routebook.model.names import check_address
 from routebook.runtime import exits
@@ -101,6 +101,7 @@ def _churn_options(command: Any) -> Any:
     help="Look up routes at --url during the run; write each response and its version here, as JSON lines.",
 )
 @click.option("--url", default=None, help=f"Service for --answers.  [default: {URL_VARIABLE}, or {DEFAULT_URL}]")
+@with_tls_files
 @as_json
 def simulate_command(
     *,
@@ -123,6 +124,7 @@ def simulate_command(
     log: Path | None,
     answers: Path | None,
     url: str | None,
+    tls_files: TlsFiles,
     json_: bool,
     **every: float,
 ) -> int:
@@ -147,11 +149,12 @@ def simulate_command(
         timeout_ms=timeout_ms,
         follows_go_away=go_away,
     )
+    chosen_url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+    verify = tls_files.context(chosen_url)
     # A broker has its own port and a connection to each name server; a client has one connection.
     allow_connections((1 + len(options.name_servers)) * brokers * (1 + slaves) + clients)
     with _opened("--log", log) as log_file, _opened("--answers", answers) as answers_file:
-        chosen_url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
-        recorder = Recorder(chosen_url, answers_file, seed=seed) if answers_file else None
+        recorder = Recorder(chosen_url, answers_file, seed=seed, verify=verify) if answers_file else None
         run = _SimulationRun(Simulation(options, Journal(log_file)), recorder, orderly=not vanish)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run.execute())

@@ -19,6 +19,9 @@ EXEMPT = {
     "ROUTEBOOK_REDIS_SERVER": "which server binary the embedded store starts",
     "ROUTEBOOK_URL": "which service the command line uses",
     "ROUTEBOOK_TOKEN": "the token that the command line sends",
+    "ROUTEBOOK_CACERT": "the authorities that the command line trusts",
+    "ROUTEBOOK_CERT": "the client certificate that the command line presents",
+    "ROUTEBOOK_KEY": "the key of that certificate",
     "ROUTEBOOK_LAKE": "which lake the pipeline uses",
 }
 EXEMPT_PREFIXES = {"ROUTEBOOK_TEST_": "used by the test suite"}

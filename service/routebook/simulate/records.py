@@ -9,6 +9,7 @@ import asyncio
 import json
 import math
 import random
+import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -139,10 +140,13 @@ class Recorder:
     some changes apart.
     """
 
-    def __init__(self, url: str, out: TextIO, *, seed: int = 1, every_s: float = 0.02) -> None:
+    def __init__(
+        self, url: str, out: TextIO, *, seed: int = 1, every_s: float = 0.02, verify: ssl.SSLContext | bool = True
+    ) -> None:
         self.written = 0
         self._url = url.rstrip("/")
         self._out = out
+        self._verify = verify
         self._every_s = every_s
         self._chance = random.Random(f"{seed}/recorder")  # noqa: S311 a simulation
         self._recent: dict[str, None] = {}
@@ -150,7 +154,7 @@ class Recorder:
 
     async def run(self, count: int | None = None) -> None:
         """Ends after `count` lines; without `count`, it runs until it is cancelled."""
-        async with httpx.AsyncClient(base_url=self._url, timeout=10, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=self._url, timeout=10, trust_env=False, verify=self._verify) as http:
             await self._list(http)
             async with _running(self._watch(http)), _running(self._keep_listing(http)):
                 while count is None or self.written < count:
