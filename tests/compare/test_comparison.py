@@ -13,7 +13,7 @@ from routebook.errors import PeerUnavailableError
 from tests.client.canned_server import CannedServer, broker_data, one_broker, queue_data, route
 
 TIMEOUT_MS = 30_000
-"""Of one request. Both servers and the client share this process, which may have to wait for a processor."""
+"""Timeout of one request. Both servers and the client share this process, which may have to wait for a processor."""
 
 
 @asynccontextmanager

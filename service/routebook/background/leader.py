@@ -43,7 +43,7 @@ LONGEST_PAUSE_S: Final = 1.0
 PAUSE_IN_LONG_WORK_S: Final = 0.05
 """Between two parts of a baseline, so that the store is free for others half of the time."""
 WORKER_CHECK_S: Final = 1.0
-"""Between two checks for workers whose leases ended: their dead brokers shall be gone a grace and a second later."""
+"""Between two checks for expired worker leases. Dead brokers of that worker are removed a grace and a second later."""
 SHORTEST_PAUSE_S: Final = 0.02
 """After a scan that took longer than its period, or a store that failed at once."""
 

@@ -53,8 +53,8 @@ def changes_command(
 ) -> None:
     """Print the changes of the route table and the refused requests, oldest first.
 
-    Each line: time, what, value before -> after, who, and why. Without --since, the history from its beginning; with
-    --follow alone, only what happens from now on. JSON: one entry a line.
+    Each line: time, change, value before -> after, actor, and reason. Without --since, the history from its
+    beginning; with --follow alone, only new entries. JSON: one entry a line.
     """
     given = {
         "since": since,

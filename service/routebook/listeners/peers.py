@@ -128,7 +128,7 @@ class Peers:
         self._idle_peers = idle_peers
         self._connected: dict[str, Peer] = {}
         self._idle: OrderedDict[str, Peer] = OrderedDict()
-        """The one that was here last is at the end."""
+        """The peer that was used last is at the end."""
 
     def __len__(self) -> int:
         return len(self._connected) + len(self._idle)

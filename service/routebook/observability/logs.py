@@ -192,7 +192,7 @@ def _word(value: object) -> str:
 
 
 def _json(value: object) -> str:
-    """Readable, and without characters that could control the terminal of whoever reads the log."""
+    """Keeps text readable, and escapes characters that could control a terminal."""
     text = json.dumps(value, ensure_ascii=False)
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

@@ -1,13 +1,13 @@
 """Dialling a broker's own address once, after its last connection was lost.
 
-The address was chosen by whoever registered it, so a dial must not serve as a port scanner:
+Any peer can register any address, so these rules prevent the use of dials as a port scanner:
 
 - Only addresses in the networks of `dial_networks` are dialled. When that setting is empty, the address has to be in
   the network that the broker's connection came from: the same /24 (IPv6: /64), or loopback like the connection.
-- An instance that is not established yet is dialled only at the address that its connection came from, which tells a
-  peer nothing but what it knows about itself.
+- An instance that is not established yet is dialled only at the address that its connection came from, so a
+  peer learns nothing about other hosts.
 
-For an address that may not be dialled, the outcome depends on nothing that the peer could learn (`lost_connections`).
+For an address that may not be dialled, the outcome does not depend on what listens there (`lost_connections`).
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from routebook.settings.kinds import Network
 from routebook.store.sessions import LostConnection
 
 MAX_DIALS: Final = 128
-"""At a time."""
+"""Dials at the same time."""
 DIALS_PER_S: Final = 500
 """A worker that vanishes may leave thousands of brokers to dial."""
 MIN_DIAL_S: Final = 1.0

@@ -490,7 +490,7 @@ class RemotingConnection(asyncio.Protocol):
         cluster, address = read_text(request.ext, "clusterName"), read_text(request.ext, "brokerAddr")
         registry = self._port.registry
         if self._port.permissions.guards(HEARTBEAT) and not registry.sessions.has_instances(self):
-            return  # Nobody has signed for it on this connection.
+            return  # No registration on this connection was authorized.
         if cluster and address and registry.is_own_instance(self, cluster, address):
             ext = {"clusterName": cluster, "brokerAddr": address}
             heartbeat = Request(HEARTBEAT, request.opaque, ext, flag=ONEWAY_FLAG, remark=OWN_HEARTBEAT)

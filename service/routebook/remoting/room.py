@@ -7,8 +7,8 @@
 3. A connection of an address that has more than half of all, if the new connection comes from another address.
 
 A broker is known when this worker has seen it for `KNOWN_AFTER_S`. So a crowd of new brokers can fill neither the kept
-slots, nor, from one address, the whole port. Nothing here looks at all connections for each new one: the sweep prepares
-what it can, and a look at the kept slots frees several of them.
+slots, nor, from one address, the whole port. A new connection never causes a search through all connections:
+the sweep prepares the candidates, and one pass over the kept slots frees several of them.
 """
 
 import heapq
@@ -77,7 +77,7 @@ class Room:
         """`count`: the connections of the port, without this one."""
         self._in_kept_slots.pop(connection, None)
         while len(self._in_kept_slots) > max(count - self._ordinary, 0):
-            # Ordinary slots have become free; those who wait longest get them.
+            # Ordinary slots have become free; the oldest connections in kept slots get them.
             del self._in_kept_slots[next(iter(self._in_kept_slots))]
 
     def begin(self, now: float) -> None:

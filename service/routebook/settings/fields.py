@@ -204,8 +204,8 @@ class Settings(LimitSettings):
         30, ge=0, le=100, at_run_time=True,
         why=(
             "When more than this share of all instances (and at least hold_minimum of them) would be removed within "
-            "hold_window_ms, further removals are held until an operator decides: that many brokers do not die "
-            "together, a network fails. Expiries, lost connections and unregistrations count together."
+            "hold_window_ms, further removals are held until an operator decides: a failed network is more likely than "
+            "the death of so many brokers. Expiries, lost connections and unregistrations count together."
         ),
     )
     hold_window_ms: int = setting(
@@ -261,7 +261,7 @@ class Settings(LimitSettings):
         "", allowed="networks such as 10.0.0.0/8, separated by commas; empty for each broker's own network",
         why=(
             "Networks whose addresses may be dialled after a lost connection. Empty: the one that the broker's "
-            "connection came from (its /24, IPv6 its /64), because the address was chosen by whoever registered it. "
+            "connection came from (its /24, IPv6 its /64), because any peer can register any address. "
             "Set it when brokers connect through a balancer without PROXY headers: a dead broker that may not be "
             "dialled stays until its deadline."
         ),
@@ -337,7 +337,7 @@ class Settings(LimitSettings):
         "", at_run_time=True, allowed="open, signed, off, or empty",
         why=(
             "Who may send administrative requests (100, 101, 102, 205, 216, 219, 318, 327) over the remoting port: "
-            "everyone (open, as Apache's), identities with the role operator (signed), or no peer "
+            "everyone (open, as Apache's), identities with the role operator, for 318 admin (signed), or no peer "
             "(off). Empty: open when the service listens on loopback only, otherwise signed."
         ),
     )
@@ -528,7 +528,7 @@ class Settings(LimitSettings):
     http_host_names: HostNames = setting(
         "", allowed="host names separated by commas; *.example.com for all names below; * for any",
         why=(
-            "Names of this service besides localhost, its addresses, the machine's own name and the hosts of "
+            "Host names of this service besides localhost, its addresses, the machine's own name and the hosts of "
             "advertised_addresses. Requests with another Host header are refused, so that a page whose name resolves "
             "to this machine cannot use the service (DNS rebinding)."
         ),

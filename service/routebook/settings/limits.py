@@ -55,13 +55,13 @@ class LimitSettings(BaseModel):
     )
     max_broker_timeout_ms: int = setting(
         86_400_000, ge=1_000, le=315_360_000_000, at_run_time=True,
-        why="Longest timeout that a broker may register with. What it registered remains for so long when it dies.",
+        why="Longest timeout that a broker may register with. When the broker dies, its routes remain until then.",
     )
     max_key_values: int = setting(
         10_000, ge=0, le=10_000_000, at_run_time=True,
         why=(
-            "Key-values in all namespaces, and number of namespaces. Order configurations are the usual ones: one for "
-            "each ordered topic. 0: no limit."
+            "Key-values in all namespaces, and number of namespaces. Most are order configurations, one for each "
+            "ordered topic. 0: no limit."
         ),
     )
     max_key_value_bytes: int = setting(
@@ -117,7 +117,7 @@ class LimitSettings(BaseModel):
         1_048_576, ge=1_024, le=100_000_000,
         why=(
             "Values in the JSON body of a registration or snapshot over HTTP, counted before it is decoded. 100,000 "
-            "topics have 600,000. Without it, 47 MB of brackets would become 2 GB of objects."
+            "topics need 600,000. Without this limit, 47 MB of brackets would become 2 GB of objects."
         ),
     )
 
@@ -151,7 +151,7 @@ class LimitSettings(BaseModel):
         5_000, ge=0, le=1_000_000,
         why=(
             "Requests other than lookups that one address may send to one worker; twice as many at once. Beyond it, "
-            "the answer is 2 (busy) or HTTP 503. Registrations and heartbeats count, and are never refused. A fleet of "
+            "the answer is 2 (busy) or HTTP 429. Registrations and heartbeats count, and are never refused. A fleet of "
             "1,000 brokers sends 300 a second. 0: no limit."
         ),
     )
@@ -173,8 +173,8 @@ class LimitSettings(BaseModel):
     max_failed_sign_ins_per_minute_per_address: int = setting(
         60, ge=0, le=1_000_000,
         why=(
-            "Wrong tokens or signatures from one address. Beyond it, its sign-ins are refused unchecked until some "
-            "time has passed. A person mistypes a few times; a program that guesses tries a thousand a second. 0: no "
+            "Wrong tokens or signatures from one address. Beyond this rate, sign-ins from the address are refused "
+            "unchecked. A person mistypes a few times; a program that guesses tries a thousand a second. 0: no "
             "limit."
         ),
     )
