@@ -13,12 +13,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from routebook.background.leader import FIRST_KEY_VALUES_AFTER_S
 from routebook.settings.fields import Settings
 from routebook.settings.loading import load
 from routebook.store.embedded import EmbeddedStore
 from tests.runtime.running import Running
 from tests.support.peers import Peer
 from tests.support.topologies import ask
+from tests.support.waiting import until
 
 NAMESPACE = "secrets"
 STORE_PASSWORD = "planted-store-password-7c1f"
@@ -165,6 +167,22 @@ def run_commands(service: Running, outputs: Outputs, env: dict[str, str]) -> Non
             check=False,
         )
         outputs.add(f"routebook {' '.join(words)}", ended.stdout + ended.stderr)
+
+
+@pytest.mark.slow
+async def test_the_log_of_a_service_that_runs_for_a_minute_contains_no_secret(
+    store: EmbeddedStore, tmp_path: Path
+) -> None:
+    """After a minute, the leader logs all key-values. On a busy machine the test above lasts that long."""
+    outputs, env = Outputs(), environment(store, "json")
+    ask(store.port or 0, "FLUSHALL")
+    with Running("serve", folder=tmp_path, env=env) as service:
+        token = plant(service, outputs)
+        await ask_remoting(service, outputs)
+        await until(lambda: "key-value ns/key" in service.log, timeout_s=FIRST_KEY_VALUES_AFTER_S + 30, every_s=0.5)
+        assert service.stop() == 0
+        outputs.add("log", service.log)
+    assert outputs.leaks({"a token": token, "a wrong token": WRONG_TOKEN, "a key-value": KEY_VALUE, "sent": SENT}) == []
 
 
 def test_settings_that_are_refused_are_not_repeated(store: EmbeddedStore, tmp_path: Path) -> None:

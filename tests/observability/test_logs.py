@@ -1,5 +1,6 @@
 """Log lines: two formats, a level that follows the setting, no secret."""
 
+import asyncio
 import io
 import json
 import logging
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from routebook.errors import RoutebookError
 from routebook.observability.logs import start_logs
 from routebook.settings import LiveSettings, load
 
@@ -90,3 +92,84 @@ def test_libraries_log_warnings_and_errors_only() -> None:
     logging.getLogger("uvicorn.error").warning("trouble")
     assert "everyday" not in stream.getvalue()
     assert "trouble" in stream.getvalue()
+
+
+PLANTED = "planted-5d1c"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"authorization: Bearer {PLANTED}",
+        f"{{'Authorization': 'Bearer {PLANTED}'}}",
+        f"[(b'authorization', b'Bearer {PLANTED}')]",
+        f"ext={{'AccessKey': '{PLANTED}', 'Signature': '{PLANTED}'}}",
+        f'{{"AccessKey": "{PLANTED}"}}',
+        f"GET /v1/status?token={PLANTED}&x=1",
+        f"admin_token={PLANTED} adminToken={PLANTED}",
+    ],
+)
+def test_fields_of_requests_that_carry_secrets_are_masked(log_format: str, text: str) -> None:
+    _, stream = started(log_format=log_format)
+    log.info("a request: %s", text, extra={"shown": text})
+    assert PLANTED not in stream.getvalue()
+    assert "a request" in stream.getvalue()
+
+
+def test_what_is_no_secret_is_not_masked() -> None:
+    _, stream = started()
+    text = "Lost the lease with token 7: key-value ns/key, AccessKey unknown, object=/v1/kv/ns/key"
+    log.info(text)
+    assert text in stream.getvalue()
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize(
+    "name", ["routebook.remoting.port", "routebook.listeners.acceptor", "uvicorn.error", "asyncio"]
+)
+def test_an_unexpected_error_in_a_request_does_not_quote_the_request(log_format: str, name: str) -> None:
+    _, stream = started(log_format=log_format)
+    try:
+        try:
+            dict[str, str]()[PLANTED]
+        except KeyError as error:
+            raise ValueError(f"cannot use {PLANTED}") from error
+    except ValueError:
+        logging.getLogger(name).exception("failed")
+    written = stream.getvalue()
+    assert PLANTED not in written
+    for shown in ("KeyError", "ValueError", "test_logs.py", "caused"):
+        assert shown in written
+
+
+def test_messages_of_our_errors_and_of_the_system_are_kept() -> None:
+    _, stream = started()
+    try:
+        raise OSError(28, "No space left on device") from RoutebookError("The store is full.")
+    except OSError:
+        logging.getLogger("routebook.remoting.port").exception("failed")
+    assert "No space left on device" in stream.getvalue()
+    assert "The store is full." in stream.getvalue()
+
+
+async def test_a_task_that_failed_is_shown_without_its_message() -> None:
+    _, stream = started()
+
+    async def fail() -> None:
+        raise ValueError(PLANTED)
+
+    task = asyncio.create_task(fail())
+    await asyncio.wait({task})
+    context = {"message": "Task exception was never retrieved", "exception": task.exception(), "future": task}
+    asyncio.get_running_loop().default_exception_handler(context)
+    assert "ValueError" in stream.getvalue()
+    assert PLANTED not in stream.getvalue()
+
+
+@pytest.mark.parametrize("key", ["admin_token", "client_secret"])
+def test_a_secret_among_the_run_time_settings_is_not_logged(key: str) -> None:
+    live, stream = started()
+    live.apply({key: PLANTED})
+    assert "it is ignored" in stream.getvalue()
+    assert PLANTED not in stream.getvalue()

@@ -19,7 +19,7 @@ INT64_MAX: Final = 2**63 - 1
 class RequestBody(BaseModel):
     """A request body. An unknown field is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class ResponseBody(BaseModel):

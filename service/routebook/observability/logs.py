@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final, TextIO
 from urllib.parse import unquote
 
+from routebook.errors import RoutebookError
 from routebook.settings import LiveSettings, Settings
 from routebook.settings.masking import MASK
 
@@ -89,6 +90,18 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
 
 _OURS = "routebook"
 _URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:@/]*:)[^\s@]+(@)", re.IGNORECASE)
+_NAMED_SECRET = re.compile(
+    r"""((?:\b|_)(?:authorization|access_?key|secret_?key|signature|admin_?token|token)['"]?\s*[:=]\s*['"]?)"""
+    r"""(?:(?:bearer|basic)\s+)?[^\s'",;&(){}<>]+""",
+    re.IGNORECASE,
+)
+"""A field of a request with its value, as a header, a query, a JSON object or a `repr` has it."""
+_BEARER = re.compile(r"(\bbearer\s+)[^\s'\",;]{8,}", re.IGNORECASE)
+_EXCEPTION_IN_TASK = re.compile(r"(\bexception=[\w.]+)\(.*\)(?=>)", re.DOTALL)
+_SERVES_PEERS = frozenset({"asyncio", "uvicorn.error", "routebook.remoting.port", "routebook.listeners.acceptor"})
+"""Loggers of unexpected errors in requests. The messages of such errors may quote a request, as those of ValueError and
+KeyError do, so only their types and places are logged.
+"""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, and those that change the direction of text."""
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
@@ -100,7 +113,9 @@ _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
 
 
 class _Masked(logging.Formatter):
-    """Masks the configured secrets, and passwords in URLs, in every line, tracebacks included."""
+    """Masks the configured secrets, passwords in URLs, and values of fields that carry secrets in requests, in every
+    line, tracebacks included.
+    """
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__()
@@ -108,6 +123,8 @@ class _Masked(logging.Formatter):
 
     def clean(self, text: str) -> str:
         text = _URL_PASSWORD.sub(rf"\g<1>{MASK}\g<2>", text)
+        text = _NAMED_SECRET.sub(rf"\g<1>{MASK}", text)
+        text = _BEARER.sub(rf"\g<1>{MASK}", text)
         for secret in self._secrets:
             text = text.replace(secret, MASK)
         return text
@@ -115,7 +132,9 @@ class _Masked(logging.Formatter):
 
 class TextFormat(_Masked):
     def format(self, record: logging.LogRecord) -> str:
-        words = [_one_line(record.getMessage())] + [f"{key}={_word(value)}" for key, value in _extras(record).items()]
+        # Values are masked before they are quoted, because quoting changes a secret that contains a quotation mark.
+        extras = [f"{key}={_word(self.clean(str(value)))}" for key, value in _extras(record).items()]
+        words = [_one_line(_message(record)), *extras]
         text = self.clean(" ".join(words) + _trace(record, "\n"))
         return f"{_timestamp(record)} {record.levelname.lower():7} {text}"
 
@@ -126,7 +145,7 @@ class JsonFormat(_Masked):
             "time": _timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": self.clean(record.getMessage()),
+            "message": self.clean(_message(record)),
         }
         fields |= {key: self._value(value) for key, value in _extras(record).items()}
         trace = _trace(record, "")
@@ -202,10 +221,32 @@ def _one_line(message: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), message)
 
 
+def _message(record: logging.LogRecord) -> str:
+    """asyncio shows a task that failed with its exception."""
+    text = record.getMessage()
+    return _EXCEPTION_IN_TASK.sub(r"\g<1>", text) if record.name == "asyncio" else text
+
+
 def _trace(record: logging.LogRecord, before: str) -> str:
     if not record.exc_info or record.exc_info[1] is None:
         return ""
-    return before + "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+    error = record.exc_info[1]
+    lines = _lines_without_messages(error) if record.name in _SERVES_PEERS else traceback.format_exception(error)
+    return before + "".join(lines).rstrip()
+
+
+def _lines_without_messages(error: BaseException) -> list[str]:
+    """Like a traceback. Messages of our own errors and of the operating system are kept: they quote no secret."""
+    lines: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        is_safe = isinstance(current, RoutebookError | OSError)
+        last = traceback.format_exception_only(current) if is_safe else [f"{type(current).__qualname__}\n"]
+        lines = [*traceback.format_tb(current.__traceback__), *last, *(["caused:\n"] if lines else []), *lines]
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return lines
 
 
 PEER_LINES_PER_PERIOD: Final = 100

@@ -91,5 +91,5 @@ class LiveSettings:
 
     def _refuse(self, key: str, text: str, reason: str) -> None:
         if self._refused.get(key) != text:
-            _log.warning("Run-time setting %s=%r in the store %s; it is ignored.", key, text, reason)
+            _log.warning("Run-time setting %s=%r in the store %s; it is ignored.", key, self.masked(key, text), reason)
             self._refused[key] = text
