@@ -1,6 +1,6 @@
 --[[
-Writes back what the store lacks of one group, from the replica of a worker that has applied the whole history: an
-operator or an accident deleted it without a change. Only absent keys and fields are written. The group's revision
+Writes back missing keys of one group, from the replica of a worker that has applied the whole history: they were
+deleted without a change. Only absent keys and fields are written. The group's revision
 rises, so its brokers register in full next.
 
 KEYS[1]   meta
@@ -19,7 +19,7 @@ ARGV[11]  instances  number of instances
 ARGV[12…] id, address · cluster · topic, mapping as JSON · instance, id, incarnation, timeout, HA address, data
           version, filters as JSON or empty · topic, packed queue data, queue item as JSON
 
-reply     {status, version, number written} DONE, UNCHANGED (nothing was absent), STALE (the store stands elsewhere)
+reply     {status, version, number written} DONE, UNCHANGED (nothing was absent), STALE (the store has another position)
 ]]
 -- include: statuses
 -- include: keys

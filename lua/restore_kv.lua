@@ -8,7 +8,7 @@ ARGV[2]   position   where the replica stands, or empty after a loss of data
 ARGV[3]   namespace
 ARGV[4…]  key, value, sha256
 
-reply     {status, version, number written} DONE, UNCHANGED, STALE (the store stands elsewhere)
+reply     {status, version, number written} DONE, UNCHANGED, STALE (the store has another position)
 ]]
 -- include: statuses
 -- include: keys

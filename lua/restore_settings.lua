@@ -8,7 +8,7 @@ ARGV[1]   by        JSON members `"actor":…,"source":…` for the history
 ARGV[2]   position  where the replica stands, or empty after a loss of data
 ARGV[3…]  key, value, value as the history may show it
 
-reply     {status, version, number written} DONE, UNCHANGED, STALE (the store stands elsewhere)
+reply     {status, version, number written} DONE, UNCHANGED, STALE (the store has another position)
 ]]
 -- include: statuses
 -- include: keys

@@ -1,5 +1,5 @@
 --[[
-Stores a key-value, and tells what it replaced. Each key-value namespace is one hash. The set `kv` lists all of them,
+Stores a key-value, and returns what it replaced. Each key-value namespace is one hash. The set `kv` lists all of them,
 because a namespace remains after its last key was deleted. `meta` has the number of all keys (`kv_count`) and their
 bytes (`kv_bytes`). A script of an older release counts nothing; that shows in the number of keys, and then everything
 is counted again. Uses: keys, clock, json, changes.

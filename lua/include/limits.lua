@@ -1,6 +1,6 @@
 --[[
 Limits of the route table. They are settings, so the worker sends them along, and they are checked before the first
-write. A limit of 0 is none. What exceeds a limit already, since it was lowered, may stay but not grow.
+write. A limit of 0 means no limit. Objects beyond a limit that was lowered remain, but no more are accepted.
 Uses: keys, groups.
 ]]
 local function read_limits(packed)

@@ -1,6 +1,6 @@
 --[[
 Checks the types of keys before a script writes. A script cannot be rolled back, and a key of another type, which
-something other than Routebook must have made, would stop it halfway. Scripts that handle a heartbeat do not use this:
+another program must have made, would stop it halfway. Scripts that handle a heartbeat do not use this:
 they read each key before they write the first one, which checks its type, too. Uses: keys.
 ]]
 local TABLES = {

@@ -168,7 +168,7 @@ async def test_a_registration_of_a_damaged_group_has_it_repaired_at_once(worker:
 
 
 async def test_what_was_removed_by_a_change_is_not_written_back(worker: InProcessWorker) -> None:
-    """The replica has not applied the removals yet: the script refuses, because the store stands elsewhere."""
+    """The replica has not applied the removals yet: the script refuses, because the store has another position."""
 
     async def remove(broker: str, cluster: str, broker_id: int) -> None:
         await unregister_brokers(worker.namespace, [(Removal(cluster, broker, broker_id), CALLER)], NO_BRAKE)

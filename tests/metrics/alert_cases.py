@@ -224,6 +224,7 @@ TABLE = [
         "RoutebookStoreAlarm",
         both("routebook_store_alarm", "1x100", alarm="eviction"),
         [both("routebook_store_alarm", "0x100", alarm="eviction")],
+        labels={"alarm": "eviction"},
     ),
     Case(
         "RoutebookStoreCallsFail",

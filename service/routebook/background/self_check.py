@@ -1,13 +1,13 @@
 """Compares the store with this worker's replica every few minutes, and repairs the store.
 
-Invariant: while the store stands at the version that this replica has applied, both have the same objects. An object
-that the store lacks then was deleted without a change: by hand, by another program, by an eviction. Neither the brokers
-nor other workers notice, because a repeated registration is only a heartbeat, and each worker that starts later lacks
-the object. So every worker compares, not only the leader, which may be such a worker.
+Invariant: at the version that this replica has applied, the store has the same objects as the replica. If the store
+lacks an object at that version, it was deleted without a change: by hand, by another program, or by an eviction.
+Brokers do not notice, because a repeated registration is only a heartbeat. Each worker that starts later lacks the object. The
+leader may be such a worker, so every worker compares.
 
-What the store lacks is written back by one script, which checks in the same step that the store still stands at that
-version. What the store has otherwise than the replica is not touched: then the replica is in doubt, and loads the table
-again. Decision 0053 gives the reasons.
+One script writes missing objects back, and checks in the same step that the store is still at that version. An object
+that differs is not changed in the store: the replica may be wrong, so it loads the table again. Decision 0053 gives the
+reasons.
 
 A round first compares counts, which find a deleted key at once, and then each queue entry. It is done in steps of about
 a millisecond, with pauses in between that are ten times as long.
@@ -62,7 +62,7 @@ ATTEMPTS: Final = 20
 PAUSE_FACTOR: Final = 10
 WAIT_MS: Final = 1_000
 OFF_POLL_S: Final = 1.0
-"""While the setting is 0, how often it is looked at."""
+"""While the setting is 0, how often it is read again."""
 
 _Item = TypeVar("_Item")
 _NO_INSTANCES: Final[Mapping[str, Instance]] = {}

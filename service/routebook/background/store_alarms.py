@@ -1,7 +1,8 @@
-"""Checks again while running what a start checks once: the store's eviction policy, memory, role and disk.
+"""Checks the store's eviction policy, memory, role and disk regularly; the start of a worker checks them only once.
 
-An operator may change the configuration of a running store, and a failover may lead to a server that is configured
-otherwise. An alarm is logged when it begins and when it ends; status, metrics and `routebook doctor` show it meanwhile.
+An operator may change the configuration of a running store, and a failover may lead to a server with another
+configuration. An alarm is logged when it begins and when it ends; status, metrics and `routebook doctor` show it
+meanwhile.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The sender of a request, and what it may do. These rules are only here.
+"""The sender of a request and its permissions. No other module decides about permissions of the HTTP port.
 
 Every path operation that changes something demands a role. A caller proves its role with a token or a client
 certificate. A service that listens on loopback only also trusts local callers without one; it does not do that when

@@ -1,7 +1,7 @@
-"""Identities: who may do what. An identity is a name with a role and a policy, and the credentials that prove it.
+"""Identities and their permissions. An identity is a name with a role and a policy, and the credentials that prove it.
 
 Tokens are random and have 256 bits, so a plain SHA-256 is enough to store them: a slow hash such as bcrypt protects
-secrets that can be guessed, and would let anyone burn a worker's CPU with wrong tokens. RocketMQ's signature is an
+secrets that can be guessed, and would let any peer spend a worker's CPU with wrong tokens. RocketMQ's signature is an
 HMAC, for which both sides need the secret itself; it is therefore the only credential that is stored in clear.
 """
 
@@ -157,7 +157,7 @@ def _printable(least: int) -> str:
 
 
 def policy_text(identity: Identity) -> str:
-    """For people: what the policy allows."""
+    """Readable text of the policy."""
     parts = (("clusters", identity.clusters), ("topics", identity.topics), ("brokers", identity.brokers))
     return "; ".join(f"{what} {_joined(prefixes)}" for what, prefixes in parts if prefixes) or "everything"
 

@@ -31,7 +31,7 @@ def check_encodable(field: str, text: str) -> str:
 
 
 def check_text(field: str, text: str) -> str:
-    """A text that is stored and returned as it is, possibly empty. What is no text in UTF-8 could not be stored."""
+    """A text that is stored and returned as it is, possibly empty. It has to be valid in UTF-8."""
     if len(text) > MAX_NAME_CHARACTERS or _FORBIDDEN.search(text):
         raise InvalidInputError(
             field, text, f"at most {MAX_NAME_CHARACTERS} characters, none of them a control character"
@@ -98,7 +98,7 @@ class Caller:
     worker: str = ""
     """The worker that received the request; empty when the worker is the actor."""
     port: str = ""
-    """`http` or `remoting`; empty when no peer asked."""
+    """`http` or `remoting`; empty when no peer sent a request."""
     verb: str = ""
     """Name of the request: RocketMQ's, or that of the operation in the HTTP API."""
 

@@ -5,7 +5,7 @@ with structured fields and is counted in the metrics. Refusals are also kept for
 `background/refusals.py` writes them), so that `GET /v1/changes` and `routebook changes` show them.
 
 Invariant: a peer cannot fill the disk, the memory or the store. Lines have a limit per address and one for all
-addresses together; what exceeds it is counted, and reported as "and N more". Refusals that are equal but for their time
+addresses together; further lines are counted, and reported as "and N more". Refusals that differ only in their time
 become one record with a count, and a limited number of records waits for the store.
 
 Lines of callers with the permission of an operator are not limited.

@@ -1,16 +1,16 @@
 """Which permission each request of the remoting port needs, and whether its caller has it.
 
-RocketMQ's name server obeys everyone who can connect. That is right on one machine; on a network, anyone could delete
-topics and take brokers out of service. So three kinds of requests are guarded, each under its own condition:
+Apache's name server accepts every request of every peer. That is right on one machine; on a network, any peer could
+delete topics and take brokers out of service. So three kinds of requests are guarded, each under its own condition:
 
-- Administrative requests change the fleet by hand, or read what HTTP guards. `remoting_admin` decides: everyone
-  (`open`), identities that are operators (`signed`), or no caller at all (`off`).
+- Administrative requests change the fleet by hand, or read key-values and settings. `remoting_admin` decides: they are
+  open to every peer (`open`), to identities with the role of an operator (`signed`), or to none (`off`).
 - Brokers' own requests need an identity that covers the broker as soon as there is an identity with the role `broker`.
   Then a seat belongs to the identities whose policy covers it.
 - With `remoting_access` `signed`, every request needs an identity, lookups too.
 
-An identity is proven by RocketMQ's signature (`signatures.py`) or by a client certificate. What is not guarded is not
-checked at all, so it costs nothing.
+An identity is proven by RocketMQ's signature (`signatures.py`) or by a client certificate. The signature of a
+request that is not guarded is not checked, so it costs nothing.
 """
 
 import time

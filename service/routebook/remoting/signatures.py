@@ -1,9 +1,9 @@
 """RocketMQ's signature of a request, as its ACL hook (`AclClientRPCHook`) makes it; the same in 4.x, 5.x and Go.
 
 The header field `AccessKey` names the signer. `Signature` is the Base64 form of an HMAC-SHA1 with the signer's secret
-key. It covers the values of all other header fields, in the order of their names and without anything in between, and
+key. It covers the values of all other header fields, in the order of their names and without separators, and
 then the body. It covers neither the request code nor the opaque number, a time or the names of the fields. So a
-recorded request can be sent again, and docs/security.md says what that means.
+recorded request can be sent again (docs/security.md).
 
 Java clients with a zone add the zone's fields after they have signed, while brokers add them before. So both forms are
 accepted, except of a registration, whose zone is stored. All that a forged zone can do then is filter the answer to the

@@ -3,8 +3,8 @@
 Requests wait in one of three lanes, and none waits behind another lane:
 
 - `SIGNS_OF_LIFE`: heartbeats (904, 322) and registrations (103) until it is known whether they changed anything. Their
-  cost is small and fixed. While a whole fleet registers again, or the other lanes are full, the brokers that are well
-  must not be delayed until they expire.
+  cost is small and fixed. While a whole fleet registers again, or the other lanes are full, healthy brokers must not
+  be delayed until they expire.
 - `CHANGES`: registrations that have to be decoded. A handler moves its request here with `Turn.move_to`.
 - `OTHERS`.
 

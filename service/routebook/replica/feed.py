@@ -179,7 +179,7 @@ class Feed:
         self._is_doubtful = True
 
     def load_again(self) -> None:
-        """The store has an object otherwise than this table. Readers keep the old table until the new one is loaded."""
+        """An object in the store differs from this table. Readers keep the old table until the new one is loaded."""
         self._is_load_requested = True
 
     def check_history_head(self, head: HistoryHead) -> None:

@@ -1,4 +1,4 @@
-"""The settings that limit what peers may cost: a part of `Settings`, in the form that `fields.py` explains.
+"""The settings that limit the cost of peers: a part of `Settings`, in the form that `fields.py` explains.
 
 `docs/limits.md` has one row for each, and for the limits of frames, bodies and queues in `fields.py`.
 """

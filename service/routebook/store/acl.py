@@ -2,7 +2,7 @@
 keys of one namespace.
 
 The commands of the scripts are read from the scripts, so a changed script changes the rule. The others are listed here;
-a test runs whole workers under the rule, and another one takes each command away.
+one test runs whole workers under the rule, another one removes each command in turn.
 """
 
 import re

@@ -28,7 +28,7 @@ FIRST_CHUNK: Final = 20
 MAX_CHUNK: Final = 200
 CHUNK_BYTES: Final = 1 << 20
 STEP_BYTES: Final = 128 << 10
-"""After parsing as much, other work gets its turn."""
+"""Bytes to parse before other work gets a turn."""
 
 _CURSOR: Final = re.compile(r"([0-9]{1,16})-([0-9]{1,19})~([0-9]{1,16})-([0-9]{1,19})")
 

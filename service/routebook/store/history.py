@@ -103,7 +103,7 @@ def parse_change(entry_id: bytes, payload: bytes) -> Change:
 
 
 PARSE_STEP_BYTES: Final = 128 << 10
-"""As much is parsed in less than a millisecond. Then other work passes."""
+"""Bytes to parse before other work gets a turn; it takes less than a millisecond."""
 
 
 async def _parse_entries(entries: list[Any]) -> list[Change]:

@@ -174,7 +174,7 @@ class Namespace:
             self.on_run(script, perf_counter() - start, None, error)
             raise
         except UnicodeEncodeError as error:
-            # Nothing has been sent. The ports check their texts; this is for a text that they have missed.
+            # Nothing has been sent. The ports check all texts; this covers a check that is missing.
             raise InvalidInputError("a text", error.object[:100], "texts in UTF-8, without lone surrogates") from error
         if not isinstance(reply, list):
             raise StoreUnsuitableError(

@@ -1,7 +1,7 @@
 """begin_history, restore_kv, restore_settings, restore_queues, mark_restored: recovery after a loss of data.
 
 repair_group: what a self-check writes back. It also restores key-values and settings, and then passes the position of
-its replica, `<history>:<version>`: the script refuses (STALE) if the store stands elsewhere.
+its replica, `<history>:<version>`: the script refuses (STALE) if the store has another position.
 """
 
 import secrets
