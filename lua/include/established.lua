@@ -4,8 +4,8 @@ registration periods. Only they count for the brake (include/brake), so an insta
 silent neither causes a hold nor makes the fleet look larger. `new-instances` has all others, by the time of their
 registration (deadline clock). An instance is established at once when it registers within that time after the first
 instance of an empty table (`began_at` of `meta`), since then the whole fleet registers: the store is new, or lost its
-data, or a snapshot is imported. The same
-holds when it returns soon after its removal. Uses: keys, clock.
+data, or a snapshot is imported. The same holds when it returns soon after its removal.
+Uses: keys, clock.
 ]]
 local ESTABLISHED_AFTER_MS = 60000
 

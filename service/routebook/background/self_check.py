@@ -2,8 +2,8 @@
 
 Invariant: at the version that this replica has applied, the store has the same objects as the replica. If the store
 lacks an object at that version, it was deleted without a change: by hand, by another program, or by an eviction.
-Brokers do not notice, because a repeated registration is only a heartbeat. Each worker that starts later lacks the object. The
-leader may be such a worker, so every worker compares.
+Brokers do not notice, because a repeated registration is only a heartbeat. Each worker that starts later lacks the
+object. The leader may be such a worker, so every worker compares.
 
 One script writes missing objects back, and checks in the same step that the store is still at that version. An object
 that differs is not changed in the store: the replica may be wrong, so it loads the table again. Decision 0053 gives the
@@ -337,7 +337,7 @@ class SelfCheck:
             await self._replica.wait_for(version, WAIT_MS)
 
     def _load_again(self, what: str) -> None:
-        _log.warning("The self-check found that the store has %s otherwise than this worker.", what)
+        _log.warning("The self-check found that %s in the store differs from this worker's table.", what)
         self._metrics.self_check_difference("table")
         self._health.differences += 1
         self._replica.load_again()

@@ -272,7 +272,7 @@ AdminDep = Annotated[Caller, Depends(administrator_with(Role.ADMIN))]
 OperatorDep = Annotated[Caller, Depends(administrator_with(Role.OPERATOR))]
 GroupOperatorDep = Annotated[Caller, Depends(administrator_with(Role.OPERATOR, one_group))]
 SeatOwnerDep = Annotated[Caller, Depends(administrator_with(Role.BROKER, one_seat))]
-"""A broker may remove itself, but not without a token: anyone could remove it then."""
+"""A broker may remove itself, but only with a token: otherwise any peer could remove it."""
 TopicOperatorDep = Annotated[Caller, Depends(administrator_with(Role.OPERATOR, one_topic))]
 KvOperatorDep = Annotated[Caller, Depends(administrator_with(Role.OPERATOR, order_topic))]
 SeatBrokerDep = Annotated[Caller, Depends(broker_with(one_seat))]

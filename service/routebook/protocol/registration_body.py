@@ -495,7 +495,7 @@ def _inflate(body: bytes, limit: _InflationLimit, max_topics: int) -> Steps[_Inf
             has_checked = has_checked or _check_announced_topics(content, max_topics)
     except zlib.error as error:
         return _Inflated(bytes(content), partial(InflateError, f"The compressed body is no zlib stream: {error}."))
-    ends = f"The compressed body ends after {len(content)} bytes, in the midst of something."
+    ends = f"The compressed body ends after {len(content)} bytes, before the registration is complete."
     return _Inflated(bytes(content), partial(InflateError, ends))
 
 

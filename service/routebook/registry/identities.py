@@ -79,7 +79,7 @@ class _Index:
 
 
 Openness = Literal["registration", "remoting-administration"]
-"""What everyone who can connect may do: register brokers, or send administrative requests on the remoting port."""
+"""Requests that every peer may send: registrations, or administrative requests on the remoting port."""
 OPENNESSES: Final[tuple[Openness, ...]] = get_args(Openness)
 
 

@@ -131,7 +131,7 @@ class Permissions:
 
     @property
     def is_open(self) -> bool:
-        """Whether the port obeys everyone in all but brokers' requests, as Apache's does."""
+        """Whether the port accepts all requests except brokers' own from every peer, as Apache's does."""
         return self._admin_mode == "open"
 
     def guards(self, code: int) -> bool:
