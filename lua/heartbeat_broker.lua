@@ -28,7 +28,7 @@ reply     {status, version, data version, gap} UNCHANGED, UNKNOWN, REFUSED. gap:
 local by, cluster, broker, id, address, foreign = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 
 -- A broker that has just reconnected sends heartbeats before it registers again, while its former connection may still
--- seem open, on this worker or another. So its own host is accepted; without one it would expire although it lives.
+-- seem open, on this worker or another. So heartbeats from its own host are accepted; else a live broker would expire.
 local function is_carried_elsewhere(instance_name, incarnation, source)
   local sender = source_of(by)
   return source and sender and host_of(source) ~= host_of(sender) and has_session(instance_name, incarnation)

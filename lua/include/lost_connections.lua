@@ -9,7 +9,7 @@ local function instances_per_call()
   return math.max(1, math.floor(SESSION_READS_PER_CALL / (redis.call('ZCARD', table_key('workers')) + 8)))
 end
 
--- What an investigation needs to know: broker, id, incarnation, lost ms, where its connection came from, 1 if it is
+-- The values that an investigation needs: broker, id, incarnation, lost ms, where its connection came from, 1 if it is
 -- established.
 local function values_of_lost_connection(instance_name, known, lost_ms)
   return known[2], known[3], known[1], lost_ms, known[4] or '', is_established(instance_name) and 1 or 0

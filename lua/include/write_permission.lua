@@ -55,7 +55,7 @@ local function must_stage_permissions(broker, staged, revision)
 end
 
 -- Returns how many entries there are, how many changed, and the field of the history with the permissions that they
--- had; it is empty for a staged table, which does not tell.
+-- had; the field is empty for a staged table, which does not have them.
 local function change_permissions(broker, new_permission, staged, revision)
   local name, entries, changed_count = read_staged(staged, revision)
   if name then

@@ -19,7 +19,9 @@ def token_command() -> None:
 
 @token_command.command("create")
 @click.argument("name")
-@click.option("--role", type=click.Choice(_ROLES), required=True, help="Each may do what those before it may.")
+@click.option(
+    "--role", type=click.Choice(_ROLES), required=True, help="Each role includes the permissions of those before it."
+)
 @click.option("--cluster", "clusters", multiple=True, metavar="PREFIX", help="Only clusters with this prefix.")
 @click.option("--topic", "topics", multiple=True, metavar="PREFIX", help="Only topics with this prefix.")
 @click.option("--broker", "brokers", multiple=True, metavar="PREFIX", help="Only broker names with this prefix.")

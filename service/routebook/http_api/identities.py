@@ -17,7 +17,8 @@ from routebook.registry.identities import MAX_VALID_MS, NewCredentials
 router = APIRouter(tags=["operation"], prefix="/v1/identities")
 
 _ROLE = Field(
-    description="read, broker, operator or admin; each may do what those before it may.", examples=["operator"]
+    description="read, broker, operator or admin; each includes the permissions of those before it.",
+    examples=["operator"],
 )
 _PREFIXES = "An empty list covers all."
 

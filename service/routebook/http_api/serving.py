@@ -72,8 +72,8 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     One timer per connection compares two timestamps. So a request costs two assignments, not a timer.
 
-    The parser copies what it has of a header with each piece that arrives, so an endless header would cost the square
-    of its length. It is refused as soon as more bytes than a head may have arrived without completing one.
+    The parser copies an incomplete header with each piece that arrives, so the cost of an endless header would grow
+    with the square of its length. It is refused as soon as it has more bytes than a complete header may have.
     """
 
     request_timeout_seconds: float = 10.0

@@ -60,9 +60,7 @@ SignedLookup = tuple[str, bytes, int, bytes]
 @dataclass(frozen=True, slots=True, eq=False)
 class LookupTemplate:
     example: Request
-    """What all lookups of the template have in common, with a topic, a signature and an opaque number that mean
-    nothing.
-    """
+    """A request with all fixed parts of the template. Its topic, signature and opaque number are placeholders."""
     read: Callable[[bytes, int], list[Lookup]]
     """The next lookups of a chunk, from a position on. Empty if a frame of another kind, or an incomplete one, is
     there.

@@ -42,7 +42,7 @@ LOCAL_ERRORS: Final = frozenset(
         errno.EAFNOSUPPORT,
     }
 )
-"""Errors of this process or host, which mean nothing for the broker."""
+"""Errors of this process or host, which say nothing about the broker."""
 
 Address = IPv4Address | IPv6Address
 

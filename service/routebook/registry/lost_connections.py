@@ -145,7 +145,7 @@ class LostConnections:
         return outcome
 
     async def _dial_within(self, loss: LostConnection, grace_s: float) -> DialResult:
-        """Ends with the grace, so that the time tells nothing about the result."""
+        """Ends with the grace, so that the time reveals nothing about the result."""
         grace_ends = time.monotonic() + grace_s
         await asyncio.sleep(grace_s * DIAL_AFTER)
         result = await self._dialler.dial(loss, grace_ends)
@@ -169,8 +169,8 @@ class LostConnections:
         )
 
     async def _end_adopted(self, loss: LostConnection, result: DialResult, *, is_mass_disconnect: bool) -> None:
-        """Only a refused dial removes. A broker that does not answer may be cut off from the leader alone: it was
-        connected to a worker that may have been elsewhere.
+        """Only a refused dial removes. A broker that does not answer may be cut off from the leader only:
+        the worker that it was connected to may have been in another network.
         """
         outcome = _OUTCOMES[result]
         if result in _FAILED and is_mass_disconnect:

@@ -10,7 +10,7 @@ from routebook.remoting.reply import Reply, too_many_requests
 from routebook.remoting.work_queue import SIGNS_OF_LIFE
 
 LONGEST_PAUSE_S: Final = 1.0
-"""Then the budget of the address is looked at again, since its other connections spend it too."""
+"""After this pause the budget of the address is checked again, since its other connections spend it too."""
 
 
 class RequestRates:
@@ -33,7 +33,7 @@ class LookupRate:
     """The lookups of one connection, charged to its address once for each batch."""
 
     def __init__(self, budget: Budget, pause: Callable[[], None], resume: Callable[[], None]) -> None:
-        """Reading is paused until the address has paid for what it was answered."""
+        """Pauses reading until the budget of the address covers the answered lookups."""
         self._budget = budget
         self._pause = pause
         self._resume = resume

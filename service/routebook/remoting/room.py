@@ -34,7 +34,7 @@ REASON: Final = "room for others is needed"
 
 
 class PortConnection(SessionConnection, Protocol):
-    """What is needed of a connection of the port."""
+    """The interface of a connection that `Room` needs."""
 
     @property
     def peer_costs(self) -> Peer: ...

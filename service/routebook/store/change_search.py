@@ -237,7 +237,7 @@ async def _id_of_version(namespace: Namespace, version: int) -> EntryId:
 
 @dataclass(slots=True)
 class _Budget:
-    """What one page may still read, of both streams together."""
+    """Remaining read budget of one page, for both streams together."""
 
     entries: int = MAX_SCANNED
     size: int = MAX_SCANNED_BYTES

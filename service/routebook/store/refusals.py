@@ -12,7 +12,7 @@ from routebook.store.namespace import Namespace
 from routebook.store.packing import compact_json
 
 MAX_KEPT: Final = 10_000
-"""Of at most some 1.5 KB each. The oldest are removed, a node of the stream at a time."""
+"""Entries, each of at most some 1.5 KB. The oldest are removed, one node of the stream at a time."""
 
 
 async def append_refusals(namespace: Namespace, refusals: Sequence[Refusal]) -> None:
