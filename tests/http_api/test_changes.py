@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from routebook.background.refusals import write_refusals
+from routebook.background.change_log import write_refusals
 from routebook.http_api.changes import parse_position
 from routebook.observability.audit import LINES_PER_ADDRESS, MAX_WAITING
 from routebook.store import change_search

@@ -3,18 +3,24 @@ The worker that made a change also records it in the audit, so that each change 
 
 The value before is what this worker's table held when the change arrived; the value after comes from the history's
 entry.
+
+Refusals change nothing, so they are not in the history: `write_refusals` writes those of this worker into the store.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from routebook.errors import StoreError
 from routebook.model.broker import QueueData
 from routebook.model.change_text import describe_change
 from routebook.model.names import Caller
 from routebook.observability.audit import Audit
 from routebook.replica.table import Table
 from routebook.store.history import BASELINE_KINDS, Change
+from routebook.store.namespace import Namespace
+from routebook.store.refusals import append_refusals
 
 _log = logging.getLogger("routebook.changes")
 
@@ -158,3 +164,25 @@ def _identity(change: Change, _before: Table) -> str:
 def _other(change: Change, _before: Table) -> str:
     shown = {key: value for key, value in change.fields.items() if key not in _COMMON}
     return str(shown)
+
+
+_log_of_refusals = logging.getLogger(__name__)
+
+REFUSALS_PERIOD_S: Final = 1.0
+
+
+async def write_refusals(namespace: Namespace, audit: Audit) -> None:
+    """Without the store they are dropped: the log has them, and they must not gather in memory."""
+    refusals = audit.take_refusals()
+    if not refusals:
+        return
+    try:
+        await append_refusals(namespace, refusals)
+    except StoreError as error:
+        _log_of_refusals.debug("%d refusals could not be written into the store: %s", len(refusals), error)
+
+
+async def write_refusals_forever(namespace: Namespace, audit: Audit) -> None:
+    while True:
+        await asyncio.sleep(REFUSALS_PERIOD_S)
+        await write_refusals(namespace, audit)

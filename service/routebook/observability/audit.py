@@ -2,7 +2,7 @@
 
 `Audit` has one function per outcome: `done`, `refused` and `failed`. Each writes a line of the logger `routebook.audit`
 with structured fields and is counted in the metrics. Refusals are also kept for the store (`Refusals` in
-`background/refusals.py` writes them), so that `GET /v1/changes` and `routebook changes` show them.
+`background/change_log.py` writes them), so that `GET /v1/changes` and `routebook changes` show them.
 
 Invariant: a peer cannot fill the disk, the memory or the store. Lines have a limit per address and one for all
 addresses together; further lines are counted, and reported as "and N more". Refusals that differ only in their time

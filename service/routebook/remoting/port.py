@@ -49,7 +49,6 @@ from routebook.registry.registry import Registry
 from routebook.remoting.cluster_test import ClusterTestLookups
 from routebook.remoting.lookups import BATCH_BYTES, Lookups
 from routebook.remoting.permissions import Permissions
-from routebook.remoting.rates import RequestRates, lookup_rate
 from routebook.remoting.reply import (
     CHANGING,
     Handler,
@@ -60,9 +59,10 @@ from routebook.remoting.reply import (
     object_of,
     overloaded,
     reply_to_error,
+    too_many_requests,
 )
 from routebook.remoting.room import Room
-from routebook.remoting.work_queue import SIGNS_OF_LIFE, ConnectionQueue, Turn, WorkQueue
+from routebook.remoting.work_queue import SIGNS_OF_LIFE, ConnectionQueue, RequestRates, Turn, WorkQueue, lookup_rate
 from routebook.settings import LiveSettings
 
 _log = logging.getLogger(__name__)
@@ -472,18 +472,18 @@ class RemotingConnection(asyncio.Protocol):
         if request.code == LOOKUP:
             found = self._find_if_allowed(request)
             return Reply(body=found) if isinstance(found, bytes) else self._queue_for_upstream(request, found)
-        is_known = request.code in port.handlers
-        if reply := port.rates.charge(self.peer_costs, request.code) if is_known else not_supported(request.code):
-            return reply
+        if request.code not in port.handlers:
+            return not_supported(request.code)
+        if exceeded := port.rates.charge(self.peer_costs, request.code):
+            return too_many_requests(*exceeded)
         if request.code in SIGNS_OF_LIFE and not self._queue.is_idle:
             if request.code == HEARTBEAT:
                 return None if port.queue.put(self._heartbeat_queue(), request) else overloaded()
             self._count_as_heartbeat(request)
-        if not port.queue.put(self._queue, request):
-            return overloaded()
+        is_accepted = port.queue.put(self._queue, request)
         if self._queue.queued_bytes > CONNECTION_QUEUE_BYTES:
             self._pause_reading()
-        return None
+        return None if is_accepted else overloaded()
 
     def _count_as_heartbeat(self, request: Request) -> None:
         """For a registration or query that has to wait: its broker is alive, whatever the request turns out to be."""

@@ -17,11 +17,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from routebook import __version__
-from routebook.background.change_log import ChangeLog
+from routebook.background.change_log import ChangeLog, write_refusals, write_refusals_forever
 from routebook.background.kv_file import import_kv_file
 from routebook.background.leader import Leader
 from routebook.background.presence import Presence
-from routebook.background.refusals import write_refusals, write_refusals_forever
 from routebook.background.restoring import Restoring
 from routebook.background.self_check import SelfCheck
 from routebook.background.store_alarms import StoreAlarms
