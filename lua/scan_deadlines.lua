@@ -71,9 +71,10 @@ local state = redis.call('HMGET', expiry, 'released_to', 'held_since_ms')
 local released_to = state[1] or '0'
 local held = table_key('held')
 
--- An operator has released these: they are due now, whatever their deadlines were.
+-- An operator has released these: they are due now, whatever their deadlines were. Due is what is earlier than now, and
+-- this scan may run in the millisecond of the release.
 for _, instance_name in ipairs(redis.call('ZRANGEBYSCORE', held, '-inf', released_to, 'LIMIT', 0, limit)) do
-  redis.call('ZADD', deadlines, 'XX', 'LT', released_to, instance_name)
+  redis.call('ZADD', deadlines, 'XX', 'LT', ms_text(tonumber(released_to) - 1), instance_name)
   redis.call('ZREM', held, instance_name)
 end
 

@@ -13,7 +13,8 @@ GRACE_MS = 500
 
 @contextmanager
 def _serving(store_url: str, namespace: str, folder: Path) -> Iterator[Running]:
-    flags = ("--bind-address", "127.0.0.1", "--connection-grace-ms", str(GRACE_MS))
+    # A simulated fleet leaves at once, which must not be held as a mass removal.
+    flags = ("--bind-address", "127.0.0.1", "--connection-grace-ms", str(GRACE_MS), "--hold-minimum", "1000")
     with Running("serve", "--redis-url", store_url, "--namespace", namespace, *flags, folder=folder) as running:
         yield running
         if running.process.poll() is None:
