@@ -105,7 +105,7 @@ def churn(spark: SparkSession, store_url: str, namespace: str, folder: Path, sec
     live = LiveIngest(spark, lake, progress)
     key = f"rb:{{{namespace}}}:changes"
     flags = ("--redis-url", store_url, "--namespace", namespace, "--bind-address", "127.0.0.1")
-    service = ("serve", *flags, "--connection-grace-ms", "500")
+    service = ("serve", *flags, "--connection-grace-ms", "500", "--hold-minimum", "1000")
     with (
         redis.Redis.from_url(store_url, protocol=2) as store,
         Running(*service, folder=folder) as one,
