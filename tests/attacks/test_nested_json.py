@@ -63,3 +63,16 @@ async def test_a_large_registration_over_http_is_accepted(store_url: str, namesp
         assert answer.status_code == 200, answer.text
         topics = await asyncio.to_thread(service.get, "/v1/topics/Topic-69999")
         assert json.loads(topics.text)["queues"]
+
+
+async def test_a_large_snapshot_is_refused_before_it_is_decoded(
+    store_url: str, namespace_name: str, tmp_path: Path
+) -> None:
+    """The body is not even JSON: only administrators may have it decoded. A small one is decoded for everyone."""
+    flags = ("--bind-address", "0.0.0.0")  # all traffic goes to 127.0.0.1
+    async with attacked_service(store_url, namespace_name, tmp_path, *flags) as service:
+        for size, status in ((2 * 1024 * 1024, 401), (100, 400)):
+            head = f"PUT /v1/snapshot HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n"
+            async with await connect_http(service) as attacker:
+                await attacker.send(head.encode() + b"Connection: close\r\n\r\n", b"{" * size)
+                assert int((await attacker.read_to_end()).split(b" ", 2)[1]) == status

@@ -43,7 +43,7 @@ def worker(worker_image: str, store: Container, network: Any) -> Iterator[Contai
         worker_image,
         network=network,
         alias="worker",
-        env={"ROUTEBOOK_REDIS_URL": STORE},
+        env={"ROUTEBOOK_REDIS_URL": STORE, "ROUTEBOOK_HTTP_HOST_NAMES": "worker"},
         ports=(9876, 8080),
         tmpfs=("/tmp",),
         **RESTRICTED,

@@ -1,13 +1,16 @@
 """The result of dialling a broker's address once."""
 
+import asyncio
 import os
 import resource
 import socket
 import time
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
+from routebook.registry import dialling
 from routebook.registry.dialling import Dialler, DialResult, are_near, parse_address
 from routebook.store.sessions import LostConnection
 from tests.support.broker_hosts import BrokerHosts
@@ -114,3 +117,33 @@ async def test_a_new_instance_is_dialled_only_where_its_connection_came_from() -
     )
     result = await dial("192.0.2.1:1", 0.1, networks="", source="192.0.2.1:9", established=False)
     assert result is not DialResult.NOT_ALLOWED
+
+
+async def test_dials_are_limited_in_number_and_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten brokers that accept, two at a time, and at most twenty in a second."""
+    monkeypatch.setattr(dialling, "MAX_DIALS", 2)
+    monkeypatch.setattr(dialling, "DIALS_PER_S", 20)
+    running = highest = 0
+    dial_one = dialling._dial_one
+
+    async def count(*arguments: Any) -> DialResult:
+        nonlocal running, highest
+        running += 1
+        highest = max(highest, running)
+        try:
+            await asyncio.sleep(0.2)
+            return await dial_one(*arguments)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(dialling, "_dial_one", count)
+    with BrokerHosts() as hosts:
+        dialler, began = Dialler([ip_network("127.0.0.0/8")]), time.monotonic()
+        losses = [
+            LostConnection(f"east/{hosts.accepting()}", "broker-a", 0, "1" * 16, 1, source="", established=True)
+            for _ in range(10)
+        ]
+        results = await asyncio.gather(*(dialler.dial(loss, began + 30) for loss in losses))
+    assert set(results) == {DialResult.ACCEPTED}
+    assert highest == 2
+    assert time.monotonic() - began >= 9 / 20

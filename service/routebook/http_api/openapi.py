@@ -142,6 +142,7 @@ def install_openapi(app: FastAPI) -> None:
                 license_info=app.license_info,
                 separate_input_output_schemas=app.separate_input_output_schemas,
             )
+            _describe_unmatched_paths(document)
             _describe_freshness_headers(document)
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas[SCHEMA_NAME] = SCHEMA
@@ -151,6 +152,14 @@ def install_openapi(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to extend it
+
+
+def _describe_unmatched_paths(document: dict[str, Any]) -> None:
+    """A value in a path that contains a slash makes it another path, so any operation with values may answer 404."""
+    for path, item in document["paths"].items():
+        for operation in item.values() if "{" in path else ():
+            responses = operation["responses"]
+            responses.setdefault("404", problem_responses(problems.NO_SUCH_PATH)[404])
 
 
 def _describe_freshness_headers(document: dict[str, Any]) -> None:

@@ -246,3 +246,14 @@ def test_the_limit_is_exact() -> None:
         read(body, max_inflated_bytes=len(content) - 1)
     assert isinstance(caught.value.cause, InflateLimitError)
     assert str(len(content) - 1) in caught.value.remark
+
+
+def test_a_body_that_inflates_too_far_is_refused_by_its_ratio() -> None:
+    """The first MiB is free, since a small table of equal topics compresses well."""
+    long = compressed(content_of(filters=b"[" + b"[]," * 700_000 + b"0]"))
+    with pytest.raises(RegistrationBodyError) as caught:
+        read(long, max_inflation_ratio=100)
+    assert isinstance(caught.value.cause, InflateLimitError)
+    assert "max_inflation_ratio" in caught.value.remark
+    short = compressed(content_of(filters=b"[" + b"[]," * 200_000 + b"0]"))
+    assert read(short, max_inflation_ratio=100).topics == ONE
