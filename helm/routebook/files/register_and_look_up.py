@@ -123,7 +123,11 @@ class RoundTrip:
             self._session = None
 
     async def _unregister(self) -> None:
-        await self._ask(RequestCode.UNREGISTER_BROKER, self._seat)
+        """Over the connection of the registration: another peer may not remove a broker whose connection is open."""
+        if self._session is None or not self._session.is_open:
+            await self._ask(RequestCode.UNREGISTER_BROKER, self._seat)
+        else:
+            successful_body(await self._session.request(RequestCode.UNREGISTER_BROKER, ext=self._seat))
 
     async def _look_up_everywhere(self) -> None:
         if self._session is None or not self._session.is_open:
