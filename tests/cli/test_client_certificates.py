@@ -64,7 +64,7 @@ def test_variables_name_the_files(
     monkeypatch.setenv("ROUTEBOOK_CACERT", str(files / "ca.pem"))
     monkeypatch.setenv("ROUTEBOOK_CERT", str(files / "ops.pem"))
     monkeypatch.setenv("ROUTEBOOK_KEY", str(files / "ops.key"))
-    assert run(["kv", "list", "ns"]) == 0
+    assert run(["kv", "put", "ns", "of-variables", "x"]) == 0
     capsys.readouterr()
     run(["doctor", "--json"])
     found = {one["subject"]: one for one in json.loads(capsys.readouterr().out)}
