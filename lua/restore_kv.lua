@@ -25,11 +25,8 @@ local FIRST_ENTRY, ENTRY_LENGTH = 4, 3
 
 check_tables()
 check_hash('kv', namespace)
-if position ~= '' and not is_at(position) then
-  return { STALE, current_version(), 0 }
-end
-if position == '' and is_restored() then
-  return { UNCHANGED, current_version(), 0 }
+if not may_restore(position) then
+  return { position == '' and UNCHANGED or STALE, current_version(), 0 }
 end
 local written, is_listed = 0, redis.call('SADD', table_key('kv'), namespace) == 0
 for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do

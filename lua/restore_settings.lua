@@ -24,11 +24,8 @@ local by, position = ARGV[1], ARGV[2]
 local FIRST_ENTRY, ENTRY_LENGTH = 3, 3
 
 check_tables()
-if position ~= '' and not is_at(position) then
-  return { STALE, current_version(), 0 }
-end
-if position == '' and is_restored() then
-  return { UNCHANGED, current_version(), 0 }
+if not may_restore(position) then
+  return { position == '' and UNCHANGED or STALE, current_version(), 0 }
 end
 local written = 0
 for at = FIRST_ENTRY, #ARGV, ENTRY_LENGTH do

@@ -13,3 +13,10 @@ end
 local function is_restored()
   return redis.call('HEXISTS', META, 'restored') == 1
 end
+
+local function may_restore(position)
+  if position == '' then
+    return not is_restored()
+  end
+  return is_at(position)
+end

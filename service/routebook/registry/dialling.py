@@ -4,8 +4,8 @@ Any peer can register any address, so these rules prevent the use of dials as a 
 
 - Only addresses in the networks of `dial_networks` are dialled. When that setting is empty, the address has to be in
   the network that the broker's connection came from: the same /24 (IPv6: /64), or loopback like the connection.
-- An instance that is not established yet is dialled only at the address that its connection came from, so a
-  peer learns nothing about other hosts.
+- An instance that is not established yet is dialled only at the address that its connection came from, so that no
+  dial reveals anything about other hosts.
 
 For an address that may not be dialled, the outcome does not depend on what listens there (`lost_connections`).
 """

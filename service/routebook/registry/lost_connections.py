@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 DIAL_AFTER: Final = 1 / 3
 """The part of the grace before the dial. A dying process closes its listener and its connections in any order, and a
-short network failure is over by then.
+short network failure often ends within that time.
 """
 COUNT_VALID_S: Final = 0.25
 REPORT_PERIOD_S: Final = 60.0

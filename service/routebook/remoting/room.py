@@ -1,9 +1,9 @@
 """Which connections are closed when the port has as many as `max_connections` and another one arrives.
 
 1. Connections that carry no broker, the longest idle first.
-2. Connections in kept slots. `kept_connections_percent` of all slots are kept for known brokers. Other connections may
-   use them, and are closed when room is needed. The first ones are those of the address with most connections; of the
-   same address, those with the newest brokers.
+2. Connections in the slots that are kept for known brokers (`kept_connections_percent`). Other connections may use
+   these slots, and are closed when room is needed. Connections of the address with most of them are closed first; of
+   the same address, those with the newest brokers.
 3. A connection of an address that has more than half of all, if the new connection comes from another address.
 
 A broker is known when this worker has seen it for `KNOWN_AFTER_S`. So a crowd of new brokers can fill neither the kept
