@@ -90,7 +90,17 @@ _MISSING_FILE: Final = re.compile(
 )
 _DISK_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _WRITING_TO: Final = re.compile(r"writing rows to (\S+?)\.?\s")
-_JAVA_ENDED: Final = ("Py4JNetworkError", "Answer from Java side is empty", "Java side is no longer there")
+_JAVA_ENDED: Final = (
+    "Py4JNetworkError",
+    "Answer from Java side is empty",
+    "Java side is no longer there",
+    # Py4J looks up a class of its own while it handles an error. It does not find it when the JVM has ended.
+    "does not exist in the JVM",
+)
+_OUT_OF_MEMORY: Final = re.compile(r"java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|maxResultSize")
+MORE_MEMORY: Final = (
+    "Give it more (--conf spark.driver.memory=4g), or ask about less: a shorter window, one --topic or --broker."
+)
 ADVICE: Final = "`--debug` shows the stack trace."
 
 
@@ -112,15 +122,16 @@ def _as_pipeline_error(error: BaseException) -> PipelineError | None:
     known = unwrap_spark_error(error) or _file_missing(text) or _disk_full(text)
     if known is not None:
         return known
+    is_of_spark = module in {"pyspark", "py4j"}
+    if is_of_spark and _OUT_OF_MEMORY.search(text):
+        return UnreachableError(f"Spark ran out of memory. {MORE_MEMORY} {ADVICE}")
     if type(error).__name__ == "Py4JNetworkError" or (module == "py4j" and any(one in text for one in _JAVA_ENDED)):
-        return UnreachableError(
-            f"Java ended unexpectedly. Does it have enough memory (--conf spark.driver.memory=4g)? {ADVICE}"
-        )
+        return UnreachableError(f"Java ended, most likely because it ran out of memory. {MORE_MEMORY} {ADVICE}")
     if "JAVA_GATEWAY_EXITED" in text:
         return UnreachableError(
             f"Java did not start. Is there enough memory for it (--conf spark.driver.memory=1g)? {ADVICE}"
         )
-    if module in {"pyspark", "py4j"}:
+    if is_of_spark:
         return UnreachableError(f"Spark failed: {_first_line(text).rstrip('.')}. {ADVICE}")
     return None
 

@@ -81,6 +81,8 @@ class Thresholds:
     churn_minimum: int = 20
     churn_times_median: float = 10.0
     churn_hours_before: int = 7 * 24
+    churn_hours_minimum: int = 24
+    """With fewer hours of history before it, an hour is not judged."""
     skew_peak: float = 2.0
     skew_groups: int = 4
     read_only_ms: int = 10 * MINUTE_MS

@@ -105,9 +105,11 @@ ROUTE_DIFF = columns(
     (_INT, "read_queues_after write_queues_after perm_after flags_after"),
     (_ADDRESSES, "addresses_after"),
     (ArrayType(_ENTRY), "entries"),
+    (_LONG, "entry_count"),
 )
-"""2 `route-diff`. `difference`: added, removed or changed. `entries`: the entries in between about this topic in this
-group, or about the group's seats and permissions, by version.
+"""2 `route-diff`. `difference`: added, removed or changed. A row with a topic describes its queues in this group, and
+`entries` are those in between with an item of the topic. A row without a topic describes the group: its addresses, and
+the entries in between about its seats and permissions. `entries`: the newest 20, by version; `entry_count`: all.
 """
 
 AVAILABILITY_BY_SEAT = columns(
@@ -242,3 +244,16 @@ INTEGRITY = columns(
     (_BOOLEAN, "ok"),
 )
 """12 `integrity`. One row per era with entries in the window. `missing`: the number of versions in holes."""
+
+EVENTS = columns(
+    (_INT, "era"),
+    (_LONG, "version"),
+    (_INT, "row"),
+    (_LONG, "ms"),
+    (_STRING, "kind cluster broker"),
+    (_LONG, "broker_id"),
+    (_STRING, "topic before after cause actor source"),
+)
+"""13 `events`. One row per entry (`row` 0) and per queue item of an entry, in their order. `after`: what the row states
+about its seat or queue; `before`: what the last row about the same seat or queue stated.
+"""

@@ -47,9 +47,17 @@ _ON_ONE_MACHINE: Final = {
     # 10 million events are processed at the same speed with 1 GB.
     "spark.driver.memory": "2g",
     # Throughput matters here, not pauses: Java's default collector took half of the time of parsing on two cores. The
-    # code that Spark generates for rows of forty columns is longer than what Java compiles by default.
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:-DontCompileHugeMethods",
+    # code that Spark generates for rows of forty columns is longer than what Java compiles by default. A JVM without
+    # memory ends at once: otherwise it hangs in collecting garbage, or fails with an error that does not name memory.
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:-DontCompileHugeMethods -XX:+ExitOnOutOfMemoryError",
 }
+
+
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError"
+"""Java's options for one question about a small history. Nearly all of its time is Java's start and the first run of
+Spark's own code, which Java's quick compiler makes twice as fast; jobs that run for long are slower with it.
+"""
 
 
 def settings(master: str, overrides: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -14,6 +14,7 @@ from tests.pipeline.oracle import (
     availability,
     capacity,
     churn,
+    events,
     exposure,
     failovers,
     failures,
@@ -113,6 +114,15 @@ def tables() -> dict[str, str]:
         {**row, "entries": ", ".join(f"{entry['version']} {entry['kind']}" for entry in row["entries"])}
         for row in routes.route_diff(history, Instant(ms=at(16) - 1), Instant(ms=at(17, 45) - 1))
     ]
+    evening = [
+        {
+            **row,
+            "time": formats.instant(row["ms"])[11:19],
+            "subject": f"{row['topic']}" if row["topic"] else f"{row['broker']}/{row['broker_id']}",
+        }
+        for row in events.events(history, Window(at(17), at(18, 1)), broker="broker-a")
+        if row["row"] or row["broker_id"] is not None
+    ]
     gap_figures: dict[str, tuple[str, Show]] = {
         "number": ("gaps", formats.count),
         "p50_ms": ("p50", formats.duration),
@@ -144,6 +154,15 @@ def tables() -> dict[str, str]:
             read_queues=("read", formats.count),
             write_queues=("write", formats.count),
             addresses=("addresses", str),
+        ),
+        "events": table(
+            evening,
+            time=("at", str),
+            kind=("event", str),
+            subject=("subject", str),
+            before=("before", str),
+            after=("after", str),
+            cause=("cause", str),
         ),
         "route-diff": table(
             changed,

@@ -16,6 +16,7 @@ from routebook_pipeline.transforms import (
     availability,
     capacity,
     churn,
+    events,
     exposure,
     failovers,
     failures,
@@ -28,6 +29,7 @@ from tests.pipeline.oracle import anomalies as oracle_anomalies
 from tests.pipeline.oracle import availability as oracle_availability
 from tests.pipeline.oracle import capacity as oracle_capacity
 from tests.pipeline.oracle import churn as oracle_churn
+from tests.pipeline.oracle import events as oracle_events
 from tests.pipeline.oracle import exposure as oracle_exposure
 from tests.pipeline.oracle import failovers as oracle_failovers
 from tests.pipeline.oracle import failures as oracle_failures
@@ -100,6 +102,12 @@ QUESTIONS: Mapping[str, Question] = {
         ("era",),
         lambda history, window: integrity.by_era(history, window, COMPLETE_UNTIL_MS),
         lambda rows, window: oracle_integrity.by_era(rows, window, COMPLETE_UNTIL_MS),
+    ),
+    "events": _both("era version row", events.events, oracle_events.events),
+    "events of a topic": Question(
+        ("era", "version", "row"),
+        lambda history, window: events.events(history, window, topic="topic-1"),
+        lambda rows, window: oracle_events.events(rows, window, topic="topic-1"),
     ),
 }
 

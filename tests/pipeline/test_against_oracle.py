@@ -25,6 +25,8 @@ OFTEN = (
     "churn",
     "failovers",
     "integrity",
+    "events",
+    "events of a topic",
 )
 """The questions in the default run. The others take minutes to plan in Spark and are tested in the slow run."""
 

@@ -10,7 +10,7 @@ import pytest
 from routebook.cli.main import run as routebook
 from routebook_pipeline.cli.main import pipeline
 from routebook_pipeline.cli.run import MAINTENANCE
-from routebook_pipeline.session import settings
+from routebook_pipeline.session import QUICK_START, settings
 from tests.architecture.sources import ROOT
 from tests.pipeline.source.streams import URL_ENV, Stream
 
@@ -32,6 +32,7 @@ def test_every_setting_of_the_session_is_documented_with_its_value_and_reason() 
     assert documented_settings(everywhere) == in_code(settings("spark://head:7077"))
     assert documented_settings(everywhere) | documented_settings(besides) == in_code(settings("local[2]"))
     assert settings("local[3]")[FOR_THE_CORES] == "6"
+    assert f"`{QUICK_START}`" in SECTIONS["Spark's settings"]
 
 
 def command_of(name: str) -> click.Command:

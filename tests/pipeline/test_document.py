@@ -24,9 +24,9 @@ def test_the_images_of_the_document_are_up_to_date(name: str) -> None:
     assert f"(images/pipeline-{name}.svg)" in DOCUMENT
 
 
-def test_the_document_has_a_section_for_each_of_the_twelve_questions() -> None:
+def test_the_document_has_a_section_for_each_of_the_thirteen_questions() -> None:
     numbered = re.findall(r"^### (\d+)\. ([a-z-]+):", DOCUMENT, re.MULTILINE)
-    assert [int(number) for number, _ in numbered] == list(range(1, 13))
+    assert [int(number) for number, _ in numbered] == list(range(1, 14))
 
 
 def test_the_images_of_the_documents_are_small() -> None:

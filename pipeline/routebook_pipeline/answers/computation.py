@@ -14,11 +14,12 @@ from typing import Any, Final
 import pyarrow
 import pyarrow.parquet
 from pyarrow import fs
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.types import StructType
 
 from routebook_pipeline import schemas
-from routebook_pipeline.answers.catalogue import Question
+from routebook_pipeline.answers.catalogue import EVERYTHING, SUBJECT, Question, RowSelection
 from routebook_pipeline.answers.coverage import HistoryExtent, ResolvedWindow, is_ok
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import DEFAULTS, History, Instant, Thresholds, Window
@@ -32,6 +33,7 @@ from routebook_pipeline.transforms import (
     availability,
     capacity,
     churn,
+    events,
     exposure,
     failovers,
     failures,
@@ -51,6 +53,7 @@ class QuestionInput:
     window: Window
     thresholds: Thresholds
     complete_until_ms: int
+    selection: RowSelection = EVERYTHING
 
     @property
     def before(self) -> Instant:
@@ -86,11 +89,28 @@ def capacity_instants(window: Window) -> list[int]:
     return sorted({*capacity.midnights(window), window.end_ms - 1})
 
 
+def _events(inputs: QuestionInput) -> DataFrame:
+    chosen = inputs.selection
+    return events.events(
+        inputs.history,
+        inputs.window,
+        inputs.thresholds,
+        cluster=chosen.cluster,
+        broker=chosen.broker,
+        topic=chosen.topic,
+        after_ord=chosen.after_ord,
+    )
+
+
+def _route_diff(inputs: QuestionInput) -> DataFrame:
+    return routes.route_diff(inputs.history, inputs.before, inputs.end, inputs.selection.topic)
+
+
 COMPUTATIONS: Final[dict[tuple[str, str], Computation]] = {
-    ("route", "topic"): Computation(schemas.ROUTE, lambda inputs: routes.routes_at(inputs.history, inputs.end)),
-    ("route-diff", "topic"): Computation(
-        schemas.ROUTE_DIFF, lambda inputs: routes.route_diff(inputs.history, inputs.before, inputs.end)
+    ("route", "topic"): Computation(
+        schemas.ROUTE, lambda inputs: routes.routes_at(inputs.history, inputs.end, inputs.selection.topic)
     ),
+    ("route-diff", "topic"): Computation(schemas.ROUTE_DIFF, _route_diff),
     ("availability", "cluster"): _over_window(schemas.AVAILABILITY_BY_CLUSTER, availability.by_cluster),
     ("availability", "group"): _over_window(schemas.AVAILABILITY_BY_GROUP, availability.by_group),
     ("availability", "seat"): _over_window(schemas.AVAILABILITY_BY_SEAT, availability.by_seat),
@@ -110,11 +130,13 @@ COMPUTATIONS: Final[dict[tuple[str, str], Computation]] = {
         schemas.INTEGRITY,
         lambda inputs: integrity.by_era(inputs.history, inputs.window, inputs.complete_until_ms),
     ),
+    ("events", "event"): Computation(schemas.EVENTS, _events),
 }
 
 
+EVENTS_ORDER: Final = ("era", "version", "row")
 _ORDER = ("rule", "subject", "topic", "cluster", "broker", "broker_id", "day", "at_ms", "era", "version", "from_ms")
-"""The columns that an answer is sorted by, as far as it has them."""
+"""The columns that an answer is sorted by, as far as it has them; a time line is sorted by its entries."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +149,7 @@ class AnswerContext:
     thresholds: Thresholds = DEFAULTS
     log: Callable[[str], None] = lambda _: None
     """Receives messages about additional work, such as building a snapshot."""
+    selection: RowSelection = EVERYTHING
 
     @property
     def since_ms(self) -> int:
@@ -135,7 +158,9 @@ class AnswerContext:
         return start if self.extent.since_ms is None else max(start, self.extent.since_ms)
 
     def inputs(self, history: History) -> QuestionInput:
-        return QuestionInput(history, self.resolved.window, self.thresholds, self.extent.complete_until_ms)
+        return QuestionInput(
+            history, self.resolved.window, self.thresholds, self.extent.complete_until_ms, self.selection
+        )
 
 
 @dataclass(frozen=True)
@@ -155,7 +180,53 @@ def answer(spark: SparkSession, context: AnswerContext, question: Question, leve
     inputs = context.inputs(_history(spark, context, [question]))
     computation = COMPUTATIONS[question.name, level]
     integrity_rows = COMPUTATIONS["integrity", "era"].compute(inputs)
-    return Answer(question, level, context, computation.schema, computation.compute(inputs), integrity_rows)
+    rows = select_rows(computation.compute(inputs), context.selection, question, level)
+    return Answer(question, level, context, computation.schema, rows, integrity_rows)
+
+
+_SELECTED_BY_QUESTION: Final = {
+    "events": ("cluster", "broker", "topic"),
+    "route": ("topic",),
+    "route-diff": ("topic",),
+}
+"""Columns by which a question selects its rows itself. Some of its rows have no value there and belong to the answer:
+an entry about no broker concerns all of them, and a row of `route-diff` about a group has no topic.
+"""
+
+
+def select_rows(rows: DataFrame, selection: RowSelection, question: Question, level: str) -> DataFrame:
+    for name, value in selection.names.items():
+        if name in _SELECTED_BY_QUESTION.get(question.name, ()):
+            continue
+        rows = rows.where(F.col(name) == F.lit(value) if name in rows.columns else _subject_names(name, value))
+    if selection.top is None:
+        return rows
+    by_name = [F.col(name) for name in _sort_columns(rows.columns)]
+    order = [*_worst_first(question, level), *by_name] if is_worst_first(question, selection) else by_name
+    return rows.orderBy(*order).limit(selection.top)
+
+
+def _sort_columns(names: Collection[str]) -> list[str]:
+    order = EVENTS_ORDER if set(EVENTS_ORDER) <= set(names) else _ORDER
+    return [name for name in order if name in names]
+
+
+def is_worst_first(question: Question, selection: RowSelection) -> bool:
+    """Anomalies are always sorted in this way: a list of findings is read from the top."""
+    return selection.worst_first or question.name == "anomalies"
+
+
+def _worst_first(question: Question, level: str) -> list[Column]:
+    return [
+        F.expr(text.removeprefix("-")).desc_nulls_last() if text.startswith("-") else F.expr(text).asc_nulls_last()
+        for text in question.worst[level]
+    ]
+
+
+def _subject_names(name: str, value: str) -> Column:
+    """The subject of an anomaly is `cluster`, `cluster/broker` or `cluster/broker/id`."""
+    at = 0 if name == "cluster" else 1
+    return F.get(F.split(F.col(SUBJECT), "/"), F.lit(at)).eqNullSafe(F.lit(value))
 
 
 @contextmanager
@@ -187,7 +258,7 @@ def _history(spark: SparkSession, context: AnswerContext, questions: Collection[
 def to_table(rows: DataFrame, schema: StructType) -> pyarrow.Table:
     """The rows sorted by their names, with the columns in their documented order."""
     table = rows.select(*schema.names).toArrow()
-    order = [(name, "ascending") for name in _ORDER if name in schema.names]
+    order = [(name, "ascending") for name in _sort_columns(schema.names)]
     return table.sort_by(order) if order else table
 
 
@@ -240,9 +311,11 @@ class ComputedAnswer:
         """Everything but the rows. Times are text here; in rows they are milliseconds, as in the lake."""
         context = self.answer.context
         resolved = context.resolved
+        selection = context.selection.metadata
         return {
             "question": self.answer.question.name,
             "by": self.answer.level,
+            **({"selected": selection} if selection else {}),
             "window": {"from": iso(resolved.window.start_ms), "to": iso(resolved.window.end_ms)},
             "since": iso(context.since_ms),
             "complete_until": iso(context.extent.complete_until_ms),
@@ -253,10 +326,19 @@ class ComputedAnswer:
 
 
 def compute(answer: Answer) -> ComputedAnswer:
-    table = to_table(answer.rows, answer.schema)
+    table = _sorted_table(answer)
     if answer.question.name == "integrity":
         return ComputedAnswer(answer, table, plain_rows(table))
     return ComputedAnswer(answer, table, to_rows(answer.integrity, INTEGRITY))
+
+
+def _sorted_table(answer: Answer) -> pyarrow.Table:
+    question, selection = answer.question, answer.context.selection
+    if not is_worst_first(question, selection):
+        return to_table(answer.rows, answer.schema)
+    by_name = [F.col(name) for name in _sort_columns(answer.schema.names)]
+    rows = answer.rows.orderBy(*_worst_first(question, answer.level), *by_name)
+    return rows.select(*answer.schema.names).toArrow()
 
 
 METADATA_KEY: Final = b"routebook"

@@ -85,8 +85,10 @@ def fingerprint(thresholds: Thresholds) -> int:
     return int.from_bytes(digest[:_FINGERPRINT_BYTES], "big")
 
 
-NOT_STORED: Final = frozenset({"route", "route-diff"})
-"""Every day would hold all routes, which is more than the history itself; and `route-at` answers from a snapshot."""
+NOT_STORED: Final = frozenset({"route", "route-diff", "events"})
+"""Every day would hold all routes, which is more than the history itself; and `route-at` answers from a snapshot. The
+events are the history itself.
+"""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from routebook_pipeline.lake.reading import history_for
 from routebook_pipeline.lake.tables import Lake, Position
 from routebook_pipeline.schemas import ROUTE
 from routebook_pipeline.transforms.instants import Instants, is_visible_at
-from routebook_pipeline.transforms.losses import validity_at
+from routebook_pipeline.transforms.losses import losses, validity_at
 from routebook_pipeline.transforms.routes import route_json, routes_at
 
 
@@ -30,11 +30,19 @@ class Doubt:
 
     first: int
     last: int
+    fork: tuple[int, int] | None = None
+    """If there was a hole and a fork: the last version before the fork and the first one after it."""
 
     def __str__(self) -> str:
-        if self.first == self.last:
-            return f"version {self.first} is missing"
-        return f"the history between versions {self.first} and {self.last} is missing"
+        missing = (
+            f"version {self.first} is missing"
+            if self.first == self.last
+            else f"the history between versions {self.first} and {self.last} is missing"
+        )
+        if self.fork is None:
+            return missing
+        before, after = self.fork
+        return f"{missing}, and another history began after version {before}, with version {after}"
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,22 @@ def _doubt(changes: DataFrame, instant: Instant, extent: HistoryExtent) -> Doubt
     if first > 1 and validity.baseline_begin is None:
         # The versions before the lake's first entry are missing, and no baseline has restated their effects yet.
         return Doubt(1, first - 1 if validity.certain else validity.doubt_to_version)
-    return None if validity.certain else Doubt(validity.doubt_from_version, validity.doubt_to_version)
+    return None if validity.certain else _unrepaired(changes, instant, validity.baseline_begin)
+
+
+def _unrepaired(changes: DataFrame, instant: Instant, baseline_begin: int | None) -> Doubt:
+    """The holes and forks since the last complete baseline began; there is at least one."""
+    lost = losses(changes.where(is_visible_at(instant))).where(F.col("ord") > F.lit(baseline_begin or -1))
+    holes: list[tuple[int, int]] = []
+    forks: list[tuple[int, int]] = []
+    for row in lost.orderBy("ord").collect():
+        (forks if row.code == Kind.FORK else holes).append((row.from_version, row.to_version))
+    versions = holes or forks
+    return Doubt(
+        min(first for first, _ in versions),
+        max(last for _, last in versions),
+        fork=forks[-1] if holes and forks else None,
+    )
 
 
 def _check_version_exists(changes: DataFrame, instant: Instant, wanted: Position) -> None:

@@ -175,8 +175,8 @@ def run_ingest(
         starting=starting,
         options=options,
     )
-    if refresher is not None and not stop.is_set():
-        refresher.refresh()
+    if refresher is not None:
+        refresher.finish()
 
 
 class BatchLog:
@@ -196,9 +196,7 @@ class BatchLog:
 
 @dataclass
 class Refresher:
-    """Computes the stored answers of open days at intervals. It runs in the thread of the batch that has just ended, so
-    that the next batch waits and the two do not compete for the same cores.
-    """
+    """Computes the stored answers of open days at intervals, in a thread of its own: batches do not wait for it."""
 
     spark: "SparkSession"
     lake: "Lake"
@@ -208,19 +206,32 @@ class Refresher:
     period_s: float
     thresholds: Thresholds = DEFAULTS
     _last_s: float = field(default_factory=time.monotonic)
-    _running: threading.Lock = field(default_factory=threading.Lock)
+    _thread: threading.Thread | None = None
 
     def refresh_if_due(self) -> None:
-        if time.monotonic() < self._last_s + self.period_s or not self._running.acquire(blocking=False):
+        is_running = self._thread is not None and self._thread.is_alive()
+        if is_running or time.monotonic() < self._last_s + self.period_s:
             return
-        try:
+        self._thread = threading.Thread(target=self.refresh, name="refresh", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Waits for a running refresh, which ends after its present answer if the ingest is to stop. Otherwise
+        refreshes once more, for the last batch.
+        """
+        if self._thread is not None:
+            self._thread.join()
+        if not self.stop.is_set():
             self.refresh()
-        finally:
-            self._last_s = time.monotonic()
-            self._running.release()
 
     def refresh(self) -> None:
         """A failure is logged, and the next refresh tries again; the ingest continues."""
+        try:
+            self._refresh()
+        finally:
+            self._last_s = time.monotonic()
+
+    def _refresh(self) -> None:
         from routebook_pipeline.answers.computation import history_extent
         from routebook_pipeline.answers.daily import days_between, refresh
 

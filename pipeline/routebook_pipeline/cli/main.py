@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from routebook_pipeline.cli.options import ARGUMENTS
 from routebook_pipeline.errors import PipelineError, WrongUsageError, translate_error
 
 _COMMANDS: Final = {
@@ -18,6 +19,7 @@ _COMMANDS: Final = {
     "run": "run",
     "report": "report",
     "nightly": "nightly",
+    "serve": "serve",
     "export": "export",
     "package": "package",
     "doctor": "doctor",
@@ -39,6 +41,10 @@ class Commands(click.Group):
         module = importlib.import_module(f"routebook_pipeline.cli.{_COMMANDS[cmd_name]}")
         command: click.Command = module.command
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Handles the pipeline's errors, which the service's command line does not know."""
@@ -64,12 +70,13 @@ def run(program: str, arguments: list[str] | None = None) -> int:
     """Runs the commands as a program of their own; returns the exit code that they have as `routebook pipeline`, too.
     Click by itself would exit with 0 whatever a command returns, and after Ctrl-C with 1, which means "no" here.
     """
-    code = _run_command(program, arguments)
+    code = run_command(program, arguments)
     _flush_output()
     return code
 
 
-def _run_command(program: str, arguments: list[str] | None) -> int:
+def run_command(program: str, arguments: list[str] | None) -> int:
+    """Leaves the outputs open and unflushed."""
     try:
         code = pipeline.main(args=arguments, prog_name=program, standalone_mode=False)
     except click.ClickException as error:

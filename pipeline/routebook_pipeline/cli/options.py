@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from routebook_pipeline.cli import warm
 from routebook_pipeline.errors import WrongUsageError
 from routebook_pipeline.history import DEFAULTS, Thresholds
 from routebook_pipeline.times import When, parse_duration, parse_when
@@ -17,6 +18,9 @@ from routebook_pipeline.times import When, parse_duration, parse_when
 LAKE_VARIABLE: Final = "ROUTEBOOK_LAKE"
 NAMESPACE_VARIABLE: Final = "ROUTEBOOK_NAMESPACE"
 STORE_VARIABLE: Final = "ROUTEBOOK_REDIS_URL"
+
+ARGUMENTS: Final = "routebook_pipeline.arguments"
+"""Where click's context keeps the words of the command line, from the command's name on."""
 
 Command = Callable[..., int | None]
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -43,19 +47,27 @@ class CommonOptions:
 
 
 def with_common_options(command: Command) -> Command:
-    """Passes the command a CommonOptions as its first argument."""
+    """Passes the command a CommonOptions as its first argument, or has the warm session run the command."""
 
     @wraps(command)
     def wrapped(**given: Any) -> int | None:
+        given.pop("cold")
         common = CommonOptions(
             lake=_lake(given.pop("lake")),
             namespace=checked_namespace(given.pop("namespace")),
             master=given.pop("master"),
-            conf=_conf(given.pop("conf")),
+            conf=parse_conf(given.pop("conf")),
             url_env=checked_url_env(given.pop("url_env")),
             allow_partial=given.pop("allow_partial"),
             debug=given.pop("debug"),
         )
+        context = click.get_current_context()
+        # `--follow` asks the session again and again, and leaves it to others in between.
+        is_warm = context.info_name in warm.WARM_COMMANDS and not given.get("follow")
+        if is_warm and not given_flags(warm.OWN_SPARK):
+            code = warm.run_warm(context.meta[ARGUMENTS], common.url_env)
+            if code is not None:
+                context.exit(code)
         return command(common, **given)
 
     decorated: Command = wrapped
@@ -84,22 +96,29 @@ lake_option: Final[Decorator] = click.option(
 )
 json_option: Final[Decorator] = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
+master_option: Final[Decorator] = click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], or any other Spark master."
+)
+conf_option: Final[Decorator] = click.option(
+    "--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; repeatable. Overrides our own settings."
+)
+debug_option: Final[Decorator] = click.option(
+    "--debug", is_flag=True, help="Show Java's output, and stack traces of errors."
+)
+
 _COMMON_OPTIONS: Final = (
     lake_option,
     namespace_option,
     url_env_option,
-    click.option(
-        "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], or any other Spark master."
-    ),
-    click.option(
-        "--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; repeatable. Overrides our own settings."
-    ),
+    master_option,
+    conf_option,
     click.option(
         "--allow-partial",
         is_flag=True,
         help="If the history does not reach the end of the window, answer for the part that it covers.",
     ),
-    click.option("--debug", is_flag=True, help="Show Java's output, and stack traces of errors."),
+    click.option("--cold", is_flag=True, help="Start a Spark of its own, even if a warm session is there."),
+    debug_option,
 )
 
 
@@ -139,7 +158,7 @@ def checked_url_env(given: str) -> str:
     return given
 
 
-def _conf(given: tuple[str, ...]) -> dict[str, str]:
+def parse_conf(given: tuple[str, ...]) -> dict[str, str]:
     settings = {}
     for setting in given:
         key, equals, value = setting.partition("=")

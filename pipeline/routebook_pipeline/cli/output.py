@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -72,7 +73,9 @@ def _write_parquet(computed: "ComputedAnswer", out: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Readable characters stay as they are. Those that could control a terminal become escapes."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    click.echo("\n".join(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in text.split("\n")))
 
 
 def _print_json_answer(computed: "ComputedAnswer") -> None:
@@ -126,12 +129,20 @@ _PRINTERS: Final[dict[str, Callable[["ComputedAnswer"], None]]] = {
 _INSTANTS: Final = frozenset(
     {"ms", "since_ms", "at_ms", "from_ms", "to_ms", "first_ms", "last_ms", "complete_until_ms"}
 )
+_PERMISSIONS: Final = frozenset({"perm", "perm_before", "perm_after"})
 _SHARES: Final = frozenset(
     {"availability", "availability_all", "worst_availability", "objective", "readable", "late_share", "top_share"}
 )
+_IN_MS: Final = frozenset({"headless", "two-masters", "slow-detection", "read-only"})
+_IN_PERCENT: Final = frozenset({"mass-loss", "late-heartbeats"})
+"""Rules of anomalies by the unit of their value and threshold; those of other rules are plain numbers."""
+MAX_VERSIONS: Final = 5
+"""The most versions that a cell shows. `--json` has all of them."""
 _WORDS: Final = {None: "-", True: "yes", False: "no"}
 GAP: Final = 2
 """Spaces between columns."""
+_UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, and those that change the direction of text."""
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -144,7 +155,16 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
     filled = [name for name in columns if any(row[name] not in (None, [], {}) for row in rows)]
     titles = ["AT" if name == "ms" else name.removesuffix("_ms").replace("_", " ").upper() for name in filled]
     is_numeric = [all(isinstance(row[name], int | float | None) for row in rows) for name in filled]
-    print_table([[format_cell(name, row[name]) for name in filled] for row in rows], titles, is_numeric)
+    print_table([[_format_in_row(name, row) for name in filled] for row in rows], titles, is_numeric)
+
+
+def _format_in_row(name: str, row: Mapping[str, Any]) -> str:
+    if name in ("value", "threshold") and row[name] is not None:
+        rule = row.get("rule")
+        if rule in _IN_MS:
+            return human_duration(row[name])
+        return f"{100 * row[name]:.1f} %" if rule in _IN_PERCENT else f"{row[name]:.12g}"
+    return format_cell(name, row[name])
 
 
 def print_table(
@@ -203,11 +223,25 @@ def format_cell(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return _format_mapping(value)
     if isinstance(value, list | tuple):
-        return ", ".join(format_cell(name, inner) for inner in value) or "-"
-    return str(value)
+        shown = value[:MAX_VERSIONS] if name == "versions" else value
+        more = f" and {len(value) - len(shown)} more" if len(value) > len(shown) else ""
+        return ", ".join(format_cell(name, inner) for inner in shown) + more or "-"
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Escapes what could control a terminal: names come from the peers of the name service."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def format_permission(perm: int) -> str:
+    """`rw`, `r-`, `-w` or `--`."""
+    return ("r" if perm & 4 else "-") + ("w" if perm & 2 else "-")
 
 
 def _format_number(name: str, value: float) -> str:
+    if name in _PERMISSIONS:
+        return format_permission(int(value))
     if name in _INSTANTS:
         return iso(int(value)).replace(".000Z", "Z")
     if name.endswith("_ms"):
@@ -220,6 +254,11 @@ def _format_number(name: str, value: float) -> str:
 def _format_mapping(value: Mapping[Any, Any]) -> str:
     if {"version", "kind"} <= set(value):
         return f"{value['version']} {value['kind']}" + (f" ({value['cause']})" if value.get("cause") else "")
+    if {"first_ms", "last_ms", "number"} == set(value):
+        first, last = (format_cell(name, value[name]) for name in ("first_ms", "last_ms"))
+        return f"{value['number']} from {first} to {last}"
     if {"from_version", "to_version"} == set(value):
         return f"{value['from_version']}-{value['to_version']}"
-    return " ".join(f"{key}={format_cell(str(key), inner)}" for key, inner in sorted(value.items())) or "-"
+    return (
+        " ".join(f"{printable(str(key))}={format_cell(str(key), inner)}" for key, inner in sorted(value.items())) or "-"
+    )

@@ -7,18 +7,16 @@ import click
 
 from routebook_pipeline.answers.coverage import HistoryExtent, instant_of_version, resolve_instant
 from routebook_pipeline.cli.options import PARTIAL, CommonOptions, refuse_flags, when_option, with_common_options
-from routebook_pipeline.cli.output import answer_output, out_option, print_json, print_rows
+from routebook_pipeline.cli.output import answer_output, format_permission, out_option, print_json, print_rows
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.errors import NegativeAnswerError, WrongUsageError
 from routebook_pipeline.history import Instant
 from routebook_pipeline.times import When, iso
 
 if TYPE_CHECKING:
-    from routebook_pipeline.answers.route_at import RouteAnswer
+    from routebook_pipeline.answers.route_at import Doubt, RouteAnswer
 
 COLUMNS: Final = ("cluster", "broker", "role", "address", "read", "write", "perm")
-_READABLE: Final = 4
-_WRITABLE: Final = 2
 
 
 @click.command("route-at", short_help="Show where a topic was at some time.")
@@ -54,12 +52,12 @@ def command(common: CommonOptions, *, topic: str, json_: bool, out: str | None, 
     if when["version"] is not None:
         refuse_flags(PARTIAL, "it is for a time (--at) after the end of the history. A version exists or it does not.")
     from routebook_pipeline.answers.route_at import route_at
-    from routebook_pipeline.cli.spark import open_lake, spark_session
+    from routebook_pipeline.cli.spark import open_lake, quick_start, spark_session
 
     with Progress() as progress:
         lake, extent = open_lake(common, progress)
         resolved = _resolve(extent, allow_partial=common.allow_partial, **when)
-        with spark_session(common, progress) as spark:
+        with spark_session(common, progress, quick_start(common, lake)) as spark:
             progress.show(f"finding the route of {topic}")
             found = route_at(spark, lake, extent, topic, instant=resolved.instant, log=progress.log)
     if json_:
@@ -107,15 +105,20 @@ def _as_json(topic: str, resolved: _ResolvedInstant, extent: HistoryExtent, foun
         "complete_until": iso(extent.complete_until_ms),
         "partial": resolved.partial,
         "certain": doubt is None,
-        "missing": None if doubt is None else {"from_version": doubt.first, "to_version": doubt.last},
+        "missing": None if doubt is None else _missing(doubt),
     }
+
+
+def _missing(doubt: "Doubt") -> dict[str, Any]:
+    fork = {} if doubt.fork is None else {"fork": {"from_version": doubt.fork[0], "to_version": doubt.fork[1]}}
+    return {"from_version": doubt.first, "to_version": doubt.last, **fork}
 
 
 def _print_route(rows: list[dict[str, Any]]) -> None:
     """One line for each broker."""
     lines = []
     for row in rows:
-        perm = ("r" if row["perm"] & _READABLE else "-") + ("w" if row["perm"] & _WRITABLE else "-")
+        perm = format_permission(row["perm"])
         for broker_id, address in sorted(row["addresses"].items()):
             role = "master" if broker_id == 0 else f"slave {broker_id}"
             values = (row["cluster"], row["broker"], role, address, row["read_queues"], row["write_queues"], perm)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from routebook_pipeline.answers.catalogue import QUESTIONS, Question, find_question
+from routebook_pipeline.answers.catalogue import QUESTIONS, Question, RowSelection, find_question
 from routebook_pipeline.answers.coverage import integrity_line, resolve_window
 from routebook_pipeline.cli.options import (
     PARTIAL,
@@ -20,7 +20,7 @@ from routebook_pipeline.cli.options import (
 from routebook_pipeline.cli.output import CSV, JSON, TABLE, answer_output, out_option, print_answer, print_json
 from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.errors import NegativeAnswerError, WrongUsageError
-from routebook_pipeline.history import Thresholds
+from routebook_pipeline.history import ERA_SHIFT, Thresholds
 from routebook_pipeline.times import When
 
 if TYPE_CHECKING:
@@ -45,6 +45,13 @@ _QUESTION_FLAGS = {
     "csv_": "--csv",
     "parquet": "--parquet",
     "fail": "--fail",
+    "cluster": "--cluster",
+    "broker": "--broker",
+    "topic": "--topic",
+    "top": "--top",
+    "worst_first": "--worst-first",
+    "after_ord": "--after",
+    "follow": "--follow",
 }
 """Options that only questions have."""
 _SPARK_FLAGS = {"master": "--master", "conf": "--conf"}
@@ -59,6 +66,15 @@ def _complete_name(_: click.Context, __: click.Parameter, typed: str) -> list[Co
 def _complete_level(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
     question = find_question(ctx.params.get("question") or "")
     return [CompletionItem(level) for level in (question.levels if question else ()) if level.startswith(typed)]
+
+
+def _parse_after(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    era, colon, version = text.partition(":")
+    if not (colon and era.isdigit() and version.isdigit()):
+        raise WrongUsageError(f"--after {text!r} is not ERA:VERSION, such as 0:9120.")
+    return int(era) * ERA_SHIFT + int(version)
 
 
 def _help() -> str:
@@ -95,6 +111,20 @@ def _help_list(descriptions: dict[str, str]) -> str:
 @click.argument("question", shell_complete=_complete_name)
 @with_window
 @click.option("--by", "level", default=None, metavar="LEVEL", shell_complete=_complete_level, help="seat, group, …")
+@click.option("--cluster", default=None, metavar="NAME", help="Only rows about this cluster.")
+@click.option("--broker", default=None, metavar="NAME", help="Only rows about the brokers with this name.")
+@click.option("--topic", default=None, metavar="NAME", help="Only rows about this topic (route, route-diff).")
+@click.option("--top", type=click.IntRange(min=1), default=None, metavar="N", help="Only the first N rows.")
+@click.option("--worst-first", is_flag=True, help="Sort by what is worst instead of by name.")
+@click.option(
+    "--after",
+    "after_ord",
+    default=None,
+    callback=_parse_after,
+    metavar="ERA:VERSION",
+    help="events: only entries after this one.",
+)
+@click.option("--follow", is_flag=True, help="events: continue with what happens, until Ctrl-C.")
 @with_thresholds
 @json_option
 @click.option("--csv", "csv_", is_flag=True, help="Print CSV.")
@@ -107,6 +137,8 @@ def _help_list(descriptions: dict[str, str]) -> str:
 def command(common: CommonOptions, question: str, json_: bool, csv_: bool, parquet: str | None, **given: Any) -> int:
     if json_ + csv_ + (parquet is not None) > 1:
         raise WrongUsageError("Only one form of answer is possible: --json, --csv or --parquet OUT.")
+    if given.pop("follow"):
+        return _follow(common, question, json_=json_, **given)
     if parquet is not None and given["out"] is not None:
         raise WrongUsageError("--parquet OUT names its file itself; --out is for the other forms. Leave one out.")
     found = find_question(question)
@@ -121,6 +153,18 @@ def command(common: CommonOptions, question: str, json_: bool, csv_: bool, parqu
     return run_maintenance(common, question, json_=json_, out=given["out"])
 
 
+def _follow(common: CommonOptions, question: str, *, start: When | None, json_: bool, **given: Any) -> int:
+    if question != "events":
+        raise WrongUsageError(f"--follow is for events, not for {question}.")
+    allowed = ("start", "cluster", "broker", "topic", "follow")
+    others = {name: flag for name, flag in _QUESTION_FLAGS.items() if name not in allowed} | {"out": "--out"}
+    refuse_flags(others, "--follow prints events, as lines or with --json as objects, until it is ended.")
+    from routebook_pipeline.cli.follow import follow_events
+
+    selection = RowSelection(cluster=given["cluster"], broker=given["broker"], topic=given["topic"])
+    return follow_events(common, selection, start, json_=json_)
+
+
 def _answer(
     common: CommonOptions,
     question: Question,
@@ -133,19 +177,24 @@ def _answer(
     thresholds: Thresholds,
     out: str | None,
     fail: bool,
+    **selected: Any,
 ) -> int:
     level = question.resolve_level(level)
+    selection = RowSelection(**selected)
+    if selection.after_ord is not None and question.name != "events":
+        raise WrongUsageError(f"--after is for events, not for {question.name}.")
     if start and end and start.ms is not None and end.ms is not None and start.ms > end.ms:
         raise WrongUsageError("The window ends before it starts. Exchange --from and --to.")
-    from routebook_pipeline.answers.computation import AnswerContext, answer, compute, failure_reason
-    from routebook_pipeline.cli.spark import open_lake, spark_session
+    from routebook_pipeline.answers.computation import COMPUTATIONS, AnswerContext, answer, compute, failure_reason
+    from routebook_pipeline.cli.spark import open_lake, quick_start, spark_session
 
+    selection.check(question, level, COMPUTATIONS[question.name, level].schema.names)
     with Progress() as progress:
         lake, extent = open_lake(common, progress)
         resolved = resolve_window(extent, start, end, allow_partial=common.allow_partial)
-        with spark_session(common, progress) as spark:
+        with spark_session(common, progress, quick_start(common, lake)) as spark:
             progress.show(f"computing {question.name}")
-            context = AnswerContext(lake, extent, resolved, thresholds, progress.log)
+            context = AnswerContext(lake, extent, resolved, thresholds, progress.log, selection)
             computed = compute(answer(spark, context, question, level))
             progress.clear()
             with answer_output(out):

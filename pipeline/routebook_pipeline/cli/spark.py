@@ -2,10 +2,12 @@
 
 import logging
 import os
+import re
+import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -19,8 +21,12 @@ from routebook_pipeline.cli.progress import Progress
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.java import find_java_home, java_version
 from routebook_pipeline.lake.tables import Lake
-from routebook_pipeline.session import build_session, is_submitted
+from routebook_pipeline.session import JAVA_OPTIONS, QUICK_START, build_session, is_submitted
 
+kept_session: SparkSession | None = None
+"""The session of `routebook pipeline serve`, which all its commands share."""
+SMALL_HISTORY_ROWS: Final = 200_000
+MASTER_TIMEOUT_S: Final = 5.0
 KEPT_LINES: Final = 200
 REPORTED_LINES: Final = 3
 
@@ -34,13 +40,27 @@ def open_lake(common: CommonOptions, progress: Progress) -> tuple[Lake, HistoryE
     return lake, extent
 
 
+def quick_start(common: CommonOptions, lake: Lake) -> dict[str, str]:
+    """Settings for one question about a small history on this machine; `--conf` takes precedence."""
+    if not common.master.startswith("local") or is_submitted() or kept_session is not None:
+        return {}
+    rows = sum(file.rows for file in lake.changes.pin().files)
+    return {JAVA_OPTIONS: QUICK_START} if rows <= SMALL_HISTORY_ROWS else {}
+
+
 @contextmanager
-def spark_session(common: CommonOptions, progress: Progress) -> Iterator[SparkSession]:
+def spark_session(
+    common: CommonOptions, progress: Progress, defaults: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """`defaults`: settings instead of ours, unless `--conf` has them."""
     if not common.debug:
         # PySpark logs stack traces of the errors that it raises too.
         logging.disable(logging.CRITICAL)
     try:
-        session = _start(common, progress)
+        if kept_session is not None:
+            yield kept_session
+            return
+        session = start_session(common.master, {**(defaults or {}), **common.conf}, progress, debug=common.debug)
         try:
             yield session
         except BaseException:
@@ -55,27 +75,51 @@ def spark_session(common: CommonOptions, progress: Progress) -> Iterator[SparkSe
         logging.disable(logging.NOTSET)
 
 
-def _start(common: CommonOptions, progress: Progress) -> SparkSession:
+def start_session(master: str, conf: dict[str, str], progress: Progress, *, debug: bool) -> SparkSession:
     if not is_submitted():
-        return _start_with_java(common, progress)
+        return _start_with_java(master, conf, progress, debug=debug)
     refuse_flags({"master": "--master"}, "under spark-submit it is an option of spark-submit, before the program.")
     progress.show("starting Spark")
-    return build_session(common.master, common.conf)
+    return build_session(master, conf)
 
 
-def _start_with_java(common: CommonOptions, progress: Progress) -> SparkSession:
+def _start_with_java(master: str, conf: dict[str, str], progress: Progress, *, debug: bool) -> SparkSession:
+    check_master_answers(master)
     progress.show("looking for Java")
     home = find_java_home()
-    progress.show(f"starting Spark (Java {java_version(home)}, {common.master})")
-    output = JavaOutput(shown=common.debug)
+    progress.show(f"starting Spark (Java {java_version(home)}, {master})")
+    output = JavaOutput(shown=debug)
     try:
-        return build_session(common.master, common.conf, java_output_fd=output.descriptor)
+        return build_session(master, conf, java_output_fd=output.descriptor)
     except PySparkException as error:
         raise UnreachableError(
-            f"Spark did not start on {common.master} with the Java in {home}. Its output: {output.last() or error}"
+            f"Spark did not start on {master} with the Java in {home}. Its output: {output.last() or error}"
         ) from error
     finally:
         output.close_descriptor()
+
+
+_MASTER_ADDRESS: Final = re.compile(r"(?:spark://|k8s://(?:https?://)?)(.+)")
+_DEFAULT_PORTS: Final = {"spark": 7077, "k8s": 443}
+
+
+def check_master_answers(master: str) -> None:
+    """Spark itself tries for minutes, and then says nothing of an address. A standalone cluster may have several."""
+    found = _MASTER_ADDRESS.fullmatch(master)
+    if found is None:
+        return
+    problems = []
+    for address in found[1].split(","):
+        host, _, port = address.partition("/")[0].rpartition(":")
+        number = int(port) if port.isdigit() and host else _DEFAULT_PORTS[master.partition(":")[0]]
+        try:
+            with socket.create_connection((host.strip("[]") or port, number), timeout=MASTER_TIMEOUT_S):
+                return
+        except OSError as error:
+            problems.append(f"{address}: {error.strerror or error}")
+    raise UnreachableError(
+        f"The Spark master {master} cannot be reached ({'; '.join(problems)}). Check the address given with --master."
+    )
 
 
 class JavaOutput:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.errors import HistoryError, WrongUsageError
 from routebook_pipeline.kinds import KNOWN_FORMAT
 from routebook_pipeline.lake.parsing import NEWER, PARSERS, Batch, after_version, with_positions
-from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, PinnedTable, Position, Table
+from routebook_pipeline.lake.tables import HISTORY, LAST_MS, OBSERVED, PinnedTable, Position, Table
 from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, utc_day, write_attempt
 from routebook_pipeline.source.stream import EntryId, StreamEnd
 
@@ -82,14 +82,15 @@ def commit(
     ingested_ms: int,
     stream_end: StreamEnd | None = None,
     end: EntryId | None = None,
+    history: int | None = None,
     known_format: int = KNOWN_FORMAT,
     reached: Callable[[KillPoint], None] = lambda _: None,
 ) -> CommittedBatch | None:
     """None when the table already has the whole batch.
 
     `batch`: entries as in `schemas.SOURCE`. `end`: the last position of the batch, even if that entry is lost; without
-    it, the last row decides. `stream_end`: the end of the stream when the end of the batch was fixed. `reached` is
-    called at the kill points, for tests.
+    it, the last row decides. `stream_end`: the end of the stream when the end of the batch was fixed. `history`: the
+    name of its history. `reached` is called at the kill points, for tests.
     """
     while True:
         try:
@@ -99,6 +100,7 @@ def commit(
                 ingested_ms=ingested_ms,
                 stream_end=stream_end,
                 end=end,
+                history=history,
                 known_format=known_format,
                 reached=reached,
             )
@@ -113,6 +115,7 @@ def _try_commit(
     ingested_ms: int,
     stream_end: StreamEnd | None,
     end: EntryId | None,
+    history: int | None,
     known_format: int,
     reached: Callable[[KillPoint], None],
 ) -> CommittedBatch | None:
@@ -145,6 +148,7 @@ def _try_commit(
             table.name: Position(era, committed.last).ord,
             OBSERVED: committed.observed_ms,
             LAST_MS: last_ms,
+            **({HISTORY: history} if history is not None else {}),
         }
         commit_files(pinned, attempt.added, records=records, metadata=metadata)
     reached(KillPoint.COMMITTED)

@@ -215,7 +215,8 @@ class Feed:
 
     def _source_options(self) -> dict[str, str]:
         """The lake decides where to start, if it has anything."""
-        held = self.table.pin().stream_position
+        pinned = self.table.pin()
+        held = pinned.stream_position
         options = {
             **self.options.source,
             "stream": self.stream,
@@ -223,6 +224,8 @@ class Feed:
             "on_loss": self.options.on_loss,
         }
         if held is not None:
+            # Before any loss is reported or recorded: another history is no loss of this one.
+            self._store.refuse_fork(EntryId(*held), self._store.newest().id, history=pinned.history)
             return {**options, "start_id": str(EntryId(*held))}
         if self.options.starting == LATEST:
             return {**options, "start_id": str(self._start_at_the_end())}
@@ -279,11 +282,12 @@ class Feed:
                 raise
 
     def _commit(self, batch: DataFrame, number: int) -> None:
-        held = self.table.pin().stream_position
+        pinned = self.table.pin()
+        held, history = pinned.stream_position, self._store.history()
         stream_end = self._store.newest()
         if held is not None:
             # The source checks only its own position, and another process may have moved the lake further.
-            self._store.refuse_fork(EntryId(*held), stream_end.id)
+            self._store.refuse_fork(EntryId(*held), stream_end.id, history=pinned.history)
         end = None if self._checkpoint is None else self._checkpoint.end_of(number)
         committed = commit(
             batch,
@@ -291,11 +295,14 @@ class Feed:
             ingested_ms=_ingested_ms(stream_end, end),
             stream_end=stream_end,
             end=end,
+            history=history,
             reached=lambda point: kill_at(point, number),
         )
         self._publish_position(number)
         if committed is None:
-            self._on_event(FeedEvent(self.stream, "the lake already has this batch"))
+            # Before the first change there is an empty batch.
+            text = "the stream has no entries yet" if held is None else "the lake already has this batch"
+            self._on_event(FeedEvent(self.stream, text))
             return
         self.batches += 1
         self._on_event(FeedEvent(self.stream, _describe(committed), committed))

@@ -102,7 +102,8 @@ def vacuum(lake: Lake, *, kept_hours: int = KEPT_HOURS, log: Log = lambda _: Non
     for table in (*_history_tables(lake), *_answer_tables(lake)):
         files = vacuum_table(table, kept_hours=kept_hours)
         deleted += len(files)
-        log(f"{table.name}: {len(files)} files deleted")
+        if files:
+            log(f"{table.name}: {len(files)} files deleted")
     return deleted
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.errors import NegativeAnswerError
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.ingest import READER
-from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, PinnedTable, Position, Table
+from routebook_pipeline.lake.tables import HISTORY, LAST_MS, OBSERVED, Lake, PinnedTable, Position, Table
 from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, utc_day, write_attempt
 from routebook_pipeline.source.stream import CHANGES, DEFAULT_URL_ENV, PULSE, EntryId, StreamReader
 
@@ -45,12 +45,18 @@ def _rebase(spark: SparkSession, lake: Lake, table: Table, stream: str, store: S
     while True:
         pinned = table.pin()
         held, stream_position = pinned.position, pinned.stream_position
-        if held is None or stream_position is None or store.continues(EntryId(*stream_position)):
+        if (
+            held is None
+            or stream_position is None
+            or store.continues(EntryId(*stream_position), history=pinned.history)
+        ):
             return None
+        history = store.history()
         before = store.earliest()
         observed_ms = before.ms if store.first() is not None else store.newest().now_ms
         rebased = Rebased(stream, held.era + 1, held.version, before.version + 1)
         records = {table.name: Position(rebased.era, before.version).ord, LAST_MS: before.ms, OBSERVED: observed_ms}
+        records |= {HISTORY: history} if history is not None else {}
         try:
             _commit(spark, pinned, rebased, observed_ms, records)
         except ConcurrentCommitError:

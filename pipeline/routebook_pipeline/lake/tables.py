@@ -37,6 +37,8 @@ RAW: Final = "raw"
 """Column whose nulls per file are counted in the log. This finds the files with unreadable entries."""
 COLUMNS_WITH_STATISTICS: Final = (*BOUNDS, RAW)
 
+HISTORY: Final = "history"
+"""Record: the name of the stream's history, as a number (`StreamReader.history`)."""
 OBSERVED: Final = "observed_ms"
 """Record: the store clock when the end of the last batch was read."""
 LAST_MS: Final = "last_ms"
@@ -178,6 +180,10 @@ class PinnedTable:
         """The columns in the log. A newer release may have added some, which a rewrite of the files must keep."""
         schema = StructType.fromJson(json.loads(self.delta.schema().to_json()))
         return StructType([field for field in schema.fields if field.name != self.table.partition])
+
+    @property
+    def history(self) -> int | None:
+        return self.record(HISTORY)
 
     @property
     def observed_ms(self) -> int | None:

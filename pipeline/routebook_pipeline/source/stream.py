@@ -6,6 +6,7 @@ position of version N is any id with every entry up to N at or before it and eve
 true when entries disappear during a search, and a reader needs nothing more.
 """
 
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ PULSE: Final = "pulse"
 """The stream of heartbeat gaps."""
 STREAMS: Final = (CHANGES, PULSE)
 DEFAULT_URL_ENV: Final = "ROUTEBOOK_REDIS_URL"
+
+
+_HISTORY_BYTES: Final = 6
+"""The lake's log keeps numbers of 8 bytes with a sign."""
 
 
 class EntryId(NamedTuple):
@@ -132,14 +137,28 @@ class StreamReader:
         """Id of the last entry at or before `position`."""
         return self._first_id("XREVRANGE", position, "-")
 
-    def continues(self, position: EntryId, newest: EntryId | None = None) -> bool:
+    def history(self) -> int | None:
+        """A number for the name that the store gave to its history; None if it has none. A store that was emptied, or
+        that lost changes, has another name.
+        """
+        name = self._execute("HGET", key_of(self.namespace, "meta"), "history")
+        if not name:
+            return None
+        text = name if isinstance(name, bytes) else str(name).encode()
+        return int.from_bytes(hashlib.sha256(text).digest()[:_HISTORY_BYTES], "big")
+
+    def continues(self, position: EntryId, newest: EntryId | None = None, *, history: int | None = None) -> bool:
         """Whether the stream still has the history that was read up to `position`, judging by the entries around it. A
         store that lost its last changes uses their versions again, at other times.
 
-        `newest`: last id of the stream, if the caller has just read it.
+        `newest`: last id of the stream, if the caller has just read it. `history`: its name when `position` was read.
+        If it has another name now, the entry itself has to be there: a new history that has outgrown the old one, and
+        was trimmed since, looks like the old one with a hole.
         """
         newest = newest or self._last_generated()
         after, before = self.first_after(position), self.last_until(position)
+        if history is not None and before != position and self.history() not in (None, history):
+            return False
         return (
             newest.version >= position.version
             and (newest.version > position.version or newest == position)
@@ -147,9 +166,9 @@ class StreamReader:
             and (before is None or before.version < position.version or before == position)
         )
 
-    def refuse_fork(self, position: EntryId, newest: EntryId) -> None:
+    def refuse_fork(self, position: EntryId, newest: EntryId, *, history: int | None = None) -> None:
         """HistoryForkError unless the stream continues `position`."""
-        if not self.continues(position, newest):
+        if not self.continues(position, newest, history=history):
             raise HistoryForkError(self.namespace, position.version, newest.version)
 
     def earliest(self) -> EntryId:

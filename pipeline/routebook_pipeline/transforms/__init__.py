@@ -1,4 +1,4 @@
-"""The twelve questions: data frames in, data frames out. Nothing here knows the store or the lake.
+"""The thirteen questions: data frames in, data frames out. Nothing here knows the store or the lake.
 
 Each rule is implemented once, in one of these modules, and the questions use it: `instants` (the last row of each key
 at an instant), `losses` (holes, forks and baselines, which affect every seat and queue), `seat_states` (the state of

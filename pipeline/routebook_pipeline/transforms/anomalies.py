@@ -106,10 +106,12 @@ def late_heartbeats(history: History, window: Window, thresholds: Thresholds) ->
 
 
 def churn_spike(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """Compares each hour that begins in the window with the hours before it. Hours before the first entry count 0."""
+    """Compares each hour that begins in the window with the whole hours before it since the history's first entry."""
     before = thresholds.churn_hours_before
     judged = range(-(-window.start_ms // HOUR_MS), -(-window.end_ms // HOUR_MS))
-    moved = _moved_topics(before_end(history.changes, window))
+    changes = before_end(history.changes, window)
+    moved = _moved_topics(changes)
+    first_hour = changes.agg(_hour(F.min("ms")).alias("first_hour"))
     grid = (
         moved.select("cluster")
         .distinct()
@@ -117,6 +119,8 @@ def churn_spike(history: History, window: Window, thresholds: Thresholds) -> Dat
             "hour", F.explode(F.sequence(F.lit(judged.start - before), F.lit(max(judged.stop - 1, judged.start))))
         )
         .withColumn("hour", F.col("hour").cast("long"))
+        .crossJoin(F.broadcast(first_hour))
+        .where(F.col("hour") > F.col("first_hour"))
     )
     earlier = W.partitionBy("cluster").orderBy("hour").rowsBetween(-before, -1)
     spread = thresholds.churn_spread * _DEVIATIONS_PER_MAD * F.col("mad")
@@ -131,6 +135,7 @@ def churn_spike(history: History, window: Window, thresholds: Thresholds) -> Dat
             (F.col("hour") >= judged.start)
             & (F.col("hour") < judged.stop)
             & (F.col("number") >= thresholds.churn_minimum)
+            & (F.size("usual") >= thresholds.churn_hours_minimum)
         )
         .withColumn("median", _median("usual"))
         .withColumn("spreads", F.transform("usual", lambda number: F.abs(number - F.col("median"))))
@@ -174,8 +179,8 @@ def _moved_topics(changes: DataFrame) -> DataFrame:
     )
 
 
-def _hour(column: str) -> Column:
-    return F.floor(F.col(column) / HOUR_MS)
+def _hour(ms: Column | str) -> Column:
+    return F.floor((F.col(ms) if isinstance(ms, str) else ms) / HOUR_MS)
 
 
 def _with_bounds(hours: DataFrame) -> DataFrame:

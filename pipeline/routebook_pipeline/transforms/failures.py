@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import FAILURES, FLAPS
 from routebook_pipeline.transforms.frames import before_end, one_if, select_schema, starts_inside, version_of
-from routebook_pipeline.transforms.seat_states import DOWN, UP, intervals, seats
+from routebook_pipeline.transforms.seat_states import DOWN, UP, intervals, is_hand_over, seats
 
 _SUMMED: Final = ("unplanned", "planned", "unfinished", "repaired", "repair_ms", "up_ms")
 
@@ -24,7 +24,7 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
 
 def _summed(history: History, window: Window, thresholds: Thresholds, keys: list[str]) -> DataFrame:
     known = seats(before_end(history.changes, window)).select("seat_key", "cluster", "broker", "broker_id")
-    begins = (F.col("state") == DOWN) & starts_inside(window)
+    begins = (F.col("state") == DOWN) & ~is_hand_over() & starts_inside(window)
     is_repaired = begins & F.col("unplanned") & (F.coalesce(F.col("then"), F.lit(0)) == UP)
     # Grouped by cause first, so that the counts of causes and all other sums need only one pass.
     by_cause = (
@@ -78,15 +78,16 @@ def episodes(history: History, window: Window, thresholds: Thresholds) -> DataFr
 
 
 def _down_series(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """One row for every series of DOWNs of which each begins at most `episode_gap_ms` after the one before."""
-    is_flap = (F.coalesce(F.col("then"), F.lit(0)) == UP) & (
-        F.col("end_ms") - F.col("start_ms") < F.lit(thresholds.flap_ms)
-    )
+    """One row for every series of DOWNs of which each begins at most `episode_gap_ms` after the one before. A hand-over
+    does not count.
+    """
+    length = F.col("end_ms") - F.col("start_ms")
+    is_flap = (F.coalesce(F.col("then"), F.lit(0)) == UP) & (length > 0) & (length < F.lit(thresholds.flap_ms))
     in_order = W.partitionBy("seat_key").orderBy("ord")
     begins_series = F.col("start_ms") - F.lag("start_ms").over(in_order) > F.lit(thresholds.episode_gap_ms)
     return (
         intervals(history.changes, window, thresholds)
-        .where((F.col("state") == DOWN) & starts_inside(window))
+        .where((F.col("state") == DOWN) & ~is_hand_over() & starts_inside(window))
         .withColumn("begins_series", one_if(begins_series))
         .withColumn("series", F.sum("begins_series").over(in_order))
         .groupBy("seat_key", "series")

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import History, Instant
@@ -73,7 +74,7 @@ def _broker_data(row: dict[str, Any]) -> dict[str, Any]:
     return data if row["zone"] is None else {**data, "zoneName": row["zone"]}
 
 
-_VALUES: Final = ("read_queues", "write_queues", "perm", "flags", "addresses")
+_QUEUE_VALUES: Final = ("read_queues", "write_queues", "perm", "flags")
 _GROUP_KINDS: Final = (
     Kind.BROKER_REGISTERED,
     Kind.BROKER_CHANGED,
@@ -82,31 +83,42 @@ _GROUP_KINDS: Final = (
     Kind.WRITE_PERMISSION,
     Kind.BASELINE_SEAT,
 )
+MAX_ENTRIES: Final = 20
+"""The most entries that a row of `route-diff` lists: the newest. A broker can register thousands of times in a day."""
 
 
-def route_diff(history: History, earlier: Instant, later: Instant) -> DataFrame:
-    sides = [
-        F.max_by(column, F.when(F.col("at") == at, F.lit(1))).alias(f"{column}_{name}")
-        for at, name in enumerate(("before", "after"))
-        for column in ("present", "cluster", *_VALUES)
-    ]
-    both = _two_routes(history, earlier, later).withColumn("present", F.lit(True))
-    difference = (
-        F.when(F.col("present_before").isNull(), F.lit("added"))
-        .when(F.col("present_after").isNull(), F.lit("removed"))
-        .when(_differs(), F.lit("changed"))
-    )
-    found = (
-        both.groupBy("topic", "broker")
-        .agg(*sides)
-        .withColumns({"difference": difference, "cluster": F.coalesce("cluster_after", "cluster_before")})
-        .where(F.col("difference").isNotNull())
-    )
+def route_diff(history: History, earlier: Instant, later: Instant, topic: str | None = None) -> DataFrame:
+    """A row per topic and group whose queues differ, and a row without a topic per group whose addresses differ, or
+    whose own entries lie between the instants and may explain why its topics differ.
+    """
     between = history.changes.where(is_visible_at(later) & ~is_visible_at(earlier))
-    return select_schema(_with_entries(found, between), ROUTE_DIFF)
+    about_group = F.col("code").isin(*[int(kind) for kind in _GROUP_KINDS]) & (F.col("row") == 0)
+    # An entry may have several items of one topic.
+    mentions = (
+        between.where((F.col("topic").isNotNull() | about_group) & F.col("broker").isNotNull())
+        .select(F.col("broker").alias("group"), F.col("topic").alias("item"), "ord")
+        .distinct()
+    )
+    numbers = mentions.groupBy("group", "item").agg(F.count("*").alias("entry_count"))
+    same_subject = (F.col("broker") == F.col("group")) & F.col("topic").eqNullSafe(F.col("item"))
+    found = (
+        _differences(_two_routes(history, earlier, later, topic))
+        .join(numbers, same_subject, "left")
+        .drop("group", "item")
+        .withColumn("entry_count", F.coalesce("entry_count", F.lit(0)))
+        .where(
+            F.when(F.col("topic").isNotNull(), F.col("queues_differ")).otherwise(
+                F.col("addresses_differ") | (F.col("queues_differ") & (F.col("entry_count") > 0))
+            )
+        )
+    )
+    entries = _newest_entries(mentions, between.where(F.col("row") == 0))
+    with_entries = found.join(entries, same_subject, "left")
+    none = F.array().cast(entries.schema["entries"].dataType)
+    return select_schema(with_entries.withColumn("entries", F.coalesce("entries", none)), ROUTE_DIFF)
 
 
-def _two_routes(history: History, earlier: Instant, later: Instant) -> DataFrame:
+def _two_routes(history: History, earlier: Instant, later: Instant, topic: str | None) -> DataFrame:
     """The routes at the earlier (`at` 0) and the later instant (`at` 1).
 
     Both are computed in one pass if it is certain that the later instant includes the earlier one.
@@ -115,39 +127,81 @@ def _two_routes(history: History, earlier: Instant, later: Instant) -> DataFrame
         earlier.ord is not None and later.ord is not None and earlier.ord < later.ord
     )
     if is_nested:
-        return routes(history.changes, Instants([earlier, later]))
-    one, other = (routes(history.changes, Instants([instant])) for instant in (earlier, later))
+        return routes(history.changes, Instants([earlier, later]), topic)
+    one, other = (routes(history.changes, Instants([instant]), topic) for instant in (earlier, later))
     return one.unionByName(other.withColumn("at", F.lit(1)))
 
 
-def _differs() -> Column:
+def _differences(both: DataFrame) -> DataFrame:
+    """A row per topic and group, and a row without a topic per group, each with the values at both instants.
+
+    `queues_differ`: the queues of the topic, or of any topic of the group. `addresses_differ`: only for a group, so
+    that its addresses are not repeated for each of its topics.
+    """
+    sides = [
+        F.max_by(column, F.when(F.col("at") == at, F.lit(1))).alias(f"{column}_{name}")
+        for at, name in enumerate(("before", "after"))
+        for column in ("present", "cluster", "addresses", *_QUEUE_VALUES)
+    ]
+    per_topic = both.withColumn("present", F.lit(True)).groupBy("topic", "broker").agg(*sides)
+    # Every row also counts towards the row of its group.
+    rows = per_topic.withColumn("queues_differ", _differ("present", *_QUEUE_VALUES)).withColumn(
+        "topic", F.explode(F.array("topic", F.lit(None)))
+    )
+    of_topic, of_group = F.col("topic").isNotNull(), F.col("topic").isNull()
+    either = ("before", "after")
+    found = rows.groupBy("broker", "topic").agg(
+        F.max("queues_differ").alias("queues_differ"),
+        *[F.max(f"{name}_{side}").alias(f"{name}_{side}") for side in either for name in ("present", "cluster")],
+        *[
+            F.max(F.when(of_topic, F.col(f"{name}_{side}"))).alias(f"{name}_{side}")
+            for side in either
+            for name in _QUEUE_VALUES
+        ],
+        # All topics of a group have the same addresses. Spark compares no maps, so there is no highest one.
+        *[
+            F.first(F.when(of_group, F.col(f"addresses_{side}")), ignorenulls=True).alias(f"addresses_{side}")
+            for side in either
+        ],
+    )
+    difference = (
+        F.when(F.col("present_before").isNull(), F.lit("added"))
+        .when(F.col("present_after").isNull(), F.lit("removed"))
+        .otherwise(F.lit("changed"))
+    )
+    before, after = (F.sort_array(F.map_entries(f"addresses_{side}")) for side in either)
+    return found.withColumns(
+        {
+            "difference": difference,
+            "cluster": F.coalesce("cluster_after", "cluster_before"),
+            "addresses_differ": ~before.eqNullSafe(after),
+        }
+    )
+
+
+def _differ(*names: str) -> Column:
     differs = F.lit(False)
-    for value in _VALUES:
-        before, after = F.col(f"{value}_before"), F.col(f"{value}_after")
-        if value == "addresses":  # Spark does not compare maps, since they have no order
-            before, after = F.sort_array(F.map_entries(before)), F.sort_array(F.map_entries(after))
-        differs = differs | ~before.eqNullSafe(after)
+    for name in names:
+        differs = differs | ~F.col(f"{name}_before").eqNullSafe(F.col(f"{name}_after"))
     return differs
 
 
-def _with_entries(found: DataFrame, between: DataFrame) -> DataFrame:
-    """Adds the entries of each (topic, broker): those with one of its items, and those about its group as a whole."""
+def _newest_entries(mentions: DataFrame, heads: DataFrame) -> DataFrame:
+    """`group`, `item` (its topic, null for the group itself), and the newest `entries` in between, by version."""
     fields = ("version", "kind", "cause", "actor", "source")
+    newest_first = W.partitionBy("group", "item").orderBy(F.desc("ord"))
     entry = F.struct("ord", *fields)
-    heads = between.where(F.col("row") == 0)
-    own = (
-        between.where(F.col("topic").isNotNull())
-        .select("topic", "broker", "ord")
+    return (
+        mentions.withColumn("rank", F.row_number().over(newest_first))
+        .where(F.col("rank") <= MAX_ENTRIES)
         .join(heads.select("ord", *fields), "ord")
-        .groupBy("topic", "broker")
-        .agg(F.collect_list(entry).alias("own"))
+        .groupBy("group", "item")
+        .agg(F.sort_array(F.collect_list(entry)).alias("by_ord"))
+        .select(
+            "group",
+            "item",
+            F.transform("by_ord", lambda one: F.struct(*[one[field].alias(field) for field in fields])).alias(
+                "entries"
+            ),
+        )
     )
-    of_group = (
-        heads.where(F.col("code").isin(*[int(kind) for kind in _GROUP_KINDS]))
-        .groupBy("broker")
-        .agg(F.collect_list(entry).alias("of_group"))
-    )
-    none = F.array().cast(own.schema["own"].dataType)
-    by_ord = F.sort_array(F.array_union(F.coalesce("own", none), F.coalesce("of_group", none)))
-    entries = F.transform(by_ord, lambda one: F.struct(*[one[field].alias(field) for field in fields]))
-    return found.join(own, ["topic", "broker"], "left").join(of_group, "broker", "left").withColumn("entries", entries)

@@ -48,6 +48,14 @@ def is_unplanned() -> Column:
     return F.coalesce(F.col("cause").isin(*UNPLANNED_CAUSES), F.lit(False))
 
 
+def is_hand_over() -> Column:
+    """A planned DOWN that ended with an UP in the millisecond in which it began: an address was replaced, or moved. The
+    seat was never absent.
+    """
+    is_planned_down = (F.col("state") == DOWN) & ~F.col("unplanned")
+    return is_planned_down & F.col("then").eqNullSafe(UP) & F.col("end_ms").eqNullSafe(F.col("start_ms"))
+
+
 def seats(changes: DataFrame) -> DataFrame:
     """Every seat with its names, and the `ord` (`first_ord`) and time (`first_ms`) of its first evidence."""
     return (

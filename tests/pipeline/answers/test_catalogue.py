@@ -10,8 +10,8 @@ def test_each_listed_question_and_level_has_a_computation() -> None:
     assert set(COMPUTATIONS) == {(question.name, level) for question in QUESTIONS.values() for level in question.levels}
 
 
-def test_there_are_twelve_questions() -> None:
-    assert len(QUESTIONS) == 12
+def test_there_are_thirteen_questions() -> None:
+    assert len(QUESTIONS) == 13
 
 
 def test_a_question_may_be_written_with_underscores() -> None:

@@ -87,7 +87,7 @@ def test_after_a_hole_a_route_is_in_doubt(lake: FilledLake) -> None:
 @pytest.mark.slow
 def test_a_version_inside_a_hole_and_one_after_a_fork_are_in_doubt(lake: FilledLake) -> None:
     assert lake.route_at(11).doubt == Doubt(10, 12)
-    assert lake.route_at(12, era=1).doubt is not None
+    assert lake.route_at(12, era=1).doubt == Doubt(10, 12, fork=(13, 11))
 
 
 def test_a_version_that_the_era_never_had_is_refused(lake: FilledLake) -> None:
@@ -104,3 +104,6 @@ def test_a_version_that_the_era_never_had_is_refused(lake: FilledLake) -> None:
 def test_a_doubt_is_explained_in_words() -> None:
     assert str(Doubt(3, 3)) == "version 3 is missing"
     assert str(Doubt(3, 9)) == "the history between versions 3 and 9 is missing"
+    assert str(Doubt(3, 9, fork=(12, 4))) == (
+        "the history between versions 3 and 9 is missing, and another history began after version 12, with version 4"
+    )

@@ -1,9 +1,12 @@
 """The progress of a command: the current step on a terminal, log lines everywhere."""
 
 import sys
+import threading
+from typing import Any
 
 import pytest
 
+from routebook_pipeline.cli.ingest import Refresher
 from routebook_pipeline.cli.progress import Progress
 
 ERASE_LINE = "\x1b[2K"
@@ -36,3 +39,25 @@ def test_a_terminal_shows_the_current_step_until_the_end(
     assert "0:00:00" in printed.err
     assert f"{line}\n" in printed.err, "a log line was wrapped or changed"
     assert printed.err.rstrip().endswith(ERASE_LINE)
+
+
+def test_batches_do_not_wait_for_a_refresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, finish, number = threading.Event(), threading.Event(), []
+
+    def refresh(_: Refresher) -> None:
+        number.append(1)
+        started.set()
+        assert finish.wait(60)
+
+    monkeypatch.setattr(Refresher, "_refresh", refresh)
+    stop: Any = threading.Event()
+    unused: Any = None
+    refresher = Refresher(unused, unused, unused, Progress(), stop, period_s=0)
+    refresher.refresh_if_due()
+    assert started.wait(60)
+    refresher.refresh_if_due()
+    assert len(number) == 1, "the first one still runs"
+    stop.set()
+    finish.set()
+    refresher.finish()
+    assert len(number) == 1, "an ingest that is to stop does not refresh again"

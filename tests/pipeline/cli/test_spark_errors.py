@@ -1,11 +1,15 @@
 """Errors of Spark, Java and their workers become one sentence and an exit code."""
 
 import errno
+import socket
+import subprocess
+import sys
 
 import pytest
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
+from routebook_pipeline.cli.spark import check_master_answers
 from routebook_pipeline.errors import MAKE_ROOM, HistoryForkError, UnreachableError, translate_error
 from routebook_pipeline.lake.folders import reaching
 
@@ -83,9 +87,46 @@ def test_a_full_disk_gives_the_same_advice_without_spark() -> None:
     assert str(raised.value).endswith(MAKE_ROOM)
 
 
-def test_the_end_of_java_is_an_unreachable_error() -> None:
-    error = translate_error(Py4JNetworkError("Answer from Java side is empty"))
+@pytest.mark.parametrize(
+    "text", ["Answer from Java side is empty", "py4j.reflection.TypeUtil.isInstanceOf does not exist in the JVM"]
+)
+def test_the_end_of_java_names_memory_and_the_setting(text: str) -> None:
+    error = translate_error(Py4JError(text))
     assert isinstance(error, UnreachableError)
+    assert "memory" in str(error)
+    assert "--conf spark.driver.memory=" in str(error)
+
+
+_OUT_OF_MEMORY = """
+from routebook_pipeline.errors import translate_error
+from routebook_pipeline.session import build_session
+spark = build_session("local[1]", {"spark.driver.memory": "512m"})
+try:
+    spark.range(2000).selectExpr("collect_list(repeat('x', 1000000 + id))").collect()
+except BaseException as error:
+    print(translate_error(error))
+"""
+
+
+@pytest.mark.slow
+def test_a_jvm_without_memory_ends_with_a_message_about_memory() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _OUT_OF_MEMORY], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert "ran out of memory. Give it more (--conf spark.driver.memory=4g)" in ended.stdout, ended
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:{port}", "k8s://https://127.0.0.1:{port}"])
+def test_a_master_that_does_not_answer_is_named_before_java_starts(master: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        named = master.format(port=taken.getsockname()[1])
+        with pytest.raises(UnreachableError, match=rf"Spark master {named} cannot be reached .*refused.*--master"):
+            check_master_answers(named)
+        taken.listen()
+        check_master_answers(f"spark://127.0.0.1:1,127.0.0.1:{taken.getsockname()[1]}")
+    check_master_answers("local[2]")
+    check_master_answers("yarn")
 
 
 def test_our_own_errors_are_not_changed() -> None:

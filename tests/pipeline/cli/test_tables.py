@@ -1,11 +1,12 @@
 """Answers as tables: formatted cells, aligned columns, and wrapping on a terminal."""
 
+import json
 import sys
 
 import click
 import pytest
 
-from routebook_pipeline.cli.output import format_cell, print_rows, print_table
+from routebook_pipeline.cli.output import format_cell, print_json, print_rows, print_table
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,17 @@ from routebook_pipeline.cli.output import format_cell, print_rows, print_table
         ("mtbf_ms", None, "-"),
         ("addresses", {1: "127.0.0.2:1", 0: "127.0.0.1:1"}, "0=127.0.0.1:1 1=127.0.0.2:1"),
         ("versions", [3, 4], "3, 4"),
+        ("versions", [*range(1, 9)], "1, 2, 3, 4, 5 and 3 more"),
+        ("perm", 6, "rw"),
+        ("perm_after", 4, "r-"),
+        (
+            "episodes",
+            [{"first_ms": 0, "last_ms": 9000, "number": 3}],
+            "3 from 1970-01-01T00:00:00Z to 1970-01-01T00:00:09Z",
+        ),
         ("holes", [{"from_version": 3, "to_version": 4}], "3-4"),
+        ("topic", "\x1b[2Jcleared\u202e", "\\x1b[2Jcleared\\u202e"),
+        ("queues", {"\x07": "\n"}, "\\x07=\\n"),
         ("entries", [{"version": 3, "kind": "broker-removed", "cause": "expired"}], "3 broker-removed (expired)"),
     ],
 )
@@ -27,10 +38,27 @@ def test_a_cell_is_formatted_by_the_meaning_of_its_column(name: str, value: obje
     assert format_cell(name, value) == text
 
 
+def test_json_holds_no_character_that_controls_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"topic": "\x1b[2J\x9b\u202e", "cluster": "集群"}
+    print_json(value)
+    printed = capsys.readouterr().out
+    assert "集群" in printed
+    assert all(letter.isprintable() for line in printed.splitlines() for letter in line)
+    assert json.loads(printed) == value
+
+
 def test_empty_columns_are_left_out_and_wide_letters_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"cluster": "集群", "broker": None, "unplanned": 3}, {"cluster": "c", "broker": None, "unplanned": 12}]
     print_rows(("cluster", "broker", "unplanned"), rows)
     assert capsys.readouterr().out.splitlines() == ["CLUSTER  UNPLANNED", "集群             3", "c               12"]
+
+
+def test_the_values_of_anomalies_have_the_units_of_their_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    values = {"headless": 92_830.0, "late-heartbeats": 0.0123, "churn-spike": 1234567.0, "skew": 2.5}
+    rows = [{"rule": rule, "value": value, "threshold": value} for rule, value in values.items()]
+    print_rows(("rule", "value", "threshold"), rows)
+    shown = [line.split("  ")[-1].strip() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert shown == ["1 m 33 s", "1.2 %", "1234567", "2.5"]
 
 
 def test_an_answer_without_rows_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from tests.pipeline.source.streams import URL_ENV, Stream
 class Store:
     def __init__(self, url: str, namespace: str) -> None:
         self.changes, self.pulse = Stream(url, namespace), Stream(url, namespace, "pulse")
-        self._readers = key_of(namespace, "readers")
+        self._readers, self._meta = key_of(namespace, "readers"), key_of(namespace, "meta")
 
     def add(self, rows: Iterable[tuple[str, bytes]], *, stream: str = "changes") -> None:
         target = self.changes if stream == "changes" else self.pulse
@@ -18,6 +18,10 @@ class Store:
 
     def delete(self, *rows: tuple[str, bytes]) -> None:
         self.changes.client.execute_command("XDEL", self.changes.key, *(entry_id for entry_id, _ in rows))
+
+    def name_history(self, name: str) -> None:
+        """As the service does when it finds an empty store, or a failover has lost changes."""
+        self.changes.client.execute_command("HSET", self._meta, "history", name)
 
     def newest(self) -> StreamEnd:
         with StreamReader(URL_ENV, self.changes.namespace) as reader:
@@ -32,7 +36,7 @@ class Store:
         return None if value is None else int(value.split()[0])
 
     def close(self) -> None:
-        self.changes.client.delete(self._readers)
+        self.changes.client.delete(self._readers, self._meta)
         for stream in (self.changes, self.pulse):
             stream.client.delete(stream.key)
             stream.client.close()

@@ -210,6 +210,30 @@ def test_no_query_continues_from_an_old_checkpoint(
     assert (progress.committed.era, progress.committed.first, progress.committed.last) == (1, 1, 20)
 
 
+def test_a_new_history_that_has_outgrown_the_lake_is_a_fork_and_no_hole(
+    spark: SparkSession, store: Store, empty_lake: Lake, once: Once
+) -> None:
+    """Judging by versions and times alone, the versions 6 to 8 were trimmed before they were read."""
+    store.name_history("first")
+    store.add(entries(1, 5))
+    once()
+    store.name_history("renamed by a failover that lost nothing of ours")
+    store.add(entries(6, 6))
+    once()
+    store.changes.drop()
+    store.name_history("second")
+    store.add((f"{START_MS + 90_000 + n}-{n}", payload(n)) for n in range(9, 21))
+    for on_loss in ("fail", "record"):
+        with pytest.raises(HistoryForkError) as forked:
+            once(on_loss=on_loss)
+        assert (forked.value.ours, forked.value.newest) == (6, 20)
+    (rebased,) = rebase(spark, empty_lake)
+    assert (rebased.old_version, rebased.first_version) == (6, 9)
+    (progress,) = once()
+    assert progress.committed is not None
+    assert (progress.committed.era, progress.committed.first, progress.committed.last) == (1, 9, 20)
+
+
 @pytest.mark.slow
 def test_a_reader_behind_the_lake_detects_a_fork_too(spark: SparkSession, store: Store, empty_lake: Lake) -> None:
     """Of two readers, the other one is further. The store loses changes after the position of this one."""

@@ -166,15 +166,22 @@ def _hour(hour: int) -> tuple[int, int]:
 
 
 def churn_spike(history: HistoryRows, window: Window, thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    """Hours of the clock that begin in the window. An hour without a change counts 0, also before the first entry."""
-    by_hour = _hourly_churn(before(history, window.end_ms))
+    """Hours of the clock that begin in the window, compared with the hours since that of the first entry. An hour
+    without a change counts 0.
+    """
+    rows = before(history, window.end_ms)
+    by_hour = _hourly_churn(rows)
+    first_hour = min((row["ms"] // HOUR_MS for row in rows), default=0)
     first, end = -(-window.start_ms // HOUR_MS), -(-window.end_ms // HOUR_MS)
     for cluster, hours in sorted(by_hour.items()):
         for hour, versions in sorted(hours.items()):
             if not first <= hour < end:
                 continue
             number = len(versions)
-            earlier = [len(hours.get(other, ())) for other in range(hour - thresholds.churn_hours_before, hour)]
+            since = max(hour - thresholds.churn_hours_before, first_hour + 1)
+            earlier = [len(hours.get(other, ())) for other in range(since, hour)]
+            if len(earlier) < thresholds.churn_hours_minimum or not earlier:
+                continue
             center = median(earlier)
             deviation = 1.4826 * median(abs(other - center) for other in earlier)
             if deviation:

@@ -7,7 +7,7 @@ from typing import Any
 
 from routebook_pipeline.history import DEFAULTS, Thresholds, Window
 from tests.pipeline.oracle.history_rows import HistoryRows, Seat, before, ratio
-from tests.pipeline.oracle.states import DOWN, UP, Interval, all_intervals, length
+from tests.pipeline.oracle.states import UP, Interval, all_intervals, length
 
 
 def _failures(seats: Sequence[Sequence[Interval]], window: Window, thresholds: Thresholds) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def _failures(seats: Sequence[Sequence[Interval]], window: Window, thresholds: T
         found
         for of_seat in seats
         for found in of_seat
-        if found.state == DOWN and window.start_ms <= found.start < window.end_ms
+        if found.is_absence and window.start_ms <= found.start < window.end_ms
     ]
     unplanned = [found for found in down if found.is_unplanned]
     repairs = [found.end - found.start for found in unplanned if found.then == UP and found.end is not None]
@@ -56,7 +56,7 @@ class Episode:
 
 
 def _downs(of_seat: Sequence[Interval], window: Window) -> list[Interval]:
-    return [found for found in of_seat if found.state == DOWN and window.start_ms <= found.start < window.end_ms]
+    return [found for found in of_seat if found.is_absence and window.start_ms <= found.start < window.end_ms]
 
 
 def _episodes(seat: Seat, downs: Sequence[Interval], thresholds: Thresholds) -> list[Episode]:
@@ -83,7 +83,7 @@ def flaps_by_seat(history: HistoryRows, window: Window, thresholds: Thresholds =
         flaps = [
             down
             for down in downs
-            if down.then == UP and down.end is not None and down.end - down.start < thresholds.flap_ms
+            if down.then == UP and down.end is not None and 0 < down.end - down.start < thresholds.flap_ms
         ]
         found = _episodes(seat, downs, thresholds)
         if flaps or found:

@@ -149,46 +149,76 @@ def routes_at(history: HistoryRows, instant: Instant, topic: str | None = None) 
     return routes_of(until(history, instant), topic)
 
 
-_COMPARED = ("read_queues", "write_queues", "perm", "flags", "addresses")
+_COMPARED = ("read_queues", "write_queues", "perm", "flags")
 _GROUP_CODES = UP_CODES | {Kind.BROKER_REMOVED, Kind.GROUP_CHANGED, Kind.WRITE_PERMISSION}
+_LISTED_ENTRIES = 20
 
 
-def route_diff(history: HistoryRows, earlier: Instant, later: Instant) -> list[dict[str, Any]]:
-    old = _by_queue(routes_at(history, earlier))
-    new = _by_queue(routes_at(history, later))
+def route_diff(
+    history: HistoryRows, earlier: Instant, later: Instant, topic: str | None = None
+) -> list[dict[str, Any]]:
+    """The differences of each topic in each group, and those of each group as a whole (without a topic)."""
+    old = _by_queue(routes_at(history, earlier, topic))
+    new = _by_queue(routes_at(history, later, topic))
     known_before = {row["ord"] for row in until(history, earlier)}
     between: dict[str, list[Row]] = {}
     for row in until(history, later):
         if row["ord"] not in known_before:
             between.setdefault(row["broker"], []).append(row)
-    found = []
-    for queue in sorted(old.keys() | new.keys()):
-        before, after = old.get(queue), new.get(queue)
-        if before and after and all(before[name] == after[name] for name in _COMPARED):
+    found: list[dict[str, Any]] = []
+    for name, broker in sorted(old.keys() | new.keys()):
+        before, after = old.get((name, broker)), new.get((name, broker))
+        if before and after and all(before[value] == after[value] for value in _COMPARED):
             continue
-        topic, broker = queue
-        found.append(
-            {
-                "topic": topic,
-                "cluster": (after or before or {})["cluster"],
-                "broker": broker,
-                "difference": "changed" if before and after else "added" if after else "removed",
-                **{f"{name}_before": before[name] if before else None for name in _COMPARED},
-                **{f"{name}_after": after[name] if after else None for name in _COMPARED},
-                "entries": _entries(between.get(broker, []), queue[0]),
-            }
-        )
+        entries = _entries(between.get(broker, []), name)
+        found.append(_difference(name, broker, before, after, entries, _COMPARED))
+    changed = {row["broker"] for row in found}
+    for broker in sorted({broker for _, broker in old.keys() | new.keys()}):
+        before, after = _any_of(old, broker), _any_of(new, broker)
+        entries = _entries(between.get(broker, []), None)
+        differs = before is None or after is None or before["addresses"] != after["addresses"]
+        if differs or (entries and broker in changed):
+            found.append(_difference(None, broker, before, after, entries, ["addresses"]))
     return found
+
+
+def _any_of(routes: dict[Queue, Row], broker: str) -> Row | None:
+    """All topics of a group have the same addresses and the same cluster."""
+    return next((row for (_, name), row in routes.items() if name == broker), None)
+
+
+def _difference(
+    topic: str | None,
+    broker: str,
+    before: Row | None,
+    after: Row | None,
+    entries: Sequence[Row],
+    names: Sequence[str],
+) -> dict[str, Any]:
+    columns = (*_COMPARED, "addresses")
+    return {
+        "topic": topic,
+        "cluster": (after or before or {})["cluster"],
+        "broker": broker,
+        "difference": "changed" if before and after else "added" if after else "removed",
+        **{f"{name}_before": before[name] if before and name in names else None for name in columns},
+        **{f"{name}_after": after[name] if after and name in names else None for name in columns},
+        "entries": list(entries[-_LISTED_ENTRIES:]),
+        "entry_count": len(entries),
+    }
 
 
 def _by_queue(routes: Sequence[Row]) -> dict[Queue, Row]:
     return {(row["topic"], row["broker"]): row for row in routes}
 
 
-def _entries(of_group: Sequence[Row], topic: str) -> list[dict[str, Any]]:
-    """The entries about the topic in this group and about the group as a whole, once each."""
-    about = {row["ord"] for row in of_group if row["topic"] == topic}
-    about |= {row["ord"] for row in of_group if row["code"] in _GROUP_CODES and is_entry(row)}
+def _entries(of_group: Sequence[Row], topic: str | None) -> list[dict[str, Any]]:
+    """The entries with an item of the topic; without a topic, those about the group as a whole."""
+    about = {
+        row["ord"]
+        for row in of_group
+        if (row["topic"] == topic if topic is not None else row["code"] in _GROUP_CODES and is_entry(row))
+    }
     return [
         {name: row[name] for name in ("version", "kind", "cause", "actor", "source")}
         for row in of_group

@@ -32,6 +32,12 @@ class Interval:
     def is_unplanned(self) -> bool:
         return self.state == DOWN and self.row["cause"] in UNPLANNED_CAUSES
 
+    @property
+    def is_absence(self) -> bool:
+        """A DOWN, except a planned one that another address ended in the same millisecond."""
+        is_hand_over = not self.is_unplanned and self.then == UP and self.end == self.start
+        return self.state == DOWN and not is_hand_over
+
 
 def evidence(rows: Sequence[Row]) -> dict[Seat, list[Evidence]]:
     """The evidence of every seat, in order.

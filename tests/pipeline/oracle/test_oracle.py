@@ -125,6 +125,7 @@ def test_a_difference_lists_the_entries_that_caused_it(scenario: Scenario) -> No
         ("smaller", "changed", 8, 1),
     ]
     assert [[entry["version"] for entry in row["entries"]] for row in rows] == [[put], [put]]
+    assert [row["entry_count"] for row in rows] == [1, 1], "the group has no entry of its own, so it has no row"
     assert rows[0]["entries"][0]["cause"] == "register-topic"
 
 
@@ -263,6 +264,16 @@ def test_a_bucket_is_late_if_all_its_gaps_are() -> None:
     for bucket, lower in edges.items():
         assert heartbeat_gaps.is_late(bucket, Thresholds()) == (lower >= 45_000)
     assert not heartbeat_gaps.is_late(0, Thresholds())
+
+
+def test_a_planned_hand_over_is_neither_an_absence_nor_a_flap(scenario: Scenario) -> None:
+    for at in (100, 200, 300):
+        scenario.registered(at=at, addr=f"127.0.0.1:{at}")
+        scenario.removed("replaced", addr=f"127.0.0.1:{at}", at=at + 100)
+    scenario.registered(at=400, addr="127.0.0.1:400")
+    assert failures.flaps_by_seat(scenario, Window(0, 1_000)) == []
+    (row,) = failures.by_seat(scenario, Window(0, 1_000))
+    assert (row["planned"], row["unplanned"], row["causes"]) == (0, 0, {})
 
 
 # 7 churn

@@ -176,7 +176,7 @@ def test_days_without_failures_are_drawn_too() -> None:
 
 def test_without_bands_the_table_of_brokers_is_shown() -> None:
     page = render(replace(FLEET, bands=()))
-    assert "92 brokers, the longest down first." in page
+    assert "92 brokers, most unplanned time first." in page
     assert "Brokers by time down" in page
 
 

@@ -5,7 +5,7 @@ from pyspark.sql import Row, SparkSession
 
 from routebook_pipeline.history import ERA_SHIFT, History, Instant
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.transforms.routes import route_diff, route_json, routes_at
+from routebook_pipeline.transforms.routes import MAX_ENTRIES, route_diff, route_json, routes_at
 from tests.pipeline.scenario import Scenario, item, removed_item
 
 S = 1_000
@@ -214,8 +214,13 @@ def test_a_diff_lists_changed_routes_with_their_entries(history: History) -> Non
         ("x", "x"): "removed",
         ("group", "group"): "removed",
         ("returned", "group"): "changed",
+        (None, "group"): "changed",
+        (None, "x"): "removed",
     }
     assert {key for key in differences if differences[key] == "added"} == {
+        (None, "perm"),
+        (None, "perm2"),
+        (None, "perm3"),
         ("cleared", "perm"),
         ("item-after", "perm"),
         ("set-then-cleared", "perm2"),
@@ -224,8 +229,31 @@ def test_a_diff_lists_changed_routes_with_their_entries(history: History) -> Non
     }
     changed = found["returned", "group"]
     assert (changed.read_queues_before, changed.read_queues_after) == (4, 2)
-    assert [(entry.kind, entry.cause) for entry in changed.entries] == [
+    assert [entry.kind for entry in changed.entries] == ["broker-registered"]
+    assert (changed.addresses_before, changed.addresses_after) == (None, None)
+    assert [(entry.kind, entry.cause) for entry in found[None, "group"].entries] == [
         ("broker-removed", "unregistered"),
         ("broker-registered", None),
     ]
     assert [entry.kind for entry in found["x", "x"].entries] == ["queues-changed"]
+
+
+def test_a_diff_of_one_topic_has_only_its_groups(history: History) -> None:
+    found = route_diff(history, Instant(ms=2 * S), Instant(ms=5 * S), "returned").collect()
+    assert {(row.topic, row.broker) for row in found} == {("returned", "group"), (None, "group")}
+
+
+def test_a_diff_lists_the_entries_of_a_group_once_and_only_the_newest(small_spark: SparkSession) -> None:
+    """100 registrations of a group with 40 topics: the lists do not grow with either."""
+    scenario = Scenario()
+    names = [f"topic-{number}" for number in range(40)]
+    for at in range(1, 101):
+        scenario.registered(*(item(name, read=1 + at % 2) for name in names), at=at, addr=f"127.0.0.1:{at}")
+    found = {
+        row.topic: row for row in route_diff(scenario.history(small_spark), Instant(ms=1), Instant(ms=100)).collect()
+    }
+    assert set(found) == {*names, None}
+    last = [entry.version for entry in found[None].entries]
+    assert (found[None].entry_count, last) == (99, list(range(81, 101)))
+    assert {row.addresses_after is None for topic, row in found.items() if topic} == {True}
+    assert sum(len(row.entries) for row in found.values()) == MAX_ENTRIES * 41

@@ -137,11 +137,11 @@ def band_section(data: ReportData) -> Section:
     ]
     if not lanes:
         if worst:
-            return Section("bands", title, f"{many(total, 'broker')}, the longest down first.", (_seats(data),))
+            return Section("bands", title, f"{many(total, 'broker')}, most unplanned time first.", (_seats(data),))
         return Section("bands", title, "The history has no broker yet.", (nothing("Nothing to draw."),))
-    summary = f"The {len(lanes)} of {many(total, 'broker')} that were down longest; short downtimes are drawn wider."
+    summary = f"The {len(lanes)} of {many(total, 'broker')} with most unplanned time; short downtimes are drawn wider."
     if total <= BANDS:
-        summary = f"All {many(total, 'broker')}, the longest down first; short downtimes are drawn wider."
+        summary = f"All {many(total, 'broker')}, most unplanned time first; short downtimes are drawn wider."
     window = data.window
     picture = charts.bands("When each broker was up", lanes, window.start_ms, window.end_ms)
     key = charts.legend(
