@@ -5,6 +5,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --require-hashes --no-deps --no-compile
 ARGS ?=
+SEEDS ?= 2000
+FROM ?= 0
 
 # Tests spend most of their time waiting for deadlines, so four processes run them in parallel, each with its own store.
 IN_PARALLEL := -n auto --maxprocesses=4 --dist loadgroup
@@ -17,13 +19,16 @@ FUZZ := .venv/.fuzz-installed
 CHART := .venv/.chart-tools-fetched
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all check format bench fuzz vulnerabilities image chart chart-values cluster-test lock clean
+.PHONY: help up demo test test-all check format bench fuzz chaos soak vulnerabilities image chart chart-values cluster-test lock clean man simulate-faults
 
 help: ## Explain the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: $(RUNTIME) ## Start an embedded store and one worker on this machine; Ctrl-C stops both
 	@$(BIN)/routebook up --end-with-parent $(ARGS)
+
+demo: $(RUNTIME) ## Start everything with a small simulated fleet and troubles, and print the console's address
+	@deploy/demo.sh $(ARGS)
 
 test: $(DEV) ## Run the default tests (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow" $(ARGS)
@@ -33,6 +38,9 @@ test-all: $(DEV) ## Run all tests, those of the store on every server found; ski
 	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow" $(ARGS)
 	@$(BIN)/python -m pytest -m slow $(ARGS)
 	@$(MAKE) --no-print-directory fuzz ARGS="--seconds 300"
+
+simulate-faults: $(DEV) ## Run SEEDS=2000 simulated fleets with faults, FROM=0 on, in virtual time (docs/simulation.md)
+	@$(BIN)/python -m tests.simulation $(SEEDS) --from $(FROM) $(ARGS)
 
 check: $(DEV) ## Check format, lint, types and layers
 	@$(BIN)/ruff format --check .
@@ -50,6 +58,16 @@ bench: $(BENCH) ## Run the benchmarks, each printing its question, machine and r
 fuzz: $(FUZZ) ## Fuzz both ports of a real service, 75 s for each of three parts (ARGS="--seconds 600" for longer)
 	@$(BIN)/python -m tests.fuzzing $(ARGS)
 
+chaos: $(DEV) ## Inject all faults of docs/reliability.md and write its figures (ARGS="--row 12 --seed 7" for one of them)
+	@$(BIN)/python -m tests.faults $(ARGS)
+
+soak: $(DEV) ## Run a changing fleet with random faults for MINUTES=60 and measure what grows (SEED=1; docs/soak.md)
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1) $(ARGS)
+
+.PHONY: model
+model: $(DEV) ## Check the TLA+ model of the protocol with TLC, and that it finds missing protections (docs/model/README.md)
+	@$(BIN)/python -m tests.protocol_model
+
 vulnerabilities: $(FUZZ) ## Look up known vulnerabilities of the locked requirements; exit code 75 without the database
 	@deploy/find_vulnerabilities.sh requirements-image.lock requirements-pipeline.lock
 
@@ -61,6 +79,9 @@ cluster-test: $(DEV) ## Test the chart on a Kubernetes cluster of three nodes on
 
 chart: $(CHART) ## Check the Helm chart on two releases of Helm and three of Kubernetes (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile $(ARGS) tests/chart
+
+man: .venv/.dev-installed ## Regenerate the manual pages of the commands (service/man), which the wheel contains
+	@rm -rf service/man && $(BIN)/routebook man-pages service/man
 
 chart-values: $(CHART) ## Regenerate the chart's schema, its table of values and the snapshot of its rendering
 	@$(BIN)/python -m tests.chart.generate

@@ -95,21 +95,21 @@ async def measure_with(url: str, workers: int) -> dict[str, float]:
     results, found[f"close {len(batch)}"] = await measured(client, close_sessions(namespace, "worker-0", ended))
     lost = [connection for _, connection in results if connection]
     _, found["resolve them"] = await measured(client, resolve_lost_connections(namespace, lost))
-    for cause, part in (("lost", instances[:REMOVALS_PER_CALL]), ("104", instances[REMOVALS_PER_CALL:])):
-        removals = [_removal(instance_name, incarnation, cause) for instance_name, incarnation in part]
+    lost = [connection for _, connection in await close_sessions(namespace, "worker-0", ended) if connection]
+    lost_removals = [connection.removal() for connection in lost[:REMOVALS_PER_CALL]]
+    requested = [_removal(instance_name, incarnation) for instance_name, incarnation in instances[REMOVALS_PER_CALL:]]
+    for cause, part in (("lost", lost_removals), ("104", requested)):
         _, found[f"remove {len(part)} ({cause})"] = await measured(
-            client, unregister_brokers(namespace, [(removal, CALLER) for removal in removals], NO_BRAKE)
+            client, unregister_brokers(namespace, [(removal, CALLER) for removal in part], NO_BRAKE)
         )
     await client.close()
     return found
 
 
-def _removal(instance_name: str, incarnation: str, cause: str) -> Removal:
+def _removal(instance_name: str, incarnation: str) -> Removal:
     cluster, _, address = instance_name.rpartition("/")
     number = [int(part) for part in address.partition(":")[0].split(".")]
     broker = f"broker-{(number[1] << 16) + (number[2] << 8) + number[3]}"
-    if cause == "lost":
-        return Removal(cluster, broker, 0, address, incarnation, cause="connection-lost", lost_ms=1)
     return Removal(cluster, broker, 0, address, incarnation)
 
 

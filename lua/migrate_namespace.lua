@@ -5,12 +5,14 @@ KEYS[1]  meta
 
 ARGV[1]  schema  the caller's layout, to which the namespace is brought
 
-reply    {status, version} DONE, UNCHANGED (the namespace has that layout already, or none yet)
+reply    {status, version, workers} DONE, UNCHANGED (the namespace has that layout already, or none yet), REFUSED (these
+         workers of an older layout are running, and would not find the renamed fields)
 ]]
 -- include: statuses
 -- include: keys
 -- include: types
 -- include: version
+-- include: clock
 
 local schema = tonumber(ARGV[1])
 
@@ -27,6 +29,18 @@ end
 local found = tonumber(redis.call('HGET', META, 'schema') or schema)
 if found >= schema then
   return { UNCHANGED, current_version() }
+end
+local paused = redis.call('HGET', META, 'paused_ms') or redis.call('HGET', META, 'deaf_ms') or '0'
+local older = {}
+for _, worker in ipairs(redis.call('ZRANGEBYSCORE', table_key('workers'), '(' .. ms_text(server_ms() - tonumber(paused)), '+inf')) do
+  -- Workers that know this layout say so (`layout`); they have waited for this migration.
+  local about = redis.call('HGET', table_key('workers:about'), worker) or ''
+  if not string.find(about, '"layout"', 1, true) then
+    older[#older + 1] = worker
+  end
+end
+if #older > 0 then
+  return { REFUSED, current_version(), older }
 end
 -- Layout 1 to 2.
 rename_field(META, 'deaf_ms', 'paused_ms')

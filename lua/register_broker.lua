@@ -173,7 +173,8 @@ if group_changed then
 end
 local digests = digests_after(registration, instance, has_changed, revision)
 redis.call('HSET', key_of('instance', instance_name), 'broker', broker, 'id', id, 'inc', incarnation,
-  'timeout', timeout, 'ha', ha, 'dv', version, 'digests', digests, 'rev', revision)
+  'timeout', timeout, 'ha', ha, 'dv', version, 'digests', digests, 'rev', revision,
+  'since', instance.inc == incarnation and (instance.since or '') or ms_text(server_now))
 
 local master, master_ha = master_of(cluster, broker, id)
 local seats = decision.lowers_smallest_id and seats_in_order(broker) or {}

@@ -9,8 +9,8 @@ ARGV[2]  worker
 ARGV[3]  lease_ms  until it ends unless it is renewed again
 ARGV[4]  about     JSON: what `status` shows of this worker
 
-reply    {status, version, ms, identity, history, is known} DONE. is known: 0 for a new worker, and for one that was
-         removed meanwhile together with its sessions; else 1
+reply    {status, version, ms, identity, history, is known, is held} DONE. is known: 0 for a new worker, and for one
+         that was removed meanwhile together with its sessions; else 1. is held: 1 while removals are held
 ]]
 -- include: statuses
 -- include: keys
@@ -30,4 +30,5 @@ redis.call('ZADD', table_key('workers'), ms_text(deadline_now + lease_ms), worke
 local is_known = redis.call('HSET', table_key('workers:about'), worker, about) == 0
 local head = redis.call('HMGET', META, 'ms', 'history')
 local identity = redis.call('GET', table_key('identity')) or ''
-return { DONE, current_version(), head[1] or '0', identity, head[2] or '', is_known and 1 or 0 }
+local is_held = redis.call('HEXISTS', table_key('expiry'), 'held_since_ms')
+return { DONE, current_version(), head[1] or '0', identity, head[2] or '', is_known and 1 or 0, is_held }

@@ -2,7 +2,8 @@
 Unregisters a batch of instances: the broker asked for it (104, HTTP), an operator did, or its last connection was
 lost. As in Apache's name server, an address loses all its seats in the group. A request with an incarnation leaves a
 newer incarnation alone; a broker's own request still removes the seats of its address when no incarnation is live. A
-lost connection leaves alone an instance that has another session. When too many brokers would be removed within a short
+lost connection leaves alone an instance that has another session, or had one since: its loss is not pending any more
+(include/lost_connections). When too many brokers would be removed within a short
 time, the removal is held, unless an operator asked for it (include/brake). The batch stops after REQUESTS_PER_BATCH, or after
 QUEUE_ENTRIES_PER_BATCH queue entries, since it blocks the store.
 
@@ -18,7 +19,7 @@ ARGV[4…]  by (JSON members `"actor":…,"source":…` for the history), cause 
           staged (see write_permission; usually empty)
 
 reply     {status, version, statuses, notices, broker to stage, 1 if a hold began} DONE, UNCHANGED (nothing was removed)
-          statuses: one per request that was handled: DONE, UNKNOWN, STALE (another incarnation, or still connected),
+          statuses: one per request that was handled: DONE, UNKNOWN, STALE (another incarnation, or connected since),
           HELD; call again with the others. notices: for each acting group that lost its smallest id: broker, the address
           that left, id, address, …
           broker to stage: empty, or the next request takes write permission from that group's topics, which have to
@@ -110,7 +111,7 @@ local function unregister(by, removal, carried, incarnation)
     return STALE
   end
   if removal.cause == 'connection-lost' and current then
-    if has_session(instance_name, current) then
+    if has_session(instance_name, current) or not is_loss_pending(instance_name, current, removal.lost_ms) then
       return STALE
     end
     removal.id = nil
@@ -148,7 +149,7 @@ for at = FIRST_REQUEST, #ARGV, REQUEST_LENGTH do
     break
   end
   if cause == 'connection-lost' then
-    remove_lost_connection(join_instance_name(cluster, address), incarnation)
+    remove_lost_connection(join_instance_name(cluster, address), incarnation, lost_ms)
   end
   statuses[#statuses + 1] = status
   overall = status == DONE and DONE or overall

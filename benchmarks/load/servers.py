@@ -77,14 +77,17 @@ def apache(lib: Path) -> Iterator[Running]:
 
 
 @contextmanager
-def routebook(checkout: Path | None = None) -> Iterator[Running]:
-    """Runs one worker with default settings on its own store, from this checkout or another one with a .venv."""
+def routebook(checkout: Path | None = None, *options: str, http_port: int = 0) -> Iterator[Running]:
+    """Runs one worker on its own store, from this checkout or another one with a .venv. Settings have their defaults
+    unless the options of `serve` say otherwise.
+    """
     python = str(checkout / ".venv/bin/python") if checkout else sys.executable
     name = checkout.name if checkout else "Routebook"
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="routebook-") as folder, EmbeddedStore(None) as store:
         command = [python, "-m", "routebook", "serve", "--redis-url", store.url, "--bind-address", "127.0.0.1"]
-        command += ["--remoting-port", str(port), "--http-port", "0", "--admin-port", "0", "--log-level", "warning"]
+        command += ["--remoting-port", str(port), "--http-port", str(http_port), "--admin-port", "0"]
+        command += ["--log-level", "warning", *options]
         output = Path(folder) / "output"
         with _process(command, dict(os.environ), output) as process:
             _wait_for_port(port, process, output)

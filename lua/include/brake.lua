@@ -11,12 +11,23 @@ local function is_hold_in_force()
   return redis.call('HEXISTS', table_key('expiry'), 'held_since_ms') == 1
 end
 
--- During a hold the removals that led to it are kept, so it does not end merely because time has passed.
+local RETURNED_PER_SCAN = 1000
+
+-- During a hold the removals that led to it are kept, so that it does not end merely because time has passed. Those
+-- whose instance has registered again are not kept: otherwise a single dead broker would hold although all others are
+-- back.
 local function count_removals(window, deadline_now)
+  local removals, oldest = table_key('removals'), ms_text(deadline_now - window)
   if not is_hold_in_force() then
-    redis.call('ZREMRANGEBYSCORE', table_key('removals'), '-inf', ms_text(deadline_now - window))
+    redis.call('ZREMRANGEBYSCORE', removals, '-inf', oldest)
+    return redis.call('ZCARD', removals)
   end
-  return redis.call('ZCARD', table_key('removals'))
+  for _, instance_name in ipairs(redis.call('ZRANGEBYSCORE', removals, '-inf', oldest, 'LIMIT', 0, RETURNED_PER_SCAN)) do
+    if redis.call('ZSCORE', table_key('deadlines'), instance_name) then
+      redis.call('ZREM', removals, instance_name)
+    end
+  end
+  return redis.call('ZCARD', removals)
 end
 
 local function record_removal(instance_name, deadline_now)

@@ -19,10 +19,17 @@ local function read_for_investigation(instance_name)
   return redis.call('HMGET', key_of('instance', instance_name), 'inc', 'broker', 'id', 'source')
 end
 
--- Returns whether this incarnation was listed.
-local function remove_lost_connection(instance_name, incarnation)
+-- Whether exactly this loss is still pending. A broker that came back ended it, even if its connection has been lost
+-- again since: that is another loss, with an investigation of its own.
+local function is_loss_pending(instance_name, incarnation, lost_ms)
   local lost = redis.call('HGET', table_key('lost'), instance_name)
-  if lost and string.match(lost, '^(%S+) ') == incarnation then
+  local known, known_ms = string.match(lost or '', '^(%S+) (%d+) ')
+  return known == incarnation and known_ms == lost_ms
+end
+
+-- Returns whether this loss was listed.
+local function remove_lost_connection(instance_name, incarnation, lost_ms)
+  if is_loss_pending(instance_name, incarnation, lost_ms) then
     redis.call('HDEL', table_key('lost'), instance_name)
     return true
   end

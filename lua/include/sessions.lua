@@ -35,6 +35,7 @@ local function open_session(worker, stamp, instance_name, incarnation, deadline_
   redis.call('HSET', key, instance_name, ms_text(newest) .. ' ' .. incarnation)
   if not has_lease then
     redis.call('ZADD', table_key('workers'), ms_text(deadline_now + FIRST_LEASE_MS), worker)
+    redis.call('HSETNX', META, 'alive_ms', ms_text(server_ms()))  -- so that the deadline clock can pause from now on
   end
   if is_lost then
     redis.call('HDEL', table_key('lost'), instance_name)

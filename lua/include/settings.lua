@@ -1,5 +1,5 @@
 --[[
-Stores a run-time setting, which applies to all workers. Uses: keys, json, changes.
+Stores and deletes run-time settings, which apply to all workers. Uses: keys, json, changes.
 ]]
 -- A value that may not be shown masks the one before it as well.
 local function put_setting(key, value, shown, by)
@@ -8,4 +8,13 @@ local function put_setting(key, value, shown, by)
   redis.call('HSET', table_key('settings'), key, value)
   return append_change('settings-changed', by,
     '"key":' .. quote(key) .. ',"value":' .. quote(shown) .. ',"before":' .. before_shown)
+end
+
+-- `shown` replaces a value that may not be shown; empty: it may.
+local function delete_setting(key, shown, by)
+  local before = redis.call('HGET', table_key('settings'), key)
+  local before_shown = before and quote(shown == '' and before or shown) or 'null'
+  redis.call('HDEL', table_key('settings'), key)
+  return append_change('settings-changed', by,
+    '"key":' .. quote(key) .. ',"value":null,"before":' .. before_shown)
 end

@@ -47,6 +47,10 @@ class SettingsError(RoutebookError):
     """A setting that prevents the start: unknown, out of range, or in conflict with another one."""
 
 
+class PastUnknownError(RoutebookError):
+    """The history does not reach back to an instant, or that instant is too far from a baseline."""
+
+
 class ForbiddenError(RoutebookError):
     """An administrative verb without permission."""
 

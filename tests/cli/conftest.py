@@ -4,6 +4,7 @@ import json
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,16 @@ class Ended:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+@pytest.fixture(autouse=True)
+def contexts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands under test must not use the contexts of the person who runs the tests."""
+    file = tmp_path / "config" / "contexts.toml"
+    monkeypatch.setenv("ROUTEBOOK_CONTEXTS", str(file))
+    for variable in ("ROUTEBOOK_CONTEXT", "ROUTEBOOK_URL", "ROUTEBOOK_TOKEN", "ROUTEBOOK_ADMIN_TOKEN"):
+        monkeypatch.delenv(variable, raising=False)
+    return file
 
 
 class CommandLine:

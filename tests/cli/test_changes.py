@@ -8,8 +8,11 @@ import pytest
 
 from routebook.cli.changes import line_of
 from routebook.cli.output import json_text, print_fields, print_table, printable
+from routebook.store.history import BASELINE_KINDS, KINDS, changes_between
+from routebook.store.namespace import Namespace
 from tests.cli.conftest import CommandLine
 from tests.runtime.running import Running
+from tests.support.every_kind import make_every_kind_of_change
 from tests.support.waiting import wait_until
 
 EVIL = "\x1b[2J\x9b31m\u202eevil\r"
@@ -36,6 +39,25 @@ def test_refusals_are_shown(routebook: CommandLine, service: Running) -> None:
     assert refused.status_code == 401
     wait_until(lambda: key in routebook("changes", "--kind", "refused").out, "the refusal is in the store")
     assert f"refused  put_kv /v1/kv/ns/{key}: token-missing: " in routebook("changes", "--kind", "refused").out
+
+
+def test_the_last_lines_before_a_time_are_shown_oldest_first(routebook: CommandLine, service: Running) -> None:
+    name = f"broker-{secrets.token_hex(4)}"
+    for topic in ("one", "two", "three"):
+        service.register(name, topic)
+    lines = routebook("changes", "--broker", name, "--last", "2").out.splitlines()
+    assert [line.count("two") - line.count("three") for line in lines] == [1, -1]
+    assert routebook("changes", "--broker", name, "--until", "2001-01-01", "--last", "2").out == ""
+    assert routebook("changes", "--last", "2", "--follow").code == 2
+
+
+async def test_no_kind_of_change_is_printed_as_a_raw_dictionary(namespace: Namespace) -> None:
+    await make_every_kind_of_change(namespace)
+    changes = await changes_between(namespace, 0, 10_000)
+    assert {change.kind for change in changes} == {*KINDS, *BASELINE_KINDS}
+    for change in changes:
+        line = line_of({**change.fields, "ms": change.ms, "version": change.version, "kind": change.kind})
+        assert not set(line) & set("{}'"), line
 
 
 def test_a_wrong_filter_is_an_error(routebook: CommandLine) -> None:

@@ -110,7 +110,19 @@ def test_status_shows_version_leader_workers_and_ports(routebook: CommandLine, s
     assert status["workers"][0]["about"]["http_port"] == int(service.http.rpartition(":")[2])
     shown = routebook("status").out
     assert status["digest"] in shown
-    assert "workers 1 about http port" in shown
+    (worker,) = status["workers"]
+    assert shown.splitlines()[-1].split()[0] == worker["worker"]
+    assert shown.splitlines()[-1].split()[-1] == str(worker["about"]["http_port"])
+
+
+def test_top_shows_the_rates_of_each_worker(routebook: CommandLine, service: Running) -> None:
+    service.register(f"broker-{secrets.token_hex(4)}")
+    header, row = routebook("top", "--interval", "1s").out.splitlines()
+    assert header.split()[:4] == ["WORKER", "LOOKUPS/S", "REGISTR./S", "HEARTB./S"]
+    assert row.split()[0] == routebook("status", "--json").json["workers"][0]["worker"]
+    (worker,) = routebook("top", "--interval", "1s", "--json").json["workers"]
+    assert worker["registrations"] >= 1
+    assert worker["lookups_per_second"] is not None
 
 
 def test_digest_prints_one_word_and_compares_services(routebook: CommandLine, service: Running) -> None:

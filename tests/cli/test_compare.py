@@ -5,7 +5,7 @@ import secrets
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.client.canned_server import CannedServer, broker_data, one_broker, queue_data, route, serving
+from tests.remoting_client.canned_server import CannedServer, broker_data, one_broker, queue_data, route, serving
 from tests.runtime.running import Running
 
 

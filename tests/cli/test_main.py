@@ -22,7 +22,18 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
     promised = "up serve route topics brokers clusters watch kv write-permission delete-topic expiry settings"
-    for command in [*promised.split(), "status", "doctor", "digest", "simulate", "pipeline"]:
+    for command in [
+        *promised.split(),
+        "remove-broker",
+        "register-topic",
+        "readers",
+        "context",
+        "status",
+        "doctor",
+        "digest",
+        "simulate",
+        "pipeline",
+    ]:
         assert f"\n  {command} " in shown
     assert "worker-process" not in shown
 
@@ -34,7 +45,7 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.Capture
 
 
 def test_every_setting_is_a_flag_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["serve", "--help"]) == 0
+    assert run(["serve", "--help-all"]) == 0
     shown = capsys.readouterr().out
     assert "--scan-not-active-broker-interval-ms" in shown
     assert "[10000]" in shown

@@ -11,7 +11,7 @@ import pytest
 
 from routebook.cli import snapshot
 from tests.cli.conftest import CommandLine
-from tests.client.canned_server import broker_data, one_broker, queue_data, route, serving
+from tests.remoting_client.canned_server import broker_data, one_broker, queue_data, route, serving
 from tests.runtime.running import Running
 
 

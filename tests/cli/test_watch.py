@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from routebook.cli.watch import Event, parse_events
+from routebook.cli.watch import Event, Routes, parse_events
 from tests.runtime.running import Running
 from tests.support.ports import free_port
 
@@ -29,6 +30,36 @@ def test_events_are_parsed_as_the_standard_specifies(lines: list[str], events: l
     assert list(parse_events(lines)) == events
 
 
+def route(**brokers: tuple[int, int, int]) -> dict[str, Any]:
+    """A route: read queues, write queues and permission of each broker; each has one master."""
+    return {
+        "brokerDatas": [{"brokerName": name, "brokerAddrs": {"0": f"{name}:1"}} for name in brokers],
+        "queueDatas": [
+            {"brokerName": name, "readQueueNums": read, "writeQueueNums": write, "perm": perm}
+            for name, (read, write, perm) in brokers.items()
+        ],
+    }
+
+
+def test_what_changed_is_shown_per_broker() -> None:
+    routes = Routes()
+    routes.keep("orders", route(a=(8, 8, 6), b=(8, 8, 6)))
+    assert list(routes.changes_to("orders", route(a=(8, 4, 4), c=(1, 1, 6)))) == [
+        ("~", "a", "write queues 8 -> 4; permission rw -> r-"),
+        ("-", "b", "8 read, 8 write, rw, at 0=b:1"),
+        ("+", "c", "1 read, 1 write, rw, at 0=c:1"),
+    ]
+    assert list(routes.changes_to("orders", route(a=(8, 4, 4), c=(1, 1, 6)))) == []
+    assert list(routes.changes_to("orders", None))[-1] == ("-", "", "no such topic now")
+
+
+def test_an_unknown_topic_is_new_only_if_all_topics_were_loaded() -> None:
+    routes = Routes()
+    assert [sign for sign, _, _ in routes.changes_to("first", route(a=(8, 8, 6)))] == ["="]
+    routes.has_all = True
+    assert [sign for sign, _, _ in routes.changes_to("second", route(a=(8, 8, 6)))] == ["+"]
+
+
 @pytest.fixture
 def restartable(store_url: str, namespace_name: str, tmp_path: Path) -> Callable[[], Running]:
     """Starts the same service on the same port at each call."""
@@ -39,8 +70,8 @@ def restartable(store_url: str, namespace_name: str, tmp_path: Path) -> Callable
 
 
 @contextmanager
-def watching(service: Running) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, "-m", "routebook", "watch", "--json", "--url", service.http]
+def watching(service: Running, *options: str) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "routebook", "watch", *(options or ("--json", "--url", service.http))]
     watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert watch.stdout
     assert watch.stderr
@@ -76,6 +107,23 @@ def test_watch_survives_a_restart_before_the_first_event(restartable: Callable[[
             _wait_for_watching(watch)
             second.register("broker-a", "TopicA")
             assert _next_topic(watch) == "TopicA"
+
+
+def test_watch_prints_what_changed_for_people(restartable: Callable[[], Running]) -> None:
+    with restartable() as service:
+        service.register("broker-a", "TopicA")
+        with watching(service, "--url", service.http) as watch:
+            assert watch.stdout
+            service.register("broker-b", "TopicA")
+            assert (
+                watch.stdout.readline()
+                .rstrip()
+                .endswith("+ TopicA  broker-b: 8 read, 8 write, rw, at 0=127.0.0.11:10911")
+            )
+            service.delete("/v1/topics/TopicA")
+            assert "  - TopicA  broker-a: " in watch.stdout.readline()
+            assert "  - TopicA  broker-b: " in watch.stdout.readline()
+            assert watch.stdout.readline().rstrip().endswith("- TopicA  no such topic now")
 
 
 def _wait_for_watching(watch: "subprocess.Popen[str]") -> None:

@@ -43,6 +43,7 @@ async def test_without_the_store_known_objects_are_returned_with_their_age(worke
         answer = await worker_without_store.http.get(path)
         assert answer.status_code == 200
         assert int(answer.headers["x-routebook-stale-seconds"]) >= 1
+        assert answer.headers["x-routebook-warnings"] == "stale"
 
 
 async def test_without_the_store_an_unknown_object_is_not_ready_and_never_not_found(

@@ -66,6 +66,15 @@ async def test_every_read_has_freshness_headers(worker: Worker) -> None:
         assert answer.headers.get_list("x-routebook-version") == [str(version)], path
         assert answer.headers["x-routebook-history"] == worker.registry.replica.history, path
         assert "x-routebook-stale-seconds" not in answer.headers, path
+        assert "x-routebook-warnings" not in answer.headers, path
+
+
+async def test_reads_warn_while_removals_are_held(worker: Worker) -> None:
+    await worker.put_broker()
+    worker.registry.store_health.removals_held = True
+    for path in ("/v1/routes/TopicA", "/v1/brokers", "/v1/status"):
+        assert (await worker.http.get(path)).headers["x-routebook-warnings"] == "removals-held", path
+    assert (await worker.http.get("/v1/status")).json()["warnings"] == ["removals-held"]
 
 
 async def test_an_unknown_topic_is_a_problem_with_advice(worker: Worker) -> None:

@@ -37,6 +37,7 @@ CAUSES: dict[str, Cause] = {
     "is removed by an operator": "operator",
 }
 OUTCOMES: dict[Status, Outcome] = {Status.DONE: "removed", Status.HELD: "held", Status.UNKNOWN: "unknown"}
+LOST_MS = 1
 What = Literal[
     "registers",
     "sends heartbeats for a while",
@@ -119,7 +120,9 @@ class Compared:
 
     async def _remove(self, what: str, name: str) -> None:
         cause = CAUSES[what]
-        removal = Removal("east", name, 0, _broker(name).address, cause=cause)
+        if cause == "connection-lost":
+            await self._lose_connection(_broker(name).instance_name)
+        removal = Removal("east", name, 0, _broker(name).address, cause=cause, lost_ms=LOST_MS)
         reply = await unregister_brokers(self.namespace, [(removal, CALLER)], BRAKE)
         remove = self.reference.remove_by_operator if cause == "operator" else self.reference.remove
         was_in_force = self.reference.in_force
@@ -146,6 +149,12 @@ class Compared:
         assert (held_since is not None) == self.reference.in_force
         new = await self._call("ZRANGE", "new-instances", 0, -1)
         assert {NAMES[_number(one.decode())] for one in new} == self.reference.new
+
+    async def _lose_connection(self, instance_name: str) -> None:
+        """As `close_sessions` writes it down: a verdict counts only while its loss is pending."""
+        incarnation = await self.namespace.client.call("HGET", self.namespace.keys.of("instance", instance_name), "inc")
+        if incarnation:
+            await self._call("HSET", "lost", instance_name, f"{incarnation.decode()} {LOST_MS} worker-1")
 
     async def _heartbeat(self, name: str) -> None:
         await heartbeat_broker(self.namespace, "east", name, 0, caller=CALLER)

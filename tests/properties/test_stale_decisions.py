@@ -30,6 +30,7 @@ from routebook.store.sessions import (
 )
 from routebook.store.workers import Lease, acquire_lease, open_namespace, remove_worker, renew_lease
 from tests.properties.plain_worker import CALLER
+from tests.support.figures import Figures
 from tests.support.scripts import NO_BRAKE
 
 ROUNDS, BROKERS, BROKERS_PER_BATCH = 10, 1000, 7
@@ -96,7 +97,8 @@ async def fleet_of(namespace: Namespace, numbers: range) -> tuple[list[Registrat
     return fleet, history
 
 
-async def assert_all_registered(namespace: Namespace, fleet: list[Registration]) -> None:
+async def assert_all_registered(namespace: Namespace, fleet: list[Registration]) -> int:
+    """Returns their number."""
     seats = await namespace.client.pipeline(
         [("HGET", namespace.keys.of("broker", registration.broker), "addr:0") for registration in fleet]
     )
@@ -108,6 +110,7 @@ async def assert_all_registered(namespace: Namespace, fleet: list[Registration])
     deadlines = namespace.keys.table("deadlines")
     due = await namespace.client.pipeline([("ZSCORE", deadlines, registration.instance_name) for registration in fleet])
     assert all(due)
+    return len(fleet)
 
 
 async def lead(namespace: Namespace) -> Lease:
@@ -125,9 +128,11 @@ def in_random_order(actions: list[Coroutine[Any, Any, Any]], seed: int) -> list[
     return actions
 
 
-async def test_an_expiry_removes_no_broker_that_sends_a_heartbeat_at_the_same_time(namespace: Namespace) -> None:
+async def test_an_expiry_removes_no_broker_that_sends_a_heartbeat_at_the_same_time(
+    namespace: Namespace, figure: Figures
+) -> None:
     lease = await lead(namespace)
-    removed = kept = 0
+    removed = kept = intact = 0
     for round_ in range(ROUNDS):
         fleet, history = await fleet_of(namespace, range(round_ * BROKERS, (round_ + 1) * BROKERS))
         await make_overdue(namespace, fleet)
@@ -144,16 +149,20 @@ async def test_an_expiry_removes_no_broker_that_sends_a_heartbeat_at_the_same_ti
         )
         was_known = [result for result in results if isinstance(result, bool)]
         expired = sum(len(result.removed) for result in results if not isinstance(result, bool))
-        await assert_all_registered(namespace, fleet)
+        intact += await assert_all_registered(namespace, fleet)
         assert was_known.count(False) <= expired
         removed, kept = removed + expired, kept + BROKERS - expired
     assert removed + kept == ROUNDS * BROKERS
+    figure("expiries that raced with a heartbeat", removed + kept, at_least=10_000)
+    figure("registrations that survived", intact, exactly=ROUNDS * BROKERS)
     assert min(removed, kept) > BROKERS, "the same side always won the race"
 
 
-async def test_a_lost_connection_removes_no_broker_that_registers_at_the_same_time(namespace: Namespace) -> None:
+async def test_a_lost_connection_removes_no_broker_that_registers_at_the_same_time(
+    namespace: Namespace, figure: Figures
+) -> None:
     """One worker handles the end of a connection while the broker registers with another one, 10,000 times."""
-    removed = kept = 0
+    removed = kept = intact = 0
     for number in range(ROUNDS):
         fleet, history = await fleet_of(namespace, range(BROKERS))
         old, new = f"old-{number}", SessionMark(f"new-{number}", 1)
@@ -170,12 +179,14 @@ async def test_a_lost_connection_removes_no_broker_that_registers_at_the_same_ti
         ]
         work += [register_elsewhere(namespace, history, registration, new) for registration in fleet]
         await asyncio.gather(*in_random_order(work, number))
-        await assert_all_registered(namespace, fleet)
+        intact += await assert_all_registered(namespace, fleet)
         after = await incarnations_of(namespace, fleet)
         changed = sum(former != current for former, current in zip(before, after, strict=True))
         removed, kept = removed + changed, kept + BROKERS - changed
         await unregister_brokers(namespace, [(removal(registration), CALLER) for registration in fleet], NO_BRAKE)
     assert min(removed, kept) > BROKERS / 4, "the same side always won the race"
+    figure("lost connections that raced with a registration", removed + kept, at_least=10_000)
+    figure("registrations that survived", intact, exactly=ROUNDS * BROKERS)
 
 
 def batched(items: Sequence[T], size: int) -> list[Sequence[T]]:

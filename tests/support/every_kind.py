@@ -25,6 +25,7 @@ from routebook.store.removal import (
     release_expiry,
     unregister_brokers,
 )
+from routebook.store.sessions import EndedSession, close_sessions
 from routebook.store.workers import acquire_lease, open_namespace, renew_worker_lease
 from tests.properties.plain_worker import PlainWorker
 from tests.reference.build import A, B, C, mapping, registration, topics, version
@@ -94,9 +95,11 @@ async def _change_identities(namespace: Namespace) -> None:
 
 async def _remove_brokers(namespace: Namespace, lease: str) -> None:
     worker = PlainWorker(namespace)
-    lost = Removal("east", "broker-a", 0, A, await _incarnation(namespace, A), cause="connection-lost", lost_ms=1)
+    ended = EndedSession(registration(A).instance_name, await _incarnation(namespace, A), stamp=1, ago_ms=0)
+    ((_, lost),) = await close_sessions(namespace, WORKER, [ended])
+    assert lost
     await unregister_brokers(
-        namespace, [(lost, CALLER)], NO_BRAKE
+        namespace, [(lost.removal(), CALLER)], NO_BRAKE
     )  # the acting group loses its write permission as well
     await worker.register(
         registration(B, 0, acting_master=True, data_version=version(state=3))

@@ -1,12 +1,34 @@
-"""A TCP proxy inside the test that injects network faults: delay, stall, lost answers, resets, refusals."""
+"""A TCP proxy inside the test that injects network faults in either direction: delay, stall, black hole, end of stream,
+reset and refusal.
+"""
 
 import asyncio
 import socket
 import struct
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 CHUNK_BYTES = 65536
+
+
+@dataclass
+class Direction:
+    """What happens to the bytes that flow one way."""
+
+    delay_s: float = 0.0
+    """Delay of each chunk. It does not add up over chunks."""
+    black_hole: bool = False
+    """Drops all bytes and keeps the connections open, as a firewall that forgot them."""
+    dropped_bytes: int = 0
+    flows: asyncio.Event = field(default_factory=asyncio.Event)
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    def end(self) -> None:
+        """Ends this direction of the open connections: the receiver reads the end of the stream."""
+        for writer in self.writers.copy():
+            if writer.can_write_eof() and not writer.is_closing():
+                writer.write_eof()
 
 
 class FaultProxy:
@@ -18,13 +40,11 @@ class FaultProxy:
         self._upstream = (host, port)
         self.port = 0
         self.accepted = 0
-        self.delay_s = 0.0
-        """Delay of each chunk in each direction. It does not add up over chunks."""
+        self.requests = Direction()
+        self.answers = Direction()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._requests_flow = asyncio.Event()
-        self._answers_flow = asyncio.Event()
         self.heal()
 
     @classmethod
@@ -36,6 +56,10 @@ class FaultProxy:
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}"
+
+    def delay(self, seconds: float) -> None:
+        """Delays each direction."""
+        self.requests.delay_s = self.answers.delay_s = seconds
 
     async def __aenter__(self) -> Self:
         await self.accept()
@@ -64,17 +88,24 @@ class FaultProxy:
         """Passes nothing on but keeps connections open, as a server that hangs or a network partition. Data is kept for
         later, as TCP does.
         """
-        self._requests_flow.clear()
-        self._answers_flow.clear()
+        self.requests.flows.clear()
+        self.answers.flows.clear()
 
     def hold_answers(self) -> None:
         """Passes requests on, and keeps back the answers."""
-        self._answers_flow.clear()
+        self.answers.flows.clear()
+
+    def black_hole(self) -> None:
+        """Drops everything in both directions. `heal` does not bring back what was dropped, so a connection that lost
+        bytes has to be closed with `cut`.
+        """
+        self.requests.black_hole = self.answers.black_hole = True
 
     def heal(self) -> None:
-        self.delay_s = 0.0
-        self._requests_flow.set()
-        self._answers_flow.set()
+        self.delay(0.0)
+        for direction in (self.requests, self.answers):
+            direction.black_hole = False
+            direction.flows.set()
 
     def cut(self) -> None:
         """Resets every connection."""
@@ -96,8 +127,8 @@ class FaultProxy:
             upstream_reader, upstream = await asyncio.open_connection(*self._upstream)
             self._writers.add(upstream)
             async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(self._pump(reader, upstream, self._requests_flow))
-                pumps.create_task(self._pump(upstream_reader, writer, self._answers_flow))
+                pumps.create_task(self._pump(reader, upstream, self.requests))
+                pumps.create_task(self._pump(upstream_reader, writer, self.answers))
         except* OSError:
             pass
         finally:
@@ -105,7 +136,8 @@ class FaultProxy:
                 self._writers.discard(end)
                 end.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: asyncio.Event) -> None:
+    @staticmethod
+    async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction) -> None:
         loop = asyncio.get_running_loop()
         waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
@@ -113,15 +145,22 @@ class FaultProxy:
             while True:
                 due, data = await waiting.get()
                 await asyncio.sleep(due - loop.time())
-                await flow.wait()
+                await direction.flows.wait()
                 if not data or writer.is_closing():
                     raise ConnectionResetError
+                if direction.black_hole:
+                    direction.dropped_bytes += len(data)
+                    continue
                 writer.write(data)
                 await writer.drain()
 
-        async with asyncio.TaskGroup() as group:
-            group.create_task(deliver())
-            data: bytes | None = None
-            while data != b"":
-                data = await reader.read(CHUNK_BYTES)
-                waiting.put_nowait((loop.time() + self.delay_s, data))
+        direction.writers.add(writer)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(deliver())
+                data: bytes | None = None
+                while data != b"":
+                    data = await reader.read(CHUNK_BYTES)
+                    waiting.put_nowait((loop.time() + direction.delay_s, data))
+        finally:
+            direction.writers.discard(writer)

@@ -96,7 +96,9 @@ async def start_worker(store_url: str, namespace_name: str, **settings: Any) -> 
             sessions=registry.sessions,
             min_broker_changes=registry.min_broker_changes,
         ),
-        presence=Presence(namespace, replica, name, {}, on_unknown=registry.sessions.reopen),
+        presence=Presence(
+            namespace, replica, name, {}, health=registry.store_health, on_unknown=registry.sessions.reopen
+        ),
         restoring=Restoring(namespace, replica, live, name),
         self_check=SelfCheck(namespace, replica, live, name, metrics=metrics, health=registry.store_health),
     )

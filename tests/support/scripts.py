@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from routebook.model.names import Caller
@@ -54,12 +55,30 @@ async def make_old(namespace: Namespace) -> None:
     await namespace.client.call("HSET", namespace.keys.meta, "began_at", 1)
 
 
+def with_text(scripts: ScriptSet, name: str, former: str, changed: str) -> ScriptSet:
+    """The same scripts, with another text in one of them."""
+    source = scripts[name].source
+    assert source.count(former) == 1, f"{name} has {former!r} {source.count(former)} times"
+    source = source.replace(former, changed)
+    digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+    return ScriptSet({one: scripts[one] for one in scripts.names} | {name: Script(name, source, digest)})
+
+
 def with_lua_limit(scripts: ScriptSet, name: str, value: int) -> ScriptSet:
     """The same scripts, with another value of a constant that limits the size of a batch."""
+    return _changed(scripts, lambda text: re.sub(rf"^local {name} = \d+$", f"local {name} = {value}", text, flags=re.M))
+
+
+def with_replaced_text(scripts: ScriptSet, old: str, new: str, *, only: str = "") -> ScriptSet:
+    """The same scripts (or one of them) with another text in place of `old`."""
+    return _changed(scripts, lambda text: text.replace(old, new), only=only)
+
+
+def _changed(scripts: ScriptSet, change: Callable[[str], str], *, only: str = "") -> ScriptSet:
     changed: dict[str, Script] = {}
     for script in (scripts[name] for name in scripts.names):
-        source = re.sub(rf"^local {name} = \d+$", f"local {name} = {value}", script.source, flags=re.MULTILINE)
+        source = script.source if only not in ("", script.name) else change(script.source)
         digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         changed[script.name] = Script(script.name, source, digest)
-    assert any(changed[script].sha1 != scripts[script].sha1 for script in changed), f"no script has {name}"
+    assert any(changed[name].sha1 != scripts[name].sha1 for name in changed), "no script has this text"
     return ScriptSet(changed)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from routebook.client.name_server import NameServer
 from routebook.compare.collecting import collect_routes
 from routebook.model.broker import DataVersion, QueueData, Registration
+from routebook.remoting_client.name_server import NameServer
 from tests.reference.registry import ReferenceRegistry, Unregistration
 
 Line = dict[str, Any]

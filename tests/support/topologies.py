@@ -69,13 +69,17 @@ class _Topology(ABC):
 
 
 class SentinelTrio(_Topology):
-    """A primary, a replica, and three sentinels that fail over after half a second of silence."""
+    """A primary, one or more replicas, and three sentinels that fail over after half a second of silence."""
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    def __init__(self, options: dict[str, str] | None = None, *, replicas: int = 1, server: Path | None = None) -> None:
         super().__init__()
         options = {"repl-diskless-sync-delay": "0"} | (options or {})
-        self.primary = EmbeddedStore(None, port=lasting_free_port(), options=options)
-        self.replica = EmbeddedStore(None, port=lasting_free_port(), options=options)
+        self._server = server
+        stores = [
+            EmbeddedStore(None, port=lasting_free_port(), options=options, server=server) for _ in range(replicas + 1)
+        ]
+        self.primary, *self.replicas = stores
+        self.replica = self.replicas[0]
         self.sentinel_ports: list[int] = []
 
     @property
@@ -83,13 +87,13 @@ class SentinelTrio(_Topology):
         return f"sentinel://{','.join(f'127.0.0.1:{port}' for port in self.sentinel_ports)}/{MASTER}"
 
     def _start(self) -> None:
-        for store in (self.primary, self.replica):
+        for store in (self.primary, *self.replicas):
             self._stack.enter_context(store)
         assert self.primary.port
-        assert self.replica.port
-        ask(self.replica.port, "REPLICAOF", "127.0.0.1", self.primary.port)
+        for replica in self.replicas:
+            ask(replica.port or 0, "REPLICAOF", "127.0.0.1", self.primary.port)
         self.sentinel_ports = [self._start_sentinel(self.primary.port) for _ in range(3)]
-        _wait_for(self._complete, "the sentinels know each other and the replica")
+        _wait_for(self._complete, "the sentinels know each other and the replicas")
 
     @staticmethod
     def names_primary(sentinel_port: int) -> int:
@@ -116,7 +120,7 @@ class SentinelTrio(_Topology):
             f"sentinel monitor {MASTER} 127.0.0.1 {primary_port} 2\n"
             f"sentinel down-after-milliseconds {MASTER} 500\nsentinel failover-timeout {MASTER} 3000\n"
         )
-        arguments = [str(folder), "", str(find_server()), str(config), "--sentinel"]
+        arguments = [str(folder), "", str(self._server or find_server()), str(config), "--sentinel"]
         command = [sys.executable, "-I", "-S", keeper.__file__, *arguments]
         with (folder / "log").open("wb") as log:
             sentinel = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
@@ -127,11 +131,10 @@ class SentinelTrio(_Topology):
     def _complete(self) -> bool:
         return all(self._knows_the_others(port) for port in self.sentinel_ports)
 
-    @staticmethod
-    def _knows_the_others(port: int) -> bool:
+    def _knows_the_others(self, port: int) -> bool:
         reply = ask(port, "SENTINEL", "MASTER", MASTER)
         state = dict(zip(reply[::2], reply[1::2], strict=True))
-        return int(state["num-other-sentinels"]) == 2 and int(state["num-slaves"]) == 1
+        return int(state["num-other-sentinels"]) == 2 and int(state["num-slaves"]) == len(self.replicas)
 
 
 class ClusterTrio(_Topology):
@@ -139,9 +142,11 @@ class ClusterTrio(_Topology):
 
     SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
 
-    def __init__(self) -> None:
+    def __init__(self, *, server: Path | None = None) -> None:
         super().__init__()
-        self.nodes = [EmbeddedStore(None, port=lasting_free_port(), options=self._options()) for _ in self.SLOTS]
+        self.nodes = [
+            EmbeddedStore(None, port=lasting_free_port(), options=self._options(), server=server) for _ in self.SLOTS
+        ]
 
     @staticmethod
     def _options() -> dict[str, str]:

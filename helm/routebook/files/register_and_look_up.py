@@ -17,10 +17,10 @@ import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from routebook.client.remoting_client import RemotingClient
 from routebook.errors import RoutebookError
 from routebook.protocol.frame import Ext, RequestCode, Response, ResponseCode
 from routebook.protocol.headers import write_fields
+from routebook.remoting_client.connection import RemotingClient
 
 DEADLINE_S = 120
 PAUSE_S = 1.0

@@ -30,7 +30,6 @@ MAX_TOPICS_NAMED: Final = 3
 _NOT_LOGGED: Final = BASELINE_KINDS - {"baseline-begin", "baseline-end"}
 """Thousands of entries that repeat the table and change nothing."""
 
-_COMMON: Final = frozenset({"v", "kind", "actor", "source", "worker", "port", "verb", "cause", "before"})
 
 Describe = Callable[[Change, Table], str]
 
@@ -81,7 +80,9 @@ class ChangeLog:
     def _setting(self, change: Change, before: Table) -> str:
         key = change.fields["key"]
         value = before.settings.get(key)
-        return f"{key}: {'default' if value is None else self._masked(key, value)} → {change.fields['value']}"
+        after = change.fields["value"]
+        now = "file or default" if after is None else after
+        return f"{key}: {'default' if value is None else self._masked(key, value)} → {now}"
 
 
 def _seat(fields: Mapping[str, Any]) -> str:
@@ -162,8 +163,7 @@ def _identity(change: Change, _before: Table) -> str:
 
 
 def _other(change: Change, _before: Table) -> str:
-    shown = {key: value for key, value in change.fields.items() if key not in _COMMON}
-    return str(shown)
+    return str(describe_change({**change.fields, "kind": change.kind}))
 
 
 _log_of_refusals = logging.getLogger(__name__)

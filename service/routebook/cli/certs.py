@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from routebook.cli.command import command
 from routebook.cli.output import print_table
 from routebook.errors import SettingsError
 
@@ -25,7 +26,7 @@ MAX_COMMON_NAME: Final = 64
 MAX_DAYS: Final = 3650
 
 
-@click.command("certs")
+@command("certs")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the files; it is created.")
 @click.option("--name", "names", multiple=True, help="DNS name or address of the service; repeat it for each one.")
 @click.option("--client", "clients", multiple=True, help="Name in a client's certificate; repeat it for each client.")
@@ -37,6 +38,10 @@ def certs_command(out: Path, names: tuple[str, ...], clients: tuple[str, ...], d
     The authority (ca.pem, ca.key) is made once and used again by later runs on the same folder: for further clients,
     and with --force to renew. A running service loads the new files by itself. This is for tests and small
     installations: ca.key makes certificates that your peers accept, so keep it secret.
+
+    \b
+    routebook certs --out tls
+    routebook certs --out tls --client ops --force
     """
     if find_spec("cryptography") is None:
         raise SettingsError(

@@ -3,14 +3,17 @@
 import json
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 import click
 import httpx
 
-from routebook.cli.output import json_text, printable
-from routebook.cli.service_client import Service, as_json, error_of, with_service
+from routebook.cli.command import command, complete
+from routebook.cli.forms import Form, with_output
+from routebook.cli.output import printable
+from routebook.cli.readable import moment_text, parse_when
+from routebook.cli.service_client import Service, error_of, with_service
 from routebook.cli.watch import parse_events
 from routebook.model.change_text import describe_change
 
@@ -23,18 +26,19 @@ _QUIET_KINDS: Final = frozenset({"baseline-seat", "baseline-queues"})
 """They repeat the table and change nothing; shown only when asked for with --kind."""
 
 
-@click.command("changes")
-@click.option("--since", metavar="WHEN", help="Begin after a version, an id, a time (ISO 8601) or a duration (10m).")
-@click.option("--until", metavar="WHEN", help="End at a version, an id, a time or a duration before now.")
-@click.option("--broker", metavar="NAME", help="Only changes of this broker name.")
-@click.option("--topic", metavar="NAME", help="Only changes that name this topic.")
-@click.option("--cluster", metavar="NAME", help="Only changes of this cluster.")
+@command("changes")
+@click.option("--since", metavar="WHEN", help="Begin after this: 10m, 03:12, a time (ISO 8601), a version or an id.")
+@click.option("--until", metavar="WHEN", help="End at this; the same forms.")
+@click.option("--broker", metavar="NAME", shell_complete=complete("brokers"), help="Only changes of this broker name.")
+@click.option("--topic", metavar="NAME", shell_complete=complete("topics"), help="Only changes that name this topic.")
+@click.option("--cluster", metavar="NAME", shell_complete=complete("clusters"), help="Only changes of this cluster.")
 @click.option("--kind", "kinds", metavar="KIND", multiple=True, help="Only this kind, such as refused; repeatable.")
 @click.option("--actor", metavar="NAME", help="Only changes by this identity, `operator`, `anonymous` or worker.")
 @click.option("--from", "source", metavar="ADDRESS", help="Only requests from this address, with or without a port.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N lines.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after the first N lines.")
+@click.option("--last", type=click.IntRange(min=1, max=1000), metavar="N", help="Only the last N lines.")
 @click.option("--follow", is_flag=True, help="Continue with new changes until Ctrl-C.")
-@as_json
+@with_output
 @with_service
 def changes_command(
     service: Service,
@@ -48,17 +52,24 @@ def changes_command(
     actor: str | None,
     source: str | None,
     limit: int | None,
+    last: int | None,
     follow: bool,
-    json_: bool,
+    form: Form,
 ) -> None:
     """Print the changes of the route table and the refused requests, oldest first.
 
     Each line: time, change, value before -> after, actor, and reason. Without --since, the history from its
-    beginning; with --follow alone, only new entries. JSON: one entry a line.
+    beginning; with --follow alone, only new entries. A time without a zone, such as 03:12, is that of this machine.
+
+    \b
+    routebook changes --since 10m --broker broker-a
+    routebook changes --until 03:12 --last 20
     """
+    if last is not None and (follow or limit is not None):
+        raise click.UsageError("--last cannot be combined with --follow or --limit.")
     given = {
-        "since": since,
-        "until": until,
+        "since": parse_when(since),
+        "until": parse_when(until),
         "broker": broker,
         "topic": topic,
         "cluster": cluster,
@@ -67,21 +78,24 @@ def changes_command(
         "from": source,
     }
     params = {name: value for name, value in given.items() if value is not None}
-    entries = _follow(service, params) if follow else _pages(service, params)
-    number = 0
-    for entry in entries:
-        if not kinds and not json_ and entry["kind"] in _QUIET_KINDS:
-            continue
-        click.echo(json_text(entry) if json_ else line_of(entry))
-        number += 1
-        if number == limit:
-            return
+    entries = _follow(service, params) if follow else _pages(service, params, newest_first=last is not None)
+    shown: Iterator[dict[str, Any]] = (
+        entry for entry in entries if kinds or not form.is_table or entry["kind"] not in _QUIET_KINDS
+    )
+    if last is not None:
+        shown = iter(list(islice(shown, last))[::-1])
+    for entry in islice(shown, limit):
+        if form.is_table:
+            click.echo(line_of(entry))
+        else:
+            form.print_entry(entry)
 
 
-def _pages(service: Service, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _pages(service: Service, params: dict[str, Any], *, newest_first: bool) -> Iterator[dict[str, Any]]:
     cursor: str | None = None
+    params = params | {"limit": _PAGE, "order": "desc" if newest_first else "asc"}
     while True:
-        page = service.request("GET", "/v1/changes", params=params | {"limit": _PAGE, "cursor": cursor})
+        page = service.request("GET", "/v1/changes", params=params | {"cursor": cursor})
         if page["missing"]:
             missing = page["missing"]
             click.echo(
@@ -118,10 +132,9 @@ def _follow(service: Service, params: dict[str, Any]) -> Iterator[dict[str, Any]
 
 
 def line_of(entry: dict[str, Any]) -> str:
-    moment = datetime.fromtimestamp(entry["ms"] / 1000, UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")
     number = "" if entry["version"] is None else f"#{entry['version']} "
     origin = f" from {entry['source']}" if entry.get("source") else ""
     cause = f", {entry['cause']}" if entry.get("cause") else ""
     verb = f" ({entry['verb']})" if entry.get("verb") and entry["version"] is not None else ""
-    text = f"{moment}Z  {number}{entry['kind']}  {describe_change(entry)}  by {entry.get('actor')}{origin}{verb}{cause}"
-    return printable(text)
+    what = f"{moment_text(entry['ms'])}  {number}{entry['kind']}  {describe_change(entry)}"
+    return printable(f"{what}  by {entry.get('actor')}{origin}{verb}{cause}")

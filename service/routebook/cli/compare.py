@@ -6,19 +6,20 @@ from collections.abc import Iterable
 
 import click
 
+from routebook.cli.command import command
 from routebook.cli.output import ProgressLine, print_table
 from routebook.cli.service_client import Service, as_json, print_json, with_service
-from routebook.client.name_server import NameServer
 from routebook.compare.collecting import CollectOptions, ServerState
 from routebook.compare.comparison import Comparison, compare_servers
 from routebook.compare.differences import Difference, text_of
 from routebook.errors import PeerUnavailableError
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.model.names import check_address
+from routebook.remoting_client.name_server import NameServer
 from routebook.runtime import exits
 
 
-@click.command("compare")
+@command("compare")
 @click.argument("address")
 @click.argument("other", required=False)
 @click.option(
@@ -31,14 +32,6 @@ from routebook.runtime import exits
 )
 @click.option("--kv", "namespaces", multiple=True, metavar="NAMESPACE", help="Compare these key-values as well.")
 @click.option("--settings", is_flag=True, help="Also compare the settings that affect brokers and clients.")
-@click.option(
-    "--timeout",
-    default=3.0,
-    type=click.FloatRange(0.1, 600),
-    show_default=True,
-    metavar="SECONDS",
-    help="Timeout of each request.",
-)
 @click.option("--tls", is_flag=True, help="Encrypt both connections; certificates are not verified.")
 @as_json
 @with_service
@@ -50,7 +43,6 @@ def compare_command(
     settle: float,
     namespaces: tuple[str, ...],
     settings: bool,
-    timeout: float,
     tls: bool,
     json_: bool,
 ) -> int:
@@ -58,13 +50,19 @@ def compare_command(
 
     Each can be any server that speaks RocketMQ's remoting protocol, including Apache's. The comparison covers brokers,
     clusters, the route of every topic, and ordered topics.
+
+    \b
+    routebook compare 10.0.0.9:9876
+    routebook compare 10.0.0.9:9876 10.0.0.10:9876 --settings
     """
     check_address("ADDRESS", address)
     second = check_address("OTHER", other) if other else remoting_address_of(service)
     options = CollectOptions(tuple(dict.fromkeys((ORDER_TOPIC_NAMESPACE, *namespaces))), settings)
     with ProgressLine() as line:
         comparison = asyncio.run(
-            _compare(address, second, options, settle=settle, timeout_ms=int(timeout * 1000), tls=tls, line=line)
+            _compare(
+                address, second, options, settle=settle, timeout_ms=int(service.timeout_s * 1000), tls=tls, line=line
+            )
         )
     if json_:
         print_json(_document(comparison, address, second))

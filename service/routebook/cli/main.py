@@ -6,6 +6,7 @@ and a broken plug-in breaks only itself.
 
 import importlib
 import os
+import shutil
 import sys
 from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
@@ -14,6 +15,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from routebook import __version__
+from routebook.cli.command import Group, command
 from routebook.errors import RoutebookError
 from routebook.runtime import exits
 
@@ -29,13 +31,19 @@ _COMMANDS = {
     "clusters": "fleet.clusters_command",
     "watch": "watch.watch_command",
     "changes": "changes.changes_command",
+    "describe": "describe.describe_command",
     "kv": "kv.kv_command",
-    "write-permission": "fleet.write_permission_command",
-    "delete-topic": "fleet.delete_topic_command",
+    "write-permission": "administration.write_permission_command",
+    "delete-topic": "administration.delete_topic_command",
+    "register-topic": "administration.register_topic_command",
+    "remove-broker": "administration.remove_broker_command",
+    "readers": "administration.readers_command",
     "expiry": "operation.expiry_command",
     "settings": "operation.settings_command",
     "token": "token.token_command",
-    "status": "operation.status_command",
+    "context": "contexts.context_command",
+    "status": "status.status_command",
+    "top": "status.top_command",
     "doctor": "doctor.doctor_command",
     "certs": "certs.certs_command",
     "digest": "operation.digest_command",
@@ -43,6 +51,7 @@ _COMMANDS = {
     "snapshot": "snapshot.snapshot_command",
     "simulate": "simulate.simulate_command",
     "completion": "main.completion_command",
+    "man-pages": "man_pages.man_pages_command",
     "worker-process": "serve.worker_process_command",
 }
 """Name of a command -> its module in this package and its name there."""
@@ -51,7 +60,7 @@ _MISSING = {"pipeline": "pip install 'routebook[pipeline]'"}
 """Commands of other packages -> how to get them."""
 
 
-class Commands(click.Group):
+class Commands(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 click's signature
         known = [*_COMMANDS, *_plug_ins()]
         return known + [name for name in _MISSING if name not in known]
@@ -59,8 +68,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name in _COMMANDS:
             module, _, attribute = _COMMANDS[cmd_name].partition(".")
-            command: click.Command = getattr(importlib.import_module(f"routebook.cli.{module}"), attribute)
-            return command
+            found: click.Command = getattr(importlib.import_module(f"routebook.cli.{module}"), attribute)
+            return found
         plug_in = _plug_ins().get(cmd_name)
         if plug_in is not None:
             try:
@@ -79,23 +88,27 @@ def _plug_ins() -> dict[str, EntryPoint]:
 
 
 def _missing(name: str) -> click.Command:
-    @click.command(
+    @command(
         name,
         short_help=f"Not installed: {_MISSING[name]}.",
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
     )
-    def command() -> None:
+    def missing_command() -> None:
         raise click.UsageError(f"`routebook {name}` is not installed. Get it with: {_MISSING[name]}")
 
-    return command
+    return missing_command
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("routebook", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="routebook")
 def commands() -> None:
     """The name service for RocketMQ fleets, scaled out on Redis.
 
     Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 the service cannot be reached, 4 history is missing.
+
+    \b
+    routebook up
+    routebook status --url http://rb-1:8080,http://rb-2:8080
     """
 
 
@@ -106,16 +119,18 @@ _SET_UP = {
 }
 
 
-@click.command("completion")
+@command("completion")
 @click.argument("shell", type=click.Choice(sorted(_SET_UP)))
 @click.pass_context
 def completion_command(context: click.Context, shell: str) -> None:
-    """Print the script that makes a shell complete routebook's commands.
+    """Print the script that makes a shell complete commands, options, and the names of topics, brokers, clusters and
+    settings, which it asks the service for.
+
+    In bash and zsh, use it as `eval "$(routebook completion bash)"`.
 
     \b
-    bash: eval "$(routebook completion bash)"
-    zsh:  eval "$(routebook completion zsh)"
-    fish: routebook completion fish | source
+    routebook completion bash
+    routebook completion fish | source
     """
     completion = get_completion_class(shell)
     if completion is None:
@@ -140,7 +155,9 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _run_command(arguments: list[str] | None) -> int:
     try:
-        code = commands.main(args=arguments, prog_name="routebook", standalone_mode=False)
+        # Lines of more than 120 letters are hard to read, on any screen.
+        width = min(shutil.get_terminal_size().columns, 120)
+        code = commands.main(args=arguments, prog_name="routebook", standalone_mode=False, max_content_width=width)
         return code if isinstance(code, int) else exits.DONE
     except click.ClickException as error:
         with suppress(BrokenPipeError):

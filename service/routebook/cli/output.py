@@ -1,4 +1,4 @@
-"""Output for people: tables, name-value lists, one line of progress; and durations such as `30s` as options.
+"""Output for people: tables, name-value lists, one line of progress.
 
 On a terminal, tables wrap at its width and use colours. In a pipe they are plain text, one row a line.
 """
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH: Final = 1_000_000
 """Rich fits everything into a width; a line in a pipe has no end."""
-_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "": 1.0}
-_DURATION: Final = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,6})?)(?P<unit>ms|s|m|h|d|)")
-
 
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -42,20 +39,22 @@ def json_text(value: object, *, indent: int | None = None) -> str:
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def print_table(
+    header: Sequence[str], rows: Iterable[Sequence[object]], *, has_header: bool = True, err: bool = False
+) -> None:
     """Aligns numbers right and text left; the header is bold on a terminal."""
     texts = [[_text(cell) for cell in row] for row in rows]
     if not texts:
         click.echo("(none)", err=True)
         return
     table = _plain_table()
-    table.show_header = True
+    table.show_header = has_header
     for at, name in enumerate(header):
         is_numeric = all(_is_number(row[at]) for row in texts)
         table.add_column(name.upper(), justify="right" if is_numeric else "left", overflow="fold")
     for row in texts:
         table.add_row(*row)
-    _print(table)
+    _print(table, err=err)
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
@@ -91,15 +90,15 @@ def _plain_table() -> "Table":
     return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False, header_style="bold")
 
 
-def _print(table: "Table") -> None:
+def _print(table: "Table", *, err: bool = False) -> None:
     from rich.console import Console  # noqa: PLC0415 see _plain_table
 
-    if sys.stdout.isatty():
-        Console(highlight=False, markup=False, emoji=False).print(table)
+    if (sys.stderr if err else sys.stdout).isatty():
+        Console(highlight=False, markup=False, emoji=False, stderr=err).print(table)
         return
     plain = io.StringIO()
     Console(file=plain, width=_PIPE_WIDTH, highlight=False, markup=False, emoji=False).print(table)
-    click.echo("\n".join(line.rstrip() for line in plain.getvalue().splitlines()))
+    click.echo("\n".join(line.rstrip() for line in plain.getvalue().splitlines()), err=err)
 
 
 def _text(value: object) -> str:
@@ -148,25 +147,3 @@ class ProgressLine:
             self._status.start()
         else:
             self._status.update(text)
-
-
-class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
-    """A duration such as `30s`, `500ms`, `2m`, `1h` or `7d`, converted to seconds."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, int | float):
-            return float(value)
-        found = _DURATION.fullmatch(str(value))
-        if not found:
-            self.fail(
-                f"{value!r} is not a duration. Examples: 30s, 500ms, 2m, 1h, 7d; a number alone is seconds.", param, ctx
-            )
-        return float(found["number"]) * _UNITS_S[found["unit"]]
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002 click's signature
-        return "TIME"
-
-
-DURATION: Final = Duration()

@@ -1,133 +1,173 @@
-"""The HTTP client of the commands: address, token, errors, paging."""
+"""The HTTP client of the commands: failover between addresses, retries of reads, token, errors, paging."""
 
 import json
-import os
-import ssl
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 from urllib.parse import quote
 
-import click
 import httpx
 
-from routebook.cli.output import json_text
+from routebook.cli.command import (
+    CACERT_VARIABLE,
+    CERT_VARIABLE,
+    DEFAULT_URL,
+    KEY_VARIABLE,
+    TOKEN_VARIABLES,
+    URL_VARIABLE,
+    connection_options,
+    tls_options,
+)
+from routebook.cli.contexts import (
+    DEFAULT_TIMEOUT_S,
+    NO_TLS_FILES,
+    Connection,
+    TlsFiles,
+    chosen_connection,
+)
+from routebook.cli.forms import as_json, print_json
+from routebook.cli.staleness import staleness
 from routebook.errors import RoutebookError, SettingsError
 from routebook.runtime.exits import AnswerIsNoError, HistoryMissingError, ServiceUnreachableError
 
-DEFAULT_URL = "http://127.0.0.1:8080"
-URL_VARIABLE = "ROUTEBOOK_URL"
-TOKEN_VARIABLES = ("ROUTEBOOK_TOKEN", "ROUTEBOOK_ADMIN_TOKEN")
-"""The first one that is set counts. The second is for the machine of the service, where it is a setting."""
-CACERT_VARIABLE = "ROUTEBOOK_CACERT"
-CERT_VARIABLE = "ROUTEBOOK_CERT"
-KEY_VARIABLE = "ROUTEBOOK_KEY"
-_PAGE = 1000
-_TIMEOUT_SECONDS = 15.0
-"""Longer than the service's own deadlines, so that its error arrives."""
+__all__ = [
+    "CACERT_VARIABLE",
+    "CERT_VARIABLE",
+    "DEFAULT_URL",
+    "KEY_VARIABLE",
+    "TOKEN_VARIABLES",
+    "URL_VARIABLE",
+    "Connection",
+    "Service",
+    "TlsFiles",
+    "as_json",
+    "error_of",
+    "path_part",
+    "print_json",
+    "with_service",
+    "with_tls_files",
+]
+
+_PAGE: Final = 1000
+_RETRY_PAUSES_S: Final = (0.2, 0.6)
+"""Pauses before a read is repeated at all addresses. A worker that restarts is back after about a second."""
+_RETRIED: Final = frozenset({502, 503, 504})
+_CONNECT_S: Final = 3.0
+"""With several addresses, how long one may take to accept a connection before the next one is tried."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """Files in PEM format for a service that is reached over https. An empty name means that there is no such file."""
+class FailoverTransport(httpx.BaseTransport):
+    """Sends each request to the address that answered last, and to the next one when that one cannot be used.
 
-    cacert: str = ""
-    cert: str = ""
-    key: str = ""
+    A write is sent a second time only when it cannot have been received: the connection was not established.
+    """
 
-    @classmethod
-    def chosen(cls, cacert: str | None, cert: str | None, key: str | None) -> Self:
-        """The values of the options, and those of the environment for options that are not given.
+    def __init__(self, urls: tuple[str, ...], inner: httpx.BaseTransport) -> None:
+        self._bases = [httpx.URL(url) for url in urls]
+        self._inner = inner
+        self.current = 0
 
-        A certificate and its key come from the same place: the key of another certificate would not fit.
-        """
-        if cert is None and key is None:
-            cert, key = os.environ.get(CERT_VARIABLE), os.environ.get(KEY_VARIABLE)
-        return cls(os.environ.get(CACERT_VARIABLE, "") if cacert is None else cacert, cert or "", key or "")
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        is_read = request.method in ("GET", "HEAD")
+        is_stream = "text/event-stream" in request.headers.get("accept", "")
+        timeouts = dict(request.extensions.get("timeout", {}))
+        path = request.url.raw_path
+        for left in range(len(self._bases) - 1, -1, -1):
+            self._address(request, path)
+            if left:
+                request.extensions["timeout"] = _share(timeouts, left + 1, reads=is_read and not is_stream)
+            else:
+                request.extensions["timeout"] = timeouts
+            try:
+                answer = self._inner.handle_request(request)
+            except httpx.TransportError as error:
+                is_unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                if not left or not (is_read or is_unsent):
+                    # The next request starts with another address: this one has just failed.
+                    self._advance()
+                    raise
+            else:
+                if not left or not is_read or answer.status_code not in _RETRIED:
+                    return answer
+                answer.close()
+            self._advance()
+        raise AssertionError
 
-    def context(self, url: str) -> ssl.SSLContext | bool:
-        """What httpx needs to reach `url`.
+    def close(self) -> None:
+        self._inner.close()
 
-        Without --cacert, these are the authorities of this machine and of SSL_CERT_FILE and SSL_CERT_DIR, as OpenSSL's
-        own tools use them. A fleet's authority is rarely one of the public ones, which are all that httpx trusts by
-        itself.
-        """
-        if self.key and not self.cert:
-            raise SettingsError(
-                f"There is a client key ({self.key}) without a certificate.",
-                advice=f"Name the certificate with --cert or {CERT_VARIABLE}.",
-            )
-        if not url.lower().startswith("https:"):
-            return False
-        _check_readable("--cacert", CACERT_VARIABLE, self.cacert)
-        _check_readable("--cert", CERT_VARIABLE, self.cert)
-        _check_readable("--key", KEY_VARIABLE, self.key)
-        try:
-            context = ssl.create_default_context(cafile=self.cacert or None)
-        except (ssl.SSLError, OSError) as error:
-            raise SettingsError(
-                f"{self.cacert or 'The trust file of this machine'} holds no certificates in PEM format.",
-                advice=f"Name the authority's certificate with --cacert or {CACERT_VARIABLE}.",
-            ) from error
-        if self.cert:
-            self._load_pair(context)
-        return context
+    def _advance(self) -> None:
+        self.current = (self.current + 1) % len(self._bases)
 
-    def _load_pair(self, context: ssl.SSLContext) -> None:
-        try:
-            # Without a password, OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(self.cert, self.key or None, password="")
-        except (ssl.SSLError, OSError, ValueError) as error:
-            files = f"{self.cert} and {self.key}" if self.key else self.cert
-            raise SettingsError(
-                f"{files}: no client certificate with its key in PEM format, or the key is encrypted.",
-                advice=f"Name both with --cert and --key, or {CERT_VARIABLE} and {KEY_VARIABLE}. The key may also be "
-                "in the file of the certificate.",
-            ) from error
+    def _address(self, request: httpx.Request, path: bytes) -> None:
+        base = self._bases[self.current]
+        prefix = self._bases[0].raw_path.rstrip(b"/")
+        own_path = base.raw_path.rstrip(b"/") + path.removeprefix(prefix)
+        request.url = base.copy_with(raw_path=own_path)
+        request.headers["host"] = base.netloc.decode("ascii")
 
 
-def _check_readable(option: str, variable: str, name: str) -> None:
-    if not name:
-        return
-    try:
-        with Path(name).open("rb"):
-            pass
-    except OSError as error:
-        raise SettingsError(
-            f"{name} cannot be read: {error.strerror}.", advice=f"It is named by {option} or {variable}."
-        ) from error
-
-
-NO_TLS_FILES = TlsFiles()
+def _share(timeouts: dict[str, Any], parts: int, *, reads: bool) -> dict[str, Any]:
+    """Leaves time for the other addresses."""
+    limited = {"connect": min(timeouts.get("connect") or _CONNECT_S, _CONNECT_S)}
+    if reads and timeouts.get("read"):
+        limited["read"] = timeouts["read"] / parts
+    return timeouts | limited
 
 
 class Service:
-    """A synchronous client of one service."""
+    """A synchronous client of one service, at one or several addresses."""
 
-    def __init__(self, url: str, token: str, tls_files: TlsFiles = NO_TLS_FILES) -> None:
-        self.url = url.rstrip("/")
+    def __init__(
+        self,
+        url: str | tuple[str, ...],
+        token: str = "",
+        tls_files: TlsFiles = NO_TLS_FILES,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        token_source: str = "",
+    ) -> None:
+        self.urls = (url.rstrip("/"),) if isinstance(url, str) else url
+        self.timeout_s = timeout_s
+        self.token_source = token_source or ("--token" if token else "")
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        verify = tls_files.context(self.url)
+        verify = tls_files.context(",".join(self.urls))
         try:
+            self._transport = FailoverTransport(self.urls, httpx.HTTPTransport(verify=verify))
             # The proxies of the environment lead out of the network; the service is inside it.
             self.http = httpx.Client(
-                base_url=self.url,
+                base_url=self.urls[0],
                 headers=headers,
-                timeout=_TIMEOUT_SECONDS,
+                timeout=timeout_s,
                 trust_env=False,
-                verify=verify,
+                transport=self._transport,
+                event_hooks={"response": [staleness().read_headers]},
             )
         except (httpx.InvalidURL, ValueError) as error:
             raise SettingsError(
-                f"{url!r} is not the address of a service.", advice=f"Example: {DEFAULT_URL}."
+                f"{', '.join(self.urls)!r} is not the address of a service.", advice=f"Example: {DEFAULT_URL}."
             ) from error
+
+    @classmethod
+    def of(cls, connection: Connection) -> Self:
+        return cls(
+            connection.urls,
+            connection.token,
+            connection.tls_files,
+            timeout_s=connection.timeout_s,
+            token_source=connection.token_source,
+        )
+
+    @property
+    def url(self) -> str:
+        """The address that the next request goes to, which is the one that answered last."""
+        return self.urls[self._transport.current]
 
     def __enter__(self) -> Self:
         return self
@@ -147,15 +187,38 @@ class Service:
         *,
         params: dict[str, Any] | None = None,
         body: object = None,
-        timeout_seconds: float = _TIMEOUT_SECONDS,
+        timeout_seconds: float | None = None,
     ) -> Any:
         """Returns the answer's JSON. Raises an error that decides the exit code."""
         given = {key: value for key, value in (params or {}).items() if value is not None}
         with self.connection_errors():
-            answer = self.http.request(method, path, params=given, json=body, timeout=timeout_seconds)
+            answer = self._answer(method, path, given, body, timeout_seconds or self.timeout_s)
         if answer.is_success:
             return answer.json() if answer.content else {}
-        raise error_of(answer)
+        raise error_of(answer, token_source=self.token_source)
+
+    def _answer(self, method: str, path: str, params: dict[str, Any], body: object, timeout_s: float) -> httpx.Response:
+        """Repeats a read that failed at all addresses, within the timeout. A write is not repeated: it may have been
+        carried out.
+        """
+        deadline = time.monotonic() + timeout_s
+        pauses = _RETRY_PAUSES_S if method == "GET" else ()
+        for pause_s in (*pauses, None):
+            left_s = deadline - time.monotonic()
+            is_last = pause_s is None or left_s <= pause_s
+            try:
+                answer = self.http.request(method, path, params=params, json=body, timeout=max(left_s, 0.1))
+            except httpx.UnsupportedProtocol:
+                raise
+            except httpx.TransportError as error:
+                # A second attempt does not make a certificate valid.
+                if is_last or "[SSL" in str(error):
+                    raise
+            else:
+                if is_last or answer.status_code not in _RETRIED:
+                    return answer
+            time.sleep(pause_s or 0)
+        raise AssertionError
 
     def pages(self, path: str, key: str, **params: object) -> Iterator[Any]:
         """Yields all entries of a list, page by page."""
@@ -177,12 +240,39 @@ class Service:
                 f"{self.url!r} is not the address of a service.", advice=f"Example: {DEFAULT_URL}."
             ) from error
         except httpx.TransportError as error:
-            advice = f"Start one with `routebook up`, or name another with --url or {URL_VARIABLE}."
-            if self.url.lower().startswith("https:") and _is_about_certificates(error):
-                advice = "Name the service's authority with --cacert, and a client certificate with --cert and --key."
+            reason = str(error) or type(error).__name__
             raise ServiceUnreachableError(
-                f"No answer from {self.url}: {str(error) or type(error).__name__}.", advice=advice
+                f"No answer from {', '.join(self.urls)}: {reason}.", advice=_advice_about(error, self.urls)
             ) from error
+
+
+def _advice_about(error: httpx.TransportError, urls: Iterable[str]) -> str:
+    text = str(error)
+    is_https = any(url.lower().startswith("https:") for url in urls)
+    match text:
+        case _ if is_https and "self-signed certificate" in text:
+            advice = (
+                "It is a test certificate, or comes from an authority of your own: pass the authority with --cacert "
+                "FILE (`routebook certs` writes ca.pem), or --insecure to accept any certificate."
+            )
+        case _ if is_https and "mismatch" in text and "CERTIFICATE_VERIFY_FAILED" in text:
+            advice = "Use a name in --url that the certificate contains, or --insecure to accept any certificate."
+        case _ if is_https and "CERTIFICATE_VERIFY_FAILED" in text:
+            advice = "Pass the authority of the service with --cacert FILE, or --insecure to accept any certificate."
+        case _ if is_https and "WRONG_VERSION_NUMBER" in text:
+            advice = "This port does not use TLS: use http:// in --url."
+        case _ if is_https and _is_about_certificates(error):
+            advice = "Name the service's authority with --cacert, and a client certificate with --cert and --key."
+        case _ if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+            advice = (
+                "The server closed the connection. --url names the HTTP port, not the RocketMQ port; if it requires "
+                "TLS, use https:// in --url."
+            )
+        case _:
+            advice = (
+                f"Start one with `routebook up`, or name another with --url, {URL_VARIABLE} or `routebook context use`."
+            )
+    return advice
 
 
 def _is_about_certificates(error: httpx.TransportError) -> bool:
@@ -192,11 +282,35 @@ def _is_about_certificates(error: httpx.TransportError) -> bool:
     return "[SSL" in str(error) or isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError)
 
 
-def error_of(answer: httpx.Response) -> RoutebookError:
+def _advice_about_token(problem: dict[str, Any], source: str) -> str:
+    """What to do, in terms of the command line; the service's own advice names headers. Empty: it is not about that."""
+    match str(problem.get("type", "")):
+        case "token-missing" if "has no token yet" in str(problem.get("detail")):
+            return "Set ROUTEBOOK_ADMIN_TOKEN on the service, then pass that token with --token."
+        case "token-missing":
+            return (
+                f"Pass one with --token, {TOKEN_VARIABLES[0]} or a context (`routebook context set NAME --token "
+                "TOKEN`); `routebook token create` makes one."
+            )
+        case "token-wrong":
+            return (
+                f"The token came from {source}. `routebook token list` shows the identities and when they expire; "
+                "`routebook token create` makes a token."
+            )
+        case "forbidden":
+            return (
+                f"The token came from {source}. Pass the token of another identity with --token; `routebook token "
+                "list` shows what each one may do."
+            )
+        case _:
+            return ""
+
+
+def error_of(answer: httpx.Response, *, token_source: str = "") -> RoutebookError:
     """Converts problem+json: 404 and 409 mean "the answer is no", 400, 403 and 422 wrong usage, 5xx unreachable."""
     problem = _problem(answer)
     message = str(problem.get("detail") or problem.get("title") or f"HTTP status {answer.status_code}.")
-    advice = str(problem.get("advice") or "")
+    advice = _advice_about_token(problem, token_source or "the command line") or str(problem.get("advice") or "")
     status = answer.status_code
     if status == 404 and problem.get("type", "no-such-path") == "no-such-path":
         return ServiceUnreachableError(
@@ -227,44 +341,27 @@ def path_part(text: str) -> str:
 
 
 def token_of_environment() -> str:
-    return next(filter(None, map(os.environ.get, TOKEN_VARIABLES)), "") or ""
+    return chosen_connection().token
 
 
-def with_tls_files(command: Callable[P, R]) -> Callable[P, R]:
-    """Adds the options --cacert, --cert and --key, and passes the files as `tls_files`."""
+def with_tls_files(command: Callable[..., R]) -> Callable[..., R]:
+    """Adds the options --cacert, --cert, --key and --insecure, and passes the files as `tls_files`."""
 
-    @click.option("--cacert", "cacert_file", metavar="FILE", help=f"Trusted authorities; else {CACERT_VARIABLE}.")
-    @click.option("--cert", "cert_file", metavar="FILE", help=f"Client certificate; else {CERT_VARIABLE}.")
-    @click.option("--key", "key_file", metavar="FILE", help=f"Key of the certificate; else {KEY_VARIABLE}.")
+    @tls_options
     @wraps(command)
-    def with_files(
-        *args: Any, cacert_file: str | None, cert_file: str | None, key_file: str | None, **kwargs: Any
-    ) -> R:
-        files = TlsFiles.chosen(cacert_file, cert_file, key_file)
-        return command(*args, tls_files=files, **kwargs)  # type: ignore[arg-type]
+    def with_files(*args: Any, **kwargs: Any) -> R:
+        return command(*args, tls_files=chosen_connection().tls_files, **kwargs)
 
-    return with_files  # type: ignore[return-value]  # three keyword arguments more, given by click
+    return with_files
 
 
-def with_service(command: Callable[Concatenate[Service, P], R]) -> Callable[P, R]:
-    """Passes a client to a command and adds the options --url, --token, --cacert, --cert and --key."""
+def with_service(command: Callable[Concatenate[Service, P], R]) -> Callable[..., R]:
+    """Passes a client to a command and adds the options of the connection."""
 
-    @click.option("--url", default=None, help=f"Address of the service; else {URL_VARIABLE}, else {DEFAULT_URL}.")
-    @click.option("--token", default=None, help=f"Bearer token; else {', else '.join(TOKEN_VARIABLES)}.")
-    @with_tls_files
+    @connection_options
     @wraps(command)
-    def with_client(*args: Any, url: str | None, token: str | None, tls_files: TlsFiles, **kwargs: Any) -> R:
-        chosen_url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
-        chosen_token = token if token is not None else token_of_environment()
-        with Service(chosen_url, chosen_token, tls_files) as service:
+    def with_client(*args: Any, **kwargs: Any) -> R:
+        with Service.of(chosen_connection()) as service:
             return command(service, *args, **kwargs)
 
-    return with_client  # type: ignore[return-value]  # keyword arguments more, given by click
-
-
-def as_json(command: Callable[P, R]) -> Callable[P, R]:
-    return click.option("--json", "json_", is_flag=True, help="Print JSON, for programs.")(command)
-
-
-def print_json(value: object) -> None:
-    click.echo(json_text(value, indent=2))
+    return with_client

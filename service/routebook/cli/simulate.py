@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,8 +11,10 @@ from typing import Any, TextIO
 import click
 import uvloop
 
-from routebook.cli.output import DURATION, ProgressLine, print_fields
-from routebook.cli.service_client import DEFAULT_URL, URL_VARIABLE, TlsFiles, as_json, print_json, with_tls_files
+from routebook.cli.command import DURATION, command, connection_options
+from routebook.cli.contexts import chosen_connection
+from routebook.cli.forms import as_json, print_json
+from routebook.cli.output import ProgressLine, print_fields
 from routebook.model.broker import DEFAULT_TIMEOUT_MS
 from routebook.model.names import check_address
 from routebook.runtime import exits
@@ -46,7 +47,7 @@ def _churn_options(command: Any) -> Any:
     return command
 
 
-@click.command("simulate")
+@command("simulate")
 @click.option(
     "-n",
     "--name-servers",
@@ -98,10 +99,10 @@ def _churn_options(command: Any) -> Any:
 @click.option(
     "--answers",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Look up routes at --url during the run; write each response and its version here, as JSON lines.",
+    help="Look up routes at --url (its first address) during the run; write each response and its version here, as "
+    "JSON lines.",
 )
-@click.option("--url", default=None, help=f"Service for --answers.  [default: {URL_VARIABLE}, or {DEFAULT_URL}]")
-@with_tls_files
+@connection_options
 @as_json
 def simulate_command(
     *,
@@ -123,14 +124,16 @@ def simulate_command(
     strict: bool,
     log: Path | None,
     answers: Path | None,
-    url: str | None,
-    tls_files: TlsFiles,
     json_: bool,
     **every: float,
 ) -> int:
     """Simulate a fleet of brokers and clients against real name servers.
 
     Ctrl-C ends it; the brokers deregister first.
+
+    \b
+    routebook simulate --brokers 20 --slaves 1 --topics 100 --clients 50
+    routebook simulate --brokers 50 --crash-every 10s --duration 5m --log events.jsonl
     """
     if every["switch_every"] and not slaves:
         raise click.UsageError("--switch-every needs --slaves, since a slave becomes the master.")
@@ -149,12 +152,12 @@ def simulate_command(
         timeout_ms=timeout_ms,
         follows_go_away=go_away,
     )
-    chosen_url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
-    verify = tls_files.context(chosen_url)
+    connection = chosen_connection()
+    url, verify = connection.urls[0], connection.tls_files.context(connection.urls[0])
     # A broker has its own port and a connection to each name server; a client has one connection.
     allow_connections((1 + len(options.name_servers)) * brokers * (1 + slaves) + clients)
     with _opened("--log", log) as log_file, _opened("--answers", answers) as answers_file:
-        recorder = Recorder(chosen_url, answers_file, seed=seed, verify=verify) if answers_file else None
+        recorder = Recorder(url, answers_file, seed=seed, verify=verify) if answers_file else None
         run = _SimulationRun(Simulation(options, Journal(log_file)), recorder, orderly=not vanish)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run.execute())

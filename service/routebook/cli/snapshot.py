@@ -16,15 +16,16 @@ from typing import Any, BinaryIO, Final
 
 import click
 
+from routebook.cli.command import command_group
 from routebook.cli.compare import unverified_tls
 from routebook.cli.output import ProgressLine, print_table
 from routebook.cli.service_client import Service, as_json, error_of, print_json, with_service
-from routebook.client.name_server import NameServer
 from routebook.compare.collecting import CollectOptions, collect_lists, collect_routes, snapshot_of
 from routebook.errors import InvalidInputError
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.model.names import check_address
 from routebook.model.snapshot import Snapshot
+from routebook.remoting_client.name_server import NameServer
 from routebook.runtime import exits
 from routebook.snapshots.document import encode_document
 
@@ -149,9 +150,14 @@ RETRY_PAUSES_S: Final = (1.0, 2.0, 4.0)
 PART_TIMEOUT_S: Final = 60.0
 
 
-@click.group("snapshot")
+@command_group("snapshot")
 def snapshot_command() -> None:
-    """The whole namespace as one JSON document: brokers with their topics, key-values, settings."""
+    """The whole namespace as one JSON document: brokers with their topics, key-values, settings.
+
+    \b
+    routebook snapshot export fleet.json
+    routebook snapshot import fleet.json --dry-run
+    """
 
 
 @snapshot_command.command("export")
@@ -166,6 +172,10 @@ def export(service: Service, *, file: str, source: str | None, namespaces: tuple
     """Write a snapshot to FILE, or to standard output.
 
     It contains key-values unmasked: if they contain secrets, protect the file.
+
+    \b
+    routebook snapshot export fleet.json
+    routebook snapshot export java.json --from 10.0.0.9:9876
     """
     with ProgressLine() as line, _output(file) as output:
         if source is None:
@@ -193,6 +203,10 @@ def import_(service: Service, *, file: str, dry_run: bool, replace: bool, json_:
     The whole snapshot is checked first. Nothing is deleted; brokers that do not exist expire like any silent broker.
     Importing the same snapshot again changes nothing, so after an interruption, repeat the import. Exit code 1: a value
     that differs was not replaced, or something could not be imported.
+
+    \b
+    routebook snapshot import fleet.json --dry-run
+    routebook snapshot import fleet.json --replace
     """
     parts = parts_of(read_snapshot(file))
     with ProgressLine() as line:

@@ -5,16 +5,23 @@ from typing import Any
 
 import click
 
-from routebook.cli.output import DURATION, print_table
+from routebook.cli.command import DURATION, command_group, complete
+from routebook.cli.confirming import Confirmation, destructive
+from routebook.cli.forms import Form, with_names, with_output
 from routebook.cli.service_client import Service, as_json, path_part, print_json, with_service
 from routebook.model.identity import Role
 
 _ROLES = [role.label for role in Role]
 
 
-@click.group("token")
+@command_group("token")
 def token_command() -> None:
-    """Identities with a role, and the tokens that prove them."""
+    """Identities with a role, and the tokens that prove them.
+
+    \b
+    routebook token create ci --role operator
+    routebook token list
+    """
 
 
 @token_command.command("create")
@@ -38,7 +45,12 @@ def token_command() -> None:
 @as_json
 @with_service
 def create_token(service: Service, /, secret_file: Any, expires: float | None, json_: bool, **fields: Any) -> None:
-    """Create an identity. Its token is printed once; the service keeps no more than a hash of it."""
+    """Create an identity. Its token is printed once; the service keeps no more than a hash of it.
+
+    \b
+    routebook token create ci --role operator --topic ci- --expires 90d
+    routebook token create fleet --role broker --access-key fleet-key
+    """
     body = {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}
     if secret_file is not None:
         body["secret"] = secret_file.read().strip()
@@ -56,29 +68,42 @@ def create_token(service: Service, /, secret_file: Any, expires: float | None, j
 
 
 @token_command.command("list")
-@as_json
+@with_names
 @with_service
-def list_tokens(service: Service, json_: bool) -> None:
-    """List all identities, without their credentials."""
+def list_tokens(service: Service, form: Form) -> None:
+    """List all identities, without their credentials.
+
+    \b
+    routebook token list
+    routebook token list -o name
+    """
     identities = service.get("/v1/identities")["identities"]
-    if json_:
-        print_json(identities)
+    if not form.is_table:
+        form.print_data(identities, [one["name"] for one in identities])
         return
     header = ("name", "role", "covers", "access key", "certificate", "created", "expires")
-    print_table(header, [_row(identity) for identity in identities])
+    form.print_table(header, [_row(identity) for identity in identities])
 
 
 @token_command.command("revoke")
-@click.argument("name")
-@as_json
+@click.argument("name", shell_complete=complete("identities"))
+@destructive
+@with_output
 @with_service
-def revoke_token(service: Service, name: str, json_: bool) -> None:
-    """Delete an identity. All workers refuse its credentials within a second."""
-    result = service.request("DELETE", f"/v1/identities/{path_part(name)}")
-    if json_:
-        print_json(result)
-    else:
+def revoke_token(service: Service, name: str, *, form: Form, confirmation: Confirmation) -> None:
+    """Delete an identity. All workers refuse its credentials within a second.
+
+    \b
+    routebook token revoke ci --dry-run
+    routebook token revoke ci --yes
+    """
+    result = confirmation.send(service, "DELETE", f"/v1/identities/{path_part(name)}")
+    if result is None:
+        return
+    if form.is_table:
         click.echo(f"Revoked {name} (version {result['version']}).")
+    else:
+        form.print_data(result)
 
 
 def _row(identity: dict[str, Any]) -> tuple[object, ...]:

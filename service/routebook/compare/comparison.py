@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from routebook.client.name_server import NameServer
 from routebook.compare.collecting import (
     CollectOptions,
     ServerState,
@@ -18,6 +17,7 @@ from routebook.compare.collecting import (
     ignore_progress,
 )
 from routebook.compare.differences import Difference, differing_topics, find_differences, keys_of
+from routebook.remoting_client.name_server import NameServer
 
 Progress = Callable[[str, int, int], None]
 """Called with (address, routes read, total)."""

@@ -11,8 +11,12 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from routebook import __version__
+from routebook.console.live import Console
 from routebook.errors import RoutebookError
 from routebook.http_api import (
+    console,
+    console_actions,
+    console_operation,
     fleet,
     history,
     identities,
@@ -26,7 +30,7 @@ from routebook.http_api import (
 )
 from routebook.http_api.audit import AuditMiddleware
 from routebook.http_api.callers import ReadGuard
-from routebook.http_api.dependencies import AppContext
+from routebook.http_api.dependencies import CHECK_QUERY_PARAMETERS, AppContext
 from routebook.http_api.hosts import HostMiddleware
 from routebook.http_api.json_bodies import JsonMiddleware
 from routebook.http_api.lookup import LookupEndpoint
@@ -96,7 +100,8 @@ def create_app(
 ) -> HttpApp:
     watchers = Watchers(metrics, live_settings)
     peers = Peers() if peers is None else peers
-    context = AppContext(registry, live_settings, metrics, watchers, peers)
+    console_state = Console(registry, metrics, watchers.stopping)
+    context = AppContext(registry, live_settings, metrics, watchers, peers, console_state)
     app: ASGIApp = build_operations(context)
     app = JsonMiddleware(app, context)
     app = RegistrationEndpoint(app, context)
@@ -128,8 +133,10 @@ def build_operations(context: AppContext | None) -> FastAPI:
     )
     app.state.context = context
     for router in ALL_ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[CHECK_QUERY_PARAMETERS])
     openapi.add_pages(app)
+    for pages in (console.root, console.router, console_operation.router, console_actions.router):
+        app.include_router(pages)
     openapi.install_openapi(app)
     app.add_exception_handler(RoutebookError, problems.handle_routebook_error)
     app.add_exception_handler(problems.Problem, problems.handle_problem)

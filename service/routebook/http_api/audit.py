@@ -27,6 +27,10 @@ class AuditNote:
     """What the inner layers report about a request. They work on copies of the scope, which share this object."""
 
     caller: Caller | None = None
+    what: str = ""
+    """What the request is about, if its path does not say it."""
+    reason: str = ""
+    """Why it is refused, if its response is not a problem in JSON."""
 
 
 def note_of(scope: Scope) -> AuditNote:
@@ -61,10 +65,12 @@ class AuditMiddleware:
 
     def _record(self, scope: Scope, note: AuditNote, status: int, body: bytes) -> None:
         caller = note.caller
+        what = note.what or object_of(scope)
         is_write = scope["method"] in _WRITES
         if 0 < status < 400:
             if caller is not None and caller.is_operator:
-                self._audit.done(caller, what=object_of(scope))
+                is_dry_run = b"dry_run=" in scope["query_string"]
+                self._audit.done(caller, what=what + (" (dry run)" if is_dry_run else ""))
             return
         if not (is_write or status in _PERMISSION_STATUSES) or (caller is None and status in _UNKNOWN_PLACE):
             return
@@ -72,9 +78,9 @@ class AuditMiddleware:
             verb = f"{scope['method'].lower()[:10]} request"
             caller = Caller(ANONYMOUS, source_of(scope), worker=self._worker, port="http", verb=verb)
         if status == 0 or status >= 500:
-            self._audit.failed(caller, what=object_of(scope), reason=_reason(body) or "no response")
+            self._audit.failed(caller, what=what, reason=note.reason or _reason(body) or "no response")
         else:
-            self._audit.refused(caller, what=object_of(scope), reason=_reason(body) or f"status {status}")
+            self._audit.refused(caller, what=what, reason=note.reason or _reason(body) or f"status {status}")
 
 
 def source_of(scope: Scope) -> str:

@@ -16,10 +16,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import IPv6Address, ip_address
 from typing import Annotated, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from fastapi import Depends, Request, Response, Security
 from fastapi.security import HTTPBearer
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as ASGIScope
 
@@ -69,19 +70,26 @@ def identify(request: Request, context: AppContext) -> Identity | None:
     """The identity that the request proves. None if it does not try to; a wrong token is refused."""
     token = _bearer_token(request)
     if token is not None:
-        return _by_token(token, context, context.peer_of(request))
+        return identify_by_token(token, context, context.peer_of(request))
     found = context.registry.identities.by_certificates(request.scope.get("state", {}).get(CERTIFICATE_NAMES, ()))
     if found is None and context.live_settings.current.listens_on_loopback_only and is_from_loopback(request):
         return LOCAL
     return found
 
 
+SIGN_IN_COOKIE: Final = "routebook_console"
+CONSOLE_PATH: Final = "/console/"
+
+
 def _bearer_token(request: Request) -> str | None:
+    """From the header, or in the console from its cookie, which the API ignores."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else None
+    if scheme.lower() == "bearer":
+        return token.strip()
+    return request.cookies.get(SIGN_IN_COOKIE) if request.url.path.startswith(CONSOLE_PATH) else None
 
 
-def _by_token(token: str, context: AppContext, peer: Peer) -> Identity:
+def identify_by_token(token: str, context: AppContext, peer: Peer) -> Identity:
     """An address that has sent too many wrong tokens is refused before its token is checked. Otherwise the answer
     would still distinguish a right guess from a wrong one.
     """
@@ -161,7 +169,10 @@ def covers_group(identity: Identity, registry: Registry, broker: str) -> bool:
 
 def one_topic(request: Request, registry: Registry, identity: Identity) -> bool:
     """With all broker groups that have it, as far as they are in the cluster that the request names."""
-    topic, cluster = request.path_params["topic"], request.query_params.get("cluster")
+    return covers_topic(identity, registry, request.path_params["topic"], request.query_params.get("cluster"))
+
+
+def covers_topic(identity: Identity, registry: Registry, topic: str, cluster: str | None) -> bool:
     view = registry.replica.view
     listed = view.clusters.get(cluster, set()) if cluster else None
     return identity.covers_topic(topic) and all(
@@ -180,8 +191,12 @@ def topic_name(request: Request, registry: Registry, identity: Identity) -> bool
 def order_topic(request: Request, registry: Registry, identity: Identity) -> bool:
     """The key of an order configuration is a topic. Key-values of other namespaces concern the whole fleet."""
     del registry
-    is_about_topics = request.path_params["namespace"] == ORDER_TOPIC_NAMESPACE and not identity.clusters
-    return is_about_topics and not identity.brokers and identity.covers_topic(request.path_params["key"])
+    return covers_key(identity, request.path_params["namespace"], request.path_params["key"])
+
+
+def covers_key(identity: Identity, namespace: str, key: str) -> bool:
+    is_about_topics = namespace == ORDER_TOPIC_NAMESPACE and not identity.clusters
+    return is_about_topics and not identity.brokers and identity.covers_topic(key)
 
 
 def authorize(
@@ -291,6 +306,17 @@ def refuse_foreign_origin(request: Request) -> None:
     )
 
 
+def require_same_origin(request: Request) -> None:
+    """For forms, which only a browser sends: it names the origin of the page with each of them."""
+    if request.headers.get("origin") is None:
+        raise Problem(
+            problems.FOREIGN_ORIGIN,
+            "The request does not name the page that it comes from.",
+            advice="Use a browser for the console, and the API (/docs) for programs.",
+        )
+    refuse_foreign_origin(request)
+
+
 def _is_same_origin(origin: str, host_header: str) -> bool:
     try:
         page = urlsplit(origin)
@@ -302,8 +328,28 @@ def _is_same_origin(origin: str, host_header: str) -> bool:
     return bool(page.hostname) and page.hostname == here.hostname and ports[0] == ports[1]
 
 
-_OPEN_READS: Final = ("/rocketmq/", "/docs", "/openapi.json")
-"""RocketMQ's peers cannot send a token when they ask for their name servers, and the others describe the API only."""
+SIGN_IN_PATH: Final = "/console/sign-in"
+_OPEN_READS: Final = ("/rocketmq/", "/docs", "/openapi.json", SIGN_IN_PATH, "/console/assets/")
+"""RocketMQ's peers cannot send a token when they ask for their name servers, and the others contain no data."""
+
+
+def sign_in_first(scope: ASGIScope, *, is_wrong: bool) -> Response:
+    """Leads to the sign-in and back. A cookie with a wrong token is removed: each use would count as a failed sign-in.
+    A missing one may exist all the same, since browsers do not send it when a link of another site is followed.
+    """
+    here = str(scope["path"]) + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+    response = RedirectResponse(f"{SIGN_IN_PATH}?{urlencode({'next': here})}", 303)
+    if is_wrong:
+        forget_sign_in(response)
+    return response
+
+
+def forget_sign_in(response: Response) -> None:
+    response.delete_cookie(SIGN_IN_COOKIE, path=CONSOLE_PATH, httponly=True, samesite="strict")
+
+
+def _is_open_read(path: str) -> bool:
+    return path == "/" or path.startswith(_OPEN_READS)
 
 
 class ReadGuard:
@@ -314,13 +360,19 @@ class ReadGuard:
         self._context = context
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and not scope["path"].startswith(_OPEN_READS):
+        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and not _is_open_read(scope["path"]):
             try:
                 self._check(Request(scope))
             except RoutebookError as error:
                 await self._refuse(problems.error_response(error), scope, receive, send)
                 return
             except Problem as error:
+                if scope["path"].startswith(CONSOLE_PATH) and error.kind in (
+                    problems.MISSING_TOKEN,
+                    problems.WRONG_TOKEN,
+                ):
+                    await sign_in_first(scope, is_wrong=error.kind is problems.WRONG_TOKEN)(scope, receive, send)
+                    return
                 response = problems.problem_response(error.kind, error.detail, advice=error.advice)
                 await self._refuse(response, scope, receive, send)
                 return

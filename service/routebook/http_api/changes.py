@@ -3,12 +3,10 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
-
-from fastapi import Request
 
 from routebook.errors import InvalidInputError, RoutebookError
 from routebook.http_api.schemas import ChangeEntry, Changes, MissingEntries
@@ -43,13 +41,6 @@ class SearchRequest:
     cursor: Cursor | None
     newest_first: bool
     limit: int
-
-
-def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
-    """A filter with a typing error would otherwise return everything."""
-    for name in request.query_params:
-        if name not in known:
-            raise InvalidInputError("query parameter", name, ", ".join(sorted(known)))
 
 
 def checked_kinds(kinds: Sequence[str]) -> frozenset[str]:

@@ -3,12 +3,15 @@
 import base64
 import binascii
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Final, cast
 
 from fastapi import Depends, Path, Query, Request
+from fastapi.dependencies.models import Dependant
 
+from routebook.console.live import Console
 from routebook.errors import InvalidInputError
 from routebook.http_api.middleware import FRESHNESS, freshness_headers
 from routebook.http_api.watch_streams import Watchers
@@ -29,6 +32,7 @@ class AppContext:
     metrics: Metrics
     watchers: Watchers
     peers: Peers
+    console: Console
 
     def peer_of(self, request: Request) -> Peer:
         """The costs of the request's address."""
@@ -75,6 +79,40 @@ async def wait_for_min_version(
 
 
 WAIT_FOR_MIN_VERSION: Final = Depends(wait_for_min_version)
+
+
+# -- dry runs and unknown parameters
+
+DryRunFlag = Annotated[
+    bool, Query(description="Only report what would change. Needs the same permission; nothing changes.")
+]
+
+
+def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
+    """A filter or a `dry_run` with a typing error would otherwise have no effect, silently."""
+    for name in request.query_params:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"; the nearest is {near[0]}" if near else ""
+            raise InvalidInputError("query parameter", name, f"{', '.join(sorted(known)) or 'none here'}{hint}")
+
+
+def check_query_parameters(request: Request) -> None:
+    """Compares with the parameters that the path operation declares."""
+    route = request.scope["route"]
+    # RocketMQ's peers append parameters of their own, such as `?nofix=1`, when they poll their list of name servers.
+    if request.scope["query_string"] and not route.path.startswith("/rocketmq/"):
+        refuse_unknown_parameters(request, set(_query_names(route.dependant)))
+
+
+def _query_names(dependant: Dependant) -> Iterator[str]:
+    """The query parameters of the path operation and of all its dependencies."""
+    yield from (one.alias for one in dependant.query_params)
+    for inner in dependant.dependencies:
+        yield from _query_names(inner)
+
+
+CHECK_QUERY_PARAMETERS: Final = Depends(check_query_parameters)
 
 
 # -- paging

@@ -1,5 +1,6 @@
 """The fleet in the route table: broker groups, topics and clusters, and the changes that operators make to them."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -11,6 +12,7 @@ from routebook.http_api.dependencies import (
     BrokerName,
     ClusterFilter,
     ClusterName,
+    DryRunFlag,
     PageDep,
     RegistryDep,
     TopicName,
@@ -22,11 +24,13 @@ from routebook.http_api.schemas import (
     Brokers,
     Cluster,
     Clusters,
+    DryRunResult,
     Topic,
     Topics,
     TopicWriteResult,
     WritePermissionInput,
 )
+from routebook.registry.dry_runs import plan_topic_deletion, plan_write_permission
 
 router = APIRouter()
 
@@ -41,9 +45,20 @@ router = APIRouter()
     dependencies=[WAIT_FOR_MIN_VERSION],
 )
 async def list_brokers(registry: RegistryDep, page: PageDep, cluster: ClusterFilter = None) -> Brokers:
-    """Broker groups, sorted by name. With `cluster`, only those listed under it."""
+    """Broker groups, sorted by name, with the heartbeats and connections of their brokers. With `cluster`, only those
+    listed under it.
+
+    Heartbeats and connections come from the store; without it they are null, and the rest is answered from memory.
+    """
     names, next_cursor = page.of(registry.brokers(cluster))
-    return Brokers(brokers=[Broker.of(registry.broker(name)) for name in names], next_cursor=next_cursor)
+    views = []
+    for name in names:
+        # A group with many topics takes a millisecond, and lookups must not wait for a whole page of them.
+        await asyncio.sleep(0)
+        if (view := registry.find_broker(name)) is not None:
+            views.append(view)
+    presences = await registry.presences(views)
+    return Brokers(brokers=[Broker.of(view, presences) for view in views], next_cursor=next_cursor)
 
 
 @router.get(
@@ -54,8 +69,9 @@ async def list_brokers(registry: RegistryDep, page: PageDep, cluster: ClusterFil
     dependencies=[WAIT_FOR_MIN_VERSION],
 )
 async def show_broker(name: BrokerName, registry: RegistryDep) -> Broker:
-    """All seats of the group, each with what its last registration contained."""
-    return Broker.of(registry.broker(name))
+    """All seats of the group, each with what its last registration contained, its heartbeats and its connection."""
+    view = registry.broker(name)
+    return Broker.of(view, await registry.presences([view]))
 
 
 @router.put(
@@ -65,11 +81,17 @@ async def show_broker(name: BrokerName, registry: RegistryDep) -> Broker:
     responses=problem_responses(*BODY, *ADMIN, *STORE),
 )
 async def set_write_permission(
-    name: BrokerName, body: WritePermissionInput, registry: RegistryDep, caller: GroupOperatorDep
-) -> TopicWriteResult:
+    name: BrokerName,
+    body: WritePermissionInput,
+    registry: RegistryDep,
+    caller: GroupOperatorDep,
+    dry_run: DryRunFlag = False,
+) -> TopicWriteResult | DryRunResult:
     """For maintenance: producers use other brokers while consumers continue to read. A registration with a new data
     version overwrites it.
     """
+    if dry_run:
+        return DryRunResult.of(plan_write_permission(registry, name, body.writable))
     result = await registry.set_write_permission(name, body.writable, caller)
     return TopicWriteResult(count=result.count, version=result.version)
 
@@ -84,9 +106,16 @@ async def set_write_permission(
     responses=problem_responses(*READ),
     dependencies=[WAIT_FOR_MIN_VERSION],
 )
-async def list_topics(registry: RegistryDep, page: PageDep, cluster: ClusterFilter = None) -> Topics:
-    """Topics, sorted by name. With `cluster`, only those on a broker group listed under it."""
-    names, next_cursor = page.of(registry.topics(cluster))
+async def list_topics(
+    registry: RegistryDep,
+    page: PageDep,
+    cluster: ClusterFilter = None,
+    broker: Annotated[str | None, Query(description="Only topics of this broker group.", examples=["broker-a"])] = None,
+) -> Topics:
+    """Topics, sorted by name. With `cluster`, only those on a broker group listed under it; with `broker`, only those
+    of that group.
+    """
+    names, next_cursor = page.of(registry.topics(cluster, broker))
     topics = [Topic.of(name, registry.find_topic(name).queues) for name in names]
     return Topics(topics=topics, next_cursor=next_cursor)
 
@@ -132,8 +161,11 @@ async def delete_topic(
     registry: RegistryDep,
     caller: TopicOperatorDep,
     cluster: Annotated[str | None, Query(description="Delete it only from brokers listed under this cluster.")] = None,
-) -> TopicWriteResult:
+    dry_run: DryRunFlag = False,
+) -> TopicWriteResult | DryRunResult:
     """The topic returns with the next registration that contains it, so delete it on the brokers first."""
+    if dry_run:
+        return DryRunResult.of(plan_topic_deletion(registry, topic, cluster))
     result = await registry.delete_topic(topic, cluster, caller)
     return TopicWriteResult(count=result.count, version=result.version)
 

@@ -16,7 +16,6 @@ from routebook.http_api.changes import (
     follow_changes,
     parse_position,
     read_page,
-    refuse_unknown_parameters,
 )
 from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, ContextDep, RegistryDep
 from routebook.http_api.openapi import ADMIN, READ, STORE, problem_responses
@@ -89,7 +88,6 @@ _POSITION: Final = (
 
 
 async def _search_of(
-    request: Request,
     *,
     since: Annotated[
         str | None, Query(description=f"Only what came after: {_POSITION}. A version selects no refusals.")
@@ -110,7 +108,6 @@ async def _search_of(
     order: Annotated[Literal["asc", "desc"], Query(description="`desc`: newest first.")] = "asc",
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries.")] = 100,
 ) -> SearchRequest:
-    refuse_unknown_parameters(request, _PARAMETERS)
     wanted = ChangeFilter(
         kinds=checked_kinds(kind or []),
         broker=broker or "",
@@ -127,12 +124,6 @@ async def _search_of(
         newest_first=order == "desc",
         limit=limit,
     )
-
-
-_PARAMETERS: Final = frozenset(
-    {"since", "until", "from", "kind", "broker", "topic", "cluster", "actor", "cursor", "order", "limit", "follow"}
-    | {"min_version"}
-)
 
 
 @router.get(

@@ -8,10 +8,11 @@ from pydantic import ConfigDict, Field
 from routebook.errors import InvalidInputError
 from routebook.http_api import problems
 from routebook.http_api.callers import AdminDep
-from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, RegistryDep
+from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, DryRunFlag, RegistryDep
 from routebook.http_api.openapi import ADMIN, BODY, INPUT, READ, STORE, not_found, problem_responses
-from routebook.http_api.schemas import RequestBody, ResponseBody, Version, WriteResult
+from routebook.http_api.schemas import DryRunResult, RequestBody, ResponseBody, Version, WriteResult
 from routebook.model.identity import Credentials, Identity, IdentityRecord, Role
+from routebook.registry.dry_runs import plan_identity_revocation
 from routebook.registry.identities import MAX_VALID_MS, NewCredentials
 
 router = APIRouter(tags=["operation"], prefix="/v1/identities")
@@ -134,6 +135,9 @@ async def revoke_identity(
     name: Annotated[str, Path(description="Name of an identity.", examples=["ci"])],
     registry: RegistryDep,
     caller: AdminDep,
-) -> WriteResult:
+    dry_run: DryRunFlag = False,
+) -> WriteResult | DryRunResult:
     """Its credentials are refused on all workers within a second. Requests that are being answered continue."""
+    if dry_run:
+        return DryRunResult.of(plan_identity_revocation(registry, name))
     return WriteResult(version=await registry.identities.revoke(name, caller))

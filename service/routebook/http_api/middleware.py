@@ -16,6 +16,7 @@ from routebook.http_api.problems import REFUSAL_REASON, Problem, problem_respons
 from routebook.listeners.peers import UNKNOWN, Peers
 from routebook.observability.metrics import Metrics, Reason
 from routebook.registry.registry import Registry
+from routebook.registry.status import warnings_of
 from routebook.settings.live import LiveSettings
 
 # -- request bodies
@@ -228,13 +229,15 @@ def _path_pattern(scope: Scope) -> str:
 # -- reads
 
 _READ_PATHS: Final = ("/v1/", "/rocketmq/")
-_STREAM_PATH: Final = "/v1/watch"
+_STREAM_PATHS: Final = ("/v1/watch", "/console/events")
 FRESHNESS: Final = "routebook.freshness"
 """Scope key: the freshness headers, set by a path operation before it reads the table."""
 
 
 def freshness_headers(registry: Registry) -> list[tuple[str, str]]:
-    """Version and history of this worker's table, and its age while the store does not answer."""
+    """Version and history of this worker's table, its age while the store does not answer, and why the answer may be
+    wrong or old.
+    """
     headers = [
         ("x-routebook-version", str(registry.replica.version)),
         ("x-routebook-history", registry.replica.history),
@@ -242,6 +245,8 @@ def freshness_headers(registry: Registry) -> list[tuple[str, str]]:
     stale_seconds = registry.stale_seconds
     if stale_seconds:
         headers.append(("x-routebook-stale-seconds", str(math.ceil(stale_seconds))))
+    if warnings := warnings_of(registry.replica, registry.store_health):
+        headers.append(("x-routebook-warnings", ", ".join(warnings)))
     return headers
 
 
@@ -259,7 +264,7 @@ class ReadMiddleware:
             await self._app(scope, receive, send)
             return
         # A stream never ends, so HEAD is not turned into GET for it.
-        is_stream = scope["path"] == _STREAM_PATH or b"follow" in scope["query_string"]
+        is_stream = scope["path"] in _STREAM_PATHS or b"follow" in scope["query_string"]
         is_head = scope["method"] == "HEAD" and not is_stream
         inner = {**scope, "method": "GET"} if is_head else scope
         needs_freshness = scope["path"].startswith(_READ_PATHS)

@@ -87,7 +87,8 @@ The name service for RocketMQ fleets: which brokers have a topic, and which brok
 
 * **Reads** are answered from this worker's memory. Their headers state how current they are:
   `X-Routebook-Version` rises with every change within one history, `X-Routebook-History` names the history,
-  and `X-Routebook-Stale-Seconds` is present while the worker has no contact with the store.
+  `X-Routebook-Stale-Seconds` is present while the worker has no contact with the store, and `X-Routebook-Warnings`
+  while an answer may be old or wrong.
   `?min_version=N` waits for a limited time until this worker has seen version N.
 * **Writes** are visible at once on the worker that answered them, and within a second on all others.
 * **Errors** are `application/problem+json`: compare `type`, read `detail`, follow `advice`. 404 means that
@@ -124,6 +125,11 @@ _FRESHNESS_HEADERS: Final[dict[str, Any]] = {
     "X-Routebook-Stale-Seconds": {
         "description": "Seconds since the last contact with the store; absent while there is contact.",
         "schema": {"type": "integer"},
+    },
+    "X-Routebook-Warnings": {
+        "description": "Why the answer may be old or wrong: `incomplete`, `stale`, `recovering`, `removals-held`; "
+        "absent when there is no reason.",
+        "schema": {"type": "string"},
     },
 }
 

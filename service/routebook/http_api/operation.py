@@ -9,6 +9,7 @@ from fastapi.responses import PlainTextResponse
 from routebook.http_api.callers import AdminDep, KvOperatorDep, OperatorDep
 from routebook.http_api.dependencies import (
     WAIT_FOR_MIN_VERSION,
+    DryRunFlag,
     KvKey,
     KvNamespace,
     LiveSettingsDep,
@@ -17,15 +18,26 @@ from routebook.http_api.dependencies import (
 )
 from routebook.http_api.openapi import ADMIN, BODY, INPUT, READ, STORE, not_found, problem_responses
 from routebook.http_api.schemas import (
+    DryRunResult,
     ExpiryResult,
     KvInput,
+    KvNamespaceResult,
+    KvNamespaces,
     KvTable,
     KvValue,
+    Reader,
+    Readers,
     Setting,
     SettingInput,
     Settings,
     StatusResult,
     WriteResult,
+)
+from routebook.registry.dry_runs import (
+    plan_expiry_release,
+    plan_key_value,
+    plan_reader_removal,
+    plan_setting,
 )
 
 router = APIRouter()
@@ -73,11 +85,32 @@ async def change_setting(
     body: SettingInput,
     registry: RegistryDep,
     caller: AdminDep,
-) -> WriteResult:
+    dry_run: DryRunFlag = False,
+) -> WriteResult | DryRunResult:
     """The value is stored, reaches all workers within a second, and survives restarts. On a worker that has the setting
     as a flag or environment variable, that value stays in force.
     """
+    if dry_run:
+        return DryRunResult.of(plan_setting(registry, key, body.text))
     return WriteResult(version=await registry.change_setting(key, body.text, caller))
+
+
+@router.delete(
+    "/v1/settings/{key}",
+    tags=["operation"],
+    summary="Reset a setting",
+    responses=problem_responses(*INPUT, *ADMIN, *STORE, not_found("run-time-setting")),
+)
+async def reset_setting(
+    key: Annotated[str, Path(description="A setting that was changed at run time.", examples=["hold_percent"])],
+    registry: RegistryDep,
+    caller: AdminDep,
+    dry_run: DryRunFlag = False,
+) -> WriteResult | DryRunResult:
+    """Within a second, the value of the file or the default is in force again on all workers."""
+    if dry_run:
+        return DryRunResult.of(plan_setting(registry, key, None))
+    return WriteResult(version=await registry.reset_setting(key, caller))
 
 
 # -- held expiry
@@ -99,18 +132,38 @@ async def show_expiry(registry: RegistryDep) -> ExpiryResult:
     "/v1/expiry/release",
     tags=["operation"],
     summary="Release a held expiry",
-    responses=problem_responses(*ADMIN, *STORE),
+    responses=problem_responses(*INPUT, *ADMIN, *STORE),
 )
-async def release_expiry(registry: RegistryDep, caller: OperatorDep) -> ExpiryResult:
+async def release_expiry(
+    registry: RegistryDep, caller: OperatorDep, dry_run: DryRunFlag = False
+) -> ExpiryResult | DryRunResult:
     """Confirms that the brokers really are gone: the next scan removes those whose removal is held and that have sent
     no heartbeat since. When nothing is on hold, it changes nothing.
     """
+    if dry_run:
+        return DryRunResult.of(await plan_expiry_release(registry))
     return ExpiryResult.of(await registry.release_expiry(caller))
 
 
 # -- key-values; reading is administrative too, since values may be secrets
 
 _KEY_PATH: Final = "/v1/kv/{namespace}/{key:path}"
+
+
+@router.get(
+    "/v1/kv",
+    tags=["key-values"],
+    summary="List the key-value namespaces",
+    responses=problem_responses(*READ, *ADMIN),
+    dependencies=[WAIT_FOR_MIN_VERSION],
+)
+async def list_kv_namespaces(registry: RegistryDep, page: PageDep, caller: OperatorDep) -> KvNamespaces:
+    """Their names and numbers of keys. A namespace remains when its last key is deleted."""
+    del caller
+    kv = registry.view.kv
+    names, next_cursor = page.of(kv)
+    namespaces = [KvNamespaceResult(namespace=name, keys=len(kv[name])) for name in names]
+    return KvNamespaces(namespaces=namespaces, next_cursor=next_cursor)
 
 
 @router.get(
@@ -143,11 +196,19 @@ async def get_kv(namespace: KvNamespace, key: KvKey, registry: RegistryDep, call
 
 @router.put(_KEY_PATH, tags=["key-values"], summary="Write a value", responses=problem_responses(*BODY, *ADMIN, *STORE))
 async def put_kv(
-    namespace: KvNamespace, key: KvKey, body: KvInput, registry: RegistryDep, caller: KvOperatorDep
-) -> WriteResult:
+    *,
+    namespace: KvNamespace,
+    key: KvKey,
+    body: KvInput,
+    registry: RegistryDep,
+    caller: KvOperatorDep,
+    dry_run: DryRunFlag = False,
+) -> WriteResult | DryRunResult:
     """The name server itself reads only the namespace `ORDER_TOPIC_CONFIG`: the key is a topic, the value
     `broker:queues;…`.
     """
+    if dry_run:
+        return DryRunResult.of(plan_key_value(registry, namespace, key, body.value))
     return WriteResult(version=await registry.put_kv(namespace, key, body.value, caller))
 
 
@@ -157,9 +218,49 @@ async def put_kv(
     summary="Delete a value",
     responses=problem_responses(*INPUT, *ADMIN, *STORE, not_found("key")),
 )
-async def delete_kv(namespace: KvNamespace, key: KvKey, registry: RegistryDep, caller: KvOperatorDep) -> WriteResult:
+async def delete_kv(
+    namespace: KvNamespace, key: KvKey, registry: RegistryDep, caller: KvOperatorDep, dry_run: DryRunFlag = False
+) -> WriteResult | DryRunResult:
     """The namespace remains, even when this was its last key."""
+    if dry_run:
+        return DryRunResult.of(plan_key_value(registry, namespace, key, None))
     return WriteResult(version=await registry.delete_kv(namespace, key, caller))
+
+
+# -- readers of the history
+
+
+@router.get(
+    "/v1/readers",
+    tags=["operation"],
+    summary="List the readers of the history",
+    responses=problem_responses(*READ, *STORE),
+    dependencies=[WAIT_FOR_MIN_VERSION],
+)
+async def list_readers(registry: RegistryDep) -> Readers:
+    """Programs, such as the pipeline, for which the store keeps changes until they have consumed them."""
+    found = await registry.readers()
+    return Readers(readers=[Reader(reader=one.name, version=one.version, seen_ms=one.seen_ms) for one in found])
+
+
+@router.delete(
+    "/v1/readers/{name}",
+    tags=["operation"],
+    summary="Forget a reader of the history",
+    responses=problem_responses(*INPUT, *ADMIN, *STORE, not_found("reader")),
+)
+async def forget_reader(
+    name: Annotated[str, Path(description="A reader.", examples=["pipeline"])],
+    registry: RegistryDep,
+    caller: OperatorDep,
+    dry_run: DryRunFlag = False,
+) -> WriteResult | DryRunResult:
+    """For a reader that no longer exists: the store keeps no more changes for it. One that still runs appears again."""
+    del caller
+    if dry_run:
+        return DryRunResult.of(await plan_reader_removal(registry, name))
+    await registry.forget_reader(name)
+    return WriteResult(version=registry.replica.version)
 
 
 # -- addresses for RocketMQ peers, which poll them by HTTP (`rocketmq.namesrv.domain`)

@@ -21,6 +21,7 @@ from routebook.errors import (
     NotFoundError,
     NotReadyError,
     NotSeenYetError,
+    PastUnknownError,
     RefusedError,
     RoutebookError,
     SettingsError,
@@ -58,6 +59,7 @@ WRONG_TOKEN = Kind(
 FORBIDDEN = Kind("forbidden", 403, "Not allowed")
 FOREIGN_ORIGIN = Kind("foreign-origin", 403, "Not allowed for pages of other sites")
 NOT_FOUND = Kind("not-found", 404, "Not in the route table")
+HISTORY_TOO_SHORT = Kind("history-too-short", 404, "The history does not reach back that far")
 UNKNOWN_BROKER = Kind("unknown-broker", 404, "No such broker is registered")
 NO_REPORTS = Kind("no-reports-folder", 404, "No readable folder with reports")
 NO_SUCH_PATH = Kind("no-such-path", 404, "There is nothing at this path")
@@ -87,6 +89,7 @@ _BY_ERROR: Final[tuple[tuple[type[RoutebookError], Kind], ...]] = (
     (BusyError, BUSY),
     (SettingsError, INVALID),
     (NotFoundError, NOT_FOUND),
+    (PastUnknownError, HISTORY_TOO_SHORT),
     (NotReadyError, NOT_READY),
     (NotSeenYetError, NOT_SEEN_YET),
     (RefusedError, REFUSED),
@@ -119,10 +122,15 @@ def problem_response(kind: Kind, detail: str, *, advice: str = "", **members: An
     return Response(content, kind.status, headers=dict(kind.headers), media_type=MEDIA_TYPE)
 
 
-def error_response(error: RoutebookError) -> Response:
+def kind_of(error: RoutebookError) -> Kind:
     kind = next(kind for error_class, kind in _BY_ERROR if isinstance(error, error_class))
     if isinstance(error, NotFoundError):
-        kind = Kind(f"{error.what.replace(' ', '-')}-not-found", kind.status, kind.title)
+        return Kind(f"{error.what.replace(' ', '-')}-not-found", kind.status, kind.title)
+    return kind
+
+
+def error_response(error: RoutebookError) -> Response:
+    kind = kind_of(error)
     # The store's own message may contain hosts and keys, so it is only logged.
     if kind is STORE_TROUBLE:
         return problem_response(kind, "The store refused the command.", advice="Run `routebook doctor`.")

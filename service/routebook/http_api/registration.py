@@ -23,15 +23,32 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from routebook.errors import InvalidInputError, LimitError, NotFoundError, RoutebookError
 from routebook.http_api import problems
 from routebook.http_api.callers import SeatBrokerDep, SeatOwnerDep, authorize, covers_seat
-from routebook.http_api.dependencies import AppContext, BrokerId, BrokerName, ClusterName, RegistryDep
+from routebook.http_api.dependencies import (
+    AppContext,
+    BrokerId,
+    BrokerName,
+    ClusterName,
+    DryRunFlag,
+    RegistryDep,
+    refuse_unknown_parameters,
+)
 from routebook.http_api.json_bodies import check_values_in_steps, decode_in_steps
 from routebook.http_api.middleware import PATH_PATTERN
 from routebook.http_api.openapi import ADMIN, BODY, INPUT, STORE, WRITE, not_found, problem_responses
 from routebook.http_api.problems import Problem
-from routebook.http_api.schemas import INT32_MAX, INT64_MAX, RequestBody, ResponseBody, Version, WriteResult
+from routebook.http_api.schemas import (
+    INT32_MAX,
+    INT64_MAX,
+    DryRunResult,
+    RequestBody,
+    ResponseBody,
+    Version,
+    WriteResult,
+)
 from routebook.model.broker import DataVersion, QueueData, Registration, RegistrationResult, Seat, TopicMapping
 from routebook.model.identity import Role
 from routebook.model.names import check_address, check_broker_id, check_name
+from routebook.registry.dry_runs import plan_broker_removal
 from routebook.settings.fields import Settings
 
 _COUNT = Annotated[int, Field(ge=0, le=INT32_MAX)]
@@ -211,13 +228,17 @@ def register_broker(
     responses=problem_responses(*INPUT, *ADMIN, *STORE, not_found("broker")),
 )
 async def unregister_broker(
+    *,
     cluster: ClusterName,
     name: BrokerName,
     id: BrokerId,  # noqa: A002 - the path calls it id
     registry: RegistryDep,
     caller: SeatOwnerDep,
-) -> WriteResult:
+    dry_run: DryRunFlag = False,
+) -> WriteResult | DryRunResult:
     """Removes the broker from its seat at once. With its last broker, the group and its topics are removed."""
+    if dry_run:
+        return DryRunResult.of(plan_broker_removal(registry, cluster, name, id))
     return WriteResult(version=await registry.unregister(cluster, name, id, caller, cause="operator"))
 
 
@@ -278,6 +299,9 @@ class RegistrationEndpoint:
             is_open=not self._registry.identities.has_brokers,
         )
         seat = Seat(cluster, name, _validated(_BROKER_ID, id_text, "path", "id"))
+
+        if request.scope["query_string"]:
+            refuse_unknown_parameters(request, ("replace",))
 
         async def read_body() -> Registration:
             replace = request.query_params.get("replace")

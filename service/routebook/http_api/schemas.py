@@ -4,13 +4,15 @@ Registrations and snapshots have theirs in their own modules.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from routebook.model.broker import DataVersion, Instance, QueueData
+from routebook.model.broker import DataVersion, QueueData
+from routebook.registry.dry_runs import DryRun
 from routebook.registry.reading import BrokerView, ClusterView
 from routebook.registry.status import ExpiryState, ServiceStatus, StoreHealth
+from routebook.store.presences import Presence
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -38,6 +40,28 @@ class WriteResult(ResponseBody):
     """The change was made, or was there already. This worker has seen `version`."""
 
     version: Version
+
+
+class PlannedChangeResult(ResponseBody):
+    """One object that a request would change."""
+
+    what: str = Field(examples=["topic TopicA on broker-a"])
+    before: str = Field(examples=["perm 6"])
+    after: str = Field(examples=["perm 4"])
+
+
+class DryRunResult(ResponseBody):
+    """What a request with `dry_run=true` would change, from the table of this worker. Nothing was changed."""
+
+    dry_run: Literal[True] = True
+    count: int = Field(description="Number of objects that would change.", examples=[1])
+    changes: list[PlannedChangeResult] = Field(description="The first 200 of them.")
+    version: int = Field(description="Version of the table that was examined.", examples=[42])
+
+    @classmethod
+    def of(cls, plan: DryRun) -> Self:
+        changes = [PlannedChangeResult(what=one.what, before=one.before, after=one.after) for one in plan.changes]
+        return cls(count=plan.count, changes=changes, version=plan.version)
 
 
 class TopicWriteResult(ResponseBody):
@@ -96,28 +120,49 @@ class InstanceResult(ResponseBody):
     data_version: DataVersionResult | None
     filters: list[str]
     incarnation: str | None = Field(examples=["5f0c9a1be2d34c77"])
+    role: Literal["master", "acting-master", "slave"] = Field(
+        description="`acting-master`: the group has no master, and this seat answers for it."
+    )
+    health: Literal["ok", "late", "silent", "disconnected", "held", "unknown"] = Field(
+        description="`late`: no heartbeat for more than half of its timeout; `silent`: for all of it; `disconnected`: "
+        "its connection was lost and it is being dialled; `held`: its removal is held; `unknown`: the store cannot be "
+        "reached."
+    )
+    last_heartbeat_ms: int | None = Field(description="Time on the store's clock.", examples=[1763475600000])
+    heartbeat_age_ms: int | None = Field(description="Age of the last heartbeat now.", examples=[4000])
+    expires_in_ms: int | None = Field(
+        description="Until it may be removed, if no heartbeat comes and expiry is not paused.", examples=[116000]
+    )
+    up_since_ms: int | None = Field(
+        description="When this incarnation registered; null if an older release recorded it.", examples=[1763470000000]
+    )
+    source: str | None = Field(description="Address that its connection came from.", examples=["127.0.0.1:40112"])
+    worker: str | None = Field(
+        description="A worker that holds a connection of it. Brokers registered over HTTP have none.",
+        examples=["host.4711.5f0c9a"],
+    )
 
     @classmethod
-    def of(cls, broker_id: int, address: str, instance: Instance | None) -> Self:
-        if instance is None:
-            return cls(
-                id=broker_id,
-                address=address,
-                ha_address=None,
-                timeout_ms=None,
-                data_version=None,
-                filters=[],
-                incarnation=None,
-            )
-        version = instance.data_version
+    def of(cls, view: BrokerView, broker_id: int, presences: Mapping[str, Presence]) -> Self:
+        instance = view.instances.get(broker_id)
+        presence = presences.get(instance.instance_name) if instance else None
+        version = instance.data_version if instance else None
         return cls(
             id=broker_id,
-            address=address,
-            ha_address=instance.ha_address or None,
-            timeout_ms=instance.timeout_ms,
+            address=view.group.addresses[broker_id],
+            ha_address=(instance.ha_address or None) if instance else None,
+            timeout_ms=instance.timeout_ms if instance else None,
             data_version=DataVersionResult.of(version) if version else None,
-            filters=list(instance.filters),
-            incarnation=instance.incarnation,
+            filters=list(instance.filters) if instance else [],
+            incarnation=instance.incarnation if instance else None,
+            role=view.group.role_of(broker_id),
+            health=presence.health if presence else "unknown",
+            last_heartbeat_ms=presence.heartbeat_ms if presence else None,
+            heartbeat_age_ms=presence.heartbeat_age_ms if presence else None,
+            expires_in_ms=presence.expires_in_ms if presence else None,
+            up_since_ms=presence.since_ms if presence else None,
+            source=(presence.source or None) if presence else None,
+            worker=(presence.worker or None) if presence else None,
         )
 
 
@@ -128,22 +173,23 @@ class Broker(ResponseBody):
     cluster: str = Field(description="Cluster of its first registration.", examples=["DefaultCluster"])
     zone: str | None
     acting_master: bool
+    clusters: list[str] = Field(description="The clusters that list it.", examples=[["DefaultCluster"]])
     members: list[InstanceResult]
     topics: int = Field(description="Number of its topics.", examples=[2])
+    writable_topics: int = Field(description="Number of its topics that may be written.", examples=[2])
 
     @classmethod
-    def of(cls, view: BrokerView) -> Self:
+    def of(cls, view: BrokerView, presences: Mapping[str, Presence]) -> Self:
         group = view.group
         return cls(
             name=group.name,
             cluster=group.cluster,
             zone=group.zone,
             acting_master=group.acting_master,
-            members=[
-                InstanceResult.of(broker_id, address, view.instances.get(broker_id))
-                for broker_id, address in sorted(group.addresses.items())
-            ],
+            clusters=sorted(view.clusters),
+            members=[InstanceResult.of(view, broker_id, presences) for broker_id in sorted(group.addresses)],
             topics=view.topics,
+            writable_topics=view.writable_topics,
         )
 
 
@@ -180,6 +226,16 @@ class KvValue(ResponseBody):
     namespace: str = Field(examples=["ORDER_TOPIC_CONFIG"])
     key: str = Field(examples=["TopicA"])
     value: str = Field(examples=["broker-a:8"])
+
+
+class KvNamespaceResult(ResponseBody):
+    namespace: str = Field(examples=["ORDER_TOPIC_CONFIG"])
+    keys: int = Field(description="Number of its keys.", examples=[1])
+
+
+class KvNamespaces(ResponseBody):
+    namespaces: list[KvNamespaceResult] = Field(description="Sorted by name.")
+    next_cursor: NextCursor
 
 
 class KvTable(ResponseBody):
@@ -301,7 +357,10 @@ class Worker(ResponseBody):
     worker: str = Field(examples=["host.4711.5f0c9a"])
     alive: bool = Field(description="Its lease has not expired.")
     lease_ends_ms: int
-    about: dict[str, Any] = Field(description="What the worker reports about itself: host, pid, version, ports.")
+    about: dict[str, Any] = Field(
+        description="What the worker reports about itself with each renewal of its lease: host, pid, version, ports, "
+        "`table`, and `figures`: its totals since its start, and how far its table is behind."
+    )
 
 
 class Counts(ResponseBody):
@@ -319,6 +378,10 @@ class Reader(ResponseBody):
     seen_ms: int = Field(
         description="Time of its last report. After `reader_expiry_ms` without one, nothing is kept for it."
     )
+
+
+class Readers(ResponseBody):
+    readers: list[Reader] = Field(description="Sorted by name.")
 
 
 class HistoryKept(ResponseBody):
@@ -394,6 +457,11 @@ class StatusResult(ResponseBody):
     counts: Counts
     history_kept: HistoryKept | None = Field(description="Null when the store cannot be reached.")
     scripts: str = Field(description="Fingerprint of the Lua scripts.")
+    warnings: list[str] = Field(
+        description="Why answers may be old or wrong, the worst first: `incomplete`, `stale` (no contact with the "
+        "store), `recovering`, `removals-held`. Empty when there is no reason.",
+        examples=[[]],
+    )
     store_alarms: dict[str, str] = Field(
         description="What endangers the data in the store: kind (eviction, memory, role, disk) and what to do.",
         examples=[{}],
@@ -426,6 +494,7 @@ class StatusResult(ResponseBody):
             counts=Counts(clusters=status.clusters, groups=status.groups, brokers=status.brokers, topics=status.topics),
             history_kept=HistoryKept.of(status),
             scripts=status.scripts,
+            warnings=list(status.warnings),
             store_alarms=dict(status.health.alarms),
             self_check=SelfCheck.of(status.health),
             identities=status.identities,

@@ -76,6 +76,11 @@ class Watchers:
         self._live_settings = live_settings
         self._open = 0
 
+    @property
+    def open(self) -> int:
+        """Open watches, consoles included."""
+        return self._open
+
     def check_room(self, peer: Peer) -> None:
         """`peer` is the address that asks for a watch."""
         if self.stopping.is_set():

@@ -10,6 +10,7 @@ the `IDLE_PEERS` that were here last. A peer that is forgotten starts again with
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from heapq import nlargest
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
@@ -163,6 +164,10 @@ class Peers:
             del self._connected[peer.host]
             self._idle[peer.host] = peer
             self._drop_oldest()
+
+    def busiest(self, number: int) -> list[Peer]:
+        """The peers with the most connections."""
+        return nlargest(number, self._connected.values(), key=lambda peer: peer.connections)
 
     def _drop_oldest(self) -> None:
         while len(self._idle) > self._idle_peers:

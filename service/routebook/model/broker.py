@@ -96,6 +96,13 @@ class BrokerGroup:
     revision: int = 0
     """Version of the last change of the group: seats, flags, queues or mappings."""
 
+    def role_of(self, broker_id: int) -> Literal["master", "acting-master", "slave"]:
+        """Without a master, the smallest id acts as master, if the group's brokers allow it."""
+        if broker_id == MASTER_ID:
+            return "master"
+        is_acting = self.acting_master and broker_id == min(self.addresses)
+        return "acting-master" if is_acting else "slave"
+
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:

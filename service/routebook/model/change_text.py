@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 MAX_TOPICS_NAMED: Final = 3
 """A registration may have thousands of topics: the text has their number and the first few."""
+MAX_NAMES: Final = 5
 _COMMON: Final = frozenset(
     {"v", "kind", "actor", "source", "worker", "port", "verb", "cause", "entry", "ms", "version", "before"}
 )
@@ -70,9 +71,9 @@ def _single_topics(fields: Mapping[str, Any]) -> ChangeText:
 
 def _permission(fields: Mapping[str, Any]) -> ChangeText:
     before = fields.get("before")
-    after = f"{fields['perm']}" if fields["rule"] == "set" else "without write"
+    after = f"perm {fields['perm']}" if fields["rule"] == "set" else "without write"
     was = "perm " + ", ".join(map(str, before)) if before else ""
-    return ChangeText(f"{fields['touched']} topics of {fields['broker']}", was, f"perm {after}")
+    return ChangeText(f"{fields['touched']} topics of {fields['broker']}", was, after)
 
 
 def _key_value(fields: Mapping[str, Any]) -> ChangeText:
@@ -86,12 +87,41 @@ def _key_value(fields: Mapping[str, Any]) -> ChangeText:
 
 def _setting(fields: Mapping[str, Any]) -> ChangeText:
     before = _value(fields["before"], none="default") if "before" in fields else ""
-    return ChangeText(f"setting {fields['key']}", before, str(fields["value"]) or "empty")
+    after = "file or default" if fields["value"] is None else str(fields["value"]) or "empty"
+    return ChangeText(f"setting {fields['key']}", before, after)
 
 
 def _refusal(fields: Mapping[str, Any]) -> ChangeText:
     times = f" ({fields['count']} times)" if fields["count"] > 1 else ""
     return ChangeText(f"{fields['verb']} {fields['object']}".strip(), after=f"{fields['reason']}{times}")
+
+
+def _identity(fields: Mapping[str, Any]) -> ChangeText:
+    after = f"role {fields['role']}" if "role" in fields else "none"
+    return ChangeText(f"identity {fields['name']}", after=after)
+
+
+def _held_removals(fields: Mapping[str, Any]) -> ChangeText:
+    brokers = fields["brokers"]
+    state = "held" if fields["kind"] == "expiry-held" else "released"
+    return ChangeText("removals", after=f"{state}, of {len(brokers)} brokers: {_names(brokers)}")
+
+
+def _pause(fields: Mapping[str, Any]) -> ChangeText:
+    seconds = (fields["to_ms"] - fields["from_ms"]) / 1000
+    return ChangeText("expiry", after=f"paused for {seconds:.0f} s, in which no worker could receive heartbeats")
+
+
+def _baseline_begin(_fields: Mapping[str, Any]) -> ChangeText:
+    return ChangeText("baseline", after="begins")
+
+
+def _baseline_end(fields: Mapping[str, Any]) -> ChangeText:
+    return ChangeText("baseline", after=f"complete, {fields['entries']} entries since version {fields['begin']}")
+
+
+def _baseline_seat(fields: Mapping[str, Any]) -> ChangeText:
+    return ChangeText(_seat(fields), after=f"addr {fields['addr']}")
 
 
 def _other(fields: Mapping[str, Any]) -> ChangeText:
@@ -115,7 +145,16 @@ def _item(item: Mapping[str, Any]) -> str:
 
 
 def _value(value: object, *, none: str = "none") -> str:
+    if isinstance(value, Mapping):
+        return "(" + ", ".join(f"{name} {_value(inner)}" for name, inner in value.items()) + ")"
+    if isinstance(value, list | tuple):
+        return "(" + ", ".join(map(_value, value)) + ")"
     return none if value is None or value == "" else str(value)
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return (", ".join(map(str, names[:MAX_NAMES])) or "none") + more
 
 
 _BY_KIND: Final = {
@@ -128,6 +167,14 @@ _BY_KIND: Final = {
     "kv-put": _key_value,
     "kv-deleted": _key_value,
     "settings-changed": _setting,
+    "identity-changed": _identity,
+    "expiry-held": _held_removals,
+    "expiry-released": _held_removals,
+    "expiry-paused": _pause,
+    "baseline-begin": _baseline_begin,
+    "baseline-seat": _baseline_seat,
+    "baseline-queues": _single_topics,
+    "baseline-end": _baseline_end,
     "refused": _refusal,
     "failed": _refusal,
 }

@@ -19,6 +19,7 @@ _ADDITIVE: Final = {
     "routebook_sessions",
     "routebook_connections",
     "routebook_connections_limit",
+    "routebook_tasks",
     "routebook_remoting_waiting_requests",
     "process_open_fds",
     "process_max_fds",

@@ -63,6 +63,18 @@ class ReplicaFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class Activity:
+    """Totals of this worker since its start, for the console, and its open connections."""
+
+    lookups: int
+    registrations: int
+    heartbeats: int
+    refused: int
+    remoting_connections: int
+    http_connections: int
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryFigures:
     """State of the history at the leader's last check."""
 
@@ -180,6 +192,18 @@ class Metrics:
     def before_exposition(self, callback: Callable[[], None]) -> None:
         """For gauges that copy a value held elsewhere: `callback` sets them just before each answer."""
         self._before.append(callback)
+
+    def activity(self) -> Activity:
+        for callback in self._before:
+            callback()
+        return Activity(
+            lookups=sum(_value(counter) for counter in self._lookups.values()),
+            registrations=sum(_value(self._registrations.labels(kind)) for kind in get_args(RegistrationKind)),
+            heartbeats=_value(self._heartbeats),
+            refused=sum(_value(counter) for counter in self._requests_refused.values()),
+            remoting_connections=_value(self._connections["remoting"]),
+            http_connections=_value(self._connections["http"]),
+        )
 
     # Ports
 
@@ -347,6 +371,9 @@ class Metrics:
     def draining(self) -> None:
         self._draining.set(1)
 
+    def tasks(self, count: int) -> None:
+        self._tasks.set(count)
+
     def limits(self, *, connections: int, memory_bytes: int) -> None:
         """`connections` of each port. `memory_bytes` is 0 without a limit."""
         self._connections_limit.set(connections)
@@ -513,6 +540,7 @@ class Metrics:
 
     def _build_process(self) -> None:
         self._draining = self._gauge("draining", "1 while this worker stops.")
+        self._tasks = self._gauge("tasks", "Unfinished asyncio tasks.")
         self._connections_limit = self._gauge("connections_limit", "Maximum number of connections of each port.")
         self._memory_limit = self._gauge("memory_limit_bytes", "Memory limit of the process; 0: no limit.")
         self._left_out = self._counter("log_lines_left_out_total", "Log lines suppressed because there were too many.")
@@ -536,3 +564,8 @@ def _kind_of_failure(error: StoreError) -> str:
     """`StoreUnavailableError` becomes `store_unavailable`."""
     words = type(error).__name__.removesuffix("Error")
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in words).lstrip("_")
+
+
+def _value(metric: Counter | Gauge) -> int:
+    """The value of a metric without labels, or of one child."""
+    return int(next(iter(metric.collect())).samples[0].value)

@@ -179,6 +179,26 @@ class ProtocolError(RoutebookError):
 class PeerProtocolError(ProtocolError):
     """The peer sent something invalid. It gets no answer, and the connection is closed, as by RocketMQ."""
 
+    def answer(self, http_port: int) -> bytes:  # noqa: ARG002 needed for an HTTP request
+        return b""
+
+
+class HttpRequestError(PeerProtocolError):
+    """An HTTP request arrived. Its first bytes would announce a frame of more than a gigabyte."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Violation.FRAME_LENGTH,
+            "An HTTP request arrived on the RocketMQ port.",
+            advice="HTTP has a port of its own, http_port.",
+        )
+
+    def answer(self, http_port: int) -> bytes:
+        """For a person who confused the two ports; no RocketMQ peer ever gets it."""
+        text = f"This is the RocketMQ port; HTTP is on port {http_port}.\n".encode()
+        head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
+        return head.encode() + b"Connection: close\r\n\r\n" + text
+
 
 class OwnProtocolError(ProtocolError):
     """We tried to send something that the protocol does not allow. Nothing of it was sent."""
@@ -197,6 +217,7 @@ LENGTH_BYTES = 4
 HEADER_WORD_BYTES = 4
 HEADER_LENGTH_BITS = 24
 HEADER_LENGTH_MASK = (1 << HEADER_LENGTH_BITS) - 1
+_HTTP_BEGINNINGS = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC"})
 ENCODINGS = {int(encoding): encoding for encoding in HeaderEncoding}
 
 
@@ -213,6 +234,8 @@ class FrameLimits(NamedTuple):
     def check_length(self, length: int) -> None:
         """The first four bytes are enough to refuse a frame, so nothing is kept for one that is too long."""
         if length + LENGTH_BYTES > self.max_frame_bytes:
+            if length.to_bytes(LENGTH_BYTES, "big") in _HTTP_BEGINNINGS:
+                raise HttpRequestError
             raise PeerProtocolError(
                 Violation.FRAME_LENGTH,
                 f"A frame of {length + LENGTH_BYTES} bytes is announced; the limit is {self.max_frame_bytes}.",

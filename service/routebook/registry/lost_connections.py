@@ -11,10 +11,10 @@ grace. Within it the worker dials the broker's own address once:
                  is removed, whatever listens there
 
 In a mass disconnect nothing is removed here: a firewall that rejects connections refuses the dials of healthy brokers
-as well. Then their deadlines decide. In every case the removal names the incarnation that the connection belonged to,
-and the script refuses it if that incarnation has a session again, and holds it when too many brokers would be removed
-at once. If the store is away or the worker stops meanwhile, nothing is decided: the loss is reported again, or the
-leader finds it in the store and investigates it.
+as well. Then their deadlines decide. In every case the removal names the incarnation that the connection belonged to
+and the loss. The script refuses it if that incarnation has had a session since, and holds it when too many brokers
+would be removed at once. If the store is away or the worker stops meanwhile, nothing is decided: the loss is reported
+again, or the leader finds it in the store and investigates it.
 
 When a worker dies, the leader investigates all of its brokers together. The sessions all ended because of the worker,
 so their number means nothing. The dials that fail are counted instead.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from routebook.errors import NotFoundError, NotReadyError
-from routebook.model.broker import BrokerGroup, Instance, TopicRoute
+from routebook.model.broker import BrokerGroup, Instance, QueueData, TopicRoute
 from routebook.model.names import join_instance_name
 from routebook.replica.replica import Replica
 from routebook.replica.routes import list_topics, list_topics_of_cluster
@@ -27,11 +27,13 @@ _ADVICE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """A group, its instances by broker id, and the number of its topics."""
-
     group: BrokerGroup
     instances: Mapping[int, Instance]
+    """By broker id."""
+    clusters: frozenset[str]
+    """The clusters that list it."""
     topics: int
+    writable_topics: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Reading:
         self.replica = replica
         self.live = live
         self._started = time.monotonic()
+        self._writable: dict[str, tuple[tuple[int, int], int]] = {}
+        """Group -> (revision, number of topics), number of writable topics."""
 
     # -- state
 
@@ -109,9 +113,13 @@ class Reading:
             )
         raise NotFoundError(what, name, advice=_ADVICE.get(what, ""))
 
-    def topics(self, cluster: str | None = None) -> tuple[str, ...]:
+    def topics(self, cluster: str | None = None, broker: str | None = None) -> tuple[str, ...]:
         view = self.view
-        return (list_topics(view) if cluster is None else list_topics_of_cluster(view, cluster)).topics
+        found = (list_topics(view) if cluster is None else list_topics_of_cluster(view, cluster)).topics
+        if broker is None:
+            return found
+        queues = view.queues_of(broker)
+        return tuple(topic for topic in found if topic in queues)
 
     def brokers(self, cluster: str | None = None) -> tuple[str, ...]:
         view = self.view
@@ -119,10 +127,11 @@ class Reading:
         return tuple(sorted(names))
 
     def broker(self, name: str) -> BrokerView:
+        return self.find_broker(name) or self._miss("broker", name)
+
+    def find_broker(self, name: str) -> BrokerView | None:
         group = self.replica.view.groups.get(name)
-        if group is None:
-            self._miss("broker", name)
-        return self._broker_view(group)
+        return self._broker_view(group) if group else None
 
     def _broker_view(self, group: BrokerGroup) -> BrokerView:
         view = self.replica.view
@@ -131,7 +140,19 @@ class Reading:
             for id_, address in group.addresses.items()
             if (instance := view.instances.get(join_instance_name(group.cluster, address)))
         }
-        return BrokerView(group, instances, len(view.queues_of(group.name)))
+        queues = view.queues_of(group.name)
+        clusters = frozenset(name for name, brokers in view.clusters.items() if group.name in brokers)
+        return BrokerView(group, instances, clusters, len(queues), self._count_writable(group, queues))
+
+    def _count_writable(self, group: BrokerGroup, queues: Mapping[str, QueueData]) -> int:
+        """Counted once for each revision of a group, which may have tens of thousands of topics."""
+        state = (group.revision, len(queues))
+        counted = self._writable.get(group.name)
+        if counted is None or counted[0] != state:
+            if len(self._writable) > 2 * len(self.replica.view.groups) + 100:
+                self._writable.clear()
+            counted = self._writable[group.name] = (state, sum(queue.is_writable for queue in queues.values()))
+        return counted[1]
 
     def clusters(self) -> tuple[ClusterView, ...]:
         return tuple(self._cluster_view(name) for name in sorted(self.view.clusters))

@@ -1,49 +1,44 @@
 """The registry: every verb that a port calls.
 
-Lookups are answered from memory (`reading`). Each write is one script in the store, and is answered only when this
-worker's own table shows it.
+Lookups are answered from memory (`reading`), questions of operators from the store (`inspection`). Each write is one
+script in the store, and is answered only when this worker's own table shows it.
 """
 
 import asyncio
 import hashlib
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Final
 
 from routebook import __version__
 from routebook.errors import (
     ForbiddenError,
-    LimitError,
     NotFoundError,
     NotReadyError,
     NotSeenYetError,
     RefusedError,
-    StoreError,
     StoreUnavailableError,
 )
 from routebook.model.broker import (
     DataVersion,
     Instance,
     MinBrokerChange,
-    QueueData,
     Registration,
     RegistrationResult,
     RegistrationStatus,
     Seat,
     min_broker_joined,
 )
-from routebook.model.names import Caller, check_encodable, check_name, join_instance_name
+from routebook.model.names import Caller, join_instance_name
 from routebook.observability.audit import Audit
 from routebook.observability.metrics import Metrics
+from routebook.registry.administration import Administration, Affected
 from routebook.registry.heartbeat_gaps import HeartbeatGaps
-from routebook.registry.identities import Identities, open_to_all
-from routebook.registry.reading import Reading
+from routebook.registry.past_tables import PastTables
 from routebook.registry.registration import (
     LongWork,
-    check_queue_numbers,
     check_registration_in_steps,
     is_repeatable,
     limit_error,
@@ -53,47 +48,12 @@ from routebook.registry.registration import (
 )
 from routebook.registry.removals import MinBrokerChanges, RemovalQueue
 from routebook.registry.sessions import SessionConnection, Sessions
-from routebook.registry.status import (
-    ExpiryState,
-    ServiceStatus,
-    StoreHealth,
-    WorkerInfo,
-    expiry_state,
-    history_bound,
-    worker_infos,
-)
+from routebook.registry.status import ExpiryState
 from routebook.replica.feed import IN_TOUCH_MS
-from routebook.replica.recovery import brokers_with_carried, is_key_carried, is_seat_carried
+from routebook.replica.recovery import is_seat_carried
 from routebook.replica.replica import ReadYourWrites, Replica
 from routebook.settings.live import LiveSettings
-from routebook.store.administration import (
-    delete_kv,
-    delete_topic,
-    put_kv,
-    register_topic,
-    set_setting,
-    set_write_permission,
-)
-from routebook.store.change_search import (
-    ChangeFilter,
-    ChangeSearch,
-    ChangesPage,
-    Cursor,
-    Position,
-    bounds_of,
-    newest_ids,
-    search_changes,
-)
-from routebook.store.history import (
-    Change,
-    HistoryState,
-    changes_between,
-    first_change,
-    read_history_state,
-    request_baseline,
-)
 from routebook.store.namespace import Namespace, Status
-from routebook.store.reads import read_service_state
 from routebook.store.registration import HeartbeatReply, SeatReply, heartbeat_broker, register_broker, touch_broker
 from routebook.store.removal import Cause, Removal, release_expiry
 from routebook.store.sessions import SessionMark
@@ -120,47 +80,24 @@ _RESULTS: Final[dict[Status, RegistrationStatus]] = {
 }
 
 
-def check_key_value(kv_namespace: str, key: str, value: str, max_bytes: int) -> None:
-    check_name("namespace", kv_namespace)
-    check_name("key", key)
-    size = len(check_encodable("value", value).encode())
-    if size > max_bytes:
-        raise LimitError(f"The value has {size} bytes", "max_key_value_bytes", max_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Affected:
-    """How many topic entries an operator's verb concerned, and the version of the route table afterwards."""
-
-    count: int
-    version: int
-
-
-class Registry(Reading):
+class Registry(Administration):
     def __init__(
         self, namespace: Namespace, replica: Replica, live: LiveSettings, *, worker: str, metrics: Metrics | None = None
     ) -> None:
-        super().__init__(replica, live)
-        self.worker = worker
+        super().__init__(namespace, replica, live, worker=worker)
         metrics = metrics or Metrics()
         self.audit = Audit(metrics)
         self.min_broker_changes = MinBrokerChanges(live)
         self._removals = RemovalQueue(namespace, replica, live, self.min_broker_changes, metrics)
         self.sessions = Sessions(namespace, replica, live, self._removals, metrics, worker=worker)
         self.heartbeat_gaps = HeartbeatGaps(namespace, live, worker)
+        self.past = PastTables(namespace)
         self.long_work = LongWork()
-        self.store_health = StoreHealth()
         self.on_suspected_damage: Callable[[str], None] = lambda _: None
         """Called when the store's state of a group is not the replica's, although neither is behind the other."""
-        self.identities = Identities(namespace, replica)
         self._hashing = LongWork()
         """Has turns of its own: whether a registration has changed must not wait until others are decoded."""
-        self._namespace = namespace
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
-
-    @property
-    def namespace(self) -> str:
-        return self._namespace.keys.namespace
 
     def check_store_answers(self) -> None:
         """Raises when the store has been silent for longer than a call may take. Another call would only wait for its
@@ -440,149 +377,13 @@ class Registry(Reading):
         removal = Removal(cluster, broker, broker_id, address, carried=carried)
         return self.sessions.queue_unregistration(removal, caller, connection, protects_others=protects_others)
 
-    async def set_write_permission(self, broker: str, writable: bool, caller: Caller) -> Affected:
-        write = ReadYourWrites(self.replica)
-        outcome = await set_write_permission(
-            self._namespace, check_name("broker", broker), writable=writable, caller=caller
-        )
-        return Affected(outcome.count, await write.wait(outcome.version))
-
-    # -- topics
-
-    async def register_topic(self, topic: str, queues: Mapping[str, QueueData], caller: Caller) -> Affected:
-        check_name("topic", topic)
-        settings = self.live.current
-        for queue in queues.values():
-            check_queue_numbers(topic, queue, settings)
-        write = ReadYourWrites(self.replica)
-        limit = settings.max_topics_per_broker
-        outcome = await register_topic(self._namespace, topic, queues, caller=caller, max_topics=limit)
-        if outcome.status is Status.LIMITED:
-            raise LimitError(f"Topic {topic!r} is new in a group", "max_topics_per_broker", limit)
-        await write.wait(outcome.version)
-        if outcome.status is Status.UNKNOWN:
-            raise NotFoundError(
-                "broker",
-                next((name for name in queues if name not in self.replica.view.groups), ""),
-                advice=f"Wrote {outcome.count} of {len(queues)} entries; all brokers of a new topic must be known.",
-            )
-        return Affected(outcome.count, outcome.version)
-
-    async def delete_topic(self, topic: str, cluster: str | None, caller: Caller) -> Affected:
-        write = ReadYourWrites(self.replica)
-        carried = brokers_with_carried(topic, self.replica.view, self.replica.table, cluster=cluster)
-        outcome = await delete_topic(
-            self._namespace, check_name("topic", topic), cluster=cluster or "", caller=caller, carried_by=carried
-        )
-        return Affected(outcome.count, await write.wait(outcome.version))
-
-    # -- key-values and settings
-
-    async def put_kv(self, kv_namespace: str, key: str, value: str, caller: Caller) -> int:
-        settings = self.live.current
-        check_key_value(kv_namespace, key, value, settings.max_key_value_bytes)
-        write = ReadYourWrites(self.replica)
-        outcome = await put_kv(
-            self._namespace,
-            kv_namespace,
-            key,
-            value,
-            caller=caller,
-            max_count=settings.max_key_values,
-            max_bytes=settings.max_key_values_bytes,
-        )
-        return await write.wait(outcome.version)
-
-    async def delete_kv(self, kv_namespace: str, key: str, caller: Caller) -> int:
-        write = ReadYourWrites(self.replica)
-        carried = is_key_carried(self.replica.view, self.replica.table, kv_namespace, key)
-        outcome = await delete_kv(self._namespace, kv_namespace, key, caller=caller, carried=carried)
-        if outcome.status is Status.UNKNOWN:
-            raise NotFoundError("key", f"{kv_namespace}/{key}", advice="It does not exist, so nothing changed.")
-        return await write.wait(outcome.version)
-
-    async def change_setting(self, key: str, value: str, caller: Caller) -> int:
-        canonical = self.live.check(key, value)
-        shown = self.live.masked(key, canonical)
-        write = ReadYourWrites(self.replica)
-        return await write.wait((await set_setting(self._namespace, key, canonical, shown, caller=caller)).version)
-
-    # -- state of the service, read from the store
-
-    async def expiry_state(self) -> ExpiryState:
-        return expiry_state(await read_service_state(self._namespace))
+    # -- held expiry
 
     async def release_expiry(self, caller: Caller) -> ExpiryState:
         write = ReadYourWrites(self.replica)
         outcome = await release_expiry(self._namespace, caller=caller, expire_due=True)
         await write.wait(outcome.version)
         return await self.expiry_state()
-
-    async def changes(self, since: int, limit: int) -> list[Change]:
-        return await changes_between(self._namespace, since, limit)
-
-    async def search_changes(
-        self,
-        wanted: ChangeFilter,
-        *,
-        since: Position | None = None,
-        until: Position | None = None,
-        cursor: Cursor | None = None,
-        newest_first: bool = False,
-        limit: int,
-    ) -> ChangesPage:
-        """One page of the history and the refusals, merged by time."""
-        changes, refusals = await bounds_of(self._namespace, since, until)
-        search = ChangeSearch(wanted, changes, refusals, cursor, newest_first, limit)
-        return await search_changes(self._namespace, search)
-
-    async def newest_ids(self) -> Cursor:
-        """A cursor behind everything that the history and the refusals have now."""
-        return await newest_ids(self._namespace)
-
-    async def first_version(self) -> int | None:
-        """Version of the oldest entry that the history has."""
-        first = await first_change(self._namespace)
-        return first[1] if first else None
-
-    async def request_baseline(self) -> int:
-        """The leader writes it within seconds. Returns the time of the first open request (ms, the store's clock)."""
-        return await request_baseline(self._namespace, "operator")
-
-    async def status(self) -> ServiceStatus:
-        """While the store is out of reach, only what this worker itself knows."""
-        expiry: ExpiryState | None = None
-        workers: tuple[WorkerInfo, ...] = ()
-        history: HistoryState | None = None
-        try:
-            state = await read_service_state(self._namespace)
-            expiry, workers = expiry_state(state), worker_infos(state)
-            history = await read_history_state(self._namespace)
-        except StoreError:
-            pass
-        view = self.replica.view
-        return ServiceStatus(
-            worker=self.worker,
-            namespace=self.namespace,
-            version=self.replica.version,
-            history=self.replica.history,
-            digest=self.replica.table.digest,
-            complete=self.replica.complete,
-            stale_seconds=self.stale_seconds,
-            recovering=self.replica.is_recovering,
-            expiry=expiry,
-            workers=workers,
-            brokers=sum(len(group.addresses) for group in view.groups.values()),
-            groups=len(view.groups),
-            topics=len(view.topics),
-            clusters=len(view.clusters),
-            history_bound=history_bound(history, self.live.current) if history else None,
-            history_state=history,
-            scripts=self._namespace.scripts.fingerprint,
-            health=self.store_health,
-            identities=len(self.identities.all()),
-            open_to_all=open_to_all(self.live.current, self.identities),
-        )
 
 
 def _host(address: str) -> str:

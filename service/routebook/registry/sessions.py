@@ -42,6 +42,7 @@ from routebook.store.sessions import (
     adopt_lost_connections,
     close_sessions,
     open_sessions,
+    read_sessions,
 )
 
 _log = logging.getLogger(__name__)
@@ -52,6 +53,9 @@ WATCH_S: Final = 0.5
 MOVE_WITHIN_S: Final = 5.0
 """When the store is out of reach, connections are closed over this time: their brokers reconnect at once."""
 MAX_RECENT_ENDS: Final = 100_000
+
+
+_NOTHING_WRITTEN: Final = (RefusedError, InvalidInputError, LimitError, StoreRefusalError)
 
 
 class SessionConnection(Protocol):
@@ -102,6 +106,11 @@ class Bindings:
         binding = self._by_instance.get(instance_name)
         return binding.incarnation if binding and connection in binding.connections else ""
 
+    def carried(self) -> list[tuple[str, str]]:
+        """Instance names, each with the address of the connection that carries it."""
+        names = ((name, connection) for connection, names in self._by_connection.items() for name in names)
+        return [(name, connection.peer) for name, connection in names]
+
     def incarnations(self) -> list[tuple[str, str]]:
         """Instance name and incarnation of all bindings whose incarnation is known."""
         return [(name, binding.incarnation) for name, binding in self._by_instance.items() if binding.incarnation]
@@ -124,6 +133,9 @@ class Bindings:
         """Whether the instance is still bound in this incarnation, without a newer opening."""
         binding = self._by_instance.get(instance_name)
         return binding is not None and (binding.incarnation, binding.stamp) == (incarnation, stamp)
+
+    def is_bound(self, instance_name: str) -> bool:
+        return instance_name in self._by_instance
 
     def set_stamp(self, instance_name: str, stamp: int) -> None:
         self._by_instance[instance_name].stamp = stamp
@@ -200,6 +212,10 @@ class Sessions:
         self._closed: WeakSet[SessionConnection] = WeakSet()
         """A call may end after the connection it came over."""
         self._stamp = 0
+        self._in_flight: set[int] = set()
+        """Stamps of the openings whose calls have not ended."""
+        self._must_compare = False
+        """Whether the store may have sessions of this worker that were closed."""
         self._to_open: dict[str, OpenedSession] = {}
         self._to_close: dict[str, tuple[EndedBinding, float]] = {}
         """By instance name, with the time when the connection ended."""
@@ -222,6 +238,9 @@ class Sessions:
         """Number of instances that are bound to connections of this worker."""
         return len(self._bindings)
 
+    def carried(self) -> list[tuple[str, str]]:
+        return self._bindings.carried()
+
     # -- called by the ports
 
     @contextmanager
@@ -235,14 +254,17 @@ class Sessions:
         is_open = bool(bound) and instance is not None and instance.incarnation == bound
         stamp = self._next_stamp()
         opening = Opening(NO_SESSION if is_open else SessionMark(self._worker, stamp))
+        self._in_flight.add(stamp)
         try:
             yield opening
-        except (RefusedError, InvalidInputError, LimitError, StoreRefusalError):
-            raise  # nothing was written
-        except BaseException:
-            if not is_open:
+        except BaseException as error:
+            # If nothing was written, no session was opened. But while the primary is cut off from its replicas, brokers
+            # have to be moved to another worker, so their connections are bound in this case, too.
+            if not is_open and (not isinstance(error, _NOTHING_WRITTEN) or self._namespace.client.cut_off_ms()):
                 self._bind(connection, instance_name, "", stamp)
             raise
+        finally:
+            self._in_flight.discard(stamp)
         if opening.incarnation and (not is_open or opening.incarnation != bound):
             self._bind(connection, instance_name, opening.incarnation, stamp)
             if is_open:  # the incarnation changed meanwhile, and the call opened no session for the new one
@@ -324,7 +346,11 @@ class Sessions:
             tasks.create_task(self._watch_store())
 
     def reopen(self) -> None:
-        """The store has lost this worker's sessions: it considered the worker dead, or it lost its last writes."""
+        """The store may have lost this worker's sessions: it considered the worker dead, or it lost its last writes.
+        In the second case it may also have sessions again that were closed.
+        """
+        self._must_compare = True
+        self._has_work.set()
         for instance_name, incarnation in self._bindings.incarnations():
             stamp = self._next_stamp()
             self._bindings.set_stamp(instance_name, stamp)
@@ -372,6 +398,7 @@ class Sessions:
             self._has_work.clear()
             try:
                 await self._open()
+                await self._find_unbound()
                 await self._close()
             except StoreError as error:
                 _log.debug("%d sessions wait for the store: %s", len(self._to_open) + len(self._to_close), error)
@@ -391,6 +418,26 @@ class Sessions:
             for session in batch:
                 if self._to_open.get(session.instance_name) is session:
                     del self._to_open[session.instance_name]
+
+    async def _find_unbound(self) -> None:
+        """Closes the sessions in the store without a connection. Those of calls in flight may get one yet."""
+        if not self._must_compare:
+            return
+        self._must_compare = False
+        newest, in_flight = self._stamp, frozenset(self._in_flight)
+        try:
+            stored = await read_sessions(self._namespace, self._worker)
+        except StoreError:
+            self._must_compare = True
+            raise
+        now = time.monotonic()
+        for session in stored:
+            if session.stamp > newest or session.stamp in in_flight or self._bindings.is_bound(session.instance_name):
+                continue
+            waiting, since = self._to_close.get(session.instance_name, (None, now))
+            if waiting is None or waiting.stamp < session.stamp:
+                ended = EndedBinding(session.instance_name, session.incarnation, session.stamp)
+                self._to_close[session.instance_name] = (ended, since)
 
     async def _close(self) -> None:
         while self._to_close and not self._is_draining:
@@ -426,19 +473,31 @@ class Sessions:
     # -- watching the store
 
     async def _watch_store(self) -> None:
-        history = self._replica.history
+        store = self._known_of_store()
         while True:
             await asyncio.sleep(WATCH_S)
-            if self._replica.history != history:
-                history = self._replica.history
+            if self._known_of_store() != store:
+                store = self._known_of_store()
                 self.reopen()
             if not self._is_cut_off():
                 self._has_reported_move = False
             elif connections := self._bindings.connections():
                 await self._move_away(connections)
 
+    def _known_of_store(self) -> tuple[object, ...]:
+        """Changes whenever sessions may be missing. A failover that loses only heartbeats and sessions leaves the
+        history as it was, but needs a new connection. In an emptied store, a session cannot be opened before its
+        instance is there again, which is certain at the end of a recovery.
+        """
+        return self._replica.history, self._namespace.client.epoch, self._replica.is_recovering
+
     def _is_cut_off(self) -> bool:
-        return self._namespace.client.answer_age_ms() > self._live.current.store_cut_off_ms
+        return self._out_of_reach_ms() > self._live.current.store_cut_off_ms
+
+    def _out_of_reach_ms(self) -> int:
+        """How long the store has not answered, or has refused writes because it is cut off from its replicas."""
+        client = self._namespace.client
+        return max(client.answer_age_ms(), client.cut_off_ms())
 
     async def _move_away(self, connections: list[SessionConnection]) -> None:
         """Closes connections, so that their brokers reconnect to a worker that can write their heartbeats."""
@@ -448,7 +507,7 @@ class Sessions:
         _log.log(
             level,
             "The store is out of reach for %.0f s: connections of %d brokers are closed, so that they go elsewhere.",
-            self._namespace.client.answer_age_ms() / 1000,
+            self._out_of_reach_ms() / 1000,
             len(self._bindings),
         )
         random.shuffle(connections)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from routebook.registry.identities import Openness
+from routebook.replica.replica import Replica
 from routebook.settings.fields import Settings
 from routebook.store.history import HistoryState, Reader
 from routebook.store.reads import ServiceState
@@ -88,10 +89,29 @@ class StoreHealth:
     """Objects that self-checks have found different, since the start."""
     last_difference: str = ""
     """What a self-check wrote back last."""
+    removals_held: bool = False
+    """Whether removals were held when this worker last renewed its lease."""
 
     @property
     def check_age_s(self) -> float | None:
         return None if self.last_check is None else round(time.monotonic() - self.last_check, 1)
+
+
+AnswerWarning = Literal["stale", "incomplete", "recovering", "removals-held"]
+
+
+def warnings_of(replica: Replica, health: StoreHealth) -> tuple[AnswerWarning, ...]:
+    """Why an answer from this worker's table may be wrong or old, the worst reason first. Usually empty."""
+    found: list[AnswerWarning] = []
+    if not replica.complete:
+        found.append("incomplete")
+    if replica.stale_ms():
+        found.append("stale")
+    if replica.is_recovering:
+        found.append("recovering")
+    if health.removals_held:
+        found.append("removals-held")
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +137,7 @@ class ServiceStatus:
     scripts: str
     identities: int
     open_to_all: tuple[Openness, ...]
+    warnings: tuple[AnswerWarning, ...] = ()
     health: StoreHealth = field(default_factory=StoreHealth)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from routebook.client.remoting_client import RemotingClient
 from routebook.errors import NotFoundError, PeerUnavailableError, RoutebookError
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.observability.metrics import Metrics
@@ -17,6 +16,7 @@ from routebook.registry.reading import Reading
 from routebook.remoting.lookups import CachedRoute, Lookups, not_found
 from routebook.remoting.permissions import Permissions
 from routebook.remoting.reply import Reply, reply_to_error
+from routebook.remoting_client.connection import RemotingClient
 from routebook.settings import LiveSettings
 from routebook.settings.kinds import split_list
 

@@ -312,7 +312,7 @@ class Permissions:
         if identity.role < rule.role:
             raise ForbiddenError(
                 f"Identity {identity.name} has the role {identity.role.label}, and {name} needs {rule.role.label}.",
-                advice="Use another access key.",
+                advice=f"Use the access key of another identity; see {PAGE}.",
             )
         if identity.is_limited and request.code != REGISTER_TOPIC:
             _check_names(identity, self._names(request, rule), name, is_strict=rule.is_administrative)
@@ -369,5 +369,5 @@ def _check_names(identity: Identity, names: _Names, request: str, *, is_strict: 
             what = f"{kind} {outside[0][:100]!r}" if outside else f"every {kind}"
             raise ForbiddenError(
                 f"Identity {identity.name} does not cover {what}, which {request} concerns.",
-                advice=f"Its policy is: {policy_text(identity)}.",
+                advice=f"Its policy is: {policy_text(identity)}; see {PAGE}.",
             )

@@ -436,7 +436,7 @@ class RemotingConnection(asyncio.Protocol):
         find = self._find_if_allowed if self._port.permissions.guards_lookups else self._lookups.find
         for at, event in enumerate(events):
             if type(event) is not Request:
-                violation = event if type(event) is PeerProtocolError else None
+                violation = event if isinstance(event, PeerProtocolError) else None
                 continue
             if event.code == LOOKUP and not self._port.is_draining:
                 found = find(event)
@@ -462,6 +462,7 @@ class RemotingConnection(asyncio.Protocol):
             self._lookup_rate.charge(len(events))
         if violation:
             self._port.count_violation(self.peer, violation)
+            self._transport.write(violation.answer(self._port.registry.live.current.http_port))
             self._transport.close()
 
     def _enqueue(self, request: Request) -> Reply | None:

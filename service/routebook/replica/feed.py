@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from routebook.errors import StoreError, StoreUnavailableError
+from routebook.errors import StoreError, StoreUnavailableError, StoreUnsuitableError
 from routebook.replica.load import CHANGES_PER_READ, GapError, Position, check_contiguous, in_steps, load, reread
 from routebook.replica.recovery import Recovery
 from routebook.replica.table import Table
 from routebook.replica.table_difference import changed_topics
 from routebook.settings import LiveSettings
-from routebook.store.history import Change, first_change, has_change, read_changes
+from routebook.store.history import Change, find_change, first_change, read_changes
 from routebook.store.namespace import Namespace
 from routebook.store.reads import read_history_head
 from routebook.store.recovery import begin_history
@@ -107,6 +107,8 @@ class Feed:
         self.table = Table()
         self.view = self.table
         self.position = UNLOADED
+        self._newest: Change | None = None
+        """The entry at `position`; None if it is not known."""
         self.recovery: Recovery | None = None
         self.counts = FeedCounts()
         self._namespace = namespace
@@ -161,11 +163,14 @@ class Feed:
         return self.recovery is not None
 
     def stale_ms(self) -> int:
-        """Age of the last contact with the store; 0 while in touch. During a long load, the client's contact counts."""
+        """Age of the last contact with the store; 0 while in touch. During a long load, the client's contact counts. A
+        primary that is cut off from its replicas does not count as the store.
+        """
         age_ms = int((time.monotonic() - self._last_contact) * 1000)
         if self._is_failing:
             return age_ms
-        age_ms = min(age_ms, self._namespace.client.answer_age_ms())
+        client = self._namespace.client
+        age_ms = max(min(age_ms, client.answer_age_ms()), client.cut_off_ms())
         return age_ms if age_ms > IN_TOUCH_MS else 0
 
     def lag(self) -> tuple[int, float]:
@@ -278,7 +283,7 @@ class Feed:
         self.counts.changes += len(changes)
         self.before_apply(changes)
         topics = self.recovery.apply(self.table, changes, read) if self.recovery else read.apply_to(self.table, groups)
-        self.position = self.position.after(changes[-1])
+        self.position, self._newest = self.position.after(changes[-1]), changes[-1]
         self._lag.note_shown(self.version)
         self.publish(topics)
 
@@ -315,16 +320,20 @@ class Feed:
             self._is_doubtful = False
 
     async def _is_last_entry_stored(self, head: HistoryHead) -> bool:
-        """An entry that was trimmed is not lost. Then all remaining versions are greater than ours."""
+        """An entry that was trimmed is not lost. Then all remaining versions are greater than ours.
+
+        The contents are compared too: while the store's clock is behind the last entry, new entries get its time, so an
+        id that was lost may be used again.
+        """
         position = self.position
         if head.version < position.version:
             return False
-        if position.version == 0 or (head.version, head.ms) == (position.version, position.ms):
+        if position.version == 0:
             return True
+        if stored := await find_change(self._namespace, position.ms, position.version):
+            return self._newest is None or stored.fields == self._newest.fields
         if head.version == position.version:
-            return False
-        if await has_change(self._namespace, position.ms, position.version):
-            return True
+            return head.ms == position.ms
         first = await first_change(self._namespace)
         return first is None or first[1] > position.version
 
@@ -338,6 +347,7 @@ class Feed:
             except GapError as gap:
                 _log.info("The history moved on while it was loaded (%s).", gap)
                 continue
+            newest = await self._entry_at(position)
             head = await read_history_head(self._namespace)
             if epoch == self._namespace.client.epoch and position.is_same_history(head):
                 break
@@ -348,9 +358,16 @@ class Feed:
             self.counts.losses += 1
             _log.warning("The store has another history than before: objects that it lacks are shown for a while.")
         await self._show(self.replace(table, position))
+        self._newest = newest
         self._lag.reset()
         self._epoch, self._follows, self._is_doubtful = epoch, True, False
         self._is_load_requested = False
+
+    async def _entry_at(self, position: Position) -> Change | None:
+        try:
+            return await find_change(self._namespace, position.ms, position.version)
+        except StoreUnsuitableError:
+            return None  # it cannot be read; the tables in the store are enough to continue from
 
     async def _show(self, steps: Iterator[set[str]]) -> None:
         """Runs the steps of a swap. Readers are served in between, and the change is published at the end."""

@@ -157,6 +157,9 @@ class Recovery:
         if change.kind == "identity-changed" and change.fields["cause"] == "revoked":
             name = change.fields["name"]
             self.shown.apply_identities({key: value for key, value in self.shown.identities.items() if key != name})
+        if change.kind == "settings-changed" and change.fields["value"] is None:
+            key = change.fields["key"]
+            self.shown.apply_settings({name: text for name, text in self.shown.settings.items() if name != key})
         return changed
 
     def _empty_seat(self, broker: str, address: str) -> set[str]:

@@ -192,9 +192,12 @@ class Replica(Feed):
         self._applied_settings: dict[str, str] = {}
         self._changed = asyncio.Event()
 
-    def listen(self, listener: ChangeListener) -> None:
-        """Calls `listener` with each batch of changes, and the table before they are applied."""
+    def listen(self, listener: ChangeListener) -> Callable[[], None]:
+        """Calls `listener` with each batch of changes, and the table before they are applied. Returns a function that
+        ends this.
+        """
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     async def run(self) -> None:
         unsubscribe = self._live_settings.subscribe(self._settings_changed)
@@ -259,7 +262,7 @@ class Replica(Feed):
     # -- called by the feed
 
     def before_apply(self, changes: Sequence[Change]) -> None:
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(changes, self.table)
 
     def invalidate(self, topics: set[str]) -> None:

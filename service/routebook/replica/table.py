@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, islice
+from operator import attrgetter
 from sys import intern
 from types import MappingProxyType
 from typing import Final, TypeVar, cast
@@ -37,6 +38,7 @@ TOPICS_PER_OBJECT: Final = 10
 
 _BYTES = 16
 _MODULUS = 1 << 8 * _BYTES
+_SHOWN = attrgetter("cluster", "zone", "acting_master", "addresses")
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -317,12 +319,15 @@ class _BrokerUpdate:
 
     def _add_to_index(self, topics: list[str]) -> None:
         brokers, gone, known = self._updates.brokers, self._updates.topics_gone, self._added
+        last: tuple[str, ...] | None = None
         for topic in topics:
             before = brokers.get(topic) or (() if topic in gone else self._index.get(topic, ()))
-            if id(before) not in known:
-                at = bisect_left(before, self._broker)
-                known[id(before)] = before, (*before[:at], self._broker, *before[at:])
-            brokers[topic] = known[id(before)][1]
+            if before is not last:
+                if id(before) not in known:
+                    at = bisect_left(before, self._broker)
+                    known[id(before)] = before, (*before[:at], self._broker, *before[at:])
+                last, after = known[id(before)]
+            brokers[topic] = after
         gone.difference_update(topics)
 
     def _remove_from_index(self, topics: list[str]) -> None:
@@ -453,10 +458,8 @@ class Table:
             del self._instances[instance_name]
         else:
             self._instances[instance_name] = instance
-        old_filters = before.filters if before else ()
-        new_filters = instance.filters if instance else ()
         either = instance or before
-        if old_filters == new_filters or either is None:
+        if either is None or (before.filters if before else ()) == (instance.filters if instance else ()):
             return set()
         return self._topics_at(either.cluster, either.address)
 
@@ -588,12 +591,7 @@ def looks_alike(one: BrokerGroup | None, other: BrokerGroup | None) -> bool:
     """Equal except for the revision, which no answer shows."""
     if one is None or other is None:
         return one is other
-    return (one.cluster, one.zone, one.acting_master, one.addresses) == (
-        other.cluster,
-        other.zone,
-        other.acting_master,
-        other.addresses,
-    )
+    return bool(_SHOWN(one) == _SHOWN(other))
 
 
 def keys_that_differ(old: Mapping[str, object], new: Mapping[str, object]) -> set[str]:

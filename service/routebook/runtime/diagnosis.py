@@ -4,11 +4,10 @@ import asyncio
 import platform
 import resource
 import socket
-import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version as installed_version
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
@@ -17,7 +16,7 @@ from routebook.errors import RoutebookError
 from routebook.registry.identities import OPEN_ACCESS
 from routebook.settings import Loaded, Settings, catalogue
 from routebook.store.acl import acl_commands
-from routebook.store.checks import Finding, diagnose
+from routebook.store.checks import Finding, Level, diagnose
 from routebook.store.connection.client import StoreClient, StoreReplyError
 from routebook.store.connection.url import Layout, StoreUrl
 from routebook.store.embedded import find_server
@@ -78,73 +77,129 @@ async def diagnose_store(settings: Settings) -> tuple[list[Finding], bool]:
     return findings, True
 
 
-def diagnose_service(url: str, token: str, verify: ssl.SSLContext | bool) -> list[Finding]:
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    try:
-        answer = httpx.get(
-            f"{url.rstrip('/')}/v1/status",
-            headers=headers,
-            timeout=_HTTP_SECONDS,
-            trust_env=False,
-            verify=verify,
-        )
-        answer.raise_for_status()
-        status = answer.json()
-    except (httpx.TransportError, httpx.InvalidURL):
-        return [Finding("warning", "service", f"no answer at {url}", "Start the service, or name another with --url.")]
-    except httpx.HTTPStatusError as error:
-        if error.response.status_code in (401, 403, 429):
-            advice = "Set ROUTEBOOK_TOKEN to a token of this service (`routebook token create`)."
-            return [Finding("error", "service", f"the service at {url} refuses the token, or demands one", advice)]
-        return [_no_routebook(url)]
-    except ValueError:
-        return [_no_routebook(url)]
-    return list(judge_status(url, status))
+LAG_SECONDS: Final = 5.0
+"""A worker that is further behind is reported; a change reaches all workers within a second."""
 
-
-def _no_routebook(url: str) -> Finding:
-    return Finding("error", "service", f"the server at {url} is not a Routebook", "Name its HTTP port with --url.")
+_CLOSE_ACCESS: Final = {
+    "registration": "routebook token create NAME --role broker",
+    "remoting-administration": "routebook serve --remoting-admin signed",
+}
 
 
 def judge_status(url: str, status: dict[str, Any]) -> Iterator[Finding]:
+    """What `/v1/status` says of the service."""
     yield Finding("ok", "service", f"answers at {url}, version {status['version']} of the table")
-    if not status["complete"]:
-        yield Finding("error", "replica", "its table is not complete", "Look at the store, and at the worker's log.")
-    if status["stale_seconds"] > 1:
-        advice = "Answers come from memory meanwhile, writes are refused. Look at the store and the way to it."
-        yield Finding("error", "replica", f"out of touch with the store for {status['stale_seconds']:.0f} s", advice)
-    for what in status.get("open_to_all", []):
-        advice = "Fine in a network that only the fleet can reach; otherwise see docs/security.md."
-        yield Finding("warning", "access", OPEN_ACCESS.get(what, what), advice)
-    if status["expiry_held"]:
-        advice = "If they really are dead: `routebook expiry release`; if not, look at the network between."
-        yield Finding(
-            "error",
-            "expiry",
-            "held: too many brokers would be removed at once; `routebook expiry status` names them",
-            advice,
-        )
-    elif status["expiry_held"] is not None and not status["leader"]:
-        yield Finding("warning", "leader", "no worker leads at the moment", "Look again after ten seconds.")
+    yield from _judge_replica(status)
+    yield from _judge_leader(status)
     for kind, text in status.get("store_alarms", {}).items():
-        yield Finding("error", f"store {kind}", text, "The alarm ends by itself when this is put right.")
+        advice = "The alarm ends by itself when this is put right."
+        yield Finding("error", f"store {kind}", text, advice, "routebook doctor --redis-url URL")
     if lost := status.get("self_check", {}).get("last_difference"):
         message = f"self-checks had to write back what was deleted from the store, last {lost}"
         advice = "Find out what deletes keys of this namespace: another program, a script, an eviction."
-        yield Finding("warning", "self-check", message, advice)
-    others = sorted(_versions_of(status) - {__version__})
+        yield Finding("warning", "self-check", message, advice, "routebook changes --last 20")
+    yield from _judge_workers(status.get("workers", []))
+    for what in status.get("open_to_all", []):
+        advice = "Fine in a network that only the fleet can reach; otherwise see docs/security.md."
+        command = _CLOSE_ACCESS.get(what, "routebook settings list")
+        yield Finding("warning", "access", OPEN_ACCESS.get(what, what), advice, command)
+
+
+def _judge_replica(status: dict[str, Any]) -> Iterator[Finding]:
+    check_store = "routebook doctor --redis-url URL"
+    if not status["complete"]:
+        advice = "Look at the store, and at the worker's log."
+        yield Finding("error", "replica", "its table is not complete", advice, check_store)
+    if status["stale_seconds"] > 0:
+        advice = "Answers come from memory meanwhile, writes are refused. Look at the store and the way to it."
+        message = f"out of touch with the store for {status['stale_seconds']:.0f} s"
+        yield Finding("error", "replica", message, advice, check_store)
+    if status.get("recovering"):
+        advice = "The workers restore it, and brokers register again; see docs/operations.md."
+        yield Finding("error", "recovery", "the store lost data", advice, "routebook changes --since 1h")
+
+
+def _judge_leader(status: dict[str, Any]) -> Iterator[Finding]:
+    if status["expiry_held"]:
+        advice = "If they really are dead: `routebook expiry release`; if not, look at the network between."
+        message = "held: too many brokers would be removed at once; `routebook expiry status` names them"
+        yield Finding("error", "expiry", message, advice, "routebook expiry release")
+    elif status["expiry_held"] is not None and not status["leader"]:
+        advice = "Look again after ten seconds."
+        yield Finding("warning", "leader", "no worker leads at the moment", advice, "routebook status")
+
+
+def _judge_workers(workers: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+    others = sorted(_versions_of(workers) - {__version__})
     if others:
+        message = f"workers of another version than this command ({__version__}): {', '.join(others)}"
         advice = "Fine during an upgrade; else bring all to one version."
-        yield Finding("warning", "versions", f"workers of another version: {', '.join(others)}", advice)
+        yield Finding("warning", "versions", message, advice, f"pip install routebook=={others[-1]}")
+    digests = dict[int, set[str]]()
+    for worker in workers:
+        name, about = worker.get("worker", ""), worker.get("about", {})
+        figures, table = about.get("figures", {}), about.get("table", {})
+        if not worker.get("alive", True):
+            advice = "Its lease ended without a deregistration. It is removed by itself, and its brokers are checked."
+            yield Finding("warning", "worker", f"{name} is dead", advice, "routebook status")
+            continue
+        if figures.get("lag_seconds", 0) > LAG_SECONDS:
+            message = f"{name} is {figures['lag_seconds']:.0f} s behind ({figures['lag_changes']} changes)"
+            advice = "It is overloaded, or its way to the store is slow."
+            yield Finding("error", "worker", message, advice, "routebook top")
+        digests.setdefault(table.get("version", 0), set()).add(table.get("digest", ""))
+    if versions := [version for version, found in digests.items() if len(found) > 1]:
+        message = f"workers have different tables at version {versions[0]}"
+        advice = "Restart the worker whose digest differs from the others: it loads the table again."
+        yield Finding("error", "digest", message, advice, "routebook status -o json")
 
 
-def _versions_of(status: dict[str, Any]) -> set[str]:
-    found = set()
-    for worker in status.get("workers", []):
-        about = worker.get("about", worker)
-        if worker.get("alive", True) and about.get("version"):
-            found.add(str(about["version"]))
-    return found
+def judge_fleet(groups: Iterable[dict[str, Any]]) -> Iterator[Finding]:
+    """What `/v1/brokers` says of the brokers: one finding for each kind of trouble, with the first names."""
+    by_health = dict[str, list[str]]()
+    without_master, read_only = list[str](), list[str]()
+    for group in groups:
+        for one in group["members"]:
+            by_health.setdefault(one["health"], []).append(f"{group['name']}/{one['id']}")
+        if all(one["role"] == "slave" for one in group["members"]):
+            without_master.append(group["name"])
+        if group["topics"] and not group["writable_topics"]:
+            read_only.append(group["name"])
+    number = sum(len(names) for names in by_health.values())
+    yield Finding("ok", "brokers", f"{len(by_health.get('ok', ()))} of {number} have sent heartbeats in time")
+    for health, level in _HEALTH_LEVELS.items():
+        if names := by_health.get(health):
+            advice = "Look at its last heartbeat, its connection and its changes."
+            command = f"routebook describe broker {names[0]}"
+            yield Finding(level, "brokers", f"{health}: {_first(names)}", advice, command)
+    if without_master:
+        message = f"groups without a master, to which nothing can be sent: {_first(without_master)}"
+        advice = "Start the master, or let a slave become master."
+        yield Finding("error", "brokers", message, advice, f"routebook describe group {without_master[0]}")
+    if read_only:
+        message = f"groups of which no topic may be written: {_first(read_only)}"
+        advice = "Intended during maintenance; afterwards allow it again."
+        yield Finding("warning", "brokers", message, advice, f"routebook write-permission {read_only[0]} on")
+
+
+_HEALTH_LEVELS: Final[dict[str, Level]] = {
+    "silent": "error",
+    "held": "error",
+    "disconnected": "warning",
+    "late": "warning",
+    "unknown": "warning",
+}
+_NAMES_SHOWN: Final = 5
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
+
+
+def _versions_of(workers: Sequence[dict[str, Any]]) -> set[str]:
+    alive = (worker.get("about", {}) for worker in workers if worker.get("alive", True))
+    return {str(about["version"]) for about in alive if about.get("version")}
 
 
 def _versions() -> Finding:

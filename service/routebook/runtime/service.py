@@ -121,7 +121,9 @@ async def _check_store_first(loaded: Loaded) -> None:
 
 def _log_start(live: LiveSettings) -> None:
     rows = live.describe(masked=True)
+    chosen = [name for name, _, origin in rows if origin != "default"]
+    _log.info("Routebook %s starts; set: %s. -p prints all settings.", __version__, ", ".join(chosen) or "nothing")
     shown = {name: value if origin == "default" else f"{value} ({origin})" for name, value, origin in rows}
-    _log.info("Routebook %s starts; effective settings:", __version__, extra=shown)
+    _log.debug("Effective settings:", extra=shown)
     for warning in live.loaded.warnings:
         _log.warning(warning)

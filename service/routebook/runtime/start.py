@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+import shlex
+import shutil
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from routebook import __version__
 from routebook.errors import SettingsError
@@ -88,25 +91,51 @@ def _announce_of_up(service: Service) -> None:
             http=service.http_address,
             admin=service.admin_address,
             store=store,
+            url=StoreUrl.parse(settings.redis_url).masked(),
+            command=typed_command(),
+            option="" if service.http_address == _DEFAULT_URL else f" --url {service.http_address}",
         )
     )
     sys.stdout.flush()
+
+
+_DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+def typed_command(program: str = sys.argv[0], folder: Path | None = None) -> str:
+    """How this program is started from a shell in `folder`, which is where the command was given."""
+    folder = folder or Path.cwd()
+    name = Path(program).name
+    if name == "__main__.py":
+        return f"{_shortest(Path(sys.executable), folder)} -m routebook"
+    found = shutil.which(name)
+    if found and Path(program).exists() and Path(found).samefile(program):
+        return name
+    return _shortest(Path(program), folder)
+
+
+def _shortest(program: Path, folder: Path) -> str:
+    """Not resolved: the Python of a virtual environment is a link, which has to stay one."""
+    absolute = folder / program
+    return shlex.quote(str(absolute.relative_to(folder) if absolute.is_relative_to(folder) else absolute))
 
 
 _TEXT = """\
 Routebook {version} is up.
 
   RocketMQ   {remoting}  (namesrvAddr of brokers and clients)
-  HTTP API   {http}  (pages: {http}/docs)
+  HTTP API   {http}  (console: {http}/, API pages: {http}/docs)
   health     {admin}/readyz  (metrics: {admin}/metrics)
   data       {store}
+  store      {url}
 
 Try next, in another terminal:
 
   curl -X PUT {http}/v1/clusters/demo/brokers/broker-a/0 \\
        -d '{{"address": "127.0.0.11:10911", "topics": {{"TopicA": {{}}}}, "timeout_ms": 30000}}'
   curl {http}/v1/routes/TopicA
-  .venv/bin/routebook status --url {http}
+  {command} status{option}
+  {command} watch{option}
 
 Ctrl-C stops everything; the data remain.
 """

@@ -14,6 +14,7 @@ import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import asdict
 from typing import Any
 
 from routebook import __version__
@@ -44,7 +45,7 @@ from routebook.store.checks import check_store
 from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace, ScriptSet
+from routebook.store.namespace import SCHEMA, Namespace, ScriptSet
 from routebook.store.workers import open_namespace
 
 _log = logging.getLogger(__name__)
@@ -79,8 +80,15 @@ class Worker:
         self._replica = Replica(self._namespace, live)
         self.registry = Registry(self._namespace, self._replica, live, worker=self.name, metrics=self._metrics)
         self._replica.listen(ChangeLog(live.masked, self.registry.audit, self.name).log)
+        health = self.registry.store_health
         self._presence = Presence(
-            self._namespace, self._replica, self.name, _about(settings), on_unknown=self.registry.sessions.reopen
+            self._namespace,
+            self._replica,
+            self.name,
+            _about(settings),
+            health=health,
+            figures=self._figures,
+            on_unknown=self.registry.sessions.reopen,
         )
         self._leader = Leader(
             self._namespace,
@@ -92,7 +100,6 @@ class Worker:
             min_broker_changes=self.registry.min_broker_changes,
         )
         self._restoring = Restoring(self._namespace, self._replica, live, self.name)
-        health = self.registry.store_health
         self._self_check = SelfCheck(
             self._namespace, self._replica, live, self.name, metrics=self._metrics, health=health
         )
@@ -271,6 +278,7 @@ class Worker:
                 lag_seconds=lag_seconds,
             )
         )
+        self._metrics.tasks(len(asyncio.all_tasks()))
         self._metrics.limits(connections=self._live.current.max_connections, memory_bytes=memory_limit_bytes())
         self._metrics.log_lines_left_out(suppressed_lines())
         counts = self._replica.counts
@@ -285,6 +293,19 @@ class Worker:
             },
         )
 
+    def _figures(self) -> dict[str, object]:
+        """What this worker has done since its start, and how current it is, for `routebook top`. They are written with
+        its lease, so that every worker can show those of all.
+        """
+        lag_changes, lag_seconds = self._replica.lag()
+        return {
+            **asdict(self._metrics.activity()),
+            "sessions": len(self.registry.sessions),
+            "lag_changes": lag_changes,
+            "lag_seconds": round(lag_seconds, 3),
+            "at_ms": int(time.time() * 1000),
+        }
+
 
 def _about(settings: Settings) -> dict[str, object]:
     """Facts that `status` shows for each worker. The ports are the real ones, even when a setting is 0."""
@@ -292,6 +313,7 @@ def _about(settings: Settings) -> dict[str, object]:
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "version": __version__,
+        "layout": SCHEMA,
         "started_ms": int(time.time() * 1000),
         "remoting_port": settings.remoting_port,
         "http_port": settings.http_port,

@@ -65,6 +65,11 @@ class LiveSettings:
         check_together(self.current.model_copy(update={key: value}))
         return one.text(value)
 
+    def text_without_run_time(self, key: str) -> str:
+        """The value that is in force when the setting is not changed at run time. Empty for an unknown setting."""
+        one = catalogue.all_settings().get(key)
+        return one.text(getattr(self._loaded.settings, key)) if one else ""
+
     def apply(self, overrides: Mapping[str, str]) -> None:
         """Takes all run-time settings of the store. A missing one returns to its file or default value."""
         changes = {key: value for key, text in overrides.items() if (value := self._accepted(key, text)) is not None}

@@ -22,7 +22,10 @@ EXEMPT = {
     "ROUTEBOOK_CACERT": "the authorities that the command line trusts",
     "ROUTEBOOK_CERT": "the client certificate that the command line presents",
     "ROUTEBOOK_KEY": "the key of that certificate",
+    "ROUTEBOOK_CONTEXT": "which context the command line uses",
+    "ROUTEBOOK_CONTEXTS": "the file of those contexts",
     "ROUTEBOOK_LAKE": "which lake the pipeline uses",
+    "ROUTEBOOK_PIPELINE_SOCKET": "where the pipeline's warm session listens",
 }
 EXEMPT_PREFIXES = {"ROUTEBOOK_TEST_": "used by the test suite"}
 

@@ -14,8 +14,9 @@ from routebook.errors import InvalidInputError
 from routebook.model.broker import QueueData, Registration, RegistrationResult, Seat
 from routebook.model.names import Caller, check_name
 from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot
+from routebook.registry.administration import check_key_value
 from routebook.registry.registration import check_registration
-from routebook.registry.registry import Registry, check_key_value
+from routebook.registry.registry import Registry
 from routebook.snapshots.planning import GroupPlan, Plan, make_plan
 
 MAX_CONCURRENT: Final = 8

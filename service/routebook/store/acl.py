@@ -17,7 +17,7 @@ _CALLED = re.compile(r"(?:redis\.p?call|call_in_slices)\(\s*'(\w+)'")
 _CONNECTING: Final = ("client|setname", "ping", "role")
 _SCRIPTS: Final = ("eval", "evalsha", "script|load")
 _CHECKS: Final = ("config|get", "info", "time")
-_READS: Final = ("get", "hget", "hgetall", "hlen", "hmget", "hscan", "smembers", "zrange", "zscore")
+_READS: Final = ("get", "hget", "hgetall", "hlen", "hmget", "hscan", "smembers", "zmscore", "zrange", "zscore")
 _READS_OF_THE_HISTORY: Final = ("xlen", "xrange", "xread", "xrevrange")
 _TRIMMING: Final = ("hdel", "xtrim", "zremrangebyscore")
 

@@ -1,6 +1,6 @@
 """register_topic, delete_topic, set_write_permission: administration of topics.
 
-put_kv, delete_kv, import_kv, set_setting: key-values and run-time settings.
+put_kv, delete_kv, import_kv, set_setting, delete_setting: key-values and run-time settings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -129,3 +129,10 @@ async def import_kv(
 async def set_setting(namespace: Namespace, key: str, value: str, shown: str, *, caller: Caller) -> Outcome:
     """`shown` is the value as the history may show it: secrets are masked."""
     return Outcome.of(await namespace.run("set_setting", pack_caller(caller), key, value, shown))
+
+
+async def delete_setting(
+    namespace: Namespace, key: str, *, caller: Caller, shown: str = "", carried: bool = False
+) -> Outcome:
+    """`shown` replaces a value that the history may not show."""
+    return Outcome.of(await namespace.run("delete_setting", pack_caller(caller), key, shown, int(carried)))

@@ -23,13 +23,13 @@ _EMPTY_SCRIPT_SHA1 = hashlib.sha1(b"return", usedforsecurity=False).hexdigest()
 _PROBES = (
     "TIME; SCRIPT LOAD return; EVAL return 1 text",
     f"EVALSHA {_EMPTY_SCRIPT_SHA1} 1 text",
-    "SET text 1; SETNX text 1; GET text; TYPE text; EXISTS text; PEXPIRE text 60000; PERSIST text",
+    "SET text 1; SETNX text 1; GET text; TYPE text; EXISTS text; PEXPIRE text 60000; PTTL text; PERSIST text",
     "SET other 1; RENAME other text",
     "HSET hash f 1; PEXPIRE hash 60000; HSETNX hash f 1; HGET hash f; HMGET hash f; HGETALL hash",
     "HLEN hash; HEXISTS hash f",
     "HINCRBY hash f 1; HSCAN hash 0; HDEL hash f",
     "SADD set m; PEXPIRE set 60000; SISMEMBER set m; SMEMBERS set; SCARD set; SSCAN set 0; SREM set m",
-    "ZADD zset 1 m; PEXPIRE zset 60000; ZSCORE zset m; ZCARD zset; ZCOUNT zset 0 1; ZRANGE zset 0 1",
+    "ZADD zset 1 m; PEXPIRE zset 60000; ZSCORE zset m; ZMSCORE zset m; ZCARD zset; ZCOUNT zset 0 1; ZRANGE zset 0 1",
     "ZRANGEBYSCORE zset 0 1; ZREM zset m; ZREMRANGEBYSCORE zset 0 1",
     "XADD stream * d v; PEXPIRE stream 60000; XLEN stream; XRANGE stream - +; XREVRANGE stream + -",
     "XREAD STREAMS stream $; XTRIM stream MINID ~ 1",
@@ -46,6 +46,8 @@ class Finding:
     subject: str
     message: str
     advice: str = ""
+    command: str = ""
+    """What to type to fix it, or to see more of it."""
 
 
 _DISK_TROUBLE: Final = Finding(

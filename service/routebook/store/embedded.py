@@ -27,6 +27,7 @@ from routebook.errors import SettingsError, StoreUnavailableError
 from routebook.store import keeper
 
 LOCK_FILE = "store.lock"
+RUN_FOLDER = "run"
 MAX_SOCKET_PATH_BYTES = 100
 """The system's limit is 104 on macOS and 108 on Linux, including the zero byte at the end."""
 OWNER_GONE_WAIT_SECONDS = 20.0
@@ -49,6 +50,19 @@ def make_data_folder(folder: Path) -> Path:
 def make_temporary_folder() -> Path:
     """For data that is deleted at the end."""
     return Path(tempfile.mkdtemp(prefix="routebook-data-"))
+
+
+def make_lasting_run_folder(data_dir: Path, socket_file: str) -> Path:
+    """In the data folder, so that the socket has the same path after each start, and a second worker finds it again. If
+    that path is too long for a socket, another folder each time.
+    """
+    folder = data_dir / RUN_FOLDER
+    if len(os.fsencode(folder / socket_file)) > MAX_SOCKET_PATH_BYTES:
+        return make_run_folder(socket_file)
+    # What a killed server left behind; the lock says that none is running.
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 def make_run_folder(socket_file: str) -> Path:
@@ -253,7 +267,11 @@ class EmbeddedStore:
             self._port = _free_port()
         data_dir = make_data_folder(self._kept_dir) if self._kept_dir else make_temporary_folder()
         lock = lock_folder(data_dir)
-        run_dir = make_run_folder(SOCKET_FILE)
+        try:
+            run_dir = make_lasting_run_folder(data_dir, SOCKET_FILE) if self._kept_dir else make_run_folder(SOCKET_FILE)
+        except BaseException:
+            lock.close()
+            raise
         try:
             return _Running(run_dir, data_dir, lock, self._spawn(server, run_dir, data_dir, lock))
         except BaseException:
@@ -301,7 +319,9 @@ class EmbeddedStore:
 
     @staticmethod
     def _wait_until_it_answers(state: _Running, deadline: float) -> None:
-        while not _answers(state.run_dir / SOCKET_FILE):
+        # The server may answer before its keeper has written down the process id.
+        announced = state.run_dir / keeper.PROCESS_ID_FILE
+        while not (announced.exists() and _answers(state.run_dir / SOCKET_FILE)):
             if state.keeper.poll() is not None:
                 raise StoreUnavailableError(
                     f"The embedded store ended during its start: {_last_lines(state.data_dir / LOG_FILE)}",

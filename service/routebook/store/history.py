@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -134,9 +134,10 @@ async def read_changes(
     return await _parse_entries(reply[0][1]) if reply else []
 
 
-async def has_change(namespace: Namespace, ms: int, version: int) -> bool:
+async def find_change(namespace: Namespace, ms: int, version: int) -> Change | None:
     entry = f"{ms}-{version}"
-    return bool(await namespace.client.call("XRANGE", namespace.keys.changes, entry, entry))
+    found = await _parse_entries(await namespace.client.call("XRANGE", namespace.keys.changes, entry, entry))
+    return found[0] if found else None
 
 
 async def first_change(namespace: Namespace) -> tuple[int, int] | None:
@@ -169,6 +170,54 @@ async def find_id(namespace: Namespace, version: int, first: tuple[int, int], la
         else:
             high = middle - 1
     return low, version
+
+
+READ_BACK_BYTES: Final = 4 << 20
+"""Bytes per call when a stream is read from its end."""
+
+
+async def read_backward(
+    namespace: Namespace, key: str, last: str, *, max_entries: int
+) -> AsyncGenerator[tuple[tuple[int, int], bytes]]:
+    """Ids and payloads of at most `max_entries`, newest first, beginning with the id `last`. The first reply is small,
+    and later ones grow, because the size of an entry is unknown: up to 256 KiB.
+    """
+    count = 50
+    while max_entries > 0:
+        count = min(count, max_entries)
+        reply = await namespace.client.call("XREVRANGE", key, last, "-", "COUNT", count)
+        for entry_id, fields in reply:
+            yield split_id(entry_id.decode()), fields[1]
+        if len(reply) < count:
+            return
+        max_entries -= count
+        last = "(" + reply[-1][0].decode()
+        size = sum(len(fields[1]) for _, fields in reply)
+        count = max(1, min(1_000, count * 4, int(count * READ_BACK_BYTES / max(size, 1))))
+
+
+class BaselineSpan(NamedTuple):
+    """A complete baseline in the history."""
+
+    begin: int
+    """Version of its first entry."""
+    end: tuple[int, int]
+    """Id of its last entry."""
+
+
+async def find_baseline(namespace: Namespace, until_ms: int, *, max_entries: int) -> BaselineSpan | None:
+    """The newest baseline that was complete at that time. Searches `max_entries` at most, without parsing them."""
+    async for (ms, version), payload in read_backward(
+        namespace, namespace.keys.changes, str(until_ms), max_entries=max_entries
+    ):
+        if _BASELINE_END in payload:
+            change = parse_change(f"{ms}-{version}".encode(), payload)
+            if change.kind == "baseline-end":
+                return BaselineSpan(int(change.fields["begin"]), (ms, version))
+    return None
+
+
+_BASELINE_END: Final = b'"baseline-end"'
 
 
 ENTRIES_PER_TRIM: Final = 2_000
@@ -245,6 +294,13 @@ async def read_history_state(namespace: Namespace) -> HistoryState:
         unreadable_readers=[name for name, reader in known.items() if reader is None],
         now_ms=int(now[0]) * 1000 + int(now[1]) // 1000,
     )
+
+
+async def forget_reader(namespace: Namespace, name: str) -> bool:
+    """Deletes the position of a reader, which then no longer delays trimming. A running reader writes its position
+    again. Nothing else changes, so this needs no script and no entry in the history.
+    """
+    return bool(await namespace.client.call("HDEL", namespace.keys.readers, name))
 
 
 def _reader(name: str, position: str) -> Reader | None:
@@ -398,3 +454,36 @@ async def append_heartbeat_gaps(
     joined = "[" + ",".join(rows) + "]"
     reply = await namespace.run("append_heartbeat_gaps", compact_json(worker), span_ms, joined, max_bytes)
     return int(reply[1])
+
+
+class SeatGaps(NamedTuple):
+    """The heartbeat gaps of one seat in about one minute, counted by one worker."""
+
+    from_ms: int
+    to_ms: int
+    broker_id: int
+    gaps: int
+    max_ms: int
+
+
+MAX_GAP_ENTRIES: Final = 500
+"""Entries of the stream that are searched for one group. A worker of a usual fleet writes one each minute."""
+
+
+async def read_heartbeat_gaps(namespace: Namespace, broker: str, since_ms: int) -> list[SeatGaps]:
+    """The gaps of one group, oldest first."""
+    found: list[SeatGaps] = []
+    named = f'"b":{json.dumps(broker, ensure_ascii=False)},'.encode()
+    async for (ms, _), payload in read_backward(namespace, namespace.keys.pulse, "+", max_entries=MAX_GAP_ENTRIES):
+        if ms < since_ms:
+            break
+        if named not in payload:
+            continue
+        entry = msgspec.json.decode(payload)
+        found += [
+            SeatGaps(entry["from_ms"], entry["to_ms"], row["i"], row["n"], row["max"])
+            for row in entry["rows"]
+            if row["b"] == broker
+        ]
+        await asyncio.sleep(0)
+    return found[::-1]

@@ -9,7 +9,7 @@
 | `staged:<random>` | hash | a queue table that is being staged; expires after a minute |
 | `staged-changes:<random>` | hash | queue items of its history, in chunks: `kind:<n>`, `items:<n>`; expires too |
 | `mapping:<host>`, `mapped` | hash, set | topic → static-topic mapping as JSON; the hosts that have mappings |
-| `instance:<cluster>/<addr>` | hash | broker, id, inc, timeout, ha, dv, source, digests and the rev they hold for |
+| `instance:<cluster>/<addr>` | hash | broker, id, inc, since, timeout, ha, dv, source, digests and their rev |
 | `filters` | hash | `<cluster>/<addr>` → filter servers as JSON list |
 | `heartbeats`, `deadlines` | sorted set | `<cluster>/<addr>` by last heartbeat; by deadline, on the deadline clock |
 | `sessions:<worker>` | hash | `<cluster>/<addr>` → `<stamp> <incarnation>`: the worker has a connection of it |

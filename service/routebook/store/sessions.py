@@ -99,6 +99,21 @@ async def open_sessions(
     return tuple(Status(status) for status in reply[2])
 
 
+SESSIONS_PER_READ: Final = 1000
+
+
+async def read_sessions(namespace: Namespace, worker: str) -> list[OpenedSession]:
+    """The sessions of this worker in the store. Those opened or closed meanwhile may be missing or repeated."""
+    key, cursor, found = namespace.keys.of("sessions", worker), b"0", list[OpenedSession]()
+    while True:
+        cursor, flat = await namespace.client.call("HSCAN", key, cursor, "COUNT", SESSIONS_PER_READ)
+        for name, value in zip(flat[::2], flat[1::2], strict=True):
+            stamp, _, incarnation = text(value).partition(" ")
+            found.append(OpenedSession(text(name), incarnation, int(stamp)))
+        if cursor == b"0":
+            return found
+
+
 async def close_sessions(
     namespace: Namespace, worker: str, sessions: Sequence[EndedSession]
 ) -> tuple[tuple[Status, LostConnection | None], ...]:
@@ -118,9 +133,9 @@ async def close_sessions(
 
 async def resolve_lost_connections(namespace: Namespace, lost: Sequence[LostConnection]) -> int:
     """Ends their investigation: the deadlines decide. Returns how many were pending."""
-    arguments: list[str] = []
+    arguments: list[str | int] = []
     for connection in lost:
-        arguments += [connection.cluster, connection.address, connection.incarnation]
+        arguments += [connection.cluster, connection.address, connection.incarnation, connection.lost_ms]
     return CountedOutcome.of(await namespace.run("resolve_lost_connections", *arguments)).count
 
 

@@ -38,7 +38,14 @@ async def open_namespace(namespace: Namespace) -> HistoryHead:
             advice="Start a Routebook at least as new as the one that wrote it, or set another ROUTEBOOK_NAMESPACE.",
         )
     if int(reply[5]) < SCHEMA:
-        await namespace.run("migrate_namespace", SCHEMA)
+        migration = await namespace.run("migrate_namespace", SCHEMA)
+        if status_of(migration) is Status.REFUSED:
+            running = ", ".join(text(worker) for worker in migration[2])
+            raise StoreUnsuitableError(
+                f"Workers of an older version are running on this namespace ({running}). They cannot run beside this "
+                "version, because it changes the layout of the store.",
+                advice="Stop all of them, wait ten seconds for any that were killed, and start this version again.",
+            )
     return HistoryHead(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2]), SCHEMA)
 
 
@@ -47,6 +54,8 @@ class Renewal:
     head: HistoryHead
     is_known: bool
     """False: it is the worker's first renewal, or the worker was removed meanwhile, with its sessions."""
+    is_held: bool
+    """Whether removals are held until an operator decides."""
 
 
 WORKER_LEASE_MS: Final = 10_000
@@ -57,7 +66,8 @@ async def renew_worker_lease(
     namespace: Namespace, worker: str, lease_ms: int, about: str, *, caller: Caller
 ) -> Renewal:
     reply = await namespace.run("renew_worker_lease", pack_caller(caller), worker, lease_ms, about)
-    return Renewal(HistoryHead(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2])), bool(reply[5]))
+    head = HistoryHead(text(reply[3]), text(reply[4]), int(reply[1]), int(reply[2]))
+    return Renewal(head, is_known=bool(reply[5]), is_held=bool(reply[6]))
 
 
 async def remove_worker(namespace: Namespace, worker: str, *, caller: Caller, lease: str = "") -> Status:

@@ -37,6 +37,8 @@ PRIMARY_CHECK_SECONDS = 5.0
 """How often Sentinel or Cluster is asked whether the primary in use is still the primary."""
 DOUBT_PAUSE_SECONDS = 1.0
 """The least time between two such questions, however many writes are refused meanwhile."""
+REFUSALS_APART_SECONDS = 3.0
+"""A worker writes at least once a second. After this time without a refusal, writes are accepted again."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ class StoreClient:
         self._primary_in_doubt = asyncio.Event()
         self._not_before = 0.0
         self._last_answer = time.monotonic()
+        self._refused_since = self._last_refusal = float("-inf")
         self._epoch = 0
         self._closed = False
 
@@ -75,6 +78,13 @@ class StoreClient:
     def answer_age_ms(self) -> int:
         """Time since the last answer, or since `open` if there was none."""
         return int((time.monotonic() - self._last_answer) * 1000)
+
+    def cut_off_ms(self) -> int:
+        """How long the primary has refused writes because it lost its replicas; 0 if it does not. Another primary may
+        have been promoted where this worker cannot see it.
+        """
+        now = time.monotonic()
+        return int((now - self._refused_since) * 1000) if now - self._last_refusal < REFUSALS_APART_SECONDS else 0
 
     async def open(self) -> None:
         """Connects, or raises StoreUnavailableError with the reason. Either way, later calls connect by themselves."""
@@ -157,8 +167,9 @@ class StoreClient:
             self._resolver.point_at(error.text, links.address)
         if error.wants_new_connection:
             self._drop(links)
-        if error.code == "NOREPLICAS":
+        if error.is_cut_off:
             self._primary_in_doubt.set()
+            self._refused()
         return error.redirected
 
     async def _connected(self, deadline: float) -> LinkSet:
@@ -225,6 +236,7 @@ class StoreClient:
         )
         await links.open()
         self._links = links
+        self._last_refusal = float("-inf")
         self._epoch += 1
         self._answered()
         return links
@@ -282,6 +294,12 @@ class StoreClient:
 
     def _answered(self) -> None:
         self._last_answer = time.monotonic()
+
+    def _refused(self) -> None:
+        now = time.monotonic()
+        if now - self._last_refusal >= REFUSALS_APART_SECONDS:
+            self._refused_since = now
+        self._last_refusal = now
 
     def _drop(self, links: LinkSet) -> None:
         if self._links is links:

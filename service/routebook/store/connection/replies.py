@@ -58,6 +58,11 @@ class StoreRefusedError(StoreRefusalError):
         return self.code in _NEEDS_NEW_CONNECTION
 
     @property
+    def is_cut_off(self) -> bool:
+        """The primary has lost its replicas. It may be on the wrong side of a partition."""
+        return self.code == "NOREPLICAS"
+
+    @property
     def redirected(self) -> bool:
         """Another server accepts this command: it may be sent again."""
         return self.code in _REDIRECTED

@@ -2,9 +2,9 @@
 
 import pytest
 
-from routebook.client import answers
 from routebook.model.broker import BrokerGroup, QueueData
 from routebook.protocol.body_json import BodyError
+from routebook.remoting_client import answers
 from tests.protocol.golden_frames import golden_frames
 
 GROUP = BrokerGroup("broker-a", "DefaultCluster", addresses={0: "10.0.0.1:10911"})

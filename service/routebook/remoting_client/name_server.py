@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from routebook.client import answers
-from routebook.client.remoting_client import TIMEOUT_MS, RemotingClient
 from routebook.errors import PeerUnavailableError
 from routebook.model.broker import BrokerGroup, TopicRoute
 from routebook.protocol.body_json import BodyError
 from routebook.protocol.frame import Ext, RequestCode, Response, ResponseCode
+from routebook.remoting_client import answers
+from routebook.remoting_client.connection import TIMEOUT_MS, RemotingClient
 
 MAX_ATTEMPTS: Final = 5
 """Attempts while the server responds that it is busy (code 2)."""

@@ -1,0 +1,1 @@
+"""The remoting protocol from the client's side: requests to other name servers, and notifications to brokers."""
