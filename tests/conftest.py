@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.figures import Figures
 from tests.support.run_store import KINDS, RunStore, choose_store, embedded_store
 from tests.support.servers import Server, find_servers
 
@@ -84,6 +85,18 @@ def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
     store = embedded_store(server.path) if server else request.config.stash[STORE_KEY]
     yield store.start()
     store.stop()
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest) -> Figures:
+    """Reports what the test measured, and compares it with what is required."""
+    return Figures(request.node.nodeid)
+
+
+@pytest.fixture
+def seed(figure: Figures) -> int:
+    """The seed of the test's random choices; `make chaos ARGS="--row N --seed S"` repeats a run."""
+    return figure.choose_seed()
 
 
 @pytest.fixture

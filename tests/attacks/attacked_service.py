@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import psutil  # type: ignore[import-untyped]
 
-from tests.remoting.port import BROKER_A, lookup, registration_body
+from tests.remoting.port import BROKER_A, registration_body
 from tests.runtime.running import Running
 from tests.support.peers import Answer, Peer
 
@@ -103,35 +103,6 @@ class HealthyBroker:
         while True:
             await self.register()
             await asyncio.sleep(every_s)
-
-
-class Lookups:
-    """Looks a topic up every few milliseconds, and keeps the codes of the answers and how long they took."""
-
-    def __init__(self, peer: Peer, topic: str) -> None:
-        self._peer = peer
-        self._topic = topic
-        self.codes: set[int] = set()
-        self._seconds: list[float] = []
-
-    async def run(self, seconds: float) -> float:
-        """Returns the 99th percentile of the latency in this time."""
-        self._seconds = []
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            began = time.monotonic()
-            self.codes.add((await lookup(self._peer, self._topic)).code)
-            self._seconds.append(time.monotonic() - began)
-            await asyncio.sleep(0.005)
-        return self.p99
-
-    @property
-    def p99(self) -> float:
-        return sorted(self._seconds)[int(len(self._seconds) * 0.99)]
-
-    @property
-    def longest(self) -> float:
-        return max(self._seconds)
 
 
 def block(content: bytes) -> bytes:

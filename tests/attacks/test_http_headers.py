@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.attacked_service import MIB, HighestMemory, Lookups, attacked_service, connect, connect_http
+from tests.attacks.attacked_service import MIB, HighestMemory, attacked_service, connect, connect_http
+from tests.attacks.lookups import Lookups
 from tests.remoting.port import register
 from tests.support.peers import Peer
 
@@ -48,8 +49,7 @@ async def test_endless_headers_are_refused(
         await connect_http(service) as attacker,
     ):
         await register(peer)
-        lookups = Lookups(peer, "TopicA")
-        async with HighestMemory(service) as memory:
+        async with Lookups(service, "TopicA") as lookups, HighestMemory(service) as memory:
             looking = asyncio.create_task(lookups.run(3))
             await send(attacker, *pieces)
             assert await status_of(attacker) in (0, 400, 431)

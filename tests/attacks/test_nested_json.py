@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.attacked_service import HighestMemory, Lookups, attacked_service, connect, connect_http
+from tests.attacks.attacked_service import HighestMemory, attacked_service, connect, connect_http
+from tests.attacks.lookups import Lookups
 from tests.remoting.port import register
 
 SIZE = 47_000_000
@@ -40,9 +41,8 @@ async def test_a_large_body_stops_no_lookup_and_takes_no_memory(
         await connect_http(service) as attacker,
     ):
         await register(peer)
-        lookups = Lookups(peer, "TopicA")
-        await lookups.run(0.5)
-        async with HighestMemory(service) as memory:
+        async with Lookups(service, "TopicA") as lookups, HighestMemory(service) as memory:
+            await lookups.run(0.5)
             looking = asyncio.create_task(lookups.run(3))
             await attacker.send(head.encode(), body)
             status = int((await attacker.read_to_end()).split(b" ", 2)[1])

@@ -95,4 +95,4 @@ def test_a_changed_permission_is_shown(caplog: pytest.LogCaptureFixture, before:
 
 
 def test_other_kinds_are_shown_with_all_their_fields(caplog: pytest.LogCaptureFixture, before: Table) -> None:
-    assert "{'from_ms': 1, 'to_ms': 2}" in logged(caplog, before, "expiry-paused", from_ms=1, to_ms=2)
+    assert "expiry: paused for 2 s" in logged(caplog, before, "expiry-paused", from_ms=1, to_ms=2001)

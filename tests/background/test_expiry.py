@@ -132,6 +132,23 @@ async def test_a_hold_ends_when_the_brokers_send_heartbeats_again(store_url: str
         assert not (await worker.registry.expiry_state()).held
 
 
+async def test_a_hold_does_not_count_removed_brokers_that_are_back(store_url: str, namespace_name: str) -> None:
+    """Four are removed, the fifth is held. When the four are back, one dead broker is no mass removal."""
+    async with running_worker(store_url, namespace_name, **FAST, hold_window_ms=2000) as worker:
+        instance_names = [await register_numbered(worker, n) for n in range(12)]
+        worker.lead()
+        for n in range(4):
+            await make_due(worker.namespace, instance_names[n])
+            await until(lambda: len(shown(worker)) == 11 - n)  # noqa: B023 - called in this turn only
+        await make_due(worker.namespace, instance_names[4])
+        await until(lambda: _is_held(worker))
+        for n in range(4):
+            await register_numbered(worker, n)
+        await until(lambda: "broker-4" not in shown(worker))
+        assert len(shown(worker)) == 11
+        assert not (await worker.registry.expiry_state()).held
+
+
 async def test_the_limits_of_a_hold_change_at_run_time(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name, **FAST) as worker:
         await worker.registry.change_setting("hold_percent", "100", CALLER)

@@ -10,11 +10,11 @@ from typing import Protocol
 
 import httpx
 
-from routebook.client.answers import read_route
 from routebook.errors import PeerUnavailableError
 from routebook.model.broker import MASTER_ID
 from routebook.protocol.body_json import BodyError
 from routebook.protocol.frame import RequestCode, ResponseCode
+from routebook.remoting_client.answers import read_route
 from routebook.simulate.client import ServerConnection
 from tests.balancing.results import ClientResult, KindResult
 from tests.protocol.plain_frames import framed
@@ -83,7 +83,8 @@ class GoAwayClient:
 
 class LegacyClient:
     """Like RocketMQ's clients of 4.9, which do not know GO_AWAY: if the connection ends during a request, it asks once
-    more.
+    more, after a pause. A process that is killed closes its sockets one after the other, and the kernel may still
+    accept a connection that follows within microseconds, and reset it: such a second attempt would prove nothing.
     """
 
     def __init__(self, address: str, route: Route, result: ClientResult) -> None:
@@ -104,6 +105,8 @@ class LegacyClient:
                 await self.close()
                 if attempt == 2:
                     self._result.failed.append(repr(error))
+                else:
+                    await asyncio.sleep(PAUSE_S)
                 continue
             self._result.retried += attempt - 1
             self._result.count_answer(self._route.difference(body) if code == ResponseCode.SUCCESS else f"code {code}")

@@ -25,6 +25,7 @@ from tests.balancing.clients import ClientPool, GoAwayClient, HttpClient, Legacy
 from tests.balancing.results import KindResult
 from tests.balancing.verdicts import assert_no_lookup_failed, assert_only_lookups_in_flight_failed
 from tests.faults.broker_process import register_all
+from tests.support.figures import Figures
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -87,7 +88,7 @@ def removals(service: BalancedService) -> list[dict[str, Any]]:
     return [change for change in changes(service) if change["kind"] == "broker-removed"]
 
 
-async def test_replacing_all_workers_fails_no_lookup(service: BalancedService) -> None:
+async def test_replacing_all_workers_fails_no_lookup(service: BalancedService, figure: Figures) -> None:
     async with looking_up(service, "replaced") as results:
         for number in range(WORKERS):
             assert await asyncio.to_thread(service.workers[number].stop) == 0
@@ -96,6 +97,8 @@ async def test_replacing_all_workers_fails_no_lookup(service: BalancedService) -
     for result in results.values():
         # Legacy clients are served until a drain ends; a lookup in flight at that moment is retried.
         assert_no_lookup_failed(result, retries=WORKERS)
+        figure(f"{result.kind} clients: lookups", result.answered)
+        figure(f"{result.kind} clients: lookups lost", len(result.failed), exactly=0)
     assert results["go_away"].moved > 0
     assert results["legacy"].reconnected + results["legacy"].retried > 0
 
@@ -118,7 +121,7 @@ async def test_a_draining_worker_serves_its_clients_and_gets_no_new_ones(service
         assert_no_lookup_failed(result, retries=1)
 
 
-async def test_a_killed_worker_fails_only_lookups_in_flight(service: BalancedService) -> None:
+async def test_a_killed_worker_fails_only_lookups_in_flight(service: BalancedService, figure: Figures) -> None:
     async with looking_up(service, "killed") as results:
         connected = await asyncio.to_thread(service.open_connections, 1)
         await asyncio.to_thread(service.workers[1].kill)
@@ -126,6 +129,11 @@ async def test_a_killed_worker_fails_only_lookups_in_flight(service: BalancedSer
         print(f"\nHAProxy noticed the death after {took_s:.2f} s", end="")
     print(f"\nIt had {connected} connections", end="")
     assert_only_lookups_in_flight_failed(results, connected=connected, worker_share=WORKER_SHARE)
+    figure("HAProxy noticed the death after", took_s, "s")
+    for kind in ("go_away", "one_shot"):
+        figure(f"{kind} clients: lookups in flight that were lost", len(results[kind].failed), at_most=WORKER_SHARE)
+    for kind in ("legacy", "http"):
+        figure(f"{kind} clients (they retry): lookups lost", len(results[kind].failed), exactly=0)
 
 
 async def test_the_history_names_the_real_peer(service: BalancedService) -> None:

@@ -23,7 +23,7 @@ def assert_enough_were_answered(result: KindResult) -> None:
 def assert_no_lookup_failed(result: KindResult, *, retries: int) -> None:
     """`retries` is the number of workers that ended: a legacy client may repeat one lookup for each of them."""
     assert_enough_were_answered(result)
-    assert result.failed == []
+    assert not result.failed, f"{result.kind}: {len(result.failed)} lookups failed: {result.failed[:5]}"
     most = result.most_retries_of_one
     assert most <= retries, f"{result.kind}: a client retried {most} lookups, allowed are {retries}"
 

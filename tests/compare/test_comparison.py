@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from routebook.client.name_server import NameServer
 from routebook.compare.collecting import CollectOptions
 from routebook.compare.comparison import Comparison, compare_servers
 from routebook.errors import PeerUnavailableError
-from tests.client.canned_server import CannedServer, broker_data, one_broker, queue_data, route
+from routebook.remoting_client.name_server import NameServer
+from tests.remoting_client.canned_server import CannedServer, broker_data, one_broker, queue_data, route
 
 TIMEOUT_MS = 30_000
 """Timeout of one request. Both servers and the client share this process, which may have to wait for a processor."""

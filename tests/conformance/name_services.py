@@ -4,6 +4,7 @@ Behind the balancer are two workers of Routebook on one store. With ROUTEBOOK_TE
 name server instead: a test that fails there as well is wrong.
 """
 
+import asyncio
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from routebook.model.identity import Credentials, Identity
+from routebook.model.names import Caller
+from routebook.store.connection.client import StoreClient
+from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
+from routebook.store.identities import put_identity
+from routebook.store.keys import Keys
+from routebook.store.namespace import Namespace, ScriptSet, Status
 from tests.conformance.frames import Frame, FrameLog
 from tests.conformance.java_processes import START_SECONDS, ApacheNameServer
 from tests.runtime.running import Running
@@ -162,6 +170,20 @@ class RoutebookFleet:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def add_identity(self, identity: Identity, credentials: Credentials) -> None:
+        asyncio.run(self._add_identity(identity, credentials))
+
+    async def _add_identity(self, identity: Identity, credentials: Credentials) -> None:
+        keys = Keys(self.namespace)
+        client = StoreClient(StoreUrl.parse(self.store.url), slot_key=keys.meta, timeout_ms=5_000, connections=1)
+        await client.open()
+        try:
+            namespace = Namespace(client, keys, ScriptSet.load())
+            outcome, _ = await put_identity(namespace, identity, credentials, caller=Caller("test"))
+            assert outcome.status is Status.DONE
+        finally:
+            await client.close()
 
     def new_worker(self, folder: Path, *arguments: str) -> Worker:
         """A worker of this fleet that is neither started nor behind the balancer."""

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from routebook.client.name_server import NameServer
-from routebook.client.remoting_client import RemotingClient
+from routebook.remoting_client.connection import RemotingClient
+from routebook.remoting_client.name_server import NameServer
 from tests.conformance.conftest import Release
 from tests.conformance.java_processes import ApacheNameServer, Broker, mqadmin
 from tests.runtime.running import Running, run
+from tests.support.figures import Figures
 from tests.support.waiting import until, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
@@ -68,7 +69,7 @@ def migration(release: Release, tmp_path: Path, store_url: str, namespace_name: 
     return Migration(release("5.5.0"), tmp_path, store_url, namespace_name)
 
 
-async def test_a_fleet_moves_to_routebook_and_back(migration: Migration, tmp_path: Path) -> None:
+async def test_a_fleet_moves_to_routebook_and_back(migration: Migration, tmp_path: Path, figure: Figures) -> None:
     old = migration.old
     with old, migration.broker as broker:
         wait_until(lambda: broker.address in migration.admin("clusterList", "-n", old.address), "the broker registers")
@@ -121,7 +122,7 @@ async def test_a_fleet_moves_to_routebook_and_back(migration: Migration, tmp_pat
             (tmp_path / "old" / "kvConfig.json").write_text(json.dumps({"configTable": key_values}))
             old.start()
             seconds = await seconds_to_full_routes(old.address, {"TBW102", "TopicM", "broker-a"})
-            print(f"Apache's name server has all routes again after {seconds:.1f} s")
+            figure("Apache's name server has all routes again after", seconds, "s", at_most=BACK_SECONDS)
             code, output = migration.routebook("compare", old.address)
             assert [line.split()[:2] for line in output.splitlines()[1:-1]] == [["topic", "AtNameServer"]], output
             migration.service.stop()

@@ -1,19 +1,12 @@
 """Real brokers, clients and mqadmin at a service that demands signatures of every request."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from routebook.model.identity import Credentials, Identity, Role
-from routebook.model.names import Caller
 from routebook.remoting.signatures import sign, signed_text
-from routebook.store.connection.client import StoreClient
-from routebook.store.connection.url import StoreUrl
-from routebook.store.identities import put_identity
-from routebook.store.keys import Keys
-from routebook.store.namespace import Namespace, ScriptSet, Status
 from tests.conformance.conftest import Release
 from tests.conformance.frames import ask
 from tests.conformance.jars import UnavailableError, go_program
@@ -47,26 +40,13 @@ def signing_as(name: str) -> tuple[str, str]:
     return f"-Daccess.key={key_of(name)}", f"-Dsecret.key={SECRET}"
 
 
-async def add_identities(store_url: str, namespace_name: str) -> None:
-    keys = Keys(namespace_name)
-    client = StoreClient(StoreUrl.parse(store_url), slot_key=keys.meta, timeout_ms=5_000, connections=1)
-    await client.open()
-    try:
-        namespace = Namespace(client, keys, ScriptSet.load())
-        for name, role in ROLES.items():
-            credentials = Credentials(access_key=key_of(name), secret=SECRET)
-            outcome, _ = await put_identity(namespace, Identity(name, role), credentials, caller=Caller("test"))
-            assert outcome.status is Status.DONE
-    finally:
-        await client.close()
-
-
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoutebookFleet]:
     """Two workers that listen on all addresses and answer nothing without a signature."""
     flags = ("--remoting-access", "signed", "--connection-grace-ms", "200")
     with RoutebookFleet(tmp_path_factory.mktemp("signed") / "names", flags=flags) as fleet:
-        asyncio.run(add_identities(fleet.store.url, fleet.namespace))
+        for name, role in ROLES.items():
+            fleet.add_identity(Identity(name, role), Credentials(access_key=key_of(name), secret=SECRET))
         yield fleet
 
 

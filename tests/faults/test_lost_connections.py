@@ -17,6 +17,7 @@ from routebook.store.namespace import Namespace
 from tests.architecture.sources import ROOT
 from tests.runtime.running import Running
 from tests.support.fault_proxy import FaultProxy
+from tests.support.figures import Figures
 from tests.support.tcp_balancer import TcpBalancer
 from tests.support.waiting import until
 
@@ -129,7 +130,9 @@ def _port_of(worker: Running) -> int:
     return int(worker.remoting.rpartition(":")[2])
 
 
-async def test_a_killed_broker_is_removed_everywhere_within_the_grace_time_and_a_second(site: Site) -> None:
+async def test_a_killed_broker_is_removed_everywhere_within_the_grace_time_and_a_second(
+    site: Site, figure: Figures
+) -> None:
     broker = await site.start_broker("broker-1")
     await site.start_broker("broker-2")
     await until(lambda: site.all_list("broker-1", "broker-2"))
@@ -138,7 +141,8 @@ async def test_a_killed_broker_is_removed_everywhere_within_the_grace_time_and_a
     (removed,) = await site.removals()
     assert removed.fields["cause"] == "connection-lost"
     # Both times are by the store's clock.
-    assert removed.ms - removed.fields["lost_ms"] < GRACE_MS + 1000
+    took_ms = removed.ms - removed.fields["lost_ms"]
+    figure("a killed process was removed after", took_ms / 1000, "s", at_most=GRACE_MS / 1000 + 1)
     await until(lambda: site.has(removed_refused=1))
 
 

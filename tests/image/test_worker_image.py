@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from routebook import __version__
-from routebook.client.name_server import NameServer
+from routebook.remoting_client.name_server import NameServer
 from tests.architecture.sources import ROOT
 from tests.image.conftest import STORE
 from tests.image.containers import RESTRICTED, Container, build_tools, setuid_programs
@@ -36,7 +36,7 @@ async def test_the_readmes_first_steps_work(worker: Container) -> None:
     with http(worker) as client:
         assert client.put(BROKER_A, json=BODY_A).json()["status"] == "changed"
         assert client.put(BROKER_A, json=BODY_A).json()["status"] == "unchanged"
-        assert "broker-a   0  127.0.0.11:10911" in worker.output("routebook", "brokers")
+        assert "broker-a   0  master  127.0.0.11:10911" in worker.output("routebook", "brokers")
         route = client.get("/v1/routes/TopicA").json()
         assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "127.0.0.11:10911"}
         assert client.get("/v1/routes/Nowhere").status_code == 404

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import httpx
 
-from routebook.client.remoting_client import RemotingClient
 from routebook.model.broker import DataVersion, QueueData
 from routebook.protocol.frame import Ext, RequestCode, ResponseCode
+from routebook.remoting_client.connection import RemotingClient
 from routebook.simulate.broker import registration_body, registration_ext
 from tests.runtime.running import Running
 

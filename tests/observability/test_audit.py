@@ -129,7 +129,7 @@ SEAT = {"cluster": "east", "broker": "b", "id": 0, "addr": "127.0.0.1:1"}
         ),
         (
             {"kind": "write-permission", "broker": "b", "rule": "clear-write", "perm": 2, "touched": 3, "before": [6]},
-            "3 topics of b: perm 6 -> perm without write",
+            "3 topics of b: perm 6 -> without write",
         ),
         (
             {"kind": "kv-deleted", "namespace": "n", "key": "k", "before_sha1": "0123456789abcdef"},

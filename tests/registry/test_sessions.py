@@ -1,11 +1,15 @@
 """Sessions in the store follow the connections of a worker, also through failures of the store."""
 
+import asyncio
+
 import pytest
 
 from routebook.errors import StoreUnavailableError
 from routebook.registry import sessions as sessions_module
+from routebook.replica.feed import Feed
 from routebook.store.history import changes_between
 from routebook.store.recovery import begin_history
+from routebook.store.sessions import LostConnection
 from tests.reference.build import A, registration, version
 from tests.registry.fleets import fleet, outcomes
 from tests.support.broker_hosts import BrokerHosts
@@ -203,6 +207,77 @@ async def test_sessions_that_a_failover_lost_are_opened_again(store_url: str, na
         await begin_history(worker.namespace, history=history)
         await until(lambda: worker.replica.history != history)
         await until(lambda: _has_session(worker, worker, INSTANCE_NAME))
+
+
+async def test_sessions_lost_without_a_change_of_the_history_are_opened_again(
+    store_url: str, namespace_name: str
+) -> None:
+    """A failover may lose nothing but heartbeats and sessions. The history is the same afterwards."""
+    async with running_worker(store_url, namespace_name) as worker:
+        await register(worker.registry, registration(), connection=FakeConnection())
+        for _ in range(2):  # for the first one, the worker's first look at the history would be enough
+            await worker.client.call("DEL", worker.namespace.keys.of("sessions", worker.name))
+            await lose_connections_to_the_store(worker)
+            await until(lambda: _has_session(worker, worker, INSTANCE_NAME))
+
+
+async def test_sessions_that_came_before_their_instances_are_opened_at_the_end_of_a_recovery(
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an emptied store a session is refused until its instance is there again."""
+    async with running_worker(store_url, namespace_name) as worker:
+        await register(worker.registry, registration(), connection=FakeConnection())
+        await asyncio.sleep(3 * sessions_module.WATCH_S)
+        with monkeypatch.context() as recovering:
+            recovering.setattr(Feed, "is_recovering", True)
+            await asyncio.sleep(3 * sessions_module.WATCH_S)
+            await worker.client.call("DEL", worker.namespace.keys.of("sessions", worker.name))
+            await asyncio.sleep(3 * sessions_module.WATCH_S)
+            assert await _has_no_session(worker)
+        await until(lambda: _has_session(worker, worker, INSTANCE_NAME))
+
+
+async def test_a_closed_session_that_a_failover_brings_back_is_closed_again(
+    store_url: str, namespace_name: str
+) -> None:
+    """Otherwise a broker would seem to be connected here for as long as this worker runs."""
+    async with running_worker(store_url, namespace_name) as worker:
+        connection = FakeConnection()
+        await register(worker.registry, registration(), connection=connection)
+        key = worker.namespace.keys.of("sessions", worker.name)
+        session = await worker.client.call("HGET", key, INSTANCE_NAME)
+        loss = LostConnection(INSTANCE_NAME, "broker-a", 0, incarnation_of(worker), 1)
+        for _ in range(2):  # the second time, while the loss waits to be reported again
+            worker.registry.sessions.connection_closed(connection)
+            await until(lambda: _has_no_session(worker))
+            await worker.client.call("HSET", key, INSTANCE_NAME, session)
+            await lose_connections_to_the_store(worker)
+            worker.registry.sessions._report_again(loss)
+            await until(lambda: _has_no_session(worker))
+
+
+async def test_a_session_that_is_being_opened_is_not_closed(store_url: str, namespace_name: str) -> None:
+    """Its call has been carried out, and the reply has not arrived, when the sessions are compared."""
+    async with running_worker(store_url, namespace_name) as worker:
+        await register(worker.registry, registration())
+        sessions, connection = worker.registry.sessions, FakeConnection()
+        key = worker.namespace.keys.of("sessions", worker.name)
+        with sessions.opening(connection, INSTANCE_NAME) as opening:
+            session = f"{opening.mark.stamp} {incarnation_of(worker)}"
+            await worker.client.call("HSET", key, INSTANCE_NAME, session)
+            sessions.reopen()
+            await until(lambda: not sessions._must_compare)
+            opening.opened(incarnation_of(worker))
+        sessions.reopen()
+        await until(lambda: not sessions._must_compare)
+        assert await stored_sessions(worker) == {INSTANCE_NAME: incarnation_of(worker)}
+
+
+async def lose_connections_to_the_store(worker: InProcessWorker) -> None:
+    epoch = worker.client.epoch
+    for link in worker.client._open_links.copy():
+        link.end("the store failed over")
+    await until(lambda: worker.client.epoch != epoch)
 
 
 async def test_a_session_of_a_closed_connection_is_not_opened_again(store_url: str, namespace_name: str) -> None:

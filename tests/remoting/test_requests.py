@@ -1,6 +1,8 @@
 """Every request code over the port: its answer and its effect."""
 
+import asyncio
 import json
+import logging
 import time
 import zlib
 
@@ -350,3 +352,29 @@ async def test_an_invalid_frame_closes_the_connection(port: PortUnderTest, peer:
     peer.write(peer.request(106, {"x": "y" * 200_000}))
     assert await peer.is_closed()
     assert sum(port.server.port.violations.values()) == 1
+
+
+# -- what is no frame
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD"])
+async def test_an_http_request_is_answered_with_the_http_port(
+    method: str, port: PortUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
+        writer.write(f"{method} /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        answer = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"This is the RocketMQ port; HTTP is on port 8080.\n")
+    assert "An HTTP request arrived on the RocketMQ port" in caplog.text
+
+
+async def test_another_impossible_length_gets_no_answer(port: PortUnderTest) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
+    writer.write(b"GETX" + bytes(20))
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+    writer.close()
+    await writer.wait_closed()

@@ -313,6 +313,32 @@ async def test_lost_changes_are_noticed_even_when_new_ones_reach_the_same_versio
         assert replica.view.groups.keys() == {"broker-a", "broker-b", "broker-c"}
 
 
+async def test_lost_changes_are_noticed_even_when_new_ones_get_the_same_id(
+    namespace: Namespace, store_url: str
+) -> None:
+    """While the store's clock is behind the last entry, all entries get the time of that one."""
+    ahead = 4_000_000_000_000
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
+    ):
+        await register(namespace, A)
+        await namespace.client.call("HSET", namespace.keys.meta, "ms", ahead)
+        await register(namespace, A, topics=topics("more"))
+        snapshot = await take_snapshot(namespace)
+        await replica.wait_for(await register(namespace, B, broker="broker-b"), 20_000)
+        before, position = replica.history, replica.position
+        await proxy.refuse()
+        await fall_back(namespace, snapshot)
+        assert await register(namespace, C, broker="broker-c") == position.version
+        assert (await read_history_head(namespace)).ms == position.ms == ahead
+        await proxy.accept()
+        await until(lambda: replica.history != before)
+        await caught_up(namespace, replica)
+        assert replica.counts.lost_tails == 1
+        assert replica.table.groups.keys() == {"broker-a", "broker-c"}
+
+
 async def test_an_unreadable_entry_does_not_stop_the_replica(namespace: Namespace) -> None:
     async with following(namespace) as replica:
         await replica.wait_for(await register(namespace, A), 20_000)

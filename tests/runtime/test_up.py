@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from routebook.runtime.start import typed_command
 from tests.runtime.running import Running, descendants, eventually_ended, processes, run
+from tests.support.waiting import wait_until
 
 
 def test_up_serves_and_keeps_its_data_across_restarts(tmp_path: Path) -> None:
@@ -36,11 +38,58 @@ def test_up_binds_loopback_and_prints_its_ports(tmp_path: Path) -> None:
         assert settings["redis_url"]["origin"] == "embedded"
 
 
-def test_the_effective_settings_are_logged_with_secrets_masked(tmp_path: Path) -> None:
+def test_the_start_log_is_short_at_info(tmp_path: Path) -> None:
     with Running("up", "--admin-token", "hunter2", folder=tmp_path) as service:
+        first = next(line for line in service.log.splitlines() if "starts" in line)
+        assert "set: " in first
+        assert "admin_token" in first
+        assert len(first) < 300
+        assert "broker_timeout_ms" not in service.log
+        assert "hunter2" not in service.log
+
+
+def test_the_effective_settings_are_logged_at_debug_with_secrets_masked(tmp_path: Path) -> None:
+    with Running("up", "--admin-token", "hunter2", "--log-level", "debug", folder=tmp_path) as service:
         assert "broker_timeout_ms=120000" in service.log
         assert "admin_token=" in service.log
         assert "hunter2" not in service.log
+
+
+def test_a_second_worker_survives_a_restart_of_up(tmp_path: Path) -> None:
+    """The socket of the embedded store has the same path after each start."""
+    folder = tmp_path / "second"
+    folder.mkdir()
+    with Running("up", folder=tmp_path) as first:
+        first.register("broker-a", "TopicA")
+        rows = first.get("/v1/settings").json()["settings"]
+        url = next(one["value"] for one in rows if one["key"] == "redis_url")
+        assert url == f"unix://{tmp_path}/.routebook/run/store.sock"
+        assert f"store      {url}" in first.output
+        with Running("serve", "--redis-url", url, "--bind-address", "127.0.0.1", folder=folder) as second:
+            assert first.stop(signal.SIGINT) == 0
+            with Running("up", folder=tmp_path) as again:
+                again.register("broker-b", "TopicB")
+                wait_until(lambda: second.get("/v1/routes/TopicB").status_code == 200, "the second worker sees it")
+                assert again.stop(signal.SIGINT) == 0
+
+
+def test_up_prints_commands_as_they_are_typed_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / ".venv" / "bin" / "routebook"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert typed_command(str(script), tmp_path) == ".venv/bin/routebook"
+    assert typed_command(".venv/bin/routebook", tmp_path) == ".venv/bin/routebook"
+    assert typed_command(str(script), tmp_path / "elsewhere") == str(script)
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert typed_command(str(script), tmp_path) == "routebook"
+    with Running("up", folder=tmp_path) as service:
+        command = f"{sys.executable} -m routebook status --url {service.http}"
+        assert command in service.output
+        assert run(*command.split()[3:], cwd=tmp_path).returncode == 0
 
 
 def test_kill_9_of_the_parent_leaves_no_process(tmp_path: Path) -> None:

@@ -99,6 +99,8 @@ def test_a_secret_under_a_mistyped_name_is_not_shown() -> None:
         "ROUTEBOOK_CACERT",
         "ROUTEBOOK_CERT",
         "ROUTEBOOK_KEY",
+        "ROUTEBOOK_CONTEXT",
+        "ROUTEBOOK_CONTEXTS",
         "ROUTEBOOK_SERVICE_HOST",
         "ROUTEBOOK_SERVICE_PORT_HTTP",
         "ROUTEBOOK_PORT_8080_TCP_ADDR",

@@ -11,7 +11,7 @@ import pytest
 
 from routebook.simulate.client import LateResponseError, ServerConnection, SimulatedClient
 from routebook.simulate.records import Counts, Journal, Latencies
-from tests.client.canned_server import CannedServer
+from tests.remoting_client.canned_server import CannedServer
 from tests.support.peers import server_playing
 from tests.support.waiting import until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from routebook.cli.main import run
-from tests.client.canned_server import CannedServer, serving
+from tests.remoting_client.canned_server import CannedServer, serving
 from tests.runtime.running import START_SECONDS, Running
 from tests.support.simulated import first_address, lines_of, table_of
 from tests.support.waiting import until

@@ -18,7 +18,7 @@ from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
 from routebook.store.history import (
     changes_between,
-    has_change,
+    find_change,
     read_baseline_state,
     read_changes,
     read_history_state,
@@ -27,6 +27,7 @@ from routebook.store.history import (
 )
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace, ScriptSet
+from routebook.store.presences import read_presences
 from routebook.store.reads import read_groups, read_service_state
 from routebook.store.recovery import begin_history, mark_restored, restore_kv, restore_queues, restore_settings
 from routebook.store.registration import STAGE_FROM_TOPICS, heartbeat_broker
@@ -95,9 +96,10 @@ async def do_everything(store: EmbeddedStore) -> None:
         await use_rare_ways(namespace)
         state = await read_history_state(namespace)
         await read_service_state(namespace)
+        await read_presences(namespace, {"east/127.0.0.8:1": "incarnation"})
         await read_baseline_state(namespace)
         await request_baseline(namespace, "operator")
-        await has_change(namespace, 1, 1)
+        await find_change(namespace, 1, 1)
         await changes_between(namespace, 0, 10)
         await trim_history(namespace, state, state.newest)
     finally:
@@ -144,6 +146,7 @@ async def test_a_worker_does_everything_under_the_rule(store: EmbeddedStore) -> 
         assert errors == []
         await register(one.registry, registration("127.0.0.8:1", broker="live", timeout_ms=1_000))
         await one.registry.status()
+        assert await one.registry.presences([one.registry.broker("live")])
         await until(lambda: "live" not in one.registry.brokers(), timeout_s=20)
     assert refusals(store) == []
 
@@ -159,6 +162,7 @@ def test_a_service_starts_works_and_stops_under_the_rule(store: EmbeddedStore, t
         service.put("/v1/kv/ns/key", {"value": "text"}).raise_for_status()
         service.put("/v1/settings/hold_percent", {"value": 90}).raise_for_status()
         document = service.get("/v1/snapshot").raise_for_status()
+        assert service.get("/v1/brokers").json()["brokers"][0]["members"][0]["health"] == "ok"
         service.delete("/v1/clusters/demo/brokers/broker-a/0").raise_for_status()
         assert service.get("/v1/status").json()["leader"]
         assert document.content

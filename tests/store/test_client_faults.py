@@ -127,7 +127,7 @@ async def test_a_refused_connection_fails_at_once_and_is_retried_with_pauses(
 
 async def test_a_slow_store_delays_calls_without_queueing_them(proxy: FaultProxy, client: StoreClient) -> None:
     """With one call at a time per connection, 8 calls would be served per round trip, which would take 19 s."""
-    proxy.delay_s = 0.15
+    proxy.delay(0.15)
     begun = time.monotonic()
     answers = await asyncio.gather(*[client.call("ECHO", str(n), timeout_ms=20_000) for n in range(500)])
     assert answers == [str(n).encode() for n in range(500)]

@@ -120,6 +120,24 @@ async def test_a_value_under_the_new_name_is_kept(namespace: Namespace) -> None:
     assert await read_settings(namespace) == {"mass_disconnect_percent": "50", "mass_disconnect_minimum": "7"}
 
 
+async def test_a_namespace_on_which_older_workers_run_is_not_migrated(namespace: Namespace) -> None:
+    """They would not find the time of earlier pauses under its new name, and expire brokers too early."""
+    await write_layout_1(namespace)
+    await namespace.client.call("HSET", namespace.keys.meta, "deaf_ms", 0)
+    now_ms = int((await namespace.client.call("TIME"))[0]) * 1000
+    workers, about = namespace.keys.table("workers"), namespace.keys.table("workers:about")
+    await namespace.client.call(
+        "ZADD", workers, now_ms + 10_000, "older", now_ms + 10_000, "new", now_ms - 1000, "dead"
+    )
+    await namespace.client.call("HSET", about, "older", '{"version":"0.1.0"}', "new", '{"layout":2}')
+    before = await every_key(namespace)
+    with pytest.raises(StoreUnsuitableError, match=r"Workers of an older version are running .*\(older\)"):
+        await open_namespace(namespace)
+    assert await every_key(namespace) == before
+    await namespace.client.call("ZREM", workers, "older")
+    assert (await open_namespace(namespace)).schema == SCHEMA
+
+
 async def test_workers_that_start_together_migrate_once(namespace: Namespace) -> None:
     await write_layout_1(namespace)
     statuses: list[Status | None] = []

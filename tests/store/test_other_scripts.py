@@ -1,8 +1,8 @@
 """Topics, key-values, settings, opening a namespace, and restoring after a loss of data."""
 
 from routebook.model.broker import QueueData
-from routebook.store.administration import delete_kv, delete_topic, put_kv, register_topic, set_setting
-from routebook.store.history import changes_between, first_change, has_change, read_history_state, trim_history
+from routebook.store.administration import delete_kv, delete_setting, delete_topic, put_kv, register_topic, set_setting
+from routebook.store.history import changes_between, find_change, first_change, read_history_state, trim_history
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_history_head, read_kv, read_settings
 from routebook.store.recovery import begin_history, mark_restored, restore_kv, restore_queues, restore_settings
@@ -77,6 +77,28 @@ async def test_the_history_has_a_setting_in_its_shown_form(namespace: Namespace)
     assert (await newest(namespace)).fields["value"] == "***"
 
 
+async def test_a_deleted_setting_leaves_its_value_in_the_history(namespace: Namespace) -> None:
+    await set_setting(namespace, "some_key", "7", "7", caller=CALLER)
+    assert (await delete_setting(namespace, "some_key", caller=CALLER)).status is Status.DONE
+    assert await read_settings(namespace) == {}
+    fields = (await newest(namespace)).fields
+    assert (fields["kind"], fields["key"], fields["value"], fields["before"]) == (
+        "settings-changed",
+        "some_key",
+        None,
+        "7",
+    )
+    assert (await delete_setting(namespace, "some_key", caller=CALLER)).status is Status.UNKNOWN
+    # Workers may still show what the store has lost: then the deletion is recorded for them.
+    assert (await delete_setting(namespace, "some_key", caller=CALLER, carried=True)).status is Status.DONE
+
+
+async def test_a_deleted_secret_setting_is_masked_in_the_history(namespace: Namespace) -> None:
+    await set_setting(namespace, "some_key", "hidden", "***", caller=CALLER)
+    await delete_setting(namespace, "some_key", caller=CALLER, shown="***")
+    assert "hidden" not in str((await newest(namespace)).fields)
+
+
 async def test_a_store_gets_one_identity_and_one_history(namespace: Namespace) -> None:
     first, second = await open_namespace(namespace), await open_namespace(namespace)
     assert first == second
@@ -142,8 +164,8 @@ async def test_changes_are_found_by_version_after_trimming_too(namespace: Namesp
     assert [change.version for change in await changes_between(namespace, 0, 2)] == [26, 27]
     first = await first_change(namespace)
     assert first is not None
-    assert await has_change(namespace, *first)
-    assert not await has_change(namespace, first[0], 3)
+    assert await find_change(namespace, *first)
+    assert not await find_change(namespace, first[0], 3)
 
 
 async def test_versions_continue_after_all_entries_were_trimmed(namespace: Namespace) -> None:

@@ -22,6 +22,7 @@ from routebook.store.workers import acquire_lease, release_lease, remove_worker,
 from tests.properties.plain_worker import CALLER, PlainWorker
 from tests.reference.build import A, B, C, registration
 from tests.support.scripts import NO_BRAKE, deadline_of, history, kinds, make_due, make_old, meta, newest
+from tests.support.waiting import until
 
 INSTANCE_NAME = registration(A).instance_name
 
@@ -410,3 +411,23 @@ async def test_an_address_under_two_clusters_keeps_its_seat_under_the_groups_own
     group = (await read_groups(namespace, {"broker-a": None}))["broker-a"].group
     assert group is not None
     assert group.addresses == {0: A}
+
+
+async def test_a_dead_leader_is_replaced_although_the_clock_was_set_back(namespace: Namespace) -> None:
+    """The lease of the dead leader then ends an hour later. Another worker that asks for it shortens it."""
+    _, lease = await acquire_lease(namespace, "worker-1", 3_600_000)
+    is_ours, in_force = await acquire_lease(namespace, "worker-2", 100)
+    assert (is_ours, in_force) == (False, lease)
+    await until(lambda: _acquires(namespace, "worker-2"))
+
+
+async def _acquires(namespace: Namespace, worker: str) -> bool:
+    is_ours, _ = await acquire_lease(namespace, worker, 100)
+    return is_ours
+
+
+async def test_a_living_leader_keeps_a_lease_that_was_shortened(namespace: Namespace) -> None:
+    _, lease = await acquire_lease(namespace, "worker-1", 3_600_000)
+    await acquire_lease(namespace, "worker-2", 60_000)
+    assert await renew_lease(namespace, lease, 3_600_000)
+    assert await namespace.client.call("PTTL", namespace.keys.table("leader")) > 60_000

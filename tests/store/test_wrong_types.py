@@ -15,6 +15,7 @@ from routebook.model.broker import QueueData
 from routebook.model.identity import Credentials, Identity, Role
 from routebook.store.administration import (
     delete_kv,
+    delete_setting,
     delete_topic,
     import_kv,
     put_kv,
@@ -124,10 +125,12 @@ async def _resolve(namespace: Namespace) -> None:
 
 
 async def _unregister(namespace: Namespace, one: Any, cause: Any) -> None:
-    removal = Removal(one.cluster, one.broker, one.broker_id, one.address, cause=cause, lost_ms=1)
+    removal = Removal(one.cluster, one.broker, one.broker_id, one.address, cause=cause)
     if cause == "connection-lost":
         incarnation = await _incarnation(namespace, one.instance_name)
-        removal = Removal(one.cluster, one.broker, one.broker_id, one.address, incarnation, cause=cause, lost_ms=1)
+        ended = EndedSession(one.instance_name, incarnation, 9, 10)
+        ((_, lost),) = await close_sessions(namespace, WORKER, [ended])
+        removal = lost.removal() if lost else removal
     await unregister_brokers(namespace, [(removal, CALLER)], NO_BRAKE)
 
 
@@ -158,6 +161,7 @@ OPERATIONS: dict[str, Operation] = {
     "delete_kv": lambda n, _: delete_kv(n, "ns", "key", caller=CALLER),
     "import_kv": lambda n, _: import_kv(n, [("ns", "k", "v")], file="f" * 64, start=0, is_last=True, caller=CALLER),
     "set_setting": lambda n, _: set_setting(n, "hold_percent", "91", "91", caller=CALLER),
+    "delete_setting": lambda n, _: delete_setting(n, "hold_percent", caller=CALLER),
     "put_identity": lambda n, _: put_identity(
         n, Identity("new", Role.READ), Credentials(token_sha256="1" * 64), caller=CALLER
     ),

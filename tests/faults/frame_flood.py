@@ -1,0 +1,113 @@
+"""Sends fuzzed frames to a remoting port over many connections, and prints how many as JSON.
+
+python -m tests.faults.frame_flood ADDRESS SEED SECONDS
+"""
+
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+from tests.protocol.fuzzing import frames
+from tests.protocol.plain_frames import framed
+from tests.support.peers import Peer
+
+FRAMES = 200
+"""In one connection, before the frame that is refused."""
+
+
+@dataclass
+class Sent:
+    frames: int = 0
+    connections: int = 0
+    unanswered: int = 0
+
+
+def random_frame(source: random.Random) -> bytes:
+    kind = source.randrange(6)
+    if kind == 0:
+        return frames.json_frame(source)
+    if kind == 1:
+        return frames.deep_frame(source)
+    if kind == 2:
+        return frames.wrong_binary_frame(source)
+    if kind == 3:
+        return frames.wrong_prefix(source)
+    values = ",".join(f'"{name}":{source.choice(frames.VALUES)}' for name in source.sample(frames.KEYS, 3))
+    code = source.choice([105, 105, 105, 322, 901, 999, -1, 2**31 - 1])
+    ext = f'{{"topic":{source.choice(frames.VALUES)}}}'
+    header = f'{{"code":{code},"opaque":{source.randrange(1000)},"extFields":{ext}'
+    return framed((header + ("}" if kind == 4 else f",{values}}}")).encode("utf-8", "surrogatepass"))
+
+
+async def is_refused(address: str, frame: bytes) -> bool:
+    """Whether the port closes the connection after this frame. Otherwise it answers the lookup that follows."""
+    async with await Peer.connect(address) as peer:
+        peer.write(frame + peer.request(105, {"topic": "all"}))
+        async with asyncio.timeout(1):
+            received = b""
+            while b'"opaque":1' not in received:
+                part = await peer.reader.read(65_536)
+                if not part:
+                    return True
+                received += part
+    return False
+
+
+async def sorted_frames(address: str, source: random.Random) -> tuple[list[bytes], list[bytes]]:
+    """Random frames after which the port goes on reading, and others that it refuses. Those that announce more than
+    they have, so that the port waits for the rest, are left out.
+    """
+    accepted: list[bytes] = []
+    refused: list[bytes] = []
+    candidates = iter([random_frame(source) for _ in range(1500)])
+
+    async def sort() -> None:
+        for frame in candidates:
+            try:
+                (refused if await is_refused(address, frame) else accepted).append(frame)
+            except ConnectionError:
+                refused.append(frame)
+            except TimeoutError:
+                continue
+
+    await asyncio.gather(*(sort() for _ in range(50)))
+    return accepted, refused
+
+
+async def flood(address: str, seed: int, seconds: float) -> Sent:
+    """Each connection sends frames that the port reads to the end, then one that it refuses, and reads until the port
+    closes it. So every frame that is counted was read.
+    """
+    source, sent = random.Random(seed), Sent()
+    accepted, refused = await sorted_frames(address, source)
+    blobs = [b"".join([*source.choices(accepted, k=FRAMES), source.choice(refused)]) for _ in range(400)]
+    deadline = time.monotonic() + seconds
+
+    async def connections() -> None:
+        while time.monotonic() < deadline:
+            try:
+                async with asyncio.timeout(20), await Peer.connect(address) as peer:
+                    peer.write(source.choice(blobs))
+                    while await peer.reader.read(65_536):
+                        pass
+            except OSError:
+                # A reset is a refusal as well.
+                pass
+            except TimeoutError:
+                sent.unanswered += 1
+                continue
+            sent.frames += FRAMES + 1
+            sent.connections += 1
+
+    await asyncio.gather(*(connections() for _ in range(8)))
+    return sent
+
+
+if __name__ == "__main__":
+    os.nice(5)
+    to, seed, seconds = sys.argv[1:]
+    print(json.dumps(asdict(asyncio.run(flood(to, int(seed), float(seconds))))))

@@ -1,0 +1,1 @@
+"""Checks the TLA+ model in `docs/model` with TLC, and that it finds missing protections."""

@@ -1,0 +1,408 @@
+"""The invariants I1 to I9, named as in the list of faults, checked while a plan runs and after its calm.
+
+What the service promises has conditions, and each check states them: a broker may be removed when it was silent for its
+timeout, or when its connection was lost and its address could not be dialled, and so on. `Removals` has these reasons.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from routebook.errors import NotFoundError, RoutebookError, StoreError
+from routebook.store.connection.link import Word
+from routebook.store.namespace import Status
+from tests.simulation.fleet import GRACE_S, NAMESPACE, RECOVERY_WINDOW_S, TIMEOUT_S, Ack, Broker, Worker
+from tests.simulation.lua_store import MemoryStore
+from tests.simulation.memory_values import SortedSet, Stream
+from tests.simulation.plan import Event
+
+if TYPE_CHECKING:
+    from tests.simulation.network import StoreServer
+    from tests.simulation.world import World
+
+PREFIX: Final = f"rb:{{{NAMESPACE}}}:".encode()
+KNOWN_AFTER_S: Final = 5.0
+"""After this time, every worker either knows a topic or is out of touch with the store."""
+PAUSE_COUNTS_S: Final = 6.0
+"""Outages from this length on stop the deadline clock. The scripts need 5 s without a renewal."""
+DISTURBED_S: Final = GRACE_S + 6.0
+"""How long a cut between a broker and a worker may still decide about the broker: a grace, a dial, and delays."""
+LATE_REQUEST_S: Final = 30.0
+"""A request may wait as long in a worker that is suspended."""
+LEASE_ARGUMENT: Final = {
+    "scan_deadlines": 1,
+    "expire_brokers": 1,
+    "hold_expiry": 1,
+    "release_expiry": 2,
+    "adopt_lost_connections": 1,
+    "remove_empty_groups": 1,
+    "remove_worker": 1,
+    "begin_baseline": 1,
+    "append_baseline": 1,
+    "end_baseline": 1,
+}
+"""Scripts of the leader → position of the lease among their arguments."""
+
+
+FORMER_ADDRESS_S = 10.0
+"""After a loss of writes: the longest outage of a failover, and three registrations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    invariant: str
+    at: float
+    text: str
+
+    def __str__(self) -> str:
+        return f"At {self.at:5.1f} s {self.invariant} is violated: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    violation: Violation | None
+    trace: int
+    """Equal for equal runs: a checksum of every script that ran, with its time."""
+    steps: int
+    registrations: int
+    lookups: int
+    answered: int
+
+
+class Checker:
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._names = {world.scripts[name].sha1: name for name in world.scripts.names}
+        self._names |= {world.scripts[name].source: name for name in world.scripts.names}
+        self._violation: Violation | None = None
+        self._trace = 0
+        self._registrations = self._lookups = self._answered = 0
+        self._lost_writes_at: float | None = None
+        self._split_until = 0.0
+        self._known_since: dict[str, float] = {}
+        """Broker → since when the store has had it, and has lost nothing."""
+        self._disturbed_until: dict[str, float] = {}
+        """Host of a broker → how long a cut may still decide about it."""
+        self._removed_at: dict[str, float] = {}
+        """Address → when the store last recorded its removal."""
+        self._deleted_topics: set[str] = set()
+        self._tokens: set[int] = set()
+        self._highest_token = 0
+        self._clock_went_back = False
+        self._leases: dict[int, bytes] = {}
+        """Server → the lease granted last."""
+        self._last_entry: dict[int, tuple[int, int]] = {}
+        self._shown: dict[str, dict[str, str]] = {}
+        """Start of a worker → address → group that readers are shown."""
+        self._positions: dict[str, tuple[str, str, int]] = {}
+        self._outages: list[list[float]] = []
+
+    def violated(self, invariant: str, text: str) -> None:
+        """The first violation ends the run."""
+        if self._violation is None:
+            self._violation = Violation(invariant, self._world.loop.now, text)
+        self._world.loop.stopped = True
+
+    def result(self, steps: int) -> Result:
+        return Result(self._violation, self._trace, steps, self._registrations, self._lookups, self._answered)
+
+    # -- what happens
+
+    def event(self, event: Event, worker: Worker | None, broker: Broker | None) -> None:
+        if broker is not None and event.kind in ("cut-broker", "isolate-broker"):
+            until = event.at + event.values["seconds"] + DISTURBED_S
+            self._disturbed_until[broker.host] = max(until, self._disturbed_until.get(broker.host, 0.0))
+        if event.values.get("jump", 0.0) < 0:
+            self._clock_went_back = True
+
+    def topic_deleted(self, topic: str) -> None:
+        self._deleted_topics.add(topic)
+
+    def store_lost_writes(self, has_kept: Callable[[Ack], bool], until: float = 0.0) -> None:
+        """`has_kept` says which registrations the store still has. `until`: it is split as long."""
+        for broker in self._world.brokers.values():
+            broker.acks_were_lost(has_kept, self._world.store)
+        self._lost_writes_at = self._world.loop.now
+        self._split_until = max(self._split_until, until)
+        self._known_since.clear()
+        server = self._world.store
+        lease = server.store.values.get(PREFIX + b"leader")
+        self._leases[id(server)] = lease if isinstance(lease, bytes) else b""
+        self._last_entry[id(server)] = _last_id(server.store)
+
+    def registered(self, broker: Broker) -> None:
+        self._registrations += 1
+        if self._world.loop.now >= self._split_until:
+            self._known_since.setdefault(broker.name, self._world.loop.now)
+
+    def is_held(self) -> bool:
+        return b"held_since_ms" in _hash(self._world.store.store, b"expiry")
+
+    # -- after each script
+
+    def script_ran(self, server: "StoreServer", words: Sequence[Word], reply: Any) -> None:
+        name = self._names[str(words[1])]
+        self._trace = zlib.crc32(f"{self._world.loop.now:.6f} {name} {type(reply)}".encode(), self._trace)
+        if isinstance(reply, StoreError):
+            if "NOSCRIPT" not in str(reply):
+                self.violated("background", f"{name} failed: {reply}")
+            return
+        if name == "acquire_lease" and reply[0] == Status.DONE:
+            self._lease_granted(server, reply[2])
+        elif name in LEASE_ARGUMENT and reply[0] != Status.FENCED:
+            self._leader_wrote(server, name, str(words[4 + LEASE_ARGUMENT[name]]))
+        if server.store.appended:
+            self._read_new_entries(server)
+
+    def _lease_granted(self, server: "StoreServer", lease: bytes) -> None:
+        token = int(lease.split(b":")[0])
+        if token in self._tokens:
+            self.violated("I7", f"the fencing token {token} was granted twice.")
+        if token <= self._highest_token and not self._clock_went_back:
+            self.violated("I7", f"the fencing token {token} is not above {self._highest_token}.")
+        self._tokens.add(token)
+        self._highest_token = max(token, self._highest_token)
+        self._leases[id(server)] = lease
+
+    def _leader_wrote(self, server: "StoreServer", name: str, lease: str) -> None:
+        newest = self._leases.get(id(server), b"")
+        if lease and lease.encode() != newest:
+            self.violated("I7", f"{name} was accepted with the lease {lease}, after {newest.decode()} was granted.")
+
+    def _read_new_entries(self, server: "StoreServer") -> None:
+        stream = server.store.values.get(PREFIX + b"changes")
+        if not isinstance(stream, Stream):
+            return
+        last, new = self._last_entry.get(id(server), (0, 0)), []
+        for entry_id, fields in reversed(stream.entries):
+            if entry_id <= last:
+                break
+            new.append(fields[1])
+        self._last_entry[id(server)] = stream.last
+        for payload in reversed(new):
+            change = msgspec.json.decode(payload)
+            if change["kind"] == "broker-removed":
+                self._broker_removed(server, change)
+
+    # -- I1
+
+    def _broker_removed(self, server: "StoreServer", change: dict[str, Any]) -> None:
+        address, cause = change["addr"], change["cause"]
+        self._removed_at[address] = self._world.loop.now
+        broker = self._healthy(address)
+        if broker is None:
+            return
+        if self._world.loop.now < self._split_until:
+            return  # the store that the broker registered with is another one
+        if cause == "unregistered" and self._world.loop.now - broker.unregistered_at < LATE_REQUEST_S:
+            return  # a worker that was suspended carried out a request that was sent before the last registration
+        if cause == "connection-lost":
+            if self._disturbed_until.get(broker.host, 0.0) >= self._world.loop.now:
+                return
+            instance_name = f"{NAMESPACE}/{address}".encode()
+            new = server.store.values.get(PREFIX + b"new-instances")
+            if isinstance(new, SortedSet) and instance_name in new.scores:
+                return  # not established: removed whatever listens there
+        if self._was_silent(broker):
+            return
+        self.violated(
+            "I1",
+            f"{broker.name} sends heartbeats, the last {self._silence(broker):.1f} s ago, and is removed ({cause}).",
+        )
+
+    def _healthy(self, address: str) -> Broker | None:
+        brokers = self._world.brokers.values()
+        return next((one for one in brokers if one.address == address and one.is_healthy), None)
+
+    def _silence(self, broker: Broker) -> float:
+        """Seconds without a registration that was accepted, without the outages of the service."""
+        now, since = self._world.loop.now, broker.acked_at
+        if since is None:
+            return inf
+        outages = (max(0.0, end - max(begin, since)) for begin, end in self._outages if end - begin >= PAUSE_COUNTS_S)
+        return now - since - sum(outages)
+
+    def _was_silent(self, broker: Broker) -> bool:
+        return self._silence(broker) >= TIMEOUT_S
+
+    def watch_service(self) -> None:
+        """Called every few tenths of a second."""
+        now = self._world.loop.now
+        if any(self._can_write(worker) for worker in self._world.workers.values()):
+            return
+        if self._outages and now - self._outages[-1][1] < 1.0:
+            self._outages[-1][1] = now
+        else:
+            self._outages.append([now, now])
+
+    def _can_write(self, worker: Worker) -> bool:
+        if not (worker.process.is_alive and worker.is_ready) or worker.process.is_suspended:
+            return False
+        is_cut = self._world.network.is_cut(worker.place, "store")
+        return not is_cut and self._world.primary_of(worker.place).is_up
+
+    # -- after each change of what readers are shown
+
+    def view_changed(self, worker: Worker) -> None:
+        if not worker.replica.complete:
+            return
+        self._check_versions(worker)
+        self._check_whole_registrations(worker)
+        self._check_shown_seats(worker)
+
+    def _check_versions(self, worker: Worker) -> None:
+        position = worker.replica.position
+        identity, history, version = self._positions.get(worker.name, ("", "", 0))
+        if (identity, history) == (position.identity, position.history) and position.version < version:
+            self.violated("I6", f"{worker.name} went back from version {version} to {position.version}.")
+        self._positions[worker.name] = (position.identity, position.history, position.version)
+
+    def _check_whole_registrations(self, worker: Worker) -> None:
+        view = worker.replica.view
+        for group in self._world.configs:
+            if group not in view.groups:
+                continue
+            queues = {
+                topic: data.read_queues
+                for topic, data in view.queues_of(group).items()
+                if topic.startswith(f"{group}-")
+            }
+            wanted = {f"{group}-{number}" for number in range(3)} - self._deleted_topics
+            if queues and (len(set(queues.values())) > 1 or not wanted <= queues.keys()):
+                self.violated("I3", f"{worker.name} shows half of a registration of {group}: {queues}.")
+
+    def _check_shown_seats(self, worker: Worker) -> None:
+        shown = {
+            address: group.name for group in worker.replica.view.groups.values() for address in group.addresses.values()
+        }
+        missing = self._shown.get(worker.name, {}).keys() - shown.keys()
+        self._shown[worker.name] = shown
+        for address in sorted(missing):
+            broker = self._healthy(address)
+            if broker is not None and not self._may_vanish(broker, worker):
+                self.violated("I1", f"{worker.name} does not show {broker.name} any more, which sends heartbeats.")
+
+    def _may_vanish(self, broker: Broker, worker: Worker) -> bool:
+        """Its removal was recorded, and checked then. Or the store has lost it, and the recovery window is over. Or the
+        store has lost its registration at a new address: it has the former address again, until the next registration.
+        """
+        now = self._world.loop.now
+        group = worker.replica.view.groups.get(broker.group)
+        has_former_address = group is not None and broker.broker_id in group.addresses
+        if has_former_address and now - max(self._lost_writes_at or -100.0, self._split_until) < FORMER_ADDRESS_S:
+            return True
+        if now - self._removed_at.get(broker.address, -100.0) < 30.0:
+            return True
+        lost_at = self._lost_writes_at
+        if lost_at is not None and (broker.acked_at or 0.0) <= lost_at + 0.5:
+            return now - lost_at >= 0.9 * RECOVERY_WINDOW_S
+        return False
+
+    # -- I5
+
+    def looked_up(self, worker: Worker, broker: Broker, topic: str) -> None:
+        self._lookups += 1
+        try:
+            worker.process.call(worker.registry.find_route, topic)
+            self._answered += 1
+        except NotFoundError:
+            if self._is_known(broker, topic):
+                self.violated("I5", f"{worker.name} answers that {topic} does not exist, which {broker.name} has.")
+        except RoutebookError:
+            pass
+
+    def _is_known(self, broker: Broker, topic: str) -> bool:
+        now = self._world.loop.now
+        known_since = self._known_since.get(broker.name)
+        if not broker.is_healthy or broker.broker_id != 0 or topic in self._deleted_topics:
+            return False
+        if known_since is None or now - known_since < KNOWN_AFTER_S or now < self._split_until + KNOWN_AFTER_S:
+            return False
+        if now - self._removed_at.get(broker.address, -100.0) < TIMEOUT_S:
+            return False
+        return topic.encode() in _hash(self._world.store.store, f"queues:{broker.group}".encode())
+
+    # -- after the calm
+
+    def check_end(self) -> None:
+        world, store = self._world, self._world.store.store
+        workers = [worker for worker in world.workers.values() if worker.process.is_alive]
+        if not all(worker.is_ready for worker in workers) or len(workers) != world.plan.workers:
+            self.violated("I8", "not all workers serve after the calm.")
+            return
+        for worker in workers:
+            self._check_settled(worker)
+        for broker in world.brokers.values():
+            self._check_broker(broker, workers)
+        digests = {worker.name: worker.replica.table.digest for worker in workers}
+        if len(set(digests.values())) > 1:
+            self.violated("I4", f"the tables differ: {digests}.")
+        self._check_store(store, workers)
+        if world.reader:
+            world.reader.check()
+
+    def _check_settled(self, worker: Worker) -> None:
+        replica, store = worker.replica, self._world.store.store
+        version = int(_hash(store, b"meta").get(b"version", b"0"))
+        if not replica.current or replica.is_recovering:
+            state = "is recovering" if replica.is_recovering else "does not follow the store"
+            self.violated("I4", f"{worker.name} {state} after the calm.")
+        elif replica.version != version:
+            self.violated("I4", f"{worker.name} shows version {replica.version}, and the store has {version}.")
+        tasks = sum(not task.done() for task in worker.process.tasks)
+        if tasks > 25:
+            self.violated("I8", f"{worker.name} has {tasks} tasks after the calm.")
+
+    def _check_broker(self, broker: Broker, workers: Sequence[Worker]) -> None:
+        for worker in workers:
+            view = worker.replica.view
+            group = view.groups.get(broker.group)
+            shown = group.addresses.get(broker.broker_id) if group else None
+            if not broker.is_running:
+                if shown is not None:
+                    self.violated("I2", f"{worker.name} still shows {broker.name}, which is dead.")
+            elif shown != broker.address:
+                self.violated("I9", f"{worker.name} shows {shown} as {broker.name}, which is at {broker.address}.")
+            elif broker.broker_id == 0:
+                config = self._world.configs[broker.group]
+                queues = {topic: data.read_queues for topic, data in view.queues_of(broker.group).items()}
+                if any(queues.get(topic) != config for topic in broker.topics):
+                    self.violated("I9", f"{worker.name} shows {queues} for {broker.name}, which has {config} queues.")
+
+    def _check_store(self, store: MemoryStore, workers: Sequence[Worker]) -> None:
+        names = {worker.name.encode() for worker in workers}
+        leases = store.values.get(PREFIX + b"workers")
+        known = set(leases.scores) if isinstance(leases, SortedSet) else set()
+        if known != names:
+            self.violated("I8", f"the store has the workers {sorted(known)}, and {sorted(names)} run.")
+        for key in store.values:
+            if key.startswith(PREFIX + b"sessions:") and key[len(PREFIX) + 9 :] not in names:
+                self.violated("I8", f"sessions of a worker are left: {key.decode()}.")
+        for worker in workers:
+            bound = {
+                name.encode(): incarnation.encode()
+                for name, incarnation in worker.registry.sessions._bindings.incarnations()
+            }
+            sessions = _hash(store, b"sessions:" + worker.name.encode())
+            stored = {name: value.split(b" ")[1] for name, value in sessions.items()}
+            if bound != stored:
+                self.violated("I8", f"{worker.name} has the sessions {bound}, and the store has {stored}.")
+        lost = _hash(store, b"lost")
+        if lost:
+            self.violated("I2", f"lost connections are never resolved: {lost}.")
+        if self.is_held():
+            self.violated("I2", "removals are still held.")
+
+
+def _hash(store: MemoryStore, name: bytes) -> dict[bytes, bytes]:
+    value = store.values.get(PREFIX + name)
+    return cast("dict[bytes, bytes]", value) if type(value) is dict else {}
+
+
+def _last_id(store: MemoryStore) -> tuple[int, int]:
+    stream = store.values.get(PREFIX + b"changes")
+    return stream.last if isinstance(stream, Stream) else (0, 0)
