@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from routebook.cli.forms import yaml_text
-from routebook.cli.jsonpath import JsonPath
+from routebook.cli.forms import JsonPath, yaml_text
 from routebook.cli.main import run
 from routebook.errors import InvalidInputError
 from routebook.runtime.exits import AnswerIsNoError

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from routebook.cli.readable import count_and_names, duration_text, fit_columns, parse_when
+from routebook.cli.output import count_and_names, duration_text, fit_columns, parse_when
 from tests.cli.conftest import CommandLine
 from tests.runtime.running import Running
 from tests.support.waiting import wait_until

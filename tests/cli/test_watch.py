@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from routebook.cli.watch import Event, Routes, parse_events
+from routebook.cli.changes import Event, Routes, parse_events
 from tests.runtime.running import Running
 from tests.support.ports import free_port
 

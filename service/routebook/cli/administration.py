@@ -1,16 +1,76 @@
-"""`routebook delete-topic|write-permission|remove-broker|register-topic|readers`: changes that operators make."""
+"""Changes that operators make: `routebook delete-topic|write-permission|remove-broker|register-topic|readers|kv`, and
+the `--dry-run` and `--yes` of every command that deletes or overwrites.
+"""
 
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import click
 
 from routebook.cli.command import command, command_group, complete
-from routebook.cli.confirming import Confirmation, destructive
-from routebook.cli.forms import Form, with_names, with_output
+from routebook.cli.forms import Form, chosen_form, with_names, with_output
+from routebook.cli.output import print_table, printable
 from routebook.cli.service_client import Service, path_part, with_service
 from routebook.model.broker import PERM_READ, PERM_WRITE
 from routebook.runtime.exits import AnswerIsNoError
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    is_dry_run: bool
+    is_given: bool
+    """Whether --yes is given."""
+    form: Form
+
+    def send(
+        self, service: Service, method: str, path: str, *, params: dict[str, Any] | None = None, body: object = None
+    ) -> dict[str, Any] | None:
+        """Returns the answer of the request, or None after a dry run, which has been printed then.
+
+        On a terminal, people see what would change and are asked. A script is not asked: it cannot answer.
+        """
+        dry_params = (params or {}) | {"dry_run": "true"}
+        if self.is_dry_run:
+            plan = service.request(method, path, params=dry_params, body=body)
+            if self.form.is_table:
+                _print_plan(plan, err=False)
+                click.echo("Nothing was changed.", err=True)
+            else:
+                self.form.print_data(plan)
+            return None
+        if not self.is_given and sys.stdin.isatty() and sys.stderr.isatty():
+            plan = service.request(method, path, params=dry_params, body=body)
+            if plan["count"]:
+                _print_plan(plan, err=True)
+                if not click.confirm(f"Change this at {service.url}?", err=True):
+                    raise AnswerIsNoError("Nothing was changed.", advice="--yes answers the question beforehand.")
+        answer: dict[str, Any] = service.request(method, path, params=params, body=body)
+        return answer
+
+
+def _print_plan(plan: dict[str, Any], *, err: bool) -> None:
+    rows = [(one["what"], one["before"], one["after"]) for one in plan["changes"]]
+    print_table(("would change", "from", "to"), rows, err=err)
+    if plan["count"] > len(rows):
+        click.echo(f"and {plan['count'] - len(rows)} more", err=err)
+
+
+def destructive(command: Callable[..., R]) -> Callable[..., R]:
+    """Adds --dry-run and --yes, and passes them as `confirmation`. Comes below the decorators for the form."""
+
+    @click.option("--dry-run", is_flag=True, help="Only show what would change.")
+    @click.option("-y", "--yes", is_flag=True, help="Do not ask, even on a terminal.")
+    @wraps(command)
+    def with_confirmation(*args: Any, dry_run: bool, yes: bool, **kwargs: Any) -> R:
+        return command(*args, confirmation=Confirmation(dry_run, yes, chosen_form(names=False)), **kwargs)
+
+    return with_confirmation
 
 
 @command("delete-topic")
@@ -209,5 +269,126 @@ def forget_reader(service: Service, name: str, *, form: Form, confirmation: Conf
         return
     if form.is_table:
         click.echo(f"Forgot the reader {name}.")
+    else:
+        form.print_data(result)
+
+
+# -- key-values
+
+
+@command_group("kv")
+def kv_command() -> None:
+    """Key-values by namespace, the configuration of ordered topics among them.
+
+    \b
+    routebook kv namespaces
+    routebook kv list ORDER_TOPIC_CONFIG
+    """
+
+
+@kv_command.command("get")
+@click.argument("namespace", shell_complete=complete("kv-namespaces"))
+@click.argument("key", shell_complete=complete("kv-keys"))
+@with_output
+@with_service
+def get(service: Service, namespace: str, key: str, *, form: Form) -> None:
+    """Print one value.
+
+    \b
+    routebook kv get ORDER_TOPIC_CONFIG orders
+    routebook kv get ORDER_TOPIC_CONFIG orders -o json
+    """
+    found = service.get(_path(namespace, key))
+    if form.is_table:
+        # A program gets the value as it is; a terminal must not be controlled by it.
+        click.echo(printable(found["value"]) if sys.stdout.isatty() else found["value"])
+    else:
+        form.print_data(found)
+
+
+@kv_command.command("put")
+@click.argument("namespace", shell_complete=complete("kv-namespaces"))
+@click.argument("key", shell_complete=complete("kv-keys"))
+@click.argument("value")
+@with_output
+@with_service
+def put(service: Service, namespace: str, key: str, value: str, *, form: Form) -> None:
+    """Write one value.
+
+    \b
+    routebook kv put ORDER_TOPIC_CONFIG orders broker-a:8
+    routebook kv put my-namespace my-key my-value --json
+    """
+    result = service.request("PUT", _path(namespace, key), body={"value": value})
+    _print_result(result, f"Wrote {namespace}/{key}", form)
+
+
+@kv_command.command("delete")
+@click.argument("namespace", shell_complete=complete("kv-namespaces"))
+@click.argument("key", shell_complete=complete("kv-keys"))
+@destructive
+@with_output
+@with_service
+def delete(service: Service, namespace: str, key: str, *, form: Form, confirmation: Confirmation) -> None:
+    """Delete one value.
+
+    \b
+    routebook kv delete ORDER_TOPIC_CONFIG orders --dry-run
+    routebook kv delete ORDER_TOPIC_CONFIG orders --yes
+    """
+    result = confirmation.send(service, "DELETE", _path(namespace, key))
+    if result is not None:
+        _print_result(result, f"Deleted {namespace}/{key}", form)
+
+
+@kv_command.command("list")
+@click.argument("namespace", shell_complete=complete("kv-namespaces"))
+@with_names
+@with_service
+def list_(service: Service, namespace: str, *, form: Form) -> None:
+    """List all key-values of a namespace.
+
+    \b
+    routebook kv list ORDER_TOPIC_CONFIG
+    routebook kv list ORDER_TOPIC_CONFIG -o name
+    """
+    table: dict[str, str] = {}
+    cursor = None
+    while True:
+        page = service.get(f"/v1/kv/{path_part(namespace)}", cursor=cursor, limit=1000)
+        table |= page["table"]
+        cursor = page.get("next_cursor")
+        if not cursor:
+            break
+    if form.is_table:
+        form.print_table(("key", "value"), sorted(table.items()))
+    else:
+        form.print_data(table, sorted(table))
+
+
+@kv_command.command("namespaces")
+@with_names
+@with_service
+def list_namespaces(service: Service, *, form: Form) -> None:
+    """List the namespaces and the numbers of their keys.
+
+    \b
+    routebook kv namespaces
+    routebook kv namespaces -o name
+    """
+    found = list(service.pages("/v1/kv", "namespaces"))
+    if form.is_table:
+        form.print_table(("namespace", "keys"), [(one["namespace"], one["keys"]) for one in found])
+    else:
+        form.print_data(found, [one["namespace"] for one in found])
+
+
+def _path(namespace: str, key: str) -> str:
+    return f"/v1/kv/{path_part(namespace)}/{path_part(key)}"
+
+
+def _print_result(result: dict[str, object], sentence: str, form: Form) -> None:
+    if form.is_table:
+        click.echo(f"{sentence} (version {result['version']}).")
     else:
         form.print_data(result)

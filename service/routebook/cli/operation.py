@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from routebook.cli.administration import Confirmation, destructive
 from routebook.cli.command import command, command_group, complete
-from routebook.cli.confirming import Confirmation, destructive
 from routebook.cli.forms import Form, with_names, with_output
 from routebook.cli.output import print_fields, print_table, printable
 from routebook.cli.service_client import Service, as_json, path_part, print_json, with_service

@@ -28,8 +28,7 @@ from routebook.cli.contexts import (
     TlsFiles,
     chosen_connection,
 )
-from routebook.cli.forms import as_json, print_json
-from routebook.cli.staleness import staleness
+from routebook.cli.forms import as_json, print_json, staleness
 from routebook.errors import RoutebookError, SettingsError
 from routebook.runtime.exits import AnswerIsNoError, HistoryMissingError, ServiceUnreachableError
 

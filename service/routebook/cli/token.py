@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
+from routebook.cli.administration import Confirmation, destructive
 from routebook.cli.command import DURATION, command_group, complete
-from routebook.cli.confirming import Confirmation, destructive
 from routebook.cli.forms import Form, with_names, with_output
 from routebook.cli.service_client import Service, as_json, path_part, print_json, with_service
 from routebook.model.identity import Role

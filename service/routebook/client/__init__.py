@@ -13,15 +13,20 @@ It needs httpx and msgspec, not the service: `pip install routebook-client` inst
 """
 
 from routebook.client.asynchronous import AsyncClient, AsyncRegistration
-from routebook.client.errors import (
+from routebook.client.model import (
+    Broker,
+    Change,
     ClientError,
     HistoryLostError,
     NotAllowedError,
     NotFoundError,
+    Queue,
+    Queues,
     RefusedError,
+    Route,
+    RouteEvent,
     UnreachableError,
 )
-from routebook.client.model import Broker, Change, Queue, Queues, Route, RouteEvent
 from routebook.client.synchronous import Client, Registration
 
 __all__ = [

@@ -9,8 +9,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from routebook.client.connection import BaseClient, BaseRegistration, Connecting, answer_of, options_of
-from routebook.client.errors import NotAllowedError, RefusedError, UnreachableError
-from routebook.client.model import Change, Queues, Route, RouteEvent
+from routebook.client.model import Change, NotAllowedError, Queues, RefusedError, Route, RouteEvent, UnreachableError
 from routebook.client.requests import Answer, Pause, Request, Seat, SeenChanges, ServerEvent, Steps, search_params
 
 _T = TypeVar("_T")

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import httpx
 
-from routebook.client.errors import ClientError, UnreachableError
+from routebook.client.model import ClientError, UnreachableError
 from routebook.client.requests import (
     KEEP_ALIVE_S,
     Answer,

@@ -1,4 +1,6 @@
-"""A route, and what RocketMQ's own clients derive from it: the address to use, and the queues to write and read."""
+"""What the client returns and raises: routes, and what RocketMQ's own clients derive from one (the address to use, the
+queues to write and read); changes; errors.
+"""
 
 import random
 import time
@@ -221,3 +223,37 @@ def _mapping_of(data: Mapping[str, Any]) -> StaticMapping:
 
 def decode(content: bytes) -> Any:
     return msgspec.json.decode(content)
+
+
+# -- errors
+
+
+class ClientError(Exception):
+    """`kind` is the short stable word of the service's answer, such as `topic-not-found`; `advice` says what to do."""
+
+    def __init__(self, detail: str, *, kind: str = "", status: int = 0, advice: str = "") -> None:
+        super().__init__(f"{detail} {advice}".strip())
+        self.detail = detail
+        self.kind = kind
+        self.status = status
+        self.advice = advice
+
+
+class NotFoundError(ClientError):
+    """The route table is complete and current, and does not have it."""
+
+
+class NotAllowedError(ClientError):
+    """The token is missing or wrong (401), or its identity may not do this (403)."""
+
+
+class RefusedError(ClientError):
+    """The service understood the request and refused it. Repeating it does not help."""
+
+
+class UnreachableError(ClientError):
+    """No address gave a usable answer, after all repetitions."""
+
+
+class HistoryLostError(ClientError):
+    """The history no longer has the entries from where the caller wanted to continue."""

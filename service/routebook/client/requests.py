@@ -15,8 +15,19 @@ from urllib.parse import quote
 
 import msgspec
 
-from routebook.client.errors import ClientError, NotAllowedError, NotFoundError, RefusedError, UnreachableError
-from routebook.client.model import Change, Queues, Route, RouteEvent, decode, route_of
+from routebook.client.model import (
+    Change,
+    ClientError,
+    NotAllowedError,
+    NotFoundError,
+    Queues,
+    RefusedError,
+    Route,
+    RouteEvent,
+    UnreachableError,
+    decode,
+    route_of,
+)
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 FIRST_PAUSE_S: Final = 0.1
